@@ -1,6 +1,6 @@
 package transport
 
-// Len is how many proxies have a transport.
+// Len returns the number of proxies that have a transport.
 func (p *Pool) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

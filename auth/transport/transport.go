@@ -1,7 +1,7 @@
-// Package transport keeps the HTTP connections of exchanges: one pool of connections per proxy, and
-// a dialler of its own for whatever a tenant chose.
+// Package transport manages the HTTP connections of exchanges. It has one pool of connections per
+// proxy, and uses a separate dial function for hosts and proxies that a tenant chose.
 //
-// Opening connections makes an exchange slow, so connections are kept. Tenants name proxies, so the
+// A new connection makes an exchange slow, so connections stay open. Tenants choose proxies, so the
 // number of transports is bounded. An evicted transport finishes its requests and then closes its
 // connections.
 package transport
@@ -21,14 +21,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// DefaultSize is the number of proxies that a [Pool] keeps connections to by default.
+// DefaultSize is the default of [Options].Size.
 const DefaultSize = 64
 
-// Dialer is the dialer of [Default]; it gives up after five seconds.
+// Dialer returns the dialer of [Default]. It gives up after five seconds.
 func Dialer() *net.Dialer { return &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second} }
 
-// Default is a transport to start from: proxies from the environment, TLS 1.2 or later, and a bound
-// on every wait. Set TLSClientConfig.RootCAs for certificate authorities other than the system's.
+// Default returns a transport as a basis for others. It has proxies from the environment, TLS 1.2
+// or later, and a time limit for each step. Set TLSClientConfig.RootCAs for certificate authorities
+// other than the system's.
 func Default() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -50,31 +51,30 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // Options configure a [Pool].
 type Options struct {
-	// Base is the transport from which all others are copied; nil for [Default]. No request goes
-	// through Base itself.
+	// Base is copied for all transports; nil means [Default]. No request goes through Base itself.
 	Base *http.Transport
-	// Dial connects to hosts and proxies chosen by tenants; see endpoint.Guard.DialContext. It is
+	// Dial connects to hosts and proxies that tenants chose; see endpoint.Guard.DialContext. It is
 	// never used for the administrator's own proxy (Base.Proxy). Required.
 	Dial DialFunc
-	// CheckTarget refuses, before the administrator's proxy is asked for it, a host:port that a
-	// tenant chose and that nobody may reach; see endpoint.Guard.CheckTarget. Required.
+	// CheckTarget refuses a host:port that a tenant chose but may not reach. It is called before
+	// the administrator's proxy gets a request; see endpoint.Guard.CheckTarget. Required.
 	CheckTarget func(hostport string) error
-	// Size is the number of proxies whose connections are kept, the most recently used; zero for
-	// [DefaultSize].
+	// Size is the number of proxies whose connections stay open. The least recently used proxy is
+	// evicted. Zero means [DefaultSize].
 	Size int
 }
 
-// Pool holds the transports of a provider. It is safe for concurrent use.
+// Pool has the transports of a provider. It is safe for concurrent use.
 type Pool struct {
 	base   *http.Transport
 	direct *http.Transport // to hosts that tenants choose
-	behind *http.Transport // to the same, through the administrator's proxy
+	behind *http.Transport // to such hosts, through the administrator's proxy
 	dial   DialFunc
 	size   int
 
 	mu      sync.Mutex // never held during I/O
 	proxies map[string]*list.Element
-	recent  *list.List // of *entry, the one used last in front
+	recent  *list.List // of *entry, most recently used first
 }
 
 type entry struct {
@@ -82,8 +82,8 @@ type entry struct {
 	transport *http.Transport
 }
 
-// NewPool refuses a base that does not verify certificates, since a proof given to the wrong server
-// is a stolen one.
+// NewPool makes a pool. It refuses a base that does not verify certificates: the wrong server could
+// get a proof, and use it.
 func NewPool(options Options) (*Pool, error) {
 	base := options.Base
 	switch {
@@ -122,8 +122,8 @@ func NewPool(options Options) (*Pool, error) {
 	return p, nil
 }
 
-// clone copies a transport with TLS 1.2 as the least, and with errors that name the status of a
-// proxy's refusal.
+// clone copies a transport. The copy uses TLS 1.2 or later. If a proxy refuses to connect, the
+// copy's error has the proxy's status.
 func clone(t *http.Transport) *http.Transport {
 	c := t.Clone()
 	own := c.OnProxyConnectResponse
@@ -142,8 +142,8 @@ func clone(t *http.Transport) *http.Transport {
 	return c
 }
 
-// proxyRefusal is an [http.Transport.OnProxyConnectResponse]. Without it net/http keeps only the
-// proxy's words.
+// proxyRefusal is an [http.Transport.OnProxyConnectResponse] that returns the status of a refusal.
+// Without it, the error of net/http has only the proxy's words.
 func proxyRefusal(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
 	if response.StatusCode == http.StatusOK {
 		return nil
@@ -151,13 +151,13 @@ func proxyRefusal(_ context.Context, _ *url.URL, _ *http.Request, response *http
 	return &attempt.ProxyError{Status: response.StatusCode}
 }
 
-// guard leaves the tenant's dial function as the only way to a connection.
+// guard makes the transport dial only with the pool's dial function.
 func (p *Pool) guard(t *http.Transport) {
 	t.DialContext, t.DialTLSContext = p.dial, nil
 	t.Dial, t.DialTLS = nil, nil //nolint:staticcheck // deprecated, and used by net/http all the same when set.
 }
 
-// authority is the URL's host:port.
+// authority returns the URL's host:port.
 func authority(u *url.URL) string {
 	port := u.Port()
 	switch {
@@ -170,9 +170,9 @@ func authority(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// Host is the transport to a host chosen by a tenant. Without a proxy, the pool's dial function
-// judges the host's address. If the administrator's proxy is on the way, CheckTarget judges what
-// the host's name tells, and the proxy must judge the address.
+// Host returns the transport to a host that a tenant chose. Without a proxy, the pool's dial
+// function checks the host's address. If the administrator's proxy is used, CheckTarget checks only
+// the host's name, and the proxy must check the address.
 func (p *Pool) Host(target *url.URL) *http.Transport {
 	if p.Proxied(target) {
 		return p.behind
@@ -180,7 +180,7 @@ func (p *Pool) Host(target *url.URL) *http.Transport {
 	return p.direct
 }
 
-// Proxied reports whether the administrator's proxy is on the way to the target.
+// Proxied reports whether connections to the target use the administrator's proxy.
 func (p *Pool) Proxied(target *url.URL) bool {
 	if p.base.Proxy == nil {
 		return false
@@ -189,9 +189,8 @@ func (p *Pool) Proxied(target *url.URL) bool {
 	return err != nil || proxy != nil
 }
 
-// Via returns the transport to hosts that the administrator or the cloud's own tables name. It goes
-// through the given proxy, which a tenant chose, or through the administrator's proxy if the
-// argument is nil.
+// Via returns the transport to hosts that the administrator or the cloud's own tables name. It uses
+// the given proxy, which a tenant chose, or the administrator's proxy if the argument is nil.
 func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	if proxy == nil {
 		return p.base
@@ -199,9 +198,9 @@ func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	return p.Proxy(proxy)
 }
 
-// Environment is a new transport, for one call, to services that the program's own environment
-// names; it keeps no connection. Plain HTTP bypasses the proxy, since only the machine's own
-// metadata services speak it, and they send credentials.
+// Environment returns a new transport for one call to a service that the program's own environment
+// names. It leaves no connection open. Plain HTTP does not use the proxy: only the machine's own
+// metadata services use plain HTTP, and they send credentials.
 func (p *Pool) Environment() *http.Transport {
 	t := clone(p.base)
 	t.DisableKeepAlives = true
@@ -216,8 +215,8 @@ func (p *Pool) Environment() *http.Transport {
 	return t
 }
 
-// Proxy is the transport through an http or https proxy chosen by a tenant. The administrator's own
-// proxy settings, their credentials and client certificates do not reach it.
+// Proxy returns the transport through an http or https proxy that a tenant chose. The tenant's
+// proxy never gets the administrator's proxy settings, their credentials or client certificates.
 func (p *Pool) Proxy(proxy *url.URL) *http.Transport {
 	key := proxy.String()
 	p.mu.Lock()
@@ -241,7 +240,7 @@ func (p *Pool) Proxy(proxy *url.URL) *http.Transport {
 	return t
 }
 
-// Close closes the connections that are idle; those in use close after it.
+// Close closes idle connections now, and connections in use after their requests.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

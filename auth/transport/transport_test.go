@@ -20,7 +20,7 @@ import (
 
 var errRefused = errors.New("refused by the guard")
 
-// dials counts connections, or refuses them.
+// dials counts connections, and refuses them if refuse is true.
 type dials struct {
 	n      atomic.Int32
 	refuse bool
@@ -126,12 +126,12 @@ func TestWhoDials(t *testing.T) {
 			}
 		}
 	}
-	// The administrator's own way is not the guard's business.
+	// A connection to the administrator's own hosts is not guarded.
 	own := newPool(t, transport.Options{Dial: guard.dial, Base: &http.Transport{}})
 	if _, err := get(t, own.Via(nil), server.URL); err != nil {
 		t.Error(err)
 	}
-	// Neither is the way through the administrator's proxy, which may well be on loopback.
+	// A connection to the administrator's proxy, which may be on loopback, is not guarded either.
 	proxied := newPool(t, transport.Options{Dial: guard.dial, Base: &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) {
 		if r.URL.Host == "direct.example.org" {
 			return nil, nil
@@ -146,7 +146,8 @@ func TestWhoDials(t *testing.T) {
 	}
 }
 
-// The administrator's proxy may reach what tenants must not: it is not even asked for it.
+// The administrator's proxy may reach hosts that are forbidden to tenants. So it must not get a
+// request for such a host.
 func TestOwnProxyIsNotAskedForWhatIsRefused(t *testing.T) {
 	var asked atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -179,13 +180,13 @@ func TestOwnProxyIsNotAskedForWhatIsRefused(t *testing.T) {
 	if asked.Load() != 3 || d.n.Load() != 0 {
 		t.Errorf("%d requests to the proxy, %d connections past it", asked.Load(), d.n.Load())
 	}
-	// The administrator's own targets are not the tenants'.
+	// The administrator's own targets are not checked.
 	if _, err := get(t, pool.Via(nil), "http://10.1.2.3/"); err != nil {
 		t.Error(err)
 	}
 }
 
-// What the administrator's proxy may know, a tenant's must not.
+// A tenant's proxy must not get the secrets that the administrator's proxy gets.
 func TestTenantProxyGetsNothingOfOurs(t *testing.T) {
 	var got http.Header
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -217,7 +218,7 @@ func TestTenantProxyGetsNothingOfOurs(t *testing.T) {
 	if refused, ok := errors.AsType[*attempt.ProxyError](err); !ok || refused.Status != http.StatusForbidden {
 		t.Fatalf("%v, want the status of the proxy's refusal", err)
 	}
-	want := "Basic dGVuYW50OnRoZWlycw==" // tenant:theirs
+	want := "Basic dGVuYW50OnRoZWlycw==" // base64 of tenant:theirs
 	if got.Get("X-Admin") != "" || got.Get("Proxy-Authorization") != want {
 		t.Errorf("the tenant's proxy was sent %v", got)
 	}
@@ -235,7 +236,7 @@ func TestOwnProxyRefuses(t *testing.T) {
 	if refused, ok := errors.AsType[*attempt.ProxyError](err); !ok || refused.Status != http.StatusBadGateway {
 		t.Errorf("%v, want the status of the refusal", err)
 	}
-	// The administrator's own function is asked first.
+	// The administrator's own function is called first.
 	own := errors.New("the proxy's certificate is not pinned")
 	base.OnProxyConnectResponse = func(context.Context, *url.URL, *http.Request, *http.Response) error { return own }
 	if _, err := get(t, newPool(t, transport.Options{Base: base, Dial: d.dial}).Via(nil), "https://sts.eu-west-1.amazonaws.com"); !errors.Is(err, own) {
@@ -258,7 +259,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	if n := d.n.Load(); n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
-	// Another password is another way: connections are not lent from one tenant to the next.
+	// Another password needs another transport, so that two tenants never share connections.
 	other := parse(t, proxy.URL)
 	other.User = url.UserPassword("tenant", "b")
 	if pool.Proxy(other) == pool.Proxy(parse(t, proxy.URL)) {
@@ -279,7 +280,7 @@ func TestPoolIsBounded(t *testing.T) {
 		t.Error("a proxy has two transports")
 	}
 	second := proxy(1)
-	proxy(3) // pushes out 2, the one that was not used for longest
+	proxy(3) // evicts 2, the least recently used proxy
 	if proxy(0) != first || proxy(1) != second {
 		t.Error("the wrong one was pushed out")
 	}

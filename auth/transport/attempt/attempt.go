@@ -10,11 +10,11 @@
 // design patterns"), Azure Blob Storage (503 Server Busy) and Google Cloud Storage ("Retry
 // strategy") ask for the same. No other attempt follows
 //
-//   - what TLS, the dial guard or DNS decided: it would be decided again;
-//   - a time-out, which has already used the time that there was;
-//   - an answer with Retry-After: the caller keeps that pause;
-//   - 429, a quota that another attempt would use up further;
-//   - an error that is not known here.
+//   - a refusal by TLS, the dial guard or DNS: another attempt would be refused too;
+//   - a time-out, which has already used the available time;
+//   - an answer with Retry-After: the caller must wait for this pause;
+//   - 429: another attempt would use up the quota further;
+//   - an unknown error.
 package attempt
 
 import (
@@ -27,23 +27,23 @@ import (
 )
 
 const (
-	// Reads is how often a reading request is sent at most.
+	// Reads is the maximum number of attempts for a reading request.
 	Reads = 3
-	// FirstPause is the pause before the second attempt. Up to a quarter is added by chance.
+	// FirstPause is the pause before the second attempt. A random time of up to a quarter is added.
 	FirstPause = 100 * time.Millisecond
-	// Factor is how much longer each further pause is.
+	// Factor is the factor by which each further pause is longer.
 	Factor = 3
 )
 
 // MaxRetryAfter is the longest pause that [RetryAfter] returns.
 const MaxRetryAfter = time.Hour
 
-// maxDrained bounds what is read of an answer that nobody wants, in bytes, so that its connection
-// can be used again.
+// maxDrained bounds how much of an unwanted answer is read, in bytes. An answer that is read to its
+// end leaves a connection that can be used again.
 const maxDrained = 64 << 10
 
-// Do calls once up to most times, for as long as once asks for another attempt. It returns nil
-// after the last attempt, or the cause of ctx's end during a pause.
+// Do calls once until once returns false, but at most most times. It returns nil after the last
+// attempt. If ctx ends during a pause, it returns the cause.
 func Do(ctx context.Context, most int, once func() (again bool)) error {
 	pause := FirstPause
 	for n := 1; once() && n < most && ctx.Err() == nil; n++ {
@@ -55,7 +55,7 @@ func Do(ctx context.Context, most int, once func() (again bool)) error {
 	return nil
 }
 
-// wait returns nil after d, or the cause of ctx's end before that.
+// wait waits for d and returns nil. If ctx ends before, it returns the cause.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -67,8 +67,9 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// RoundTrip sends a request through next: a reading one up to [Reads] times, any other once. It
-// returns the outcome of the last attempt, or the cause of the context's end during a pause.
+// RoundTrip sends a request through next. It sends a reading request up to [Reads] times, and any
+// other request once. It returns the result of the last attempt, or the cause if the context ends
+// during a pause.
 func RoundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	var resp *http.Response
 	var err error
@@ -89,7 +90,7 @@ func RoundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error
 	return nil, ended
 }
 
-// isRead reports whether the request changes nothing at the other side.
+// isRead reports whether the request only reads: a GET or HEAD without a body.
 func isRead(req *http.Request) bool {
 	return (req.Method == http.MethodGet || req.Method == http.MethodHead) && req.Body == nil
 }
@@ -106,7 +107,7 @@ func Again(status int, header http.Header) bool {
 	return isPassing(status) && header.Get("Retry-After") == ""
 }
 
-// isPassing reports whether the status is that of an overload or a fault, which may pass within a
+// isPassing reports whether the status means an overload or a fault, which may pass within a
 // second.
 func isPassing(status int) bool {
 	switch status {
@@ -118,8 +119,8 @@ func isPassing(status int) bool {
 	}
 }
 
-// RetryAfter reads the header of that name (RFC 9110 §10.2.3), in seconds or as a date. It returns
-// a pause of at most [MaxRetryAfter], and 0 if the header is missing or cannot be read.
+// RetryAfter returns the pause in the header Retry-After (RFC 9110 §10.2.3), which is in seconds or
+// a date. The pause is at most [MaxRetryAfter], and 0 if the header is missing or malformed.
 func RetryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(value); err == nil {

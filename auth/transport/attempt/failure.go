@@ -14,77 +14,77 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Cause is the class of a [Failure]. Its values are stable, for programs.
+// Cause is the class of a [Failure]. Its values are stable, so programs may compare them.
 type Cause string
 
-// The causes.
+// The causes of failures.
 const (
-	// NoSuchHost: DNS has no such name.
+	// NoSuchHost: the name does not exist in DNS.
 	NoSuchHost Cause = "no-such-host"
-	// ResolverFailed: DNS gave no verdict on the name.
+	// ResolverFailed: DNS could not say whether the name exists.
 	ResolverFailed Cause = "resolver-failed"
 	// ResolverTimedOut: DNS gave no answer in time.
 	ResolverTimedOut Cause = "resolver-timed-out"
 	// AddressNotAllowed: the dial guard refused the address; see [endpoint.AddressError].
 	AddressNotAllowed Cause = "address-not-allowed"
-	// ConnectionRefused: nobody listens at the address.
+	// ConnectionRefused: no server listens at the address.
 	ConnectionRefused Cause = "connection-refused"
-	// NoRoute: the network does not lead to the address.
+	// NoRoute: the network has no route to the address.
 	NoRoute Cause = "no-route"
-	// TimedOut: no connection, handshake or answer in time.
+	// TimedOut: the connection, the handshake or the answer took too long.
 	TimedOut Cause = "timed-out"
 	// ConnectionClosed: the connection was closed or reset before there was an answer.
 	ConnectionClosed Cause = "connection-closed"
 	// NoTLS: the other side does not speak TLS.
 	NoTLS Cause = "no-tls"
-	// AuthorityUnknown: an authority that is not trusted has signed the certificate.
+	// AuthorityUnknown: the authority that signed the certificate is not trusted.
 	AuthorityUnknown Cause = "authority-unknown"
-	// CertificateOfOtherHost: the certificate has other names.
+	// CertificateOfOtherHost: the certificate is for other names.
 	CertificateOfOtherHost Cause = "certificate-of-other-host"
-	// CertificateExpired: the certificate's time is over, or has not begun.
+	// CertificateExpired: the certificate has expired, or is not valid yet.
 	CertificateExpired Cause = "certificate-expired"
 	// CertificateInvalid: the certificate breaks another rule.
 	CertificateInvalid Cause = "certificate-invalid"
-	// HandshakeRefused: the other side ended the TLS handshake with an alert (RFC 8446 §6), such as
-	// for a missing client certificate.
+	// HandshakeRefused: the other side ended the TLS handshake with an alert (RFC 8446 §6), for
+	// example because a client certificate is missing.
 	HandshakeRefused Cause = "handshake-refused"
 	// HandshakeFailed: this side could not finish the TLS handshake.
 	HandshakeFailed Cause = "handshake-failed"
-	// ProxyRefused: the proxy answered a CONNECT request with another status than 200; see
+	// ProxyRefused: the proxy answered a CONNECT request with a status other than 200; see
 	// [ProxyError].
 	ProxyRefused Cause = "proxy-refused"
 	// Unknown: none of the above.
 	Unknown Cause = "unknown"
 )
 
-// Failure is why a request had no answer. Its text is one of a closed list, except for the name of
-// a refused host. The text holds nothing else that a tenant who names a host must not learn: no
-// addresses, no names in certificates, no words of a proxy.
+// Failure says why a request had no answer. Its text is one of a fixed list, except for the name of
+// a refused host. So a tenant who chooses a host learns no addresses, no names in certificates and
+// no words of a proxy.
 //
 //nolint:errname // named for what callers ask: why a connection failed.
 type Failure struct {
-	// Cause is the class.
+	// Cause is the class of the failure.
 	Cause Cause
-	// AtProxy: the proxy itself could not be reached.
+	// AtProxy is true if the proxy itself could not be reached.
 	AtProxy bool
-	// ProxyStatus is the HTTP status with which the proxy refused to connect; 0 for another cause.
+	// ProxyStatus is the HTTP status of a proxy that refused to connect; 0 for any other cause.
 	ProxyStatus int
 
 	err error
 }
 
-// ProxyError is the error of a transport whose proxy refused to connect.
+// ProxyError is the error if a proxy refused to connect.
 type ProxyError struct {
 	// Status is the HTTP status.
 	Status int
 }
 
-// Error says the status. The proxy's own words are left out: they are a stranger's.
+// Error contains the status, but not the proxy's own words, which are untrusted.
 func (e *ProxyError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("the proxy answered HTTP %d %s", e.Status, http.StatusText(e.Status)))
 }
 
-// Explain finds out why a request ended with err.
+// Explain returns the failure behind the error of a request.
 func Explain(err error) *Failure {
 	f := &Failure{err: err}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
@@ -171,7 +171,7 @@ func ofNetwork(err error) (Cause, bool) {
 		return ConnectionRefused, true
 	case isAny(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN):
 		return NoRoute, true
-	// When the other side ends a connection, net/http closes the connection too. A request that is
+	// If the other side ends a connection, net/http closes the connection too. A request that is
 	// being sent at that moment fails with net.ErrClosed.
 	case isAny(err, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE):
 		return ConnectionClosed, true
@@ -197,7 +197,7 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// Again reports whether another attempt may follow.
+// Again reports whether another attempt may follow the failure.
 func (f *Failure) Again() bool {
 	switch f.Cause {
 	case ResolverFailed, ConnectionRefused, NoRoute, ConnectionClosed:
@@ -209,7 +209,7 @@ func (f *Failure) Again() bool {
 	}
 }
 
-// Error says what happened, for people. See [Failure.Fix] for what they can do.
+// Error describes the failure for people. [Failure.Fix] says what they can do.
 func (f *Failure) Error() string {
 	if f.AtProxy {
 		return "the proxy cannot be reached: " + f.words()
@@ -217,8 +217,8 @@ func (f *Failure) Error() string {
 	return f.words()
 }
 
-// Unwrap returns the error that was explained. A time-out is left out: it is the transport's, and
-// would be taken for the end of the caller's own context ([context.DeadlineExceeded]).
+// Unwrap returns the explained error, but nil for a time-out. The time-out is the transport's own,
+// and would look like the end of the caller's context ([context.DeadlineExceeded]).
 func (f *Failure) Unwrap() error {
 	if f.Cause == TimedOut || f.Cause == ResolverTimedOut {
 		return nil
@@ -265,7 +265,7 @@ func (f *Failure) words() string {
 	}
 }
 
-// refusal is the dial guard's refusal; zero if there is none.
+// refusal returns the dial guard's refusal, or an empty error if there is none.
 func (f *Failure) refusal() *endpoint.AddressError {
 	if refused, ok := errors.AsType[*endpoint.AddressError](f.err); ok {
 		return refused

@@ -20,11 +20,11 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// Addresses and names of the cluster's that must never be shown.
+// inside matches addresses and names inside the cluster, which no text may show.
 var inside = regexp.MustCompile(`10\.|kubernetes|svc|in-addr|secret|\n`)
 
-// What no test can make with a real connection everywhere is explained here; attempttest has the
-// rest.
+// TestExplain checks errors that a test cannot cause everywhere with a real connection. For all
+// other errors see attempttest.
 func TestExplain(t *testing.T) {
 	address := &net.TCPAddr{IP: net.IPv4(10, 96, 0, 1), Port: 443}
 	dial := func(err error) error {
@@ -80,7 +80,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A connection that took too long is not the end of the caller's own time.
+// A time-out of the connection must not look like the end of the caller's context.
 func TestTimeoutIsNotTheCallers(t *testing.T) {
 	dialer := net.Dialer{Timeout: 1}
 	_, err := dialer.DialContext(t.Context(), "tcp", "127.0.0.1:1")

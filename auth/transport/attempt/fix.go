@@ -5,29 +5,32 @@ import (
 	"net/http"
 )
 
-// Side is the other side of a connection, for people.
+// Side describes the other side of a connection, for texts that people read.
 type Side struct {
-	// Name is how a sentence calls the other side, such as "the registry" or
+	// Name is the other side's name in a sentence, such as "the registry" or
 	// "sts.eu-west-1.amazonaws.com".
 	Name string
-	// Certificates is the setting for its certificate authority and for a client certificate, such
-	// as "spec.certSecretRef"; empty if the connection uses the controller's.
+	// Certificates is the setting for the other side's certificate authority and for a client
+	// certificate, such as "spec.certSecretRef". It is empty if the connection uses the
+	// controller's.
 	Certificates string
-	// Insecure is the setting that allows a connection without TLS; empty if nothing does.
+	// Insecure is the setting that allows a connection without TLS; empty if there is no such
+	// setting.
 	Insecure string
-	// ClientCertificate is the setting for a client certificate, if Certificates is not.
+	// ClientCertificate is the setting for a client certificate. It is empty if Certificates is the
+	// setting for it.
 	ClientCertificate string
-	// Here is who sends the request, for people; empty for the controller.
+	// Here is the name of the sender in a sentence; empty means the controller.
 	Here string
-	// Proxy is the setting that names the proxy on the way, such as "spec.proxySecretRef"; empty if
-	// there is no proxy, or none that the caller knows.
+	// Proxy is the setting for the connection's proxy, such as "spec.proxySecretRef". It is empty
+	// if there is no proxy, or if the caller does not know it.
 	Proxy string
 }
 
 func (s Side) here() string { return cmp.Or(s.Here, "the controller") }
 
-// Fix returns what people can do about the failure. It is one clause, and names a setting only if
-// the side has it.
+// Fix returns what people can do about the failure. It is one clause. It mentions a setting only if
+// the side has this setting.
 func (f *Failure) Fix(side Side) string {
 	switch {
 	case f.Cause == AddressNotAllowed:
@@ -68,8 +71,8 @@ func reachFix(side Side) string {
 	return "check that " + side.Name + " can be reached from " + side.here()
 }
 
-// inProxySetting names the proxy's setting in a sentence about the proxy; empty if the setting is
-// unknown.
+// inProxySetting returns " in " and the proxy's setting, to follow the words "the proxy". It
+// returns an empty string if the setting is unknown.
 func (s Side) inProxySetting() string {
 	if s.Proxy == "" {
 		return ""

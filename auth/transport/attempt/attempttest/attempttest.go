@@ -1,6 +1,6 @@
-// Package attempttest checks, with real connections, that whatever sends requests explains failed
-// ones and repeats them as package attempt says. Every part that sends requests runs it, so that
-// the parts cannot drift apart.
+// Package attempttest is a test for code that sends requests. It checks, with real connections,
+// that the code explains failed requests and repeats requests as package attempt requires. All
+// packages that send requests run it, so that they behave in the same way.
 package attempttest
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// Sender sends requests.
+// Sender is the code under test, which sends requests.
 type Sender struct {
-	// Side is how the sender's errors call the other side.
+	// Side has the names that the sender's error texts use for the server.
 	Side attempt.Side
-	// Attempts is how often the sender sends one request at most.
+	// Attempts is the sender's maximum number of attempts for one request.
 	Attempts int
-	// Send sends one request by https to any host, and returns why there was no answer. The
-	// transport leads every host to the same place.
+	// Send sends one request by https to any host, and returns the error. The transport connects
+	// all hosts to the same server.
 	Send func(t *testing.T, base *http.Transport) error
 }
 
-// Run checks the sender against every cause that can be made with a real connection.
+// Run checks the sender with every cause of failure that a real connection can have.
 func Run(t *testing.T, s Sender) {
 	t.Helper()
 	for _, c := range cases() {
@@ -53,7 +53,7 @@ func Run(t *testing.T, s Sender) {
 	}
 }
 
-// check checks what the sender says and how often it has dialled.
+// check checks the sender's error text, and the number of connections that it dialled.
 func (c testCase) check(t *testing.T, s Sender, err error, dialled int) {
 	t.Helper()
 	if err == nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// patience is how long a connection waits for an answer that comes, even on a busy machine.
-// brief is how long a connection waits for an answer that does not come.
+// patience is how long a connection waits for an answer that must come, even on a busy machine.
+// brief is how long a connection waits for an answer that never comes.
 const (
 	patience = 30 * time.Second
 	brief    = 200 * time.Millisecond
 )
 
-// testCase is one cause: what is said, and whether another attempt follows.
+// testCase is one cause of failure: the expected error text, and whether another attempt follows.
 type testCase struct {
 	name  string
 	spoil func(t *testing.T, base *http.Transport)
 	says  string
-	// fix has NAME in place of the other side's name; fixByField is for a side that has settings in
-	// an object's spec.
+	// In fix, NAME stands for the server's name. fixByField is the fix for a server with settings
+	// in an object's spec.
 	fix, fixByField string
 	again           bool
 }
@@ -70,14 +70,14 @@ func cases() []testCase {
 	}
 }
 
-// closedPort has all connections go to port 1, where nothing listens. A port that a listener has just
-// left could be another test's by now; no listener that asks for any port gets port 1.
+// closedPort makes all connections go to port 1, where no server listens. A port that a listener
+// has left could already belong to another test. The system never assigns port 1 to a listener.
 func closedPort(t *testing.T, base *http.Transport) {
 	t.Helper()
 	base.DialContext = dialTo("127.0.0.1:1")
 }
 
-// answering has a server without TLS do something to each connection.
+// answering starts a server without TLS that calls do with each connection.
 func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
@@ -85,7 +85,8 @@ func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
 	}
 }
 
-// serving has a server with TLS answer with handler.
+// serving starts a server with TLS that answers with handler. The function config changes the
+// client's TLS settings.
 func serving(config func(*tls.Config), handler http.HandlerFunc) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
@@ -120,9 +121,9 @@ func expired(c *tls.Config) {
 	c.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
 }
 
-// withoutClientCertificate has a server want a client certificate. In TLS 1.2 the client learns of
-// the refusal within the handshake. In TLS 1.3 the client is sending its request by then, and
-// net/http may report that the request could not be sent, and not why.
+// withoutClientCertificate starts a server that requires a client certificate. In TLS 1.2 the
+// client sees the refusal during the handshake. In TLS 1.3 the client is already sending its
+// request then, and net/http may report that the request could not be sent, without the reason.
 func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	t.Helper()
 	//nolint:gosec // a test's own server
@@ -134,7 +135,7 @@ func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	base.TLSClientConfig.ServerName = certificateName
 }
 
-// plain answers every connection as a web server without TLS does.
+// plain answers every connection like a web server without TLS.
 func plain(t *testing.T, base *http.Transport) {
 	t.Helper()
 	answering(func(conn net.Conn) {
@@ -148,7 +149,7 @@ func guarded(t *testing.T, base *http.Transport) {
 	base.DialContext = guardedDial(t)
 }
 
-// guardedDial dials a name that is on loopback, which no guard allows.
+// guardedDial returns a function that dials a name on loopback, which no guard allows.
 func guardedDial(t *testing.T) dialFunc {
 	t.Helper()
 	_, port, err := net.SplitHostPort(listen(t).Addr().String())
@@ -158,7 +159,7 @@ func guardedDial(t *testing.T) dialFunc {
 	return redirect(endpoint.Guard{}.DialContext(&net.Dialer{}), "localhost:"+port)
 }
 
-// proxyAnswering has a proxy answer CONNECT with a status and with words of its own.
+// proxyAnswering starts a proxy that answers CONNECT with this status and with its own words.
 func proxyAnswering(status int) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()

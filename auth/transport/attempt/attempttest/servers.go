@@ -14,18 +14,18 @@ import (
 	"testing"
 )
 
-// certificateName is a name in the certificate of servers of httptest.
+// certificateName is a name in the certificate of httptest's servers.
 const certificateName = "example.com"
 
 // proxyPassword is the password in a proxy's URL.
 const proxyPassword = "a-proxys-password"
 
-// strangersWords are a proxy's own words, which no error may repeat.
+// strangersWords are the words of a proxy. No error may repeat them.
 const strangersWords = "kubernetes.default says no"
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// redirect dials address, whatever is asked for.
+// redirect returns a function that dials address instead of the requested address.
 func redirect(dial dialFunc, address string) dialFunc {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, address) }
 }
@@ -42,8 +42,8 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// accept starts a server that does something to each connection and closes it. It returns the
-// server's address.
+// accept starts a server that calls do with each connection, and then closes the connection. It
+// returns the server's address.
 func accept(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 	listener := listen(t)
@@ -62,15 +62,15 @@ func accept(t *testing.T, do func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// hang reads until the client gives up.
+// hang reads until the client closes the connection.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// hangUp reads what the client has to say, so that closing does not reset the connection.
+// hangUp reads the client's message, because closing with unread data would reset the connection.
 func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) }
 
 func reset(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) }
 
-// nonsense sends a message of TLS that does not belong at the beginning (ServerHelloDone, RFC 5246
+// nonsense sends a TLS message that is not allowed at the beginning (ServerHelloDone, RFC 5246
 // §7.4.5).
 func nonsense(conn net.Conn) {
 	hangUp(conn)
@@ -89,8 +89,8 @@ func serve(t *testing.T, handler http.HandlerFunc, config *tls.Config) *httptest
 	return server
 }
 
-// hangingAnswer waits until the client gives up, which net/http notices once the body has been
-// read.
+// hangingAnswer waits until the client closes the connection. It must read the body first,
+// otherwise net/http does not notice the end.
 func hangingAnswer(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
@@ -113,10 +113,10 @@ func refuseConnect(conn net.Conn, status int) {
 const (
 	rcodeServerFailure = 2
 	rcodeNoSuchName    = 3
-	silent             = -1 // no response
+	silent             = -1 // the resolver does not answer
 )
 
-// resolving has a resolver answer every question with a response code.
+// resolving starts a resolver that answers every question with this response code.
 func resolving(rcode int) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
@@ -139,7 +139,7 @@ func resolving(rcode int) func(*testing.T, *http.Transport) {
 	}
 }
 
-// respond sends each question back as a response without an answer.
+// respond sends each question back as a response with this code and without an answer.
 func respond(server net.PacketConn, rcode byte) {
 	message := make([]byte, 1500)
 	for {
@@ -147,7 +147,7 @@ func respond(server net.PacketConn, rcode byte) {
 		if err != nil {
 			return
 		}
-		message[2] |= 1 << 7 // QR: a response
+		message[2] |= 1 << 7 // QR bit: it is a response
 		message[3] = rcode
 		_, _ = server.WriteTo(message[:n], from)
 	}
