@@ -68,8 +68,7 @@ func (p problem) what() string {
 	return p.code
 }
 
-// hasReason reports whether the service refused the request with a code of its own. Without a code
-// there is only an HTTP status.
+// hasReason reports whether the answer is a refusal (4xx, but not 429) with a code of the service.
 func hasReason(answer remote.Answer, p problem) bool {
 	return p.code != "" && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError &&
 		answer.Status != http.StatusTooManyRequests

@@ -54,8 +54,8 @@ type statement struct {
 type identity struct {
 	// account is the service account to impersonate; zero if the subject itself is the principal.
 	account endpoint.GCPServiceAccount
-	// chain has the delegates and, at the end, the service account to impersonate after account. It
-	// may be empty.
+	// chain has delegates and, at the end, the service account that account impersonates. If
+	// account is zero, the subject impersonates it. chain may be empty.
 	chain []endpoint.GCPServiceAccount
 	// provider is the provider that trusts the subject's issuer; zero if the issuer is the GKE
 	// cluster.

@@ -62,7 +62,8 @@ type Provider struct {
 	calls     *remote.Caller
 	metadata  *metadata
 
-	// These memos store parsed input of tenants. Every call needs it, and the input is rarely new.
+	// These memos store parsed input of tenants. Every call needs the parsed form, and the input is
+	// rarely new.
 	identities *memo.Memo[statement, identity]
 	keys       *memo.Memo[string, identity]
 	registries *memo.Memo[string, endpoint.Registry]

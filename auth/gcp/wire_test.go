@@ -361,7 +361,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A token never lives longer than Google allows, even if one clock is behind or ahead.
+// A token never lives longer than Google allows, even if Google's clock is behind or ahead.
 func TestEndOfToken(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		0: time.Hour, 5 * time.Minute: time.Hour, -5 * time.Minute: 55 * time.Minute, 24 * time.Hour: time.Hour,

@@ -57,8 +57,8 @@ func newWorld(tb testing.TB) *world {
 	return newWorldOf(tb, issuerURL)
 }
 
-// newWorldOf makes a world in which this issuer signs the proofs and the workload identity provider
-// trusts this issuer.
+// newWorldOf makes a world whose workload identity provider trusts the issuer. The issuer signs the
+// proofs.
 func newWorldOf(tb testing.TB, issuer string) *world {
 	tb.Helper()
 	w := &world{Rig: rig.New(tb, cloudtest.Config{GCP: cloudgcp.Config{
@@ -77,11 +77,11 @@ const controllerAccount = projectNumber + "-compute@developer.gserviceaccount.co
 
 func (w *world) provider(tb testing.TB, config gcp.Config) *gcp.Provider {
 	tb.Helper()
-	// The first request makes the cloud's RSA key. With the race detector on a busy machine this
-	// takes seconds.
+	// The timeout is long, because a request may have to wait for the cloud's RSA key. With the
+	// race detector on a busy machine, making the key takes seconds.
 	config.Transport, config.Timeout = w.Base, time.Minute
 	if config.MetadataHost == "" {
-		config.MetadataHost = w.Proxy.Host // it answers direct requests as the metadata server
+		config.MetadataHost = w.Proxy.Host // the proxy answers direct requests as the metadata server
 	}
 	provider, err := gcp.NewProvider(config)
 	rig.Must(tb, err)

@@ -89,7 +89,7 @@ func startCluster(t *testing.T, c cluster.Cluster) {
 	}
 }
 
-// newAccounts makes an Accounts of the accounts of s, which is in sync.
+// newAccounts makes an Accounts for the API server s, and waits until it is in sync.
 func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Accounts {
 	t.Helper()
 	if options.Annotations == nil {

@@ -11,7 +11,7 @@ import (
 
 // Live reads ServiceAccounts and WorkloadIdentities from the API server, each time with one GET, by
 // the rules of [Accounts] and [WorkloadIdentities]. It has no cache and no watch, and makes no
-// proofs. It is for a person's program that asks which key a token would have ([auth.Resolve]).
+// proofs. It is for a program with which a person finds out the key of a token ([auth.Resolve]).
 // Unlike the Lookup of other readers, its Lookup does I/O.
 type Live struct{ reader client.Reader }
 

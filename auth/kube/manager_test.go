@@ -85,8 +85,8 @@ func keepToken(t *testing.T, mgr *manager.Manager, key auth.Key) {
 	})
 }
 
-// TestManager: one call sets up all parts. The cache stores a token until its account changes, and
-// only those parts of an account that providers read.
+// TestManager: one call sets up all parts. The token cache stores a token until its account
+// changes. The manager's cache stores only those parts of an account that providers read.
 func TestManager(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "note": "x"})

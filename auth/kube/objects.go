@@ -128,7 +128,7 @@ func (o *Objects) Lookup(_ context.Context, subject auth.Subject) (auth.Account,
 
 // Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls changed when an
 // object is created or deleted. It also calls changed for every object when a key or an authority
-// of the ring is revoked, and when the ring begins or ends to sign. Two goroutines watch the
+// of the ring is revoked, and when the ring starts or stops signing. Two goroutines watch the
 // objects and the ring, and may call changed at the same time. A broker reports no revocation.
 func (o *Objects) Subscribe(changed func(auth.Subject)) { o.index.subscribe(changed) }
 

@@ -44,8 +44,8 @@ var (
 	spiffeRing   = types.NamespacedName{Namespace: "lanyard-system", Name: "spiffe"}
 )
 
-// spiffeServer is an API server with OCIRepositories and the subresource svid. It refuses the same
-// requests as internal/tokenserver. Any other request fails the test.
+// spiffeServer is an API server with OCIRepositories and the subresource svid. It refuses what
+// internal/tokenserver refuses. A request for anything else fails the test.
 type spiffeServer struct {
 	*httptest.Server
 	t              *testing.T
@@ -56,7 +56,7 @@ type spiffeServer struct {
 	authority      map[string]any // an entry of the ring
 
 	mu       sync.Mutex
-	requests []map[string]any // their specs
+	requests []map[string]any // the specs of the SVIDRequests
 
 	// Set before the first request.
 	tamper    func(claims *svid.Claims, spec map[string]any)
@@ -98,7 +98,8 @@ func (s *spiffeServer) trustDomain(name string) spiffeid.TrustDomain {
 	return domain
 }
 
-// newAuthority makes an authority, and its entry of a ring in this state.
+// newAuthority makes an authority. It returns the key, the issuer and the authority's entry in a
+// ring, with this state.
 func (s *spiffeServer) newAuthority(state string) (crypto.Signer, *svid.Issuer, map[string]any) {
 	s.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -116,7 +117,7 @@ func (s *spiffeServer) newAuthority(state string) (crypto.Signer, *svid.Issuer, 
 	return key, issuer, map[string]any{"id": svid.AuthorityID(certificate), "certificate": svid.EncodeCertificate(certificate), "state": state}
 }
 
-// in returns an authority's entry with another state.
+// in returns the authority's entry with this state.
 func in(authority map[string]any, state string) map[string]any {
 	return map[string]any{"id": authority["id"], "certificate": authority["certificate"], "state": state}
 }
@@ -133,7 +134,7 @@ func (s *spiffeServer) put(uid string, change ...func(*unstructured.Unstructured
 	s.objects.put(object)
 }
 
-// putRing writes the ring of the trust domain. Its key kid-1 has the state key.
+// putRing writes the ring of the trust domain. The parameter key is the state of its key kid-1.
 func (s *spiffeServer) putRing(key string, authorities ...map[string]any) {
 	s.putRingOf("example.com", spiffeIssuer, key, authorities...)
 }
@@ -259,7 +260,7 @@ func objectMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
-// newObjects makes an Objects and the ring of s, which are in sync.
+// newObjects makes an Objects and a ring for the API server s, and waits until they are in sync.
 func newObjects(t *testing.T, s *spiffeServer) (*kube.Objects, *kube.SPIFFERing) {
 	t.Helper()
 	c, err := cluster.New(&rest.Config{Host: s.URL, QPS: -1}, func(o *cluster.Options) { o.MapperProvider = objectMapper })

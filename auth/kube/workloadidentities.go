@@ -123,9 +123,9 @@ func (w *WorkloadIdentities) Lookup(_ context.Context, subject auth.Subject) (au
 
 // Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls changed when an
 // identity is created or deleted, and when its UID or its spec changes. When a key of the issuer is
-// revoked or leaves the ring, it calls changed for every identity: tokens from a proof of that key
-// must not be used any more. Two goroutines watch the identities and the ring, and may call changed
-// at the same time.
+// revoked or leaves the ring, it calls changed for every identity: no token may be used any more if
+// its proof was signed with that key. Two goroutines watch the identities and the ring, and may
+// call changed at the same time.
 func (w *WorkloadIdentities) Subscribe(changed func(auth.Subject)) { w.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET. An identity that is being deleted counts as
@@ -388,8 +388,8 @@ func (c claims) checkIdentity(account auth.Account, request auth.ProofRequest) e
 	return c.checkReceivers(subject, request.Audiences)
 }
 
-// identityClaims are those claims of a token of Lanyard's issuer that contain its identity and the
-// object that it is for.
+// identityClaims are the claims of a token of Lanyard's issuer about the token's identity, and
+// about the object that the token is for.
 type identityClaims struct {
 	WorkloadIdentity objectClaim `json:"workloadIdentity"`
 	Context          objectClaim `json:"context"`

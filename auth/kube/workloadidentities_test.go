@@ -194,7 +194,7 @@ func puller(t *testing.T) auth.Subject {
 	return subject
 }
 
-// newIdentities makes a WorkloadIdentities of the identities of s, which is in sync.
+// newIdentities makes a WorkloadIdentities for the API server s, and waits until it is in sync.
 func newIdentities(t *testing.T, s *issuerServer) (*kube.WorkloadIdentities, cluster.Cluster) {
 	t.Helper()
 	c := newCluster(t, &rest.Config{Host: s.URL, QPS: -1}, kube.WorkloadIdentitiesByObject(issuerRing))

@@ -33,7 +33,7 @@ func NewAWS(config Config) (*aws.Provider, error) {
 	})
 }
 
-// newAzure makes the provider for the Azure cloud in the environment variables.
+// newAzure makes the provider for the Azure cloud that the environment variables describe.
 func newAzure(config Config) (*azure.Provider, error) {
 	cloud, err := azureCloud(config)
 	if err != nil {
@@ -45,9 +45,9 @@ func newAzure(config Config) (*azure.Provider, error) {
 	})
 }
 
-// azureCloud returns the cloud in the file AZURE_ENVIRONMENT_FILEPATH. Without this variable it
-// returns the cloud of AZURE_AUTHORITY_HOST, or else the public cloud. If the file has no
-// authority, AZURE_AUTHORITY_HOST is the authority.
+// azureCloud returns the cloud that the file AZURE_ENVIRONMENT_FILEPATH describes. Without this
+// variable it returns the cloud of AZURE_AUTHORITY_HOST, or else the public cloud. If the file has
+// no authority, AZURE_AUTHORITY_HOST is the authority.
 func azureCloud(config Config) (endpoint.AzureCloud, error) {
 	file, authority := config.env("AZURE_ENVIRONMENT_FILEPATH"), config.env("AZURE_AUTHORITY_HOST")
 	switch {

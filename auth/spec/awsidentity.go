@@ -46,7 +46,7 @@ type IdentityRef struct {
 func (r *IdentityRef) lent() bool { return r != nil && auth.Kind(r.Kind) != kindAWSServiceAccount }
 
 // AWSIdentity returns an AWS identity as a subject. Namespace is the namespace of the object that
-// names the identity. Only an AWSServiceAccountIdentity is in this namespace, all other kinds are
+// names the identity. Only an AWSServiceAccountIdentity is in this namespace; all other kinds are
 // cluster-scoped. The error is an [*auth.Error].
 func AWSIdentity(kind, namespace, name string) (auth.Subject, error) {
 	switch k := auth.Kind(kind); k {

@@ -74,7 +74,7 @@ func checkCredential(c *Credential) error {
 	return checkAudiences(fieldAudiences, c.Audiences)
 }
 
-// checkAudiences refuses malformed audiences. Errors say that they are in the field.
+// checkAudiences refuses malformed audiences. Field is the name of the audiences in errors.
 func checkAudiences(field string, audiences []string) error {
 	if len(audiences) > maxAudiences {
 		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Too many: must have at most %d items", maxAudiences), "remove some")
@@ -137,7 +137,7 @@ func refuseExchanges(field string, audiences []string) error {
 
 // CheckAudiences checks the audiences of a token that is shown to a server without an exchange. The
 // rules are those of spec.credential.audiences: each audience is well formed, and no token service
-// accepts it. Field says in errors where the audiences are, such as a flag of a command line. The
+// accepts it. Field is the name of the audiences in errors, such as a flag of a command line. The
 // error is an [*auth.Error] with a [*Refusal].
 func CheckAudiences(field string, audiences []string) error {
 	if err := checkAudiences(field, audiences); err != nil {

@@ -437,7 +437,7 @@ func refuseChosenConnection(fields Fields) error {
 	return nil
 }
 
-// checkLent refuses the controller's identity to a namespace that it is not lent to.
+// checkLent returns an error if the controller's identity is not lent to the namespace.
 func checkLent(ctx context.Context, namespace string, rules Rules) error {
 	decision := rules.ControllerNamespaces.Decide(namespace, nil)
 	selected := rules.ControllerNamespaces.Selector != nil
@@ -477,7 +477,7 @@ type Refusal struct {
 	// Message says what is wrong with the field. It has no full stop at its end.
 	Message string
 
-	passing bool // a change of labels, which the controller does not see, may end the refusal
+	passing bool // a change of the namespace's labels may end the refusal
 }
 
 // Error returns "<field>: <message>".

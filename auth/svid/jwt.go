@@ -23,10 +23,10 @@ import (
 
 // The validity of SVIDs.
 const (
-	// Lifetime is the time from the issue of an SVID to its end, unless its authority ends before.
+	// Lifetime is how long an SVID is valid after its issue, unless its authority ends before.
 	Lifetime = time.Hour
-	// Backdate is the time by which an SVID is already valid before its issue, for verifiers whose
-	// clock is behind.
+	// Backdate is how long before its issue an SVID is already valid, for verifiers whose clock is
+	// behind.
 	Backdate = time.Minute
 )
 
@@ -66,9 +66,9 @@ func NewClaims(issuer string, id spiffeid.ID, audiences []string, jti string, no
 	}, nil
 }
 
-// CheckAudiences returns an error that says why a JWT-SVID cannot have these audiences. Invalid
-// are: no audience, too many, a duplicate, and an audience that is empty, too long, or not only
-// printable ASCII.
+// CheckAudiences returns an error that says why a JWT-SVID cannot have these audiences. The list
+// must not be empty or too long, and must have no duplicates. An audience must not be empty or too
+// long, and must have only printable ASCII characters.
 func CheckAudiences(audiences []string) error {
 	if len(audiences) == 0 {
 		return errors.New("a JWT-SVID needs an audience")

@@ -173,8 +173,8 @@ func key(t *testing.T, form svid.Type, r *ring, subject auth.Subject) (auth.Key,
 	return auth.Resolve(t.Context(), provider(t, form, r), options...)
 }
 
-// Another signer, issuer or trust domain changes the key of an SVID. A signer of the other type
-// does not change the key.
+// Another signer, issuer or trust domain changes the key of an SVID. A change that concerns only
+// the other type of SVID does not.
 func TestKeys(t *testing.T) {
 	subject, err := auth.Object("ImageRepository", "tenant-a", "app")
 	rig.Must(t, err)

@@ -23,8 +23,8 @@ func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 }
 
 // whole is a transport that reads whole answers. An answer that breaks off, never ends or takes too
-// long is an error of the request. The timeout of [http.Client] does not serve here: every
-// transport other than http.Transport sees it as a cancellation by the caller.
+// long is an error of the request. The timeout of [http.Client] is no substitute: every transport
+// other than http.Transport sees it as a cancellation by the caller.
 type whole struct {
 	next    http.RoundTripper
 	timeout time.Duration
@@ -33,7 +33,7 @@ type whole struct {
 // RoundTrip implements [http.RoundTripper].
 func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(request.Context(), w.timeout)
-	defer cancel() // the answer is already read then
+	defer cancel() // after the answer was read
 	response, err := w.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // Call sends the request that build makes. It sends the request a second time if package attempt
-// says so. Call does not repeat a throttled request: the cache waits.
+// says so. Call does not repeat a throttled request, because the cache waits before the next call.
 func Call(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (got Answer, err error) {
 	_ = attempt.Do(ctx, Attempts, func() (again bool) {
 		if got, err = Try(ctx, client, build); err != nil {

@@ -108,7 +108,8 @@ func checkReach(where string) string {
 	return "check that " + where + " can be reached from the controller"
 }
 
-// Printable returns s as one line of printable ASCII, cut after most bytes.
+// Printable returns s as one line of printable ASCII. The parameter most is the maximum length in
+// bytes, after which s is cut.
 func Printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

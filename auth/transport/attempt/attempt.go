@@ -42,8 +42,8 @@ const MaxRetryAfter = time.Hour
 // end leaves a connection that can be used again.
 const maxDrained = 64 << 10
 
-// Do calls once until once returns false, but at most most times. It returns nil after the last
-// attempt. If ctx ends during a pause, it returns the cause.
+// Do calls the function once until it returns false, but not more often than most. It returns nil
+// after the last attempt. If ctx ends during a pause, it returns the cause.
 func Do(ctx context.Context, most int, once func() (again bool)) error {
 	pause := FirstPause
 	for n := 1; once() && n < most && ctx.Err() == nil; n++ {
