@@ -19,11 +19,11 @@ const maxAdminBody = 4 << 20
 
 // JournalPage is the admin API's answer about the journal.
 type JournalPage struct {
-	// Dropped is the number of calls that are no longer kept.
+	// Dropped is the number of calls that the journal dropped to make room.
 	Dropped uint64 `json:"dropped"`
-	// Last is the Seq of the newest call of all.
+	// Last is the Seq of the newest call, whatever the filter.
 	Last uint64 `json:"last"`
-	// Totals are exact counts, the filter apart.
+	// Totals are the exact counts of all calls, whatever the filter.
 	Totals []journal.Total `json:"totals"`
 	// Calls are the kept calls that the filter selects, oldest first.
 	Calls []journal.Call `json:"calls"`
@@ -39,7 +39,7 @@ type faultID struct {
 
 type adminError struct {
 	Error string `json:"error"`
-	// Field is that of a [setting.Error].
+	// Field is the Field of a [setting.Error]; empty for other errors.
 	Field string `json:"field,omitempty"`
 }
 
@@ -50,8 +50,8 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 		mux.Handle(pattern, h)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A page in a browser can make requests to loopback, under a name of its own or without
-		// JSON; neither may change the cloud.
+		// A web page in a browser can send requests to loopback: under the page's own host name, or
+		// with a content type other than JSON. Neither may change the cloud.
 		if r.Host != address {
 			writeAdmin(w, http.StatusForbidden, adminError{Error: "the admin API answers to " + address + " only"})
 			return
@@ -60,11 +60,11 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 	})
 }
 
-// adminFunc answers a request to the admin API with what becomes JSON.
+// adminFunc answers a request to the admin API. Its result becomes the JSON of the answer.
 type adminFunc func(r *http.Request) (any, error)
 
-// adminRoutes are the admin API by the patterns of [http.ServeMux]. The package's documentation
-// lists them.
+// adminRoutes returns the handlers of the admin API by their [http.ServeMux] patterns. The package
+// comment lists the routes.
 func (c *Cloud) adminRoutes() map[string]http.Handler {
 	routes := map[string]http.Handler{"GET /ca.pem": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
@@ -91,7 +91,7 @@ func (c *Cloud) adminRoutes() map[string]http.Handler {
 	return routes
 }
 
-// ServeHTTP writes the answer, or the error with the field at fault.
+// ServeHTTP writes the result of f, or its error with the invalid field.
 func (f adminFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := f(r)
 	if err == nil {
@@ -126,7 +126,7 @@ func (c *Cloud) removeFault(id string) error {
 	return nil
 }
 
-// withBody reads the request's body for f.
+// withBody returns an adminFunc that decodes the request's body for f.
 func withBody[T any](f func(T) (any, error)) adminFunc {
 	return func(r *http.Request) (any, error) {
 		var body T
@@ -137,7 +137,7 @@ func withBody[T any](f func(T) (any, error)) adminFunc {
 	}
 }
 
-// readAdmin reads a request's JSON strictly.
+// readAdmin decodes a request's JSON body as [decodeStrict] does.
 func readAdmin(r *http.Request, into any) error {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {

@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
-// TestCloseEndsEverything: a bubble whose cloud is closed can end at once. This holds also if a
-// client has left an answer unread, and would close its connection only later.
+// TestCloseEndsEverything: a bubble can end at once after the cloud is closed. This holds even if a
+// client has not read an answer and would close its connection only later.
 func TestCloseEndsEverything(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,8 @@ const (
 	backdate      = time.Hour // for clients whose clock is behind
 )
 
-// authority is the cloud's certificate authority. Its key exists in memory only, so that nothing
-// outlives the process that could impersonate a host.
+// authority is the cloud's certificate authority. Its key exists in memory only, so that nobody can
+// impersonate a host after the process has ended.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -66,7 +66,7 @@ func newAuthority() (*authority, error) {
 	}, nil
 }
 
-// leaf returns a certificate for host, from the cache if it has enough life left.
+// leaf returns a certificate for host. It reuses a cached one that has half of its life left.
 func (a *authority) leaf(host string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +84,7 @@ func (a *authority) leaf(host string) (*tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		DNSNames:     []string{host}, // no common name: it holds 64 characters, hosts are longer
+		DNSNames:     []string{host}, // no common name: its limit is 64 characters, and hosts can be longer
 		NotBefore:    now.Add(-backdate),
 		NotAfter:     now.Add(leafLife),
 		KeyUsage:     x509.KeyUsageDigitalSignature,

@@ -19,7 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// childVariable makes the test binary act as a program that knows nothing of the local cloud.
+// childVariable is the environment variable that makes the test binary run [child] instead of
+// tests.
 const childVariable = "LANYARD_CLOUDTEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -34,8 +35,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child is an unmodified program: the SDK's default chain, and a plain GET of a host on the
-// internet.
+// child is a program without code for the local cloud. It uses AWS's SDK with its default chain,
+// and sends plain GETs to a host on the internet.
 func child(ctx context.Context) error {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func TestUnmodifiedProgram(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), exe)
 	cmd.Env = append([]string{
 		childVariable + "=1", "HOME=" + dir, "GOCOVERDIR=" + dir,
-		// What a machine may have inherited, all of which must lose.
+		// The next two lines are inherited variables. w.Env must override them.
 		"https_proxy=http://127.0.0.1:1", "HTTPS_PROXY=http://127.0.0.1:1", "NO_PROXY=*", "no_proxy=amazonaws.com",
 		"AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_ENDPOINT_URL_STS=http://127.0.0.1:1", "AWS_CA_BUNDLE=/nonexistent",
 		"AWS_REGION=" + region, "AWS_ROLE_ARN=" + roleA, "AWS_WEB_IDENTITY_TOKEN_FILE=" + token, "AWS_ROLE_SESSION_NAME=child",

@@ -24,30 +24,30 @@ import (
 
 // Admin changes and queries a cloud in another process, through the admin API at its proxy.
 type Admin struct {
-	// URL is the proxy's, as [Cloud.ProxyURL] gives it.
+	// URL is the proxy's URL, see [Cloud.ProxyURL].
 	URL string
-	// Client makes the requests. It must not use a proxy. Nil means one without proxy and with the
-	// context's deadline only.
+	// Client makes the requests. It must not use a proxy. Nil means a client without proxy and
+	// without a timeout beside the context's deadline.
 	Client *http.Client
 }
 
-// AdminError is a request that the cloud refused. It wraps what the change would have returned in
-// the cloud's own process: [setting.ErrNotFound], or a [*setting.Error] that names the field.
+// AdminError says that the cloud refused a request. It wraps the error that the same change returns
+// in the cloud's own process: [setting.ErrNotFound], or a [*setting.Error] with the field.
 type AdminError struct {
 	// Status is the HTTP status.
 	Status int
 	// Message is the cloud's explanation.
 	Message string
-	// Field is the field at fault, as in [setting.Error]; empty if no field is.
+	// Field is the invalid field, as in [setting.Error]; empty for other errors.
 	Field string
 }
 
-// Error returns the explanation.
+// Error returns the HTTP status and the explanation.
 func (e *AdminError) Error() string {
 	return fmt.Sprintf("local cloud: HTTP %d: %s", e.Status, e.Message)
 }
 
-// Unwrap returns what the change would have returned in the cloud's own process.
+// Unwrap returns the error that the same change returns in the cloud's own process, or nil.
 func (e *AdminError) Unwrap() error {
 	switch {
 	case e.Status == http.StatusNotFound:
@@ -100,7 +100,7 @@ func (a *Admin) SetQuotas(ctx context.Context, quotas []fault.Quota) error {
 	return a.call(ctx, http.MethodPut, "/quotas", nil, append([]fault.Quota{}, quotas...), nil)
 }
 
-// PutIssuer serves an issuer with fixed keys.
+// PutIssuer serves the documents of an issuer with fixed keys.
 func (a *Admin) PutIssuer(ctx context.Context, s oidc.Static) error {
 	return a.call(ctx, http.MethodPut, "/issuers", nil, s, nil)
 }
@@ -112,36 +112,36 @@ func (a *Admin) CAPEM(ctx context.Context) ([]byte, error) {
 	return pem, err
 }
 
-// Env is [Cloud.Env]; caFile is where the CA is written.
+// Env returns the result of [Cloud.Env]; caFile is the path of the file with the CA.
 func (a *Admin) Env(ctx context.Context, caFile string) ([]string, error) {
 	var env []string
 	err := a.call(ctx, http.MethodGet, "/env", url.Values{"ca": {caFile}}, nil, &env)
 	return env, err
 }
 
-// AWS changes the part of the cloud that is AWS.
+// AWS returns the functions that change the local AWS.
 func (a *Admin) AWS() aws.Admin { return aws.NewAdmin(&change.Table[*aws.Cloud]{Send: a.change}) }
 
-// Azure changes the part of the cloud that is Azure.
+// Azure returns the functions that change the local Azure.
 func (a *Admin) Azure() azure.Admin {
 	return azure.NewAdmin(&change.Table[*azure.Cloud]{Send: a.change})
 }
 
-// GCP changes the part of the cloud that is Google Cloud.
+// GCP returns the functions that change the local Google Cloud.
 func (a *Admin) GCP() gcp.Admin { return gcp.NewAdmin(&change.Table[*gcp.Cloud]{Send: a.change}) }
 
-// Alibaba changes the part of the cloud that is Alibaba Cloud.
+// Alibaba returns the functions that change the local Alibaba Cloud.
 func (a *Admin) Alibaba() alibaba.Admin {
 	return alibaba.NewAdmin(&change.Table[*alibaba.Cloud]{Send: a.change})
 }
 
-// change is the [change.Sender] of the clouds' changes.
+// change sends a change of a cloud. It is a [change.Sender].
 func (a *Admin) change(ctx context.Context, method, path string, query url.Values, body any) error {
 	return a.call(ctx, method, path, query, body, nil)
 }
 
-// call makes a request. Into is nil, a *[]byte for the raw answer, or what the answer's JSON is
-// decoded into.
+// call makes a request and reads the answer into into. Nil drops the answer, a *[]byte gets the raw
+// answer, and any other pointer gets the decoded JSON.
 func (a *Admin) call(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	var reader io.Reader
 	if body != nil {
@@ -178,7 +178,7 @@ func (a *Admin) call(ctx context.Context, method, path string, query url.Values,
 	}
 	if res.StatusCode != http.StatusOK {
 		refused := adminError{Error: res.Status}
-		_ = json.Unmarshal(answer, &refused) // the status remains if there is no explanation
+		_ = json.Unmarshal(answer, &refused) // without an explanation, Error stays the status
 		return &AdminError{Status: res.StatusCode, Message: refused.Error, Field: refused.Field}
 	}
 	switch into := into.(type) {

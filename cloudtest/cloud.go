@@ -50,18 +50,18 @@ type Cloud struct {
 	azure     *azure.Cloud
 	gcp       *gcp.Cloud
 	alibaba   *alibaba.Cloud
-	parts     []part // all clouds
+	parts     []part // one for each cloud
 
-	inner  *http.Server // serves the hosts, behind TLS
-	conns  *connQueue   // what inner accepts
+	inner  *http.Server // serves the cloud's hosts
+	conns  *connQueue   // the connections that inner accepts
 	closed chan struct{}
 	once   sync.Once
 
-	mu       sync.RWMutex // guards the rest
+	mu       sync.RWMutex // guards the fields below
 	handlers map[string]http.Handler
 	proxies  map[*http.Server]struct{}
-	pipes    map[*pipe]struct{} // that are open; nil once the cloud is closed
-	address  string             // of the first proxy
+	pipes    map[*pipe]struct{} // open pipes; nil once the cloud is closed
+	address  string             // host:port of the first proxy
 }
 
 // New makes the local cloud that cfg describes. It answers through [Cloud.Transport] at once, and
@@ -92,7 +92,7 @@ func New(cfg Config) (*Cloud, error) {
 		Handler:           http.HandlerFunc(c.serveInner),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          log.New(io.Discard, "", 0), // what goes wrong is in the journal
+		ErrorLog:          log.New(io.Discard, "", 0), // the journal records failures
 	}
 	go func() { _ = c.inner.Serve(c.conns) }()
 	return c, nil
@@ -131,27 +131,27 @@ func (c *Cloud) configure(cfg Config) error {
 	return nil
 }
 
-// AWS is the part of the cloud that is AWS: change its roles, hand in its data planes.
+// AWS returns the local AWS. Use it to change roles and to register data planes.
 func (c *Cloud) AWS() *aws.Cloud { return c.aws }
 
-// Azure is the part of the cloud that is Azure: change its tenants, hand in its data planes.
+// Azure returns the local Azure. Use it to change tenants and to register data planes.
 func (c *Cloud) Azure() *azure.Cloud { return c.azure }
 
-// GCP is the part of the cloud that is Google Cloud: change its projects, hand in its data planes.
+// GCP returns the local Google Cloud. Use it to change projects and to register data planes.
 func (c *Cloud) GCP() *gcp.Cloud { return c.gcp }
 
-// Alibaba is the part of the cloud that is Alibaba Cloud: change its accounts.
+// Alibaba returns the local Alibaba Cloud. Use it to change accounts.
 func (c *Cloud) Alibaba() *alibaba.Cloud { return c.alibaba }
 
-// Journal is the record of all calls.
+// Journal returns the record of all calls.
 func (c *Cloud) Journal() *journal.Journal { return c.journal }
 
-// Faults are the faults and quotas in force.
+// Faults returns the faults and quotas in force.
 func (c *Cloud) Faults() *fault.Set { return c.faults }
 
-// HostError says why [Cloud.Handle] does not take a host name.
+// HostError says why [Cloud.Handle] refused a host name.
 type HostError struct {
-	// Host is the name.
+	// Host is the refused name.
 	Host string
 	// Fix says what is allowed.
 	Fix string
@@ -162,9 +162,9 @@ func (e *HostError) Error() string { return "cloudtest: host " + strconv.Quote(e
 
 var hostPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
 
-// Handle makes h answer for a host: an issuer, a data plane. The host is a DNS name in lower case
-// with at least one dot, without port. A host that the cloud answers for itself, or an IP address,
-// is a [*HostError]. A nil h takes an earlier handler back.
+// Handle registers h as the handler of a host, such as an issuer or a data plane. The host is a DNS
+// name in lower case with at least one dot, without port. An IP address, or a host that the cloud
+// itself serves, is a [*HostError]. A nil h removes the host's handler.
 func (c *Cloud) Handle(host string, h http.Handler) error {
 	switch {
 	case len(host) > 253 || !hostPattern.MatchString(host) || net.ParseIP(host) != nil:
@@ -182,12 +182,12 @@ func (c *Cloud) Handle(host string, h http.Handler) error {
 	return nil
 }
 
-// HandleIssuer makes an issuer's documents available under its host. Several issuers of one host
-// need a handler of the caller's own.
+// HandleIssuer serves an issuer's documents under its host. If several issuers share a host,
+// register one handler for all of them with [Cloud.Handle].
 func (c *Cloud) HandleIssuer(i *oidc.Issuer) error { return c.Handle(i.Host(), i) }
 
-// PutIssuer serves the documents of an issuer with fixed keys under its host. The error is a
-// [*setting.Error].
+// PutIssuer serves the documents of an issuer with fixed keys, under the issuer's host. The error
+// is a [*setting.Error].
 func (c *Cloud) PutIssuer(s oidc.Static) error {
 	h, err := s.Handler()
 	if err != nil {
@@ -203,16 +203,16 @@ func (c *Cloud) PutIssuer(s oidc.Static) error {
 	return nil
 }
 
-// part is one of the clouds.
+// part is one of the clouds, such as AWS.
 type part struct {
-	// service returns the service that answers for a host, a DNS name in lower case without port;
-	// nil if the part has no such host.
+	// service returns the service of a host, or nil if the part has no such host. The host is a DNS
+	// name in lower case without port.
 	service func(host string) service.Service
 	// changes are the routes of the admin API that change the part.
 	changes map[string]func(*http.Request) error
 }
 
-// newPart makes a part of a cloud and its table of changes.
+// newPart returns a cloud as a part. List is the function NewAdmin of the cloud's package.
 func newPart[C interface {
 	Service(host string) service.Service
 }, A any](cloud C, list func(*change.Table[C]) A) part {
@@ -221,7 +221,7 @@ func newPart[C interface {
 	return part{service: cloud.Service, changes: t.Routes(cloud, readAdmin)}
 }
 
-// owned returns a cloud's own service for a host, or nil.
+// owned returns the clouds' own service for a host, or nil.
 func (c *Cloud) owned(host string) service.Service {
 	for _, p := range c.parts {
 		if s := p.service(host); s != nil {
@@ -231,8 +231,9 @@ func (c *Cloud) owned(host string) service.Service {
 	return nil
 }
 
-// service returns what answers for a host, or nil. The clouds come first: a registry may have been
-// made under a host after a handler was handed in for it, and a handler checks nothing.
+// service returns the service of a host, or nil. A cloud's own host wins over a handler, because a
+// handler checks nothing. Both can exist: a registry may be added after a handler was registered
+// for its host.
 func (c *Cloud) service(host string) service.Service {
 	if s := c.owned(host); s != nil {
 		return s
@@ -245,7 +246,7 @@ func (c *Cloud) service(host string) service.Service {
 	return nil
 }
 
-// CAPEM is the certificate of the cloud's authority, PEM.
+// CAPEM returns the certificate of the cloud's CA in PEM.
 func (c *Cloud) CAPEM() []byte { return append([]byte(nil), c.authority.pem...) }
 
 // WriteCA writes [Cloud.CAPEM] to a file, for SSL_CERT_FILE and the like. The file appears whole or
@@ -294,11 +295,11 @@ func (c *Cloud) serveInner(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveHost answers a request to one of the hosts.
+// serveHost answers a request that came over TLS.
 func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request) {
 	host := wire.Host(r.Host)
-	// The certificate was checked for the name in the handshake; a Host header that says another
-	// one must not pass by it. RFC 9110 §7.4.
+	// The client checked the certificate for the server name of the handshake. The Host header must
+	// not name another host. RFC 9110 §7.4.
 	if r.TLS.ServerName != host || !portIs443(r.Host) {
 		c.refuse(w, journal.Call{
 			Host: host, Code: "MisdirectedRequest", Status: http.StatusMisdirectedRequest, Reason: "the Host header is not the name of the TLS handshake",
@@ -320,20 +321,21 @@ func (c *Cloud) refuse(w http.ResponseWriter, call journal.Call) {
 	http.Error(w, call.Reason, call.Status)
 }
 
-// handedIn is the service of a handler that was handed in.
+// handedIn returns the service that forwards requests to a handler of [Cloud.Handle].
 func handedIn(h http.Handler) service.Service {
 	return func(r *service.Request) (service.Protocol, service.Handler) {
 		r.Call.Service, r.Call.Operation, r.Call.Resource = journal.ServiceHandler, r.Method, r.URL.Path
 		switch r.Method {
 		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
 		default:
-			r.Call.Operation = "" // names are not the caller's to invent
+			r.Call.Operation = "" // callers must not invent operation names
 		}
 		return plainHTTP(), func(r *service.Request) (service.Answer, *service.Refusal) { return r.Forward(h, r.Request, nil) }
 	}
 }
 
-// plainHTTP is how handlers that were handed in go wrong: in no protocol but HTTP.
+// plainHTTP is the protocol of registered handlers. Its errors are plain HTTP, without a cloud's
+// error format.
 func plainHTTP() service.Protocol {
 	status := func(code int) *service.Refusal {
 		return service.Refuse(code, http.StatusText(code), http.StatusText(code))
@@ -361,7 +363,7 @@ func portIs443(hostport string) bool {
 	return err != nil || port == "443"
 }
 
-// connQueue is a net.Listener whose connections are put in by hand.
+// connQueue is a net.Listener that accepts the connections given to put.
 type connQueue struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -372,7 +374,7 @@ func newConnQueue() *connQueue {
 	return &connQueue{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// put hands a connection to Accept, or closes the connection.
+// put hands a connection to Accept. It closes the connection if the queue or ctx ends first.
 func (q *connQueue) put(ctx context.Context, conn net.Conn) {
 	select {
 	case q.conns <- conn:
@@ -393,13 +395,13 @@ func (q *connQueue) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept.
+// Close makes Accept return [net.ErrClosed].
 func (q *connQueue) Close() error {
 	q.once.Do(func() { close(q.closed) })
 	return nil
 }
 
-// Addr is a placeholder: there is no address.
+// Addr returns a placeholder, because the queue has no address.
 func (q *connQueue) Addr() net.Addr { return queueAddr{} }
 
 type queueAddr struct{}

@@ -17,18 +17,18 @@ import (
 
 // Config describes a local cloud. Its zero value is a cloud in which nobody may do anything.
 type Config struct {
-	// AWS is the part that is AWS.
+	// AWS describes the local AWS.
 	AWS aws.Config `json:"aws"`
-	// Azure is the part that is Azure.
+	// Azure describes the local Azure.
 	Azure azure.Config `json:"azure"`
-	// GCP is the part that is Google Cloud.
+	// GCP describes the local Google Cloud.
 	GCP gcp.Config `json:"gcp"`
-	// Alibaba is the part that is Alibaba Cloud.
+	// Alibaba describes the local Alibaba Cloud.
 	Alibaba alibaba.Config `json:"alibaba"`
-	// Issuers are OIDC issuers with fixed keys. Issuers that live in the process are handed in with
+	// Issuers are OIDC issuers with fixed keys. Register an issuer that runs in this process with
 	// [Cloud.Handle] instead.
 	Issuers []oidc.Static `json:"issuers,omitempty"`
-	// Quotas throttle services by rate.
+	// Quotas limit the rates of calls to services.
 	Quotas []fault.Quota `json:"quotas,omitempty"`
 	// Faults are in force from the start.
 	Faults []fault.Fault `json:"faults,omitempty"`
@@ -36,8 +36,8 @@ type Config struct {
 	JournalSize int `json:"journalSize,omitempty"`
 }
 
-// ParseConfig reads a configuration from JSON. A field that it does not know, or that stands twice,
-// is an error that names it. A YAML file is read by converting it to JSON first.
+// ParseConfig reads a configuration from JSON. An unknown or repeated field is an error, which
+// names the field. Convert a YAML file to JSON first.
 func ParseConfig(data []byte) (Config, error) {
 	var cfg Config
 	if err := decodeStrict(data, &cfg); err != nil {

@@ -106,7 +106,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseConfig: a configuration that is read can be written and read again without a change.
+// FuzzParseConfig: a parsed configuration can be written and parsed again without a change.
 func FuzzParseConfig(f *testing.F) {
 	world, err := json.Marshal(rig.AWSConfig())
 	if err != nil {
@@ -121,7 +121,7 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		first, err := json.Marshal(cfg)
 		if err != nil {
-			return // a raw policy that is absent where one is required; New refuses it
+			return // a required policy is missing; New refuses that
 		}
 		again, err := cloudtest.ParseConfig(first)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// changes are the ways in which a cloud is changed, by name: methods of the cloud itself, functions
-// that its Admin has.
+// changes returns the functions that change a cloud, by name. They are methods of a cloud, and
+// fields of the cloud's Admin.
 func changes(of any) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	add := func(name string, f reflect.Value) {
@@ -35,8 +35,8 @@ func changes(of any) map[string]reflect.Value {
 	return out
 }
 
-// TestEveryChangeSaysWhatIsWrong: whatever changes a cloud refuses what is empty, and in one of the
-// two ways that the package's documentation promises.
+// TestEveryChangeSaysWhatIsWrong: every change of a cloud refuses empty arguments, with one of the
+// two errors that the package comment promises.
 func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
 	if err != nil {
@@ -50,7 +50,7 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 		}
 		for name, method := range all {
 			if method.Type().NumOut() == 0 {
-				continue // it cannot be refused
+				continue // it returns no error
 			}
 			err := callEmpty(method)
 			refused, named := errors.AsType[*setting.Error](err)
@@ -61,7 +61,7 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// callEmpty calls a change with nothing but ctx, if it is given one, and returns its error.
+// callEmpty calls a change with ctx, if given, and zero values. It returns the change's error.
 func callEmpty(method reflect.Value, ctx ...reflect.Value) error {
 	args := ctx
 	for i := len(ctx); i < method.Type().NumIn(); i++ {
@@ -71,8 +71,8 @@ func callEmpty(method reflect.Value, ctx ...reflect.Value) error {
 	return err
 }
 
-// TestAdminIsTheCloud: whatever changes a cloud changes one in another process too, by the same
-// name, with the same parameters and the same errors.
+// TestAdminIsTheCloud: an Admin has every change of its cloud, with the same name, parameters and
+// errors.
 func TestAdminIsTheCloud(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
 	if err != nil {
@@ -100,7 +100,7 @@ func TestAdminIsTheCloud(t *testing.T) {
 				t.Errorf("%s().%s takes %s there", cloud, name, other.Type())
 			}
 			if method.Type().NumOut() == 0 {
-				continue // it cannot be refused
+				continue // it returns no error
 			}
 			want, got := callEmpty(method), callEmpty(other, ctx)
 			if errors.Is(want, setting.ErrNotFound) != errors.Is(got, setting.ErrNotFound) {

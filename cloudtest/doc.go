@@ -1,15 +1,16 @@
-// Package cloudtest is a local cloud that verifies. Programs reach it under the clouds' real host
-// names, over real TLS, with unmodified SDKs. It checks what the real clouds check: token
-// signatures against the issuer's published keys, trust policies, SigV4, permissions for each
-// request. It answers with their error codes and bodies. Nothing leaves the machine: the cloud
-// refuses every host that it does not have, and records the refusal.
+// Package cloudtest is a local cloud that verifies credentials as AWS, Azure, Google Cloud and
+// Alibaba Cloud do. Programs reach it under the clouds' real host names, over real TLS, with
+// unmodified SDKs. It checks what the real clouds check: token signatures against the issuer's
+// published keys, trust policies, SigV4, permissions for each request. It answers with the real
+// error codes and bodies. Nothing leaves the machine: the cloud refuses connections to all other
+// hosts, and records the refusals.
 //
 // # A world
 //
 // A [Config] describes accounts, roles, repositories and buckets; [ParseConfig] reads it from JSON.
-// Trust and permission policies are IAM's own documents; Azure has tenants with applications and
-// their federated credentials, and role assignments on registries and storage accounts; its
-// subscriptions say who administers them. Alibaba Cloud has RAM's own trust policies.
+// AWS accounts have IAM's own trust and permission policies. Azure tenants have applications with
+// federated credentials, and role assignments on registries, storage accounts and subscriptions.
+// Alibaba Cloud accounts have RAM's own trust policies.
 //
 //	cloud, err := cloudtest.New(cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{{
 //		ID:            "123456789123",
@@ -19,18 +20,19 @@
 //	}}}})
 //	defer cloud.Close()
 //
-// Issuers and data planes are HTTP handlers, handed in:
+// The caller registers issuers and data planes as HTTP handlers:
 //
 //	cloud.HandleIssuer(issuer)                          // an oidc.Issuer, which mints good and bad tokens
 //	cloud.Handle("oidc.eks.eu-west-1.amazonaws.com", p) // or an oidc.Proxy to a kube-apiserver's documents
 //	cloud.AWS().ServeRegistry(func(aws.Registry) http.Handler { return distribution })
-//	cloud.AWS().ServeS3(objects)                        // addressed by path, without credentials and framing
+//	cloud.AWS().ServeS3(objects)                        // path-style, without credentials and aws-chunked framing
 //	cloud.Azure().ServeBlob(func(azure.StorageAccount) http.Handler { return blobs })
-//	cloud.GCP().ServeStorage(storage)                   // what the clouds verify is not the data planes' business
+//	cloud.GCP().ServeStorage(storage)                   // data planes verify nothing: the cloud has done it
 //
-// A data plane gets allowed requests only. The requests carry no credentials. They also carry
-// nothing that would turn them into other requests: no mounts, no copy sources, no headers by which
-// servers change a method or a path. A cloud's own hosts take no handler.
+// A data plane gets allowed requests only. The cloud removes the credentials from them. It also
+// removes or refuses everything that could turn a request into another one: mounts, copy sources,
+// headers by which servers change a method or a path. No handler can be registered for a cloud's
+// own hosts.
 //
 // # Ways in
 //
@@ -49,29 +51,30 @@
 //
 // # What happened, and what goes wrong
 //
-// [Cloud.Journal] has every call with its verdict and, for a refusal, the condition that failed,
-// which the caller is not told:
+// [Cloud.Journal] records every call with its verdict. For a refusal it also records the condition
+// that failed, which the answer to the caller does not say:
 //
 //	cloud.Journal().Calls(journal.Filter{Service: "sts", Subject: "system:serviceaccount:tenant-a:tenant-a-ecr-sa"})
 //
-// [Cloud.Faults] makes services slow, failing, throttled, unreachable or wrong about the time.
-// Roles, trust and permissions change while sessions live, and are in force at once:
+// [Cloud.Faults] injects faults: slow, failing, throttled or unreachable services, and wrong
+// clocks. Roles, trust policies and permissions can change while sessions exist. A change is in
+// force at once:
 //
 //	cloud.Faults().Add(fault.Fault{Service: "sts", Kind: fault.Throttle, Count: 3})
 //	cloud.AWS().DeleteRole("123456789123", "tenant-a-ecr")
 //
 // # Errors
 //
-// Every Add, Put, Set and Delete of the clouds fails in one of two ways, and changes nothing
-// then. An invalid setting is a [*setting.Error], which names the field by its path in JSON. An
-// account, tenant, project or part of it that does not exist is an error that wraps
+// Every Add, Put, Set and Delete method of the clouds can fail in two ways. A method that fails
+// changes nothing. An invalid setting is a [*setting.Error], whose Field is the setting's path in
+// JSON. A missing account, tenant or project, or a missing object in one, is an error that wraps
 // [setting.ErrNotFound]. [Admin] returns the same errors.
 //
 // # From another process
 //
 // The proxy's own address serves an admin API in JSON, and [Admin] is its client:
-// admin.AWS().PutRole(ctx, …) is cloud.AWS().PutRole(…). Like the proxy it is open to everybody who
-// reaches loopback.
+// admin.AWS().PutRole(ctx, …) does what cloud.AWS().PutRole(…) does. The admin API and the proxy
+// are open to everybody who can connect to loopback.
 //
 //	GET    /journal?service=&operation=&…          {"dropped":0,"totals":[…],"calls":[…]}; parameters as journal.ParseFilter reads them
 //	DELETE /journal                                forget all calls
@@ -81,7 +84,7 @@
 //	PUT    /quotas                                 a list of fault.Quota, replacing all
 //	PUT    /issuers                                an oidc.Static
 //	GET    /ca.pem                                 the CA's certificate
-//	GET    /env?ca=                                the environment as Cloud.Env has it, for a CA in that file
+//	GET    /env?ca=                                the result of Cloud.Env for the CA file ca
 //	POST   /aws/accounts                           an aws.Account
 //	PUT    /aws/accounts/{account}/oidc-providers  an aws.OIDCProvider; DELETE with ?url=
 //	PUT    /aws/accounts/{account}/roles           an aws.Role; DELETE with ?name=
@@ -107,16 +110,17 @@
 //	PUT    /alibaba/accounts/{account}/oidc-providers  an alibaba.OIDCProvider; DELETE with ?name=
 //	PUT    /alibaba/accounts/{account}/roles       an alibaba.Role; DELETE with ?name=
 //
-// The same address is the metadata server of Google Cloud and of Azure, if the configuration has
-// one, for clients that have it in GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST. Clients
-// that know Azure's by its address only, as the SDK for Go does, reach it through the proxy.
+// The same address is a metadata server of Google Cloud and of Azure, if the configuration has one.
+// Clients find it by GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST. Some clients know only
+// the IP address of Azure's metadata server, such as Azure's SDK for Go. They reach it through the
+// proxy.
 //
-// An error is answered with status 4xx and {"error":"…","field":"…"}: 404 for what does not exist,
-// the field if one is at fault.
+// An error is answered with status 4xx and {"error":"…","field":"…"}. The status is 404 if the
+// object to change does not exist. The field is present only if a setting is invalid.
 //
 // # Another cloud
 //
-// A cloud is a folder with a type like aws.Cloud. Its method Service returns what answers at a
-// host, see package service, and its NewAdmin lists its changes, see package change. [Config],
-// [Cloud] and [Admin] name it.
+// Another cloud is a package with a type like aws.Cloud. The type's method Service returns the
+// service of a host, see package service. The package's function NewAdmin lists the changes of the
+// cloud, see package change. Add the cloud to [Config], [Cloud] and [Admin].
 package cloudtest

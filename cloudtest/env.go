@@ -2,15 +2,15 @@ package cloudtest
 
 import "strings"
 
-// Env returns the environment with which a program reaches the local cloud, as NAME=VALUE in a
-// fixed order. It overrides every inherited variable by which a program would bypass the proxy or
-// trust other roots, so append it to an inherited environment. Loopback is not proxied. If there is
-// a metadata server, GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST names the proxy's own
-// address, where it answers.
+// Env returns the environment variables with which a program reaches the local cloud, as NAME=VALUE
+// in a fixed order. It overrides every inherited variable by which a program would bypass the proxy
+// or trust other roots, so append it to an inherited environment. Loopback is not proxied. If the
+// cloud has a metadata server, GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST is the
+// proxy's own address, which serves the metadata.
 //
-// Identity is not set: AWS_PROFILE, keys and token files are the caller's business.
+// Env sets no identity: AWS_PROFILE, keys and token files are up to the caller.
 //
-// CAFile is where [Cloud.WriteCA] wrote the CA.
+// CAFile is the path of the file that [Cloud.WriteCA] wrote.
 func (c *Cloud) Env(caFile string) []string {
 	env := Env(c.ProxyURL(), caFile)
 	if c.gcp.HasMetadata() {
@@ -22,9 +22,9 @@ func (c *Cloud) Env(caFile string) []string {
 	return env
 }
 
-// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS
-// SDKs and Tools Reference Guide; Alibaba Cloud SDK, "Manage access credentials"; Node.js CLI
-// options.
+// Env is [Cloud.Env] for a cloud in another process, without the variables for metadata servers.
+// Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Alibaba Cloud SDK,
+// "Manage access credentials"; Node.js CLI options.
 func Env(proxyURL, caFile string) []string {
 	const direct = "localhost,127.0.0.1,::1"
 	return []string{
@@ -37,12 +37,12 @@ func Env(proxyURL, caFile string) []string {
 		"NO_PROXY=" + direct,
 		"no_proxy=" + direct,
 		"SSL_CERT_FILE=" + caFile,
-		"AWS_CA_BUNDLE=" + caFile, // an inherited one would win over SSL_CERT_FILE
+		"AWS_CA_BUNDLE=" + caFile, // an inherited value would win over SSL_CERT_FILE
 		"REQUESTS_CA_BUNDLE=" + caFile,
 		"CURL_CA_BUNDLE=" + caFile,
 		"NODE_EXTRA_CA_CERTS=" + caFile,
-		"AWS_EC2_METADATA_DISABLED=true",           // the metadata service has an IP address, no name
-		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // as above
+		"AWS_EC2_METADATA_DISABLED=true",           // clients reach the metadata service by IP address, not by name
+		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // the same
 		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true",
 		"AWS_ENDPOINT_URL=",
 		"AWS_ENDPOINT_URL_IAM=",

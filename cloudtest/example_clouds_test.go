@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// A ServiceAccount of an AKS cluster is an application of Entra ID, by a federated credential. The
-// cluster's issuer ends in a slash.
+// A ServiceAccount of an AKS cluster gets the tokens of an application of Entra ID through a
+// federated credential. The cluster's issuer ends in a slash.
 func ExampleCloud_Azure() {
 	issuer, err := oidc.NewIssuer("https://westeurope.oic.prod-aks.azure.com/tenant/cluster/", oidc.RS256)
 	if err != nil {
@@ -58,8 +58,8 @@ func ExampleCloud_Azure() {
 	// system:serviceaccount:tenant-b:default: HTTP 401 "AADSTS700213"
 }
 
-// A ServiceAccount of any cluster is a principal of a workload identity pool, as far as the
-// provider's condition lets it in.
+// A ServiceAccount of any cluster becomes a principal of a workload identity pool, if it meets the
+// provider's attribute condition.
 func ExampleCloud_GCP() {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {
@@ -105,7 +105,7 @@ func ExampleCloud_GCP() {
 	// system:serviceaccount:tenant-b:default: HTTP 400 "unauthorized_client"
 }
 
-// A WorkloadIdentity of Lanyard's issuer assumes a role of Alibaba Cloud, by an OIDC provider.
+// A WorkloadIdentity of Lanyard's issuer assumes a role of Alibaba Cloud through an OIDC provider.
 func ExampleCloud_Alibaba() {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.RS256)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// A tenant tries another tenant's role. AWS says no and not why; the journal says why.
+// A tenant tries another tenant's role. AWS refuses without a reason; the journal has the reason.
 func Example() {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {

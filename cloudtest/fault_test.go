@@ -26,15 +26,15 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// serviceCall is a call of a service, which need not be granted.
+// serviceCall is a request to a service. The service may refuse it.
 type serviceCall struct {
 	service, operation string
 	method, target     string
 	header             []string
 }
 
-// serviceCalls are calls of all services of all clouds, of each under every kind of host and in
-// every protocol that it has.
+// serviceCalls returns calls to all services of all clouds. The calls cover every kind of host and
+// every protocol of each service.
 func serviceCalls() []serviceCall {
 	const form = "application/x-www-form-urlencoded"
 	calls := []serviceCall{
@@ -110,8 +110,7 @@ func newFaultyCloud(t *testing.T) *cloudtest.Cloud {
 	return c
 }
 
-// do makes the call over a connection of its own. It returns the answer's status, 0 if there is
-// none.
+// do makes the call over a new connection. The returned status is 0 if no answer came.
 func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header http.Header, body string) {
 	t.Helper()
 	transport := c.Transport()
@@ -127,8 +126,8 @@ func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header ht
 	return res.StatusCode, res.Header, rig.ReadAll(t, res)
 }
 
-// TestFaultsOfAllServices: every kind of fault works at every service, for its operation only, and
-// the journal says so.
+// TestFaultsOfAllServices: every kind of fault works at every service, for the fault's operation
+// only. The journal records the fault.
 func TestFaultsOfAllServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFaultyCloud(t)
@@ -184,8 +183,7 @@ func TestFaultsOfAllServices(t *testing.T) {
 	})
 }
 
-// TestServices: every service has a call in these tests, but for the proxy, and no name is two
-// services'.
+// TestServices: these tests call every service except the proxy, and all service names differ.
 func TestServices(t *testing.T) {
 	called := []string{journal.ServiceProxy}
 	for _, s := range serviceCalls() {
@@ -197,7 +195,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestFaultAnswers holds how each service words what goes wrong against golden files.
+// TestFaultAnswers compares each service's answers to faults with golden files.
 func TestFaultAnswers(t *testing.T) {
 	files := rig.Golden{Dir: filepath.Join("testdata", "faults"), Update: *update, Mask: func(s string) string { return changing.ReplaceAllString(s, "${2}…") }}
 	synctest.Test(t, func(t *testing.T) {
@@ -230,10 +228,10 @@ func TestFaultAnswers(t *testing.T) {
 	files.Complete(t)
 }
 
-// changing is what differs from answer to answer: IDs and times.
+// changing matches the parts that differ between answers: IDs and times.
 var changing = regexp.MustCompile(`[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|20[0-9-]{8}[T ][0-9:.]+Z|(<RequestId>|<HostId>)[^<]+`)
 
-// whole reports whether an answer is one to its end.
+// whole reports whether the body of an answer is complete JSON or XML.
 func whole(contentType, body string) bool {
 	if strings.Contains(contentType, "json") {
 		return json.Valid([]byte(body))

@@ -21,10 +21,10 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// What follows is all that a fourth cloud has to write: its state, a service, the words of its
-// refusals, and its table of changes.
+// The code below is all that a fourth cloud needs: its state, a service, the texts of its refusals,
+// and its table of changes.
 
-// noteCloud is a cloud whose one service keeps notes for who has their token.
+// noteCloud is a cloud with one service, which stores a note for each token.
 type noteCloud struct {
 	mu    sync.Mutex
 	notes map[string]note // by token
@@ -107,8 +107,8 @@ func newNoteAdmin(t *change.Table[*noteCloud]) noteAdmin {
 	}
 }
 
-// TestFourthCloud: a cloud that only reads, decides and words gets TLS, faults, quotas, the journal
-// and the admin API from this module.
+// TestFourthCloud: a cloud needs to read requests, decide and write answers only. It gets TLS,
+// faults, quotas, the journal and the admin API from this module.
 func TestFourthCloud(t *testing.T) {
 	ctx := t.Context()
 	c, err := New(Config{})
@@ -116,7 +116,8 @@ func TestFourthCloud(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	c.parts = append(c.parts, newPart(&noteCloud{notes: map[string]note{}}, newNoteAdmin)) // the line that a fourth cloud has in configure
+	// configure would have this line for a fourth cloud.
+	c.parts = append(c.parts, newPart(&noteCloud{notes: map[string]note{}}, newNoteAdmin))
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestFourthCloud(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer a")
-		r.Close = true // net/http asks again over a connection that it has used before
+		r.Close = true // on a reused connection, net/http would repeat the request after a fault
 		res, err := transport.RoundTrip(r)
 		if err != nil {
 			return "no answer"

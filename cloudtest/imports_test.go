@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestImports: the local cloud checks the library and its SDKs, so it may share nothing with them
-// that gets, checks or signs a credential. CEL, which Google's service also uses, is no such thing.
+// TestImports: the local cloud tests the library and its SDKs. It must not share code with them
+// that gets, checks or signs a credential. CEL does none of these, so sharing CEL with Google's
+// service is allowed.
 func TestImports(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./...")
 	out, err := cmd.Output()

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestSlashedIssuer: the issuer of an AKS cluster ends in a slash. Each cloud takes its tokens if
-// it was told the issuer so, and no token whose issuer differs by the slash.
+// TestSlashedIssuer: the issuer of an AKS cluster ends in a slash. Each cloud accepts tokens of
+// exactly the configured issuer. It refuses an issuer that differs in the slash only.
 func TestSlashedIssuer(t *testing.T) {
 	const (
 		slashed   = "https://westeurope.oic.prod-aks.azure.com/tenant/cluster/"

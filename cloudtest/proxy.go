@@ -34,9 +34,9 @@ func (c *Cloud) Start(ctx context.Context) error {
 	return nil
 }
 
-// Serve serves the proxy, and the admin API beside it, on ln until ctx is done or the cloud is
-// closed, and then returns nil. A listener that is not on loopback is refused: everybody who
-// reaches the proxy can change the cloud.
+// Serve serves the proxy and the admin API on ln. It returns nil when ctx is done or the cloud is
+// closed. A listener that is not on loopback is refused, because everybody who reaches the proxy
+// can change the cloud.
 func (c *Cloud) Serve(ctx context.Context, ln net.Listener) error {
 	server, err := c.proxyServer(ctx, ln)
 	if err != nil {
@@ -57,11 +57,11 @@ func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server,
 			switch {
 			case r.Method == http.MethodConnect:
 				c.serveConnect(w, r)
-			case c.azure.IsMetadata(r): // at its address, or here by AZURE_POD_IDENTITY_AUTHORITY_HOST
+			case c.azure.IsMetadata(r): // sent to its IP address, or here by AZURE_POD_IDENTITY_AUTHORITY_HOST
 				c.server.Serve(w, r, c.azure.Metadata)
 			case r.URL.Host != "":
 				c.refusePlain(w, r)
-			case c.gcp.IsMetadata(r): // clients find it here by GCE_METADATA_HOST
+			case c.gcp.IsMetadata(r): // sent here by GCE_METADATA_HOST
 				c.server.Serve(w, r, c.gcp.Metadata)
 			default:
 				admin.ServeHTTP(w, r)
@@ -97,7 +97,7 @@ func (c *Cloud) serveProxy(ctx context.Context, server *http.Server, ln net.List
 	return fmt.Errorf("cloudtest: serve: %w", err)
 }
 
-// ProxyURL is the proxy's URL, "http://127.0.0.1:<port>"; it is empty before [Cloud.Start] or
+// ProxyURL returns the proxy's URL, "http://127.0.0.1:<port>". It is empty before [Cloud.Start] or
 // [Cloud.Serve].
 func (c *Cloud) ProxyURL() string {
 	c.mu.RLock()
@@ -108,8 +108,8 @@ func (c *Cloud) ProxyURL() string {
 	return "http://" + c.address
 }
 
-// admit decides about a connection to hostport, which is TLS on port 443 unless it is plain. It
-// returns the host, or why not.
+// admit decides whether a client may connect to hostport. Unless plain is set, the port must be
+// 443. admit returns the host and, for a refusal, the call to record.
 func (c *Cloud) admit(hostport string, plain bool) (host string, refused *journal.Call) {
 	host = wire.Host(hostport)
 	call := journal.Call{Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "CONNECT"}
@@ -145,12 +145,12 @@ func (c *Cloud) serveConnect(w http.ResponseWriter, r *http.Request) {
 		_ = conn.Close()
 		return
 	}
-	ctx := context.WithoutCancel(r.Context()) // the request ends here, the tunnel does not
+	ctx := context.WithoutCancel(r.Context()) // the tunnel outlives this request
 	go c.terminate(ctx, &bufferedConn{Conn: conn, r: buffered.Reader}, host)
 }
 
-// refuseConnect answers with the reason in the status line, because that is all that Go's and most
-// clients show of a refused CONNECT.
+// refuseConnect puts the reason into the status line. Go's client and most others show only that
+// line of a refused CONNECT.
 func (c *Cloud) refuseConnect(w http.ResponseWriter, call *journal.Call) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -180,11 +180,11 @@ func (c *Cloud) refusePlain(w http.ResponseWriter, r *http.Request) {
 func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	server := tls.Server(conn, &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"http/1.1"}, // one protocol: a dropped connection is then one dropped call
-		// An API's answer fits in one record, so a client has all of it once it has its header.
-		// AWS's SDK for Go needs that of a server this near: it closes the request's body when the
-		// header arrives. If net/http has not read that body to its end, it then closes the
-		// connection.
+		NextProtos: []string{"http/1.1"}, // no HTTP/2: one dropped connection is one dropped call
+		// Send an API's answer in one record, so that the client gets header and body together.
+		// AWS's SDK for Go closes the request's body when the header arrives. If its net/http has
+		// not read that body to the end, it closes the connection. A local server answers fast
+		// enough for this to happen.
 		DynamicRecordSizingDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if wire.Host(hello.ServerName) != host {
@@ -197,7 +197,7 @@ func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	defer cancel()
 	if err := server.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // a client that changed its mind is no news
+		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // do not record a client that hung up
 			c.journal.Record(journal.Call{
 				Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "TLS", Code: "HandshakeFailed",
 				Reason: err.Error() + " (does the client trust the cloud's CA?)",
@@ -208,7 +208,7 @@ func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	c.conns.put(ctx, server)
 }
 
-// bufferedConn reads first what the HTTP server had read ahead.
+// bufferedConn reads first the bytes that the HTTP server has already buffered.
 type bufferedConn struct {
 	net.Conn
 

@@ -90,7 +90,7 @@ func TestHostHeaderMustBeTheHandshakes(t *testing.T) {
 	}
 }
 
-// dialProxy opens a tunnel by hand.
+// dialProxy sends a CONNECT to the proxy and returns the connection of the tunnel.
 func dialProxy(t *testing.T, w *rig.World, host string) net.Conn {
 	t.Helper()
 	proxy, err := url.Parse(w.ProxyURL())
@@ -216,8 +216,8 @@ func TestHandleRefuses(t *testing.T) {
 	}
 }
 
-// TestHandlerDoesNotOutrankCloud: a handler that was handed in for a host before the cloud had one
-// of that name no longer answers, as it checks nothing.
+// TestHandlerDoesNotOutrankCloud: when the cloud gets a registry at the host of a handler, the
+// registry answers, because the handler checks nothing.
 func TestHandlerDoesNotOutrankCloud(t *testing.T) {
 	w := rig.NewWorld(t)
 	const host = "latecomer.azurecr.io"

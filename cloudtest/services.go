@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// Services are the names of all services, as they stand in the journal and in faults: AWS's,
-// Azure's, Google Cloud's, Alibaba Cloud's, what was handed in, and the proxy.
+// Services returns the names of all services, as in the journal and in faults. These are the
+// services of AWS, Azure, Google Cloud and Alibaba Cloud, registered handlers, and the proxy.
 func Services() []string {
 	return slices.Concat(
 		[]string{aws.ServiceIAM, aws.ServiceSTS, aws.ServiceECR, aws.ServiceRegistry, aws.ServiceECRPublic, aws.ServicePublicRegistry, aws.ServiceS3, aws.ServiceKMS},

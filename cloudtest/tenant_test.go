@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// holding is what a tenant has at one host, and the paths below which it may do everything.
+// holding is a tenant's credential for one host, and the paths below which it allows everything.
 type holding struct {
 	host, authorization string
 	service             func(host string) service.Service
@@ -92,7 +92,7 @@ func FuzzTenant(f *testing.F) {
 	})
 }
 
-// tenantA is a cloud in which there are two tenants, and what the first one has.
+// tenantA makes a cloud with two tenants and returns the holdings of the first.
 func tenantA(f *testing.F, plane http.Handler) []holding {
 	f.Helper()
 	const directory, client = "72f988bf-86f1-41af-91ab-2d7cd011db47", "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"

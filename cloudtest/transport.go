@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// DialError is a connection that the cloud refused to a client in process.
+// DialError says that the cloud refused a connection of [Cloud.Transport].
 type DialError struct {
 	// Address is the address that was dialled.
 	Address string
@@ -23,10 +23,10 @@ type DialError struct {
 // Error names the address and the reason.
 func (e *DialError) Error() string { return "cloudtest: dial " + e.Address + ": " + e.Reason }
 
-// Transport returns a transport for use in this process. It reaches the cloud's hosts and nothing
-// else, needs no port, no proxy and no environment, and trusts the cloud's CA only. It reaches the
-// metadata servers, if there are any, as http://metadata.google.internal and http://169.254.169.254
-// too. Each call returns a new one with a connection pool of its own.
+// Transport returns a transport for clients in this process. It reaches only the cloud's hosts, and
+// trusts only the cloud's CA. It needs no port, no proxy and no environment. It also reaches the
+// metadata servers, if the cloud has them, as http://metadata.google.internal and
+// http://169.254.169.254. Each call returns a new transport with its own connection pool.
 func (c *Cloud) Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:           c.dial,
@@ -38,7 +38,7 @@ func (c *Cloud) Transport() *http.Transport {
 	}
 }
 
-// dial connects to a host through memory.
+// dial connects to a host of the cloud in memory.
 func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	select {
 	case <-c.closed:
@@ -67,16 +67,16 @@ func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return client, nil
 }
 
-// pipe is the cloud's end of a connection through memory. [Cloud.Close] closes it below TLS. Both
-// ends of a TLS connection send an alert before they close. If nobody reads the pipe any more, the
-// alert would delay both for seconds.
+// pipe is the cloud's end of an in-memory connection. [Cloud.Close] closes it below TLS. Otherwise
+// both ends of a TLS connection would first send an alert. If nobody reads the pipe, that alert
+// takes seconds to fail.
 type pipe struct {
 	net.Conn
 
 	cloud *Cloud
 }
 
-// Close ends the connection.
+// Close closes the connection and removes p from the cloud's pipes.
 func (p *pipe) Close() error {
 	p.cloud.mu.Lock()
 	delete(p.cloud.pipes, p)
@@ -84,7 +84,7 @@ func (p *pipe) Close() error {
 	return p.Conn.Close()
 }
 
-// keep remembers a pipe until the cloud is closed, and says whether it was not closed before.
+// keep adds p to the pipes that [Cloud.Close] closes. It returns false if the cloud is closed.
 func (c *Cloud) keep(p *pipe) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
-// What the rig's AWS has.
+// Names in the AWS configuration of package rig.
 const (
 	account      = rig.Account
 	otherAccount = rig.OtherAccount
@@ -19,7 +19,7 @@ const (
 	roleA        = rig.RoleA
 )
 
-// A project of Google Cloud.
+// Names in these tests' configuration of Google Cloud.
 const (
 	projectID     = "my-org-project"
 	projectNumber = "123456789012"
@@ -32,7 +32,7 @@ func bind(role string, members ...string) []gcp.Binding {
 	return []gcp.Binding{{Role: role, Members: members}}
 }
 
-// exchangeForm is what Google's STS is asked for an access token.
+// exchangeForm returns the form that asks Google's STS for an access token.
 func exchangeForm(audience, token string) url.Values {
 	return url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {audience}, "scope": {"https://www.googleapis.com/auth/cloud-platform"},
