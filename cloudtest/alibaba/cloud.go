@@ -1,12 +1,13 @@
-// Package alibaba is the local Alibaba Cloud. It has accounts of Resource Access Management with
-// OIDC providers and roles. Its one service is the Security Token Service, with AssumeRoleWithOIDC.
+// Package alibaba is the local Alibaba Cloud. It has accounts of Resource Access Management (RAM)
+// with OIDC providers and roles. Its only service is the Security Token Service (STS), with the
+// operation AssumeRoleWithOIDC.
 //
 // It verifies what Alibaba Cloud verifies: the token's issuer, audience, age and signature, the
-// fingerprint of the authority that vouches for the issuer's host, and the role's trust policy. It
-// answers with Alibaba Cloud's error codes, HTTP statuses and bodies.
+// fingerprints of the certificates of the issuer's host, and the role's trust policy. It answers
+// with Alibaba Cloud's error codes, HTTP statuses and bodies.
 //
-// A [Cloud] has a service for each of the host names of STS, see [Cloud.Service]. Each request asks
-// the policies anew, so that a change is in force at once.
+// A [Cloud] serves all host names of STS, see [Cloud.Service]. It evaluates the policies for each
+// request, so that a change is in force at once.
 //
 // Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
 // error that wraps [setting.ErrNotFound] if what it changes does not exist.
@@ -23,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// tokenLeeway is how far an issuer's clock may be from ours.
+// tokenLeeway is the allowed difference between an issuer's clock and the local one.
 const tokenLeeway = 60 * time.Second
 
 // Cloud is the local Alibaba Cloud. It is safe for concurrent use. Make one with [New].
@@ -40,7 +41,7 @@ type account struct {
 	roles     map[string]role         // by name, in lower case
 }
 
-// role is immutable once stored; a change replaces it. Its ID survives replacement, not deletion.
+// role is immutable once stored. A replacement keeps the ID, a new role after a deletion does not.
 type role struct {
 	Role
 
@@ -60,7 +61,8 @@ func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	return c, nil
 }
 
-// AddAccount adds an account with all that is in it, or nothing. The error is a [*setting.Error].
+// AddAccount adds an account with its OIDC providers and roles. On an error it adds nothing. The
+// error is a [*setting.Error].
 func (c *Cloud) AddAccount(config Account) error {
 	if !accountPattern.MatchString(config.ID) {
 		return setting.Invalid("id", "%q is not sixteen digits", config.ID)

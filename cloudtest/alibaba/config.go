@@ -12,11 +12,11 @@ import (
 // ServiceSTS is the Security Token Service in the journal and in faults.
 const ServiceSTS = "alibaba-sts"
 
-// globalHost is the host of STS that is in no region. Source: STS API reference, "Endpoints".
+// globalHost is the host of STS without a region. Source: STS API reference, "Endpoints".
 const globalHost = "sts.aliyuncs.com"
 
-// Hosts of STS in a region, and inside of a network there. The form of regions is checked, not
-// their names.
+// regionalHost matches the hosts of STS in a region, on the internet and in a VPC network. It
+// checks the form of the region's name only.
 var regionalHost = regexp.MustCompile(`\Asts(?:-vpc)?\.[a-z]{2}(?:-[a-z0-9]+){1,4}\.aliyuncs\.com\z`)
 
 // Limits of RAM. Sources: RAM, CreateOIDCProvider; STS, AssumeRoleWithOIDC.
@@ -36,7 +36,7 @@ type Config struct {
 	Accounts []Account `json:"accounts,omitempty"`
 }
 
-// Account is an Alibaba Cloud account and what Resource Access Management has of it.
+// Account is an Alibaba Cloud account with its part of Resource Access Management.
 type Account struct {
 	// ID is the account's ID, sixteen digits.
 	ID string `json:"id"`
@@ -46,22 +46,22 @@ type Account struct {
 	Roles []Role `json:"roles,omitempty"`
 }
 
-// OIDCProvider is an issuer whose tokens may assume roles whose trust policies name the provider.
-// Its ARN is acs:ram::<account>:oidc-provider/<name>.
+// OIDCProvider is an issuer. Its tokens may assume the roles whose trust policies name the
+// provider. The provider's ARN is acs:ram::<account>:oidc-provider/<name>.
 type OIDCProvider struct {
-	// Name is the provider's name: 1 to 128 letters, digits and ._-, of which the first and the last
-	// is a letter or digit.
+	// Name is the provider's name: 1 to 128 letters, digits and ._-. The first and the last
+	// character are letters or digits.
 	Name string `json:"name"`
-	// IssuerURL is the claim iss: https, without port.
+	// IssuerURL is the issuer, equal to the claim iss: an https URL without port.
 	IssuerURL string `json:"issuerURL"`
 	// ClientIDs are the audiences that are accepted, at least one and at most fifty.
 	ClientIDs []string `json:"clientIDs"`
-	// Fingerprints are SHA-1 fingerprints, 40 hexadecimal digits each, at most five. A certificate in
-	// the chain of the issuer's host must have one of them. Without any, the local cloud checks the
-	// chain alone.
+	// Fingerprints are SHA-1 fingerprints, 40 hexadecimal digits each, at most five. A certificate
+	// in the chain of the issuer's host must have one of them. If the list is empty, the local
+	// cloud checks the chain alone.
 	Fingerprints []string `json:"fingerprints,omitempty"`
-	// IssuanceLimitHours is how old a token may be, counted from the claim iat: 1 to 168 hours. The
-	// default is 12.
+	// IssuanceLimitHours is the highest age of a token in hours, counted from the claim iat: 1 to
+	// 168. The default is 12.
 	IssuanceLimitHours int `json:"issuanceLimitHours,omitempty"`
 }
 
@@ -69,8 +69,9 @@ type OIDCProvider struct {
 type Role struct {
 	// Name is the role's name: 1 to 64 letters, digits and .-
 	Name string `json:"name"`
-	// TrustPolicy says who may assume the role: a RAM policy document of version 1. Its condition
-	// keys are oidc:iss, oidc:aud and oidc:sub, its operators StringEquals and StringLike.
+	// TrustPolicy says who may assume the role: a RAM policy document of version 1. It may use the
+	// condition keys oidc:iss, oidc:aud and oidc:sub, and the operators StringEquals and
+	// StringLike.
 	TrustPolicy json.RawMessage `json:"trustPolicy"`
 	// MaxSessionDuration is the longest session in seconds, 3600 (default) to 43200.
 	MaxSessionDuration int `json:"maxSessionDuration,omitempty"`

@@ -10,11 +10,11 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// TestConfig holds which settings are refused, and the field that the refusal names.
+// TestConfig checks which settings are refused, and the field in the error.
 func TestConfig(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*alibaba.Account)
-		field  string // empty: taken
+		field  string // empty: accepted
 	}{
 		"good":                {func(*alibaba.Account) {}, ""},
 		"no account":          {func(a *alibaba.Account) { a.ID = "" }, "accounts[0].id"},
@@ -54,7 +54,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// edit is a trust policy with a change.
+// edit returns the trust policy for subjectA with one replacement.
 func edit(old, replacement string) json.RawMessage {
 	return json.RawMessage(strings.Replace(string(trust(subjectA)), old, replacement, 1))
 }

@@ -13,14 +13,14 @@ import (
 // errFingerprint: no certificate of the issuer's host has one of the provider's fingerprints.
 var errFingerprint = errors.New("no certificate of the issuer's host has a fingerprint of the OIDC provider")
 
-// pinned reaches an issuer only if one of its certificates has a known fingerprint. Source: RAM,
+// pinned is a transport to hosts that have a certificate with one of the fingerprints. Source: RAM,
 // "Manage an OIDC IdP: fingerprint".
 type pinned struct {
 	to           http.RoundTripper
-	fingerprints []string // none: any that the transport trusts
+	fingerprints []string // empty: every host that the transport trusts
 }
 
-// RoundTrip refuses the answer of a host with other certificates.
+// RoundTrip returns [errFingerprint] if no certificate of the host has one of the fingerprints.
 func (p *pinned) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := p.to.RoundTrip(r)
 	if err != nil || len(p.fingerprints) == 0 {

@@ -20,14 +20,14 @@ import (
 
 const (
 	opAssumeRoleWithOIDC = "AssumeRoleWithOIDC"
-	// maxBody bounds a request in bytes; a token has at most 20,000.
+	// maxBody is the highest length of a request's body in bytes. A token has at most 20,000.
 	maxBody = 64 << 10
 )
 
-// sessionPattern is what the name of a session may hold. Source: STS, AssumeRoleWithOIDC.
+// sessionPattern matches valid names of sessions. Source: STS, AssumeRoleWithOIDC.
 var sessionPattern = regexp.MustCompile(`\A[A-Za-z0-9.@_-]{2,64}\z`)
 
-// readSTS is the [service.Service] of STS. Parameters stand in the query or in a form. Source:
+// readSTS is the [service.Service] of STS. The parameters are in the query or in a form. Source:
 // Alibaba Cloud, "RPC-style API requests".
 func (c *Cloud) readSTS(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Service = ServiceSTS
@@ -43,7 +43,7 @@ func (c *Cloud) readSTS(r *service.Request) (service.Protocol, service.Handler) 
 	return rpc(), func(r *service.Request) (service.Answer, *service.Refusal) { return c.assumeRoleWithOIDC(r, p) }
 }
 
-// readParams reads the parameters, each at most once.
+// readParams reads the parameters of the query and the form. It refuses repeated parameters.
 func readParams(r *service.Request) (url.Values, *service.Refusal) {
 	bad := func(reason string) (url.Values, *service.Refusal) {
 		return nil, service.Refuse(http.StatusBadRequest, "InvalidParameter", "The specified parameter is not valid.").Because(reason)
@@ -80,7 +80,7 @@ type request struct {
 	durationSeconds int
 }
 
-// readRequest checks the parameters that need no account.
+// readRequest parses the parameters, and makes the checks that need no account.
 func readRequest(p url.Values) (request, *service.Refusal) {
 	var q request
 	if p.Get("Version") != "2015-04-01" {
@@ -126,9 +126,10 @@ func wrong(parameter string) *service.Refusal {
 	return invalid("InvalidParameter."+parameter, "The parameter "+parameter+" is wrongly formed.")
 }
 
-// assumeRoleWithOIDC gives a session of a role for a token. Source of the checks and words: STS,
-// AssumeRoleWithOIDC and "Error codes"; ACK, "Use RRSA". Their order is not documented; here it is:
-// request, provider, issuer, audience, fingerprint, keys, signature, time, age, role, trust policy.
+// assumeRoleWithOIDC exchanges a token for a session of a role. Sources of the checks and the error
+// texts: STS, AssumeRoleWithOIDC and "Error codes"; ACK, "Use RRSA". The order of the checks is not
+// documented. The local cloud's order is: request, provider, issuer, audience, fingerprint, keys,
+// signature, time, age, role, trust policy.
 func (c *Cloud) assumeRoleWithOIDC(r *service.Request, p url.Values) (service.Answer, *service.Refusal) {
 	q, refusal := readRequest(p)
 	if refusal != nil {
@@ -173,7 +174,7 @@ func (c *Cloud) provider(a arn) (OIDCProvider, bool) {
 	return p, ok
 }
 
-// verify checks a token for a provider.
+// verify parses a token and checks it for an OIDC provider.
 func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Token, *service.Refusal) {
 	token, err := oidc.Read(raw)
 	if err != nil {
@@ -196,7 +197,7 @@ func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Tok
 	return token, nil
 }
 
-// trusting returns the role that is asked for if it trusts the token.
+// trusting returns the requested role if the role's trust policy allows the token.
 func (c *Cloud) trusting(q request, token oidc.Token) (role, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -220,7 +221,7 @@ func unauthorized(code, message string) *service.Refusal {
 	return service.Refuse(http.StatusUnauthorized, code, message)
 }
 
-// tokenError puts a verifier's refusal into STS's words.
+// tokenError translates an error of the verifier into STS's refusal.
 func tokenError(err error, t oidc.Token) *service.Refusal {
 	var e *service.Refusal
 	switch {
@@ -238,7 +239,7 @@ func tokenError(err error, t oidc.Token) *service.Refusal {
 	return e.Because(err.Error())
 }
 
-// clock is a time as STS writes it.
+// clock formats a time as STS does.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
 func newSecret(bytes int) string { return base64.RawURLEncoding.EncodeToString(wire.Random(bytes)) }

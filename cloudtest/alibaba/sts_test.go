@@ -36,13 +36,13 @@ const (
 	others   = "6543210987654321"
 )
 
-// trust is a trust policy for one subject.
+// trust returns a trust policy that allows one subject.
 func trust(subject string) json.RawMessage {
 	return json.RawMessage(`{"Version":"1","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"Federated":["` + provider + `"]},
 		"Condition":{"StringEquals":{"oidc:iss":"` + issuer + `","oidc:aud":["` + audience + `"],"oidc:sub":"` + subject + `"}}}]}`)
 }
 
-// world is a local cloud with two tenants' roles, an issuer that it knows and one that it does not.
+// world is a local cloud with the roles of two tenants. It knows issuer, and does not know rogue.
 type world struct {
 	*cloudtest.Cloud
 
@@ -76,7 +76,7 @@ func newWorld(t *testing.T) world {
 	return w
 }
 
-// ask asks STS. Pairs replace parameters, or remove them if the value is "-".
+// ask sends a request to STS. Pairs are parameters and their new values; "-" removes a parameter.
 func (w world) ask(t *testing.T, token string, pairs ...string) *http.Response {
 	t.Helper()
 	query := url.Values{"Action": {"AssumeRoleWithOIDC"}, "Version": {"2015-04-01"}, "Format": {"JSON"}}
@@ -100,7 +100,7 @@ func (w world) ask(t *testing.T, token string, pairs ...string) *http.Response {
 	return res
 }
 
-// claims are those of tenant A's token, with replacements.
+// claims returns the claims of tenant A's token. Pairs are claims and their new values.
 func claims(pairs ...any) oidc.Claims {
 	c := oidc.Claims{"sub": subjectA, "aud": audience}
 	for i := 0; i < len(pairs); i += 2 {
@@ -109,8 +109,8 @@ func claims(pairs ...any) oidc.Claims {
 	return c
 }
 
-// TestAssumeRoleWithOIDC gives good and bad tokens and requests. It holds each answer against a
-// golden file, and the code in the journal.
+// TestAssumeRoleWithOIDC sends good and bad tokens and requests. It compares each answer with a
+// golden file, and checks the code in the journal.
 func TestAssumeRoleWithOIDC(t *testing.T) {
 	files := rig.Golden{Dir: filepath.Join("testdata", "answers"), Update: *update, Mask: mask}
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestAssumeRoleWithOIDC(t *testing.T) {
 	files.Complete(t)
 }
 
-// mask hides what differs from run to run.
+// mask replaces the parts of an answer that differ between runs.
 func mask(s string) string {
 	for pattern, with := range map[string]string{
 		`"RequestId":"[0-9A-F-]{36}"`:                           `"RequestId":"…"`,
@@ -191,8 +191,8 @@ func mask(s string) string {
 	return s
 }
 
-// TestFingerprints: a provider with fingerprints takes tokens of its issuer only if a certificate
-// of the issuer's host has one of them.
+// TestFingerprints: if a provider has fingerprints, a certificate of the issuer's host must have
+// one of them. Otherwise tokens of the issuer are refused.
 func TestFingerprints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -226,7 +226,7 @@ func TestFingerprints(t *testing.T) {
 	})
 }
 
-// TestUnreachableIssuer: without the issuer's documents no token is taken.
+// TestUnreachableIssuer: a token is refused if its issuer's documents cannot be fetched.
 func TestUnreachableIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -243,7 +243,8 @@ func TestUnreachableIssuer(t *testing.T) {
 	})
 }
 
-// TestChangesAreInForceAtOnce: a role that is deleted, or trusts somebody else, gives no session.
+// TestChangesAreInForceAtOnce: STS gives no session once the role is replaced or deleted, or the
+// provider is deleted.
 func TestChangesAreInForceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -273,7 +274,7 @@ func TestChangesAreInForceAtOnce(t *testing.T) {
 	})
 }
 
-// TestHosts: STS answers at its own hosts, and no look-alike does.
+// TestHosts: STS answers at its own hosts, and not at similar names.
 func TestHosts(t *testing.T) {
 	w := newWorld(t)
 	for host, want := range map[string]bool{

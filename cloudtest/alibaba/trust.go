@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// trustPolicy is a role's trust policy. Its zero value allows nothing. Reading is strict: an
-// element, operator or key that is not known is an error, because a condition that is skipped makes
-// the policy wider. Source: RAM, "Policy elements" and "Create a RAM role for a trusted IdP".
+// trustPolicy is a role's trust policy. Its zero value allows nothing. Unknown elements, operators
+// and keys are errors, because a policy without one of its conditions allows more. Source: RAM,
+// "Policy elements" and "Create a RAM role for a trusted IdP".
 type trustPolicy struct {
 	Version   string      `json:"Version"`
 	Statement []statement `json:"Statement"`
@@ -29,10 +29,10 @@ type principal struct {
 	Federated texts `json:"Federated"`
 }
 
-// texts are a text or a list of texts.
+// texts is a list of texts. In JSON, a single text may stand for the list.
 type texts []string
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON reads a single text or a list.
 func (t *texts) UnmarshalJSON(data []byte) error {
 	var one string
 	if json.Unmarshal(data, &one) == nil {
@@ -42,7 +42,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t)) //nolint:wrapcheck // encoding/json names the place
 }
 
-// assumeRole is the action for every way of assuming a role.
+// assumeRole is the action of all operations that assume a role, in lower case.
 const assumeRole = "sts:assumerole"
 
 func parseTrust(document []byte) (trustPolicy, error) {
@@ -86,7 +86,8 @@ func (s *statement) check() error {
 	return nil
 }
 
-// allows reports whether a provider's token with the claims may assume the role. A denial wins.
+// allows reports whether a token of provider with these claims may assume the role. Deny wins over
+// Allow.
 func (t trustPolicy) allows(provider string, claims map[string][]string) bool {
 	allowed := false
 	for _, s := range t.Statement {
@@ -101,7 +102,8 @@ func (t trustPolicy) allows(provider string, claims map[string][]string) bool {
 	return allowed
 }
 
-// holds reports whether every condition finds one of its values among the claim's.
+// holds reports whether the claims meet all conditions. A condition is met if one of its values
+// matches one value of its claim.
 func (s *statement) holds(claims map[string][]string) bool {
 	for operator, keys := range s.Condition {
 		for key, values := range keys {

@@ -2,7 +2,7 @@ package alibaba
 
 import "testing"
 
-// TestTrust holds whom trust policies let in.
+// TestTrust checks which trust policies allow a token.
 func TestTrust(t *testing.T) {
 	const provider = "acs:ram::1234567890123456:oidc-provider/a"
 	statement := func(effect, condition string) string {
