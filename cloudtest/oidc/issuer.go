@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Paths below an issuer's own, where its documents are.
+// Paths of an issuer's documents, below the issuer URL.
 const (
 	discoveryPath = "/.well-known/openid-configuration"
 	keysPath      = "/keys"
@@ -44,8 +44,8 @@ type signingKey struct {
 	id      string
 }
 
-// Issuer is an issuer for tests: it serves its discovery document and keys as an [http.Handler] for
-// its host, and mints tokens, good and bad. It is safe for concurrent use.
+// Issuer is an OIDC issuer for tests. As the [http.Handler] of its host it serves its discovery
+// document and keys. It mints good and bad tokens. It is safe for concurrent use.
 type Issuer struct {
 	url       *url.URL
 	algorithm Algorithm
@@ -54,7 +54,7 @@ type Issuer struct {
 	keys []signingKey // the newest last; all are published
 }
 
-// NewIssuer makes an issuer with one new key. The URL must pass [ParseURL].
+// NewIssuer makes an issuer with one new key. The URL must be valid for [ParseURL].
 func NewIssuer(issuer string, algorithm Algorithm) (*Issuer, error) {
 	u, err := ParseURL(issuer)
 	if err != nil {
@@ -88,13 +88,13 @@ func newKey(algorithm Algorithm) (signingKey, error) {
 	return signingKey{private: private, id: base64.RawURLEncoding.EncodeToString(thumbprint)}, nil
 }
 
-// URL is the issuer, as it stands in iss.
+// URL returns the issuer URL, which is the claim iss.
 func (i *Issuer) URL() string { return i.url.String() }
 
-// Host is the host for which the issuer is the handler.
+// Host returns the host at which the issuer serves its documents.
 func (i *Issuer) Host() string { return i.url.Host }
 
-// Rotate begins to sign with a new key. If retire is set, the older keys are no longer published.
+// Rotate adds a new key, which signs from now on. If retire is set, it removes the older keys.
 func (i *Issuer) Rotate(retire bool) error {
 	key, err := newKey(i.algorithm)
 	if err != nil {
@@ -119,7 +119,7 @@ func (i *Issuer) Mint(claims Claims) (string, error) {
 }
 
 // Forge signs a token with a key that was never published, under the key ID of the newest published
-// key. Only the signature distinguishes it from a token of the issuer.
+// key. The token differs from a token of [Issuer.Mint] in the signature only.
 func (i *Issuer) Forge(claims Claims) (string, error) {
 	key, err := newKey(i.algorithm)
 	if err != nil {
@@ -174,12 +174,12 @@ func (i *Issuer) keySet() *jose.JSONWebKeySet {
 	return &set
 }
 
-// CheckSignature checks that t is signed by one of the keys that the issuer publishes, for a
-// service that is issuer and receiver in one. Issuer and time are the caller's to check. The error
-// wraps [ErrKey], [ErrSignature] or [ErrMalformed].
+// CheckSignature checks that one of the issuer's published keys signed t. It serves a service that
+// receives its own tokens. The caller must check issuer and time. The error wraps [ErrKey],
+// [ErrSignature] or [ErrMalformed].
 func (i *Issuer) CheckSignature(t Token) error { return t.checkSignature(i.keySet()) }
 
-// JWKS is the issuer's published key set, as JSON.
+// JWKS returns the issuer's published keys as a JSON Web Key Set.
 func (i *Issuer) JWKS() []byte {
 	set := i.keySet()
 	body, err := json.Marshal(set)
@@ -194,12 +194,12 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serveDocuments(w, r, i.url, i.JWKS())
 }
 
-// Static is an issuer with fixed keys, whose private key is elsewhere. A configuration file can
-// describe it.
+// Static is an issuer with fixed public keys. The local cloud does not have its private keys. A
+// configuration file can describe a Static.
 type Static struct {
 	// URL is the issuer, see [ParseURL].
 	URL string `json:"url"`
-	// JWKS is its public key set. Source: RFC 7517 §5.
+	// JWKS is the issuer's public key set. Source: RFC 7517 §5.
 	JWKS json.RawMessage `json:"jwks"`
 }
 

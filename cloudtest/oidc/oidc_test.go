@@ -56,7 +56,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// hosts is a transport that knows some hosts and nothing else.
+// hosts is a transport that reaches these hosts only.
 type hosts map[string]http.Handler
 
 func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -137,7 +137,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestAlteredTokens: no part of a token can be changed.
+// TestAlteredTokens: a token with any change is refused, and the error does not contain the token.
 func TestAlteredTokens(t *testing.T) {
 	i := newIssuer(t, "https://issuer.example", oidc.ES256)
 	h := hosts{i.Host(): i}
@@ -258,8 +258,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestProxy: a kube-apiserver's documents appear under the public issuer, with its keys' address
-// but its own idea of who it is.
+// TestProxy: a kube-apiserver's documents are served under the public issuer. The proxy replaces
+// jwks_uri, and leaves the issuer that the API server claims.
 func TestProxy(t *testing.T) {
 	const issuer = "https://oidc.eks.eu-west-1.amazonaws.com/id/A"
 	i := newIssuer(t, issuer, oidc.RS256)
@@ -305,8 +305,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// FuzzRead: what is read has an issuer, a subject, an audience and an end, and is not verified
-// against an issuer that did not sign it.
+// FuzzRead: a token that Read accepts has an issuer, a subject, an audience and an expiry. Verify
+// accepts only claims that the issuer signed.
 func FuzzRead(f *testing.F) {
 	i, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {

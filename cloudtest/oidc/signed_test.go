@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestSignedOddities asserts that a signed token is not accepted if two readers could read it in
-// two ways. A token is not accepted either if its issuer published the key with its private part.
+// TestSignedOddities checks that a signed token is refused if two parsers could read it
+// differently. It is also refused if the issuer published the key with its private part.
 func TestSignedOddities(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -72,8 +72,8 @@ func TestSignedOddities(t *testing.T) {
 	}
 }
 
-// TestIssuerChecksItsOwn asserts that an issuer knows its own signatures, also of a key that was
-// rotated away from, and nobody else's.
+// TestIssuerChecksItsOwn checks that an issuer accepts its own signatures only. It accepts an older
+// key after a rotation, until the key is retired.
 func TestIssuerChecksItsOwn(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.RS256)
 	if err != nil {

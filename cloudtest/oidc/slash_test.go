@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestSlashedIssuer: AKS's issuers end in a slash. It is part of the name, and not doubled in the
-// addresses of the documents.
+// TestSlashedIssuer: the issuers of AKS end in a slash. The slash is part of the issuer's name. The
+// URLs of the documents have no double slash.
 func TestSlashedIssuer(t *testing.T) {
 	const slashed = "https://westeurope.oic.prod-aks.azure.com/tenant/cluster/"
 	i := newIssuer(t, slashed, oidc.RS256)

@@ -1,7 +1,7 @@
-// Package oidc has both sides of an OpenID Connect issuer as the local cloud needs them. A
-// [Verifier] judges tokens as a cloud does: it fetches the issuer's discovery document and keys.
-// There are three issuers. [Issuer] mints good and bad tokens for tests, [Static] serves fixed
-// keys, and [Proxy] serves a kube-apiserver's documents under a public name.
+// Package oidc has a verifier and issuers of OpenID Connect tokens for the local cloud. A
+// [Verifier] checks tokens as a cloud does: it fetches the issuer's discovery document and keys.
+// There are three kinds of issuers. [Issuer] mints good and bad tokens for tests, [Static] serves
+// fixed keys, and [Proxy] serves a kube-apiserver's documents under a public name.
 package oidc
 
 import (
@@ -23,9 +23,9 @@ func (e *URLError) Error() string { return "issuer " + strconv.Quote(e.URL) + ":
 
 // ParseURL parses an issuer URL as clouds require it: https, and a host name in lower case without
 // a port. The URL has no user, query, fragment or escaped character, and at most 255 bytes. It may
-// end in one slash, as those of AKS do
-// (https://<region>.oic.prod-aks.azure.com/<tenant>/<cluster>/): the slash is part of the name, and
-// clouds compare names letter by letter. Source: OpenID Connect Discovery 1.0 §3; AWS IAM,
+// end in one slash, as AKS's issuers do
+// (https://<region>.oic.prod-aks.azure.com/<tenant>/<cluster>/). The slash is part of the name,
+// because clouds compare names letter by letter. Source: OpenID Connect Discovery 1.0 §3; AWS IAM,
 // CreateOpenIDConnectProvider.
 func ParseURL(issuer string) (*url.URL, error) {
 	refuse := func(fix string) (*url.URL, error) { return nil, &URLError{URL: issuer, Fix: fix} }
@@ -51,6 +51,6 @@ func ParseURL(issuer string) (*url.URL, error) {
 	return u, nil
 }
 
-// documentURL returns the URL of an issuer's document: below the issuer's name, without its
-// trailing slash. Source: OpenID Connect Discovery 1.0 §4.
+// documentURL returns the URL of an issuer's document: the issuer without its trailing slash, and
+// then path. Source: OpenID Connect Discovery 1.0 §4.
 func documentURL(issuer, path string) string { return strings.TrimSuffix(issuer, "/") + path }

@@ -14,32 +14,33 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Limits on what an issuer may make a verifier read.
+// Limits on tokens and on the documents of an issuer.
 const (
 	maxToken    = 20000     // bytes; AWS STS's limit on WebIdentityToken
 	maxDocument = 512 << 10 // bytes of a discovery document or key set
 	maxKeys     = 200
 )
 
-// Reasons for which a token is not accepted. [Verifier.Verify] wraps exactly one of them.
+// Reasons to refuse a token. An error of [Verifier.Verify] wraps exactly one of them.
 var (
 	// ErrMalformed: not a JWT, or one whose claims or algorithm are not allowed.
 	ErrMalformed = errors.New("not an acceptable JWT")
 	// ErrUnreachable: the issuer's documents could not be fetched.
 	ErrUnreachable = errors.New("issuer unreachable")
-	// ErrIssuer: the issuer's documents name another issuer, or are not what they should be.
+	// ErrIssuer: the issuer's documents name another issuer, or are invalid.
 	ErrIssuer = errors.New("issuer's documents do not fit")
-	// ErrKey: the issuer has no key with the token's key ID and algorithm.
+	// ErrKey: the issuer does not have exactly one key with the token's key ID and algorithm.
 	ErrKey = errors.New("no such key at the issuer")
-	// ErrSignature: the signature is not the key's.
+	// ErrSignature: the key with the token's key ID did not sign the token.
 	ErrSignature = errors.New("signature does not verify")
-	// ErrExpired: the token's time is over.
+	// ErrExpired: the claim exp is in the past.
 	ErrExpired = errors.New("token has expired")
-	// ErrNotYetValid: the token's time has not come.
+	// ErrNotYetValid: the claim nbf or iat is in the future.
 	ErrNotYetValid = errors.New("token is not valid yet")
 )
 
-// algorithms are those that the clouds take. Symmetric ones and "none" must never be here.
+// algorithms returns the algorithms that the clouds accept. Symmetric algorithms and "none" must
+// never be in the list.
 func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
 }
@@ -61,8 +62,8 @@ type Token struct {
 	signed *jwt.JSONWebToken
 }
 
-// Read parses a JWT without verifying it. The error wraps [ErrMalformed] and says nothing of the
-// token's content.
+// Read parses a JWT without verifying it. The error wraps [ErrMalformed] and does not contain the
+// token.
 func Read(raw string) (Token, error) {
 	if len(raw) > maxToken {
 		return Token{}, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, maxToken)
@@ -103,18 +104,19 @@ func Read(raw string) (Token, error) {
 // Verifier checks tokens against their issuer's published keys, which it fetches anew for every
 // token.
 type Verifier struct {
-	// Client reaches the issuers. Required; it must have a timeout or be called with contexts that
-	// have one, and must not follow redirects.
+	// Client fetches the issuers' documents. It is required, and must not follow redirects. Either
+	// it or the context of each call must have a timeout.
 	Client *http.Client
-	// Leeway is how far the issuer's clock may be from ours, both ways. Zero allows no difference.
+	// Leeway is the allowed difference between the issuer's clock and the local one, in both
+	// directions. Zero allows no difference.
 	Leeway time.Duration
 }
 
-// issuerTimeout bounds the fetch of one of an issuer's documents.
+// issuerTimeout limits the time to fetch one document of an issuer.
 const issuerTimeout = 10 * time.Second
 
-// NewVerifier makes a verifier whose issuers are reached through transport, which must not reach
-// anything else.
+// NewVerifier makes a verifier that fetches the issuers' documents by transport. The transport must
+// reach nothing else.
 func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
 	return &Verifier{
 		Client: &http.Client{
@@ -126,9 +128,10 @@ func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
 	}
 }
 
-// Verify checks that the issuer's documents name the issuer that t names. It also checks that one
-// of the issuer's keys signed t, and that t is valid at the time now. The caller decides whether it
-// accepts the issuer, the subject and the audience. The error wraps one of this package's errors.
+// Verify fetches the documents of t's issuer, and checks that they name the same issuer. It also
+// checks that one of the issuer's keys signed t, and that t is valid at the time now. The caller
+// must check the issuer, the subject and the audience. The error wraps one of this package's
+// errors.
 func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 	if t.signed == nil {
 		return fmt.Errorf("%w: it was not read by Read", ErrMalformed)
@@ -146,8 +149,8 @@ func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 // KeySet is an issuer's public keys. The zero value has none.
 type KeySet struct{ set jose.JSONWebKeySet }
 
-// ParseKeys reads a key set as an issuer publishes it, JSON. A set that is empty or has a private
-// key is an error. Source: RFC 7517 §5.
+// ParseKeys parses an issuer's JSON Web Key Set. An empty set or a private key is an error. Source:
+// RFC 7517 §5.
 func ParseKeys(jwks []byte) (KeySet, error) {
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(jwks, &set); err != nil {
@@ -164,8 +167,7 @@ func ParseKeys(jwks []byte) (KeySet, error) {
 	return KeySet{set: set}, nil
 }
 
-// VerifyWith is [Verifier.Verify] with keys that are known beforehand, so that the issuer's
-// documents are not fetched.
+// VerifyWith is [Verifier.Verify] with keys that the caller has. It fetches no documents.
 func (v *Verifier) VerifyWith(keys KeySet, t Token, now time.Time) error {
 	if err := t.checkSignature(&keys.set); err != nil {
 		return err
@@ -173,7 +175,7 @@ func (v *Verifier) VerifyWith(keys KeySet, t Token, now time.Time) error {
 	return t.CheckTime(now, v.Leeway)
 }
 
-// checkSignature checks that t is signed by one of keys.
+// checkSignature checks that one of keys signed t.
 func (t Token) checkSignature(keys *jose.JSONWebKeySet) error {
 	if t.signed == nil {
 		return fmt.Errorf("%w: it was not read by Read", ErrMalformed)
@@ -198,8 +200,8 @@ func (t Token) checkSignature(keys *jose.JSONWebKeySet) error {
 	return nil
 }
 
-// CheckTime checks that now is within t's time, give or take leeway. The error wraps [ErrExpired]
-// or [ErrNotYetValid].
+// CheckTime checks that t is valid at the time now, with leeway in both directions. The error wraps
+// [ErrExpired] or [ErrNotYetValid].
 func (t Token) CheckTime(now time.Time, leeway time.Duration) error {
 	switch {
 	case !now.Before(t.Expiry.Add(leeway)):
@@ -212,7 +214,8 @@ func (t Token) CheckTime(now time.Time, leeway time.Duration) error {
 	return nil
 }
 
-// keys fetches the issuer's discovery document and then its keys. Source: OpenID Connect Discovery 1.0 §4.
+// keys fetches the issuer's discovery document and then its keys. Source: OpenID Connect Discovery
+// 1.0 §4.
 func (v *Verifier) keys(ctx context.Context, issuer string) (*jose.JSONWebKeySet, error) {
 	if _, err := ParseURL(issuer); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIssuer, err)
