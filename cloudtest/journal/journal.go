@@ -1,11 +1,11 @@
-// Package journal is the local cloud's memory of what was asked of it.
+// Package journal records the calls that the local cloud received.
 //
-// Every call is one [Call]: who asked which service for what, on whose behalf, and what the verdict
-// was. Tests count calls with it ("a hundred objects made one STS call"), and people read in
-// [Call.Reason] what a real cloud never tells: which condition refused them.
+// Every request is one [Call]: its caller, service, operation, requested identity, and verdict.
+// Tests count the calls ("a hundred objects made one STS call"). People read in [Call.Reason] which
+// condition failed. A real cloud does not say that.
 //
-// A journal keeps the newest calls in a ring and counts all of them in [Journal.Totals]. It holds
-// names and verdicts only; tokens, keys, signatures, passwords and bodies never enter it.
+// A journal keeps the newest calls in a ring and counts all calls in [Journal.Totals]. It holds
+// names and verdicts only. Tokens, keys, signatures, passwords and bodies never enter it.
 package journal
 
 import (
@@ -18,18 +18,19 @@ import (
 	"time"
 )
 
-// DefaultSize is the number of calls that a journal keeps when no other size is asked for.
+// DefaultSize is the number of calls that a journal keeps by default.
 const DefaultSize = 16384
 
-// maxField bounds what a caller can make the journal remember per field, in bytes.
+// maxField is the highest length of a field of a [Call] in bytes, because callers choose the
+// values.
 const maxField = 2048
 
-// Names of services in [Call.Service]. A cloud's own services stand beside these under that cloud's
-// names ("sts", "ecr").
+// Values of [Call.Service] that belong to no cloud. The names of the clouds' services, such as
+// "sts" and "ecr", are in the clouds' packages.
 const (
-	// ServiceProxy is the CONNECT proxy itself: what it refused, and TLS handshakes that failed.
+	// ServiceProxy is the CONNECT proxy itself: refused connections and failed TLS handshakes.
 	ServiceProxy = "proxy"
-	// ServiceHandler is a host whose handler was handed in: an issuer, a data plane.
+	// ServiceHandler is a host with a registered handler, such as an issuer or a data plane.
 	ServiceHandler = "handler"
 )
 
@@ -39,17 +40,17 @@ type Call struct {
 	Seq uint64 `json:"seq"`
 	// Time is when the request arrived, UTC.
 	Time time.Time `json:"time"`
-	// Host is the name the client asked for, without port.
+	// Host is the host name that the client asked for, without port.
 	Host string `json:"host"`
 	// Service is the service that answered, such as "sts", "entra" or "gcs": a constant Service… of
 	// a cloud's package, [ServiceHandler] or [ServiceProxy].
 	Service string `json:"service"`
-	// Operation is the service's name for what was asked ("AssumeRoleWithWebIdentity",
-	// "ecr:BatchGetImage"). It is empty when the service does not know what was asked, so that
+	// Operation is the service's name for the requested operation ("AssumeRoleWithWebIdentity",
+	// "ecr:BatchGetImage"). It is empty for an operation that the service does not know, so that
 	// callers cannot invent names.
 	Operation string `json:"operation,omitempty"`
 	// Principal is the cloud's name of the caller: an ARN at AWS, <client ID>@<tenant ID> at Azure,
-	// a member of IAM bindings at Google Cloud. It is set once the caller has proved it.
+	// a member of IAM bindings at Google Cloud. It is set after the caller's proof was verified.
 	Principal string `json:"principal,omitempty"`
 	// Role is the identity that the caller asks for, as the caller sent it. It is a role's ARN at
 	// AWS, a client ID at Azure, and a service account at Google Cloud.
@@ -74,7 +75,7 @@ type Call struct {
 	Fault string `json:"fault,omitempty"`
 }
 
-// Granted reports whether the call was answered as its caller wished.
+// Granted reports whether the call succeeded: without an error code, and with status 2xx or 3xx.
 func (c Call) Granted() bool { return c.Code == "" && c.Status >= 200 && c.Status < 400 }
 
 // Filter selects calls. Its zero value selects all; every field that is set must match exactly.
@@ -86,7 +87,7 @@ type Filter struct {
 	Verdict Verdict
 }
 
-// Verdict is a coarse outcome for a [Filter].
+// Verdict is the outcome of the calls that a [Filter] selects.
 type Verdict string
 
 const (
@@ -94,7 +95,7 @@ const (
 	Any Verdict = ""
 	// Granted selects calls for which [Call.Granted] holds.
 	Granted Verdict = "granted"
-	// Refused selects all others.
+	// Refused selects calls for which [Call.Granted] does not hold.
 	Refused Verdict = "refused"
 )
 
@@ -127,8 +128,8 @@ type filterField struct {
 	of    func(Call) string
 }
 
-// fields is the one table from which Match, Query and ParseFilter work, so that none of them can
-// forget a field.
+// fields lists the text fields of f. Match, Query and ParseFilter use this list, so that each of
+// them handles every field.
 func (f *Filter) fields() []filterField {
 	return []filterField{
 		{"host", &f.Host, func(c Call) string { return c.Host }},
@@ -160,9 +161,9 @@ func (f Filter) Query() url.Values {
 	return q
 }
 
-// FilterError is a query parameter that [ParseFilter] refused.
+// FilterError says why [ParseFilter] refused a query parameter.
 type FilterError struct {
-	// Parameter is its name.
+	// Parameter is the parameter's name.
 	Parameter string
 	// Fix says what is allowed.
 	Fix string
@@ -174,7 +175,7 @@ func (e *FilterError) Error() string {
 }
 
 // ParseFilter reads a filter from URL query parameters. An unknown or repeated parameter is a
-// [*FilterError]: a filter that ignored one would select more than was asked for.
+// [*FilterError]. If it were ignored, the filter would select too many calls.
 func ParseFilter(q url.Values) (Filter, error) {
 	var f Filter
 	byName := map[string]*string{}
@@ -210,8 +211,8 @@ func ParseFilter(q url.Values) (Filter, error) {
 	return f, nil
 }
 
-// Total counts the calls of one kind since the journal began or was reset, whether or not they are
-// still kept.
+// Total counts the calls of one kind since the journal began or was reset. It includes calls that
+// the ring has dropped.
 type Total struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation,omitempty"`
@@ -283,8 +284,8 @@ func (j *Journal) calls(f Filter) []Call {
 	return out
 }
 
-// Wait returns the calls that f selects as soon as there are at least n of them, or what there is
-// and the context's error.
+// Wait waits until f selects at least n calls, and returns the selected calls. If ctx ends first,
+// it returns the calls so far and the context's error.
 func (j *Journal) Wait(ctx context.Context, f Filter, n int) ([]Call, error) {
 	for {
 		j.mu.Lock()
@@ -315,23 +316,23 @@ func (j *Journal) Totals() []Total {
 	return out
 }
 
-// Dropped returns how many calls are no longer kept. While it is 0, [Journal.Calls] with a zero
-// filter is complete.
+// Dropped returns the number of calls that the ring has dropped. While it is 0, [Journal.Calls]
+// with a zero filter is complete.
 func (j *Journal) Dropped() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.dropped
 }
 
-// Last returns the Seq of the newest call, 0 if there is none. Use it as [Filter.After] to see only
-// what follows.
+// Last returns the Seq of the newest call, 0 if there is no call. Use it as [Filter.After] to
+// select only later calls.
 func (j *Journal) Last() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.last
 }
 
-// Reset forgets all calls and counts. Seq goes on.
+// Reset forgets all calls and counts. The next call gets the next Seq.
 func (j *Journal) Reset() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

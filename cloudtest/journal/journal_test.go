@@ -128,7 +128,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestReadsRaceRecords is for the race detector; what it sees must be in order besides.
+// TestReadsRaceRecords reads and records at the same time, for the race detector. It also checks
+// the order of the calls.
 func TestReadsRaceRecords(t *testing.T) {
 	j := journal.New(8)
 	var wg sync.WaitGroup
