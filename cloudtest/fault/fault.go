@@ -1,9 +1,9 @@
-// Package fault describes what can go wrong in the local cloud on purpose: slowness, failures,
+// Package fault describes the faults that can be injected into the local cloud: slowness, failures,
 // throttling, lost connections, a wrong clock.
 //
-// A [Fault] matches calls by host, service and operation and lasts for a number of calls or until
-// it is removed. A [Quota] throttles by rate. Package service asks [Set.Take] for each call, and
-// answers as the protocol of the called service does.
+// A [Fault] matches calls by host, service and operation. It lasts for a number of calls or until
+// it is removed. A [Quota] throttles by rate. Package service calls [Set.Take] for each call, and
+// answers in the protocol of the called service.
 package fault
 
 import (
@@ -25,13 +25,13 @@ type Kind string
 const (
 	// None is no failure.
 	None Kind = ""
-	// Latency delays the answer by Delay and goes on. Every other kind may have a Delay too.
+	// Latency delays the answer by Delay. Every other kind may have a Delay too.
 	Latency Kind = "latency"
 	// InternalFailure answers with the service's internal error, HTTP 500.
 	InternalFailure Kind = "internal-failure"
-	// Unavailable answers with the service's unavailability, HTTP 503.
+	// Unavailable answers with the service's error for an outage, HTTP 503.
 	Unavailable Kind = "unavailable"
-	// Throttle answers as the service does to a caller that asks too often.
+	// Throttle answers with the service's error for a caller that sends too many requests.
 	Throttle Kind = "throttle"
 	// Refuse refuses connections to the host. It matches by host only.
 	Refuse Kind = "refuse"
@@ -47,24 +47,26 @@ func kinds() []Kind {
 	return []Kind{Latency, InternalFailure, Unavailable, Throttle, Refuse, Drop, Malformed, Skew}
 }
 
-// Fault is one thing that goes wrong. Host, Service and Operation select the calls that it hits, as
-// they stand in the journal; an empty one selects all. In JSON, durations are Go's ("1.5s",
-// "-20m").
+// Fault is one injected fault. It applies to the calls whose Host, Service and Operation in the
+// journal equal its own; an empty field applies to all calls. In JSON, durations have Go's format
+// ("1.5s", "-20m").
 type Fault struct {
-	// ID names the fault in the journal and for removal. [Set.Add] gives one if it is empty.
+	// ID identifies the fault in the journal and for removal. If it is empty, [Set.Add] generates
+	// an ID.
 	ID string
 	// Host, Service and Operation must equal the call's, unless empty.
 	Host, Service, Operation string
 	// Kind is the kind of the fault.
 	Kind Kind
-	// Delay is waited before anything else happens, unless the caller goes away first.
+	// Delay is the time before the call is handled. It ends early if the caller disconnects.
 	Delay time.Duration
 	// Skew is added to the service's clock. Only with Kind [Skew].
 	Skew time.Duration
-	// RetryAfter is how long the answer asks the caller to wait, in whole seconds; none if 0. Only
-	// with Kind [Throttle] or [Unavailable].
+	// RetryAfter is the time that the answer asks the caller to wait, in whole seconds. If it is 0,
+	// the answer does not say. It is allowed with Kind [Throttle] or [Unavailable] only.
 	RetryAfter time.Duration
-	// Count is the number of calls that are hit before the fault ends; 0 means until it is removed.
+	// Count is the number of calls after which the fault ends; 0 means that it stays until it is
+	// removed.
 	Count int
 }
 
@@ -153,28 +155,29 @@ func (f Fault) validate() error {
 	return nil
 }
 
-// validRetryAfter reports whether a header can say it. Source: RFC 9110 §10.2.3, delay-seconds.
+// validRetryAfter reports whether d fits the header Retry-After. Source: RFC 9110 §10.2.3,
+// delay-seconds.
 func validRetryAfter(d time.Duration) bool { return d >= 0 && d%time.Second == 0 }
 
 func (f Fault) hits(host, service, operation string) bool {
 	return (f.Host == "" || f.Host == host) && (f.Service == "" || f.Service == service) && (f.Operation == "" || f.Operation == operation)
 }
 
-// Quota throttles calls of a service (and operation, if set) above a rate, all callers together.
+// Quota throttles calls of a service (and operation, if set) above a rate. All callers share it.
 type Quota struct {
 	// Service and Operation select the calls, as they stand in the journal. Service is required.
 	Service   string `json:"service"`
 	Operation string `json:"operation,omitempty"`
-	// PerSecond is the rate that is sustained. Required, positive.
+	// PerSecond is the sustained rate in calls per second. Required, positive.
 	PerSecond float64 `json:"perSecond"`
 	// Burst is how many calls may come at once; default: PerSecond, at least 1.
 	Burst int `json:"burst,omitempty"`
-	// RetryAfter is how long the answer to a call above the rate asks its caller to wait, in whole
-	// seconds; none if 0.
+	// RetryAfter is the time that the answer to a throttled call asks the caller to wait, in whole
+	// seconds. If it is 0, the answer does not say.
 	RetryAfter time.Duration `json:"-"`
 }
 
-// wireQuota is a Quota without methods, and its duration as text.
+// wireQuota is the JSON of a Quota: without its methods, and with the duration as text.
 type wireQuota struct {
 	plainQuota
 
@@ -215,7 +218,7 @@ type bucket struct {
 	filled time.Time
 }
 
-// take takes one call from the bucket at the time now and says whether there was one left.
+// take takes one token from the bucket at the time now. It returns false if the bucket is empty.
 func (b *bucket) take(now time.Time) bool {
 	b.tokens = min(float64(b.Burst), b.tokens+now.Sub(b.filled).Seconds()*b.PerSecond)
 	b.filled = now
@@ -228,15 +231,15 @@ func (b *bucket) take(now time.Time) bool {
 
 // Effect is the effect of all faults and quotas on one call.
 type Effect struct {
-	// ID is the ID of the fault that gave Kind, "quota" for a quota, and empty if Kind is None.
+	// ID is the ID of the fault that set Kind, or "quota". It is empty if Kind is None.
 	ID string
-	// Kind is how the call fails; None, if it does not. It is never Latency, Skew or Refuse.
+	// Kind says how the call fails; None if it does not fail. It is never Latency, Skew or Refuse.
 	Kind Kind
-	// Delay is how long to wait first.
+	// Delay is the time to wait before the call is handled.
 	Delay time.Duration
-	// Skew is added to the clock.
+	// Skew is added to the service's clock.
 	Skew time.Duration
-	// RetryAfter is how long the answer asks the caller to wait; 0 if it does not say.
+	// RetryAfter is the time that the answer asks the caller to wait; 0 if the answer does not say.
 	RetryAfter time.Duration
 }
 
@@ -249,7 +252,7 @@ func (e Effect) RetryAfterHeader() string {
 	return strconv.FormatInt(int64(e.RetryAfter/time.Second), 10)
 }
 
-// Wait waits for the effect's delay, or returns the context's error when the caller goes away.
+// Wait waits for the effect's delay. If ctx ends first, it returns the context's error.
 func (e Effect) Wait(ctx context.Context) error {
 	if e.Delay <= 0 {
 		return nil
@@ -273,7 +276,7 @@ type Set struct {
 	next    int
 }
 
-// Add puts a fault in force and returns its ID. The error is an [*setting.Error].
+// Add puts a fault in force and returns its ID. The error is a [*setting.Error].
 func (s *Set) Add(f Fault) (string, error) {
 	if err := f.validate(); err != nil {
 		return "", err
@@ -307,7 +310,7 @@ func (s *Set) Clear() {
 	s.faults = nil
 }
 
-// List returns the faults in force; Count is the number of calls that are left.
+// List returns the faults in force. Their Count is the number of remaining calls.
 func (s *Set) List() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,7 +321,8 @@ func (s *Set) List() []Fault {
 	return out
 }
 
-// SetQuotas replaces all quotas; each starts full. The error is an [*setting.Error].
+// SetQuotas replaces all quotas. Each quota starts with a full burst. The error is a
+// [*setting.Error].
 func (s *Set) SetQuotas(quotas []Quota) error {
 	buckets := make([]*bucket, 0, len(quotas))
 	for i, q := range quotas {
@@ -343,9 +347,9 @@ func (s *Set) SetQuotas(quotas []Quota) error {
 	return nil
 }
 
-// Take returns what happens to a call and counts it against every fault that hits it. All delays
-// and skews add up; the fault that was added first decides how the call fails, and a quota only if
-// no fault does.
+// Take returns the effect of all faults and quotas on a call, and counts the call against the
+// faults that apply. All delays and skews add up. The call fails by the first fault that was added.
+// It fails by a quota only if no fault makes it fail.
 func (s *Set) Take(host, service, operation string) Effect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,7 +360,7 @@ func (s *Set) Take(host, service, operation string) Effect {
 		}
 		failing := f.Kind != Latency && f.Kind != Skew
 		if failing && e.Kind != None {
-			continue // its turn comes with a later call
+			continue // this fault applies to a later call
 		}
 		e.Delay += f.Delay
 		e.Skew += f.Skew
@@ -377,8 +381,8 @@ func (s *Set) Take(host, service, operation string) Effect {
 	return e
 }
 
-// TakeConnect reports whether a connection to host is refused, and by which fault, and counts it
-// against that fault.
+// TakeConnect reports whether a fault refuses a connection to host, and returns the fault's ID. It
+// counts the connection against that fault.
 func (s *Set) TakeConnect(host string) (id string, refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -393,7 +397,7 @@ func (s *Set) TakeConnect(host string) (id string, refused bool) {
 	return "", false
 }
 
-// count takes one call from f; -1 marks a fault that has ended.
+// count takes one call off f's Count. It sets Count to -1 when the fault ends.
 func (f *Fault) count() {
 	if f.Count == 1 {
 		f.Count = -1
