@@ -7,8 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/change"
 )
 
-// Admin is a [Cloud] in another process. Each function is the method of the Cloud with its name,
-// and fails with the same errors.
+// Admin changes a [Cloud] in another process. Each function does what the Cloud's method of the
+// same name does, and returns the same errors.
 type Admin struct {
 	AddAccount         func(ctx context.Context, a Account) error
 	PutOIDCProvider    func(ctx context.Context, account string, p OIDCProvider) error
@@ -24,7 +24,7 @@ type Admin struct {
 	DeleteBucket       func(ctx context.Context, account, name string) error
 }
 
-// NewAdmin fills a table with the changes of a [Cloud].
+// NewAdmin adds every change of a [Cloud] to t and returns the clients of the changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /aws/accounts/{account}"
 	return Admin{

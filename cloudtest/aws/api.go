@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// maxAPIBody bounds a request to an API, in bytes.
+// maxAPIBody is the highest length of a request to an API in bytes.
 const maxAPIBody = 1 << 20
 
 // apiCall is a call of an API's operation.
@@ -25,17 +25,18 @@ type apiCall struct {
 	ep     endpoint
 	body   []byte
 	params *params   // of the Query protocol
-	who    principal // nobody for an operation that is not signed
+	who    principal // zero for an unsigned operation
 }
 
-// operation is an operation of an API. An operation that is not signed proves its caller itself.
+// operation is an operation of an API. An unsigned operation authenticates its caller itself.
 type operation struct {
 	unsigned bool
-	// do returns what the API's protocol writes as the operation's result. Nil is no result.
+	// do returns the operation's result, which the API's protocol writes. Nil means no result.
 	do func(*Cloud, *apiCall) (any, *service.Refusal)
 }
 
-// perform proves the caller of an operation by SigV4, and lets the operation decide.
+// perform authenticates the caller by SigV4, unless the operation is unsigned, and runs the
+// operation.
 func (c *Cloud) perform(call *apiCall, op operation) (any, *service.Refusal) {
 	if !op.unsigned {
 		var refusal *service.Refusal
@@ -47,7 +48,7 @@ func (c *Cloud) perform(call *apiCall, op operation) (any, *service.Refusal) {
 	return op.do(c, call)
 }
 
-// require asks the caller's policies for actions that are about no resource.
+// require checks that the caller's policies allow actions that have no resource.
 func (c *Cloud) require(call *apiCall, actions ...string) *service.Refusal {
 	for _, action := range actions {
 		if refusal := c.requireOn(call, "*", action); refusal != nil {
@@ -57,12 +58,12 @@ func (c *Cloud) require(call *apiCall, actions ...string) *service.Refusal {
 	return nil
 }
 
-// requireOn asks the caller's policies for an action on a resource of the caller's own account.
+// requireOn checks that the caller's policies allow an action on a resource of the same account.
 func (c *Cloud) requireOn(call *apiCall, resource, action string) *service.Refusal {
 	return c.requireIn(call, resource, action, requestContext(call.ep, call.Now))
 }
 
-// requireIn is requireOn for a request with condition keys of its service.
+// requireIn is requireOn with the condition keys in context.
 func (c *Cloud) requireIn(call *apiCall, resource, action string, context policy.Context) *service.Refusal {
 	v := c.authorize(call.who, ask{action: action, resource: resource, owner: call.who.account, context: context})
 	if !v.allowed {
@@ -137,14 +138,14 @@ func (api queryAPI) read(call *apiCall) (operation, *service.Refusal) {
 	return operation{}, service.Refuse(http.StatusBadRequest, "InvalidAction", "Could not find operation "+action+" for version "+version)
 }
 
-// queryResponse is the answer of a Query API around an operation's result.
+// queryResponse is the answer of a Query API. It wraps an operation's result.
 type queryResponse struct {
 	XMLName   xml.Name
 	Result    queryResult
 	RequestID string `xml:"ResponseMetadata>RequestId"`
 }
 
-// queryResult is an operation's result in an element that is named after the operation.
+// queryResult is an operation's result in an XML element, such as CreateRoleResult.
 type queryResult struct {
 	name  string
 	value any
@@ -160,7 +161,7 @@ func (r queryResult) MarshalXML(e *xml.Encoder, start xml.StartElement) error {
 }
 
 // jsonAPI is an API of the AWS JSON 1.1 protocol. Target is the part of the header X-Amz-Target
-// before the operation's name. Protocol is json11, with the API's own words.
+// before the operation's name. Protocol is json11, possibly with codes and messages of the API.
 type jsonAPI struct {
 	target     string
 	protocol   service.Protocol
@@ -197,7 +198,8 @@ func (api jsonAPI) read(call *apiCall) (operation, *service.Refusal) {
 		call.Call.Operation = name
 		return op, nil
 	}
-	// AWS says nothing more, but has more operations: the caller must learn that it is not at fault.
+	// AWS sends no message. The local cloud does, because AWS may have the missing operation: the
+	// caller must learn that the call is not wrong.
 	return operation{}, service.Refuse(http.StatusBadRequest, "UnknownOperationException", fmt.Sprintf(
 		"the local cloud does not have the operation %.200q; it has %s", target, strings.Join(slices.Sorted(maps.Keys(api.operations)), ", ")))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// TestAnotherAPI: a further API of AWS is a table of operations, in either protocol.
+// TestAnotherAPI: a new API of AWS needs only a table of operations, in either protocol.
 func TestAnotherAPI(t *testing.T) {
 	type user struct {
 		UserName string `json:"userName"`

@@ -18,14 +18,14 @@ type assumedRole struct {
 	SourceIdentity   string `xml:",omitempty"`
 }
 
-// tagLimits are STS's. Source: AWS STS API Reference, Tag.
+// Limits on STS's tags. Source: AWS STS API Reference, Tag.
 const (
 	maxTags     = 50
 	maxTagKey   = 128
 	maxTagValue = 256
 )
 
-// assumeRole gives a proved caller a session of another role. Source: AWS STS API Reference,
+// assumeRole opens a session of a role for an authenticated caller. Source: AWS STS API Reference,
 // AssumeRole.
 func (c *Cloud) assumeRole(call *apiCall) (any, *service.Refusal) {
 	p, req := call.params, readSessionRequest(call)
@@ -89,7 +89,7 @@ func readTags(p *params, keys, values, transitive []string) map[string]string {
 		if k == "" || len(k) > maxTagKey || len(values[i]) > maxTagValue || strings.HasPrefix(strings.ToLower(k), "aws:") {
 			p.errors = append(p.errors, "Value at 'tags' failed to satisfy constraint: Member must have a key of 1 to 128 characters without prefix aws: and a value of at most 256")
 		}
-		if folded[strings.ToLower(k)] { // tag keys differ in more than case
+		if folded[strings.ToLower(k)] { // duplicate: tag keys are compared without case
 			p.errors = append(p.errors, "Duplicate tag keys found. Please note that Tag keys are case insensitive.")
 		}
 		folded[strings.ToLower(k)] = true
@@ -103,8 +103,8 @@ func readTags(p *params, keys, values, transitive []string) map[string]string {
 	return tags
 }
 
-// inherit adds to a chained session the transitive tags and the source identity of its source
-// session. A request may set neither of them anew.
+// inherit adds the transitive tags and the source identity of the session from to a new session. A
+// request must not set them to other values.
 func inherit(from *session, tags map[string]string, transitive []string, source string) ([]string, string, *service.Refusal) {
 	for _, k := range from.transitive {
 		for asked := range tags {
@@ -127,7 +127,7 @@ func inherit(from *session, tags map[string]string, transitive []string, source 
 	}
 }
 
-// trustPrincipal asks the role's trust policy and the caller's own policies, for each of the
+// trustPrincipal returns the requested role if its trust policy and the caller's policies allow all
 // actions.
 func (c *Cloud) trustPrincipal(who principal, req sessionRequest, actions []string, ctx policy.Context) (role, *service.Refusal) {
 	r, ok := c.find(req.role, req.arn)

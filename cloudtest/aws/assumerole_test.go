@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// trusting is a trust policy for AWS principals, with conditions as JSON.
+// trusting returns a trust policy for an AWS principal. Its actions and conditions are JSON.
 func trusting(principal, actions, conditions string) json.RawMessage {
 	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":%q},"Action":%s,"Condition":%s}]}`,
 		principal, actions, conditions)
@@ -125,7 +125,8 @@ func TestRoleChain(t *testing.T) {
 	if got := awssdk.ToString(second.SourceIdentity); got != "alice" {
 		t.Errorf("source identity %q was not handed on", got)
 	}
-	// The tag was handed on too: the role trusts itself by it.
+	// The second session has the tag too. To check it, the role trusts its own sessions with the
+	// tag.
 	if err := w.AWS().PutTrustPolicy(account, "chained", trusting("arn:aws:iam::"+account+":role/chained",
 		`["sts:AssumeRole","sts:TagSession","sts:SetSourceIdentity"]`, `{"StringEquals":{"aws:PrincipalTag/team":"blue"}}`)); err != nil {
 		t.Fatal(err)

@@ -19,15 +19,15 @@ import (
 // Specification", 64-bit CRC.
 const nvme = 0x9a6c9329ac4bc9b5
 
-// checksum is one that a client may send for a content, base64.
+// checksum is a kind of checksum. A client may send one in base64 with a content.
 type checksum struct {
 	header  string // lower case
-	name    string // in S3's message
+	name    string // in S3's error message
 	compute func() hash.Hash
 }
 
-// checksums are those of S3. Source: Amazon S3 User Guide, "Checking object integrity for data
-// uploads".
+// checksums returns the kinds of checksums of S3. Source: Amazon S3 User Guide, "Checking object
+// integrity for data uploads".
 func checksums() []checksum {
 	return []checksum{
 		{"content-md5", "Content-MD5", md5.New},
@@ -47,7 +47,7 @@ func checksumHeaders() []string {
 	return names
 }
 
-// checkDigests checks a content against every checksum that its headers or trailers name.
+// checkDigests checks a content against every checksum in its headers and trailers.
 func checkDigests(content []byte, header, trailer http.Header) *service.Refusal {
 	for name := range trailer {
 		if !slices.Contains(checksumHeaders(), strings.ToLower(name)) {

@@ -1,14 +1,14 @@
-// Package aws is the local AWS. It has IAM's accounts, roles, users and policies. Its services are
+// Package aws is the local AWS. It has accounts with roles, users and policies. Its services are
 // the Security Token Service, Elastic Container Registry with its registries, S3 and Key Management
-// Service. Of Identity and Access Management it has the parts that trust in a cluster needs. Of
-// further services ([GenericServices]), such as EC2, it has only who may call them: see
+// Service. It has the operations of Identity and Access Management by which an account trusts a
+// cluster. Further services ([GenericServices]), such as EC2, only check who may call them, see
 // [HeaderCallerARN].
 //
 // It verifies what AWS verifies: tokens against their issuer's published keys, SigV4, trust and
 // permission policies. It answers with AWS's error codes, HTTP statuses and bodies.
 //
-// A [Cloud] has a service for each of AWS's host names, see [Cloud.Service]. Each request asks the
-// policies anew. So a change of a role is in force at once, for live sessions too.
+// A [Cloud] has a service for each of AWS's host names, see [Cloud.Service]. It evaluates the
+// policies for each request. So a change of a role is in force at once, for existing sessions too.
 //
 // Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
 // error that wraps [setting.ErrNotFound] if what it changes does not exist.
@@ -28,10 +28,10 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// tokenLeeway is how far an issuer's clock may be from ours.
+// tokenLeeway is the allowed difference between an issuer's clock and the local one.
 const tokenLeeway = 60 * time.Second
 
-// Registry names one account's private registry in one region.
+// Registry identifies the private registry of one account in one region.
 type Registry struct {
 	// Account is the account's ID.
 	Account string
@@ -65,7 +65,7 @@ type account struct {
 	roles     map[string]*role
 	users     map[string]*user
 	repos     map[repositoryKey]*repository
-	public    map[string]bool // names after the alias
+	public    map[string]bool // repository names without the alias
 }
 
 type provider struct {
@@ -74,8 +74,8 @@ type provider struct {
 	created time.Time
 }
 
-// role, user, repository and bucket are immutable once stored; a change replaces them. A role's id
-// and date survive replacement, not deletion.
+// role, user, repository and bucket are immutable once stored; a change replaces them. A replaced
+// role keeps its id and date. A role that is created after a deletion gets new ones.
 type role struct {
 	id, path, name, arn string
 	created             time.Time
@@ -95,7 +95,7 @@ type keyOwner struct{ account, user, secret string }
 
 type repositoryKey struct{ region, name string }
 
-// String is how a refusal names it.
+// String returns the key as a refusal shows it.
 func (k repositoryKey) String() string { return k.region + "/" + k.name }
 
 type repository struct {
@@ -134,7 +134,8 @@ func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	return c, nil
 }
 
-// AddAccount adds an account with all that is in it, or nothing. The error is a [*setting.Error].
+// AddAccount adds an account with everything in it. On an error it adds nothing. The error is a
+// [*setting.Error].
 func (c *Cloud) AddAccount(a Account) error {
 	if !policy.IsAccountID(a.ID) {
 		return setting.Invalid("id", "%q is not an account ID: give twelve digits", a.ID)
@@ -319,20 +320,20 @@ func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
 	return c.change(accountID, func(a *account) error { return a.putProvider(p) })
 }
 
-// DeleteOIDCProvider removes an issuer from an account. Sessions that were opened through it stay
-// valid, as at AWS.
+// DeleteOIDCProvider removes an issuer from an account. Sessions of the issuer's tokens stay valid,
+// as at AWS.
 func (c *Cloud) DeleteOIDCProvider(accountID, url string) error {
 	return c.change(accountID, func(a *account) error { return setting.Remove(a.providers, url, "OIDC provider") })
 }
 
-// PutRole adds a role or replaces its policies. Live sessions follow the new permission policies;
-// the trust policy decides about new sessions only.
+// PutRole adds a role or replaces its policies. Existing sessions get the new permission policies.
+// The trust policy decides about new sessions only.
 func (c *Cloud) PutRole(accountID string, r Role) error {
 	return c.change(accountID, func(a *account) error { return a.putRole(r) })
 }
 
-// PutTrustPolicy replaces a role's trust policy and nothing else. A policy that denies everybody
-// revokes the role's trust.
+// PutTrustPolicy replaces only a role's trust policy. A policy that denies everybody ends all
+// trust.
 func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMessage) error {
 	return c.change(accountID, func(a *account) error {
 		old := a.roles[roleName]
@@ -350,8 +351,8 @@ func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMess
 	})
 }
 
-// DeleteRole removes a role. Its sessions may do nothing any more, even if a role of the same name
-// is created later.
+// DeleteRole removes a role. Its sessions lose all permissions, even if a role of the same name is
+// created later.
 func (c *Cloud) DeleteRole(accountID, roleName string) error {
 	return c.change(accountID, func(a *account) error { return setting.Remove(a.roles, roleName, "role") })
 }
@@ -376,7 +377,7 @@ func (c *Cloud) PutRepository(accountID string, r Repository) error {
 	return c.change(accountID, func(a *account) error { return a.putRepository(r) })
 }
 
-// DeleteRepository removes a private repository. What the data plane stores is not touched.
+// DeleteRepository removes a private repository. Its content in the data plane stays.
 func (c *Cloud) DeleteRepository(accountID, region, name string) error {
 	return c.change(accountID, func(a *account) error { return setting.Remove(a.repos, repositoryKey{region, name}, "repository") })
 }
@@ -386,7 +387,7 @@ func (c *Cloud) PutBucket(accountID string, b Bucket) error {
 	return c.change(accountID, func(a *account) error { return c.putBucket(a, b) })
 }
 
-// DeleteBucket removes an S3 bucket. What the data plane stores is not touched.
+// DeleteBucket removes an S3 bucket. Its content in the data plane stays.
 func (c *Cloud) DeleteBucket(accountID, name string) error {
 	return c.change(accountID, func(*account) error {
 		if b := c.buckets[name]; b == nil || b.account != accountID {
@@ -398,37 +399,37 @@ func (c *Cloud) DeleteBucket(accountID, name string) error {
 }
 
 // ServeRegistry sets the data plane of the private registries: registry returns the OCI
-// distribution handler of one registry. The handler gets only requests that were authenticated and
-// authorized, without the Authorization header, under the path and host that the client used. Each
-// account has its own registry in each region; a handler that is returned for several of them
-// shares their content by repository name.
+// distribution handler of one registry. The handler gets only authenticated and authorized
+// requests. They have the client's path and host, and no Authorization header. Each account has its
+// own registry in each region. If several registries have the same handler, they share the content
+// of repositories of the same name.
 func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.registry = registry
 }
 
-// ServePublicRegistry sets the data plane of public.ecr.aws, on the same terms.
+// ServePublicRegistry sets the data plane of public.ecr.aws. It gets the same kind of requests as
+// the data plane of [Cloud.ServeRegistry].
 func (c *Cloud) ServePublicRegistry(h http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.public = h
 }
 
-// ServeS3 sets the data plane of S3. The handler gets only requests that were authenticated and
-// authorized, without their credentials. The requests are addressed by path ("/bucket/key"),
-// whatever form the client used. The content is plain: chunks and checksums were checked and
-// removed.
+// ServeS3 sets the data plane of S3. The handler gets only authenticated and authorized requests,
+// without their credentials. Their paths have the form "/bucket/key", even if the client used a
+// virtual host. Their content has no chunk framing, and its checksums were checked.
 func (c *Cloud) ServeS3(h http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.objects = h
 }
 
-// Service returns the service at a host, or nil if AWS has no such host. It has IAM in every
-// partition. It has STS, ECR, S3, KMS and [GenericServices] in every partition, region and form
-// that AWS has, and the registries of accounts that exist. Hosts of buckets that do not exist are
-// S3's too, as at AWS.
+// Service returns the service of a host, or nil if AWS has no such host. IAM has its hosts in every
+// partition. STS, ECR, S3, KMS and [GenericServices] have all hosts that AWS has in every partition
+// and region. Only existing accounts have registries. Hosts of buckets belong to S3 even if the
+// bucket does not exist, as at AWS.
 func (c *Cloud) Service(host string) service.Service {
 	ep, ok := parseHost(host)
 	if !ok || !c.hasAccount(ep) {
@@ -459,8 +460,8 @@ func (c *Cloud) Service(host string) service.Service {
 	}
 }
 
-// hasAccount reports whether the account in an endpoint's host name exists. A host without an
-// account passes.
+// hasAccount reports whether the account in an endpoint's host name exists. It is true for a host
+// without an account.
 func (c *Cloud) hasAccount(ep endpoint) bool {
 	if ep.account == "" {
 		return true

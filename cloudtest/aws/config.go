@@ -16,12 +16,12 @@ import (
 
 // Config describes the accounts of the local AWS.
 type Config struct {
-	// Accounts are the accounts. IDs are unique, as are access key IDs, public registry aliases and
-	// buckets' names over all of them.
+	// Accounts are the accounts, unique by ID. Access key IDs, public registry aliases and bucket
+	// names must be unique over all accounts.
 	Accounts []Account `json:"accounts,omitempty"`
 }
 
-// Account is an AWS account and what is in it.
+// Account is an AWS account with its issuers, policies, roles, users, repositories and buckets.
 type Account struct {
 	// ID is the account's ID, twelve digits.
 	ID string `json:"id"`
@@ -44,15 +44,15 @@ type Account struct {
 	Buckets []Bucket `json:"buckets,omitempty"`
 }
 
-// OIDCProvider is an issuer whose tokens may assume roles whose trust policies name it.
+// OIDCProvider is an issuer. Its tokens may assume the roles whose trust policies name it.
 type OIDCProvider struct {
-	// URL is the issuer, as it stands in iss: https, without port.
+	// URL is the issuer, equal to the claim iss: an https URL without port.
 	URL string `json:"url"`
 	// ClientIDs are the audiences that are accepted, at least one and at most a hundred.
 	ClientIDs []string `json:"clientIDs"`
 	// Thumbprints are SHA-1 fingerprints of authorities, 40 hexadecimal digits each, at most five.
-	// The local cloud only keeps them: AWS does not use them either, if a well-known authority
-	// signed the issuer's certificate.
+	// The local cloud stores them without using them. AWS does not use them either, if a well-known
+	// authority signed the issuer's certificate.
 	Thumbprints []string `json:"thumbprints,omitempty"`
 }
 
@@ -66,7 +66,7 @@ type Role struct {
 	TrustPolicy json.RawMessage `json:"trustPolicy"`
 	// Policies are the role's inline permission policies by name.
 	Policies map[string]json.RawMessage `json:"policies,omitempty"`
-	// ManagedPolicies are the ARNs of the account's managed policies that are attached.
+	// ManagedPolicies are the ARNs of the account's managed policies that the role has.
 	ManagedPolicies []string `json:"managedPolicies,omitempty"`
 	// MaxSessionDuration is the longest session in seconds, 3600 (default) to 43200.
 	MaxSessionDuration int `json:"maxSessionDuration,omitempty"`
@@ -82,7 +82,7 @@ type User struct {
 	Policies map[string]json.RawMessage `json:"policies,omitempty"`
 }
 
-// AccessKey is a long-lived key. It is worth something only in this local cloud.
+// AccessKey is a long-lived key. It is valid in this local cloud only.
 type AccessKey struct {
 	// ID is the access key ID: "AKIA" and 16 capital letters and digits.
 	ID string `json:"id"`
@@ -96,7 +96,7 @@ type Repository struct {
 	Region string `json:"region"`
 	// Name is the repository's name, such as "tenant-a/app".
 	Name string `json:"name"`
-	// Policy is the repository's resource policy, if it has one. Principals of other accounts need it.
+	// Policy is the repository's resource policy. Without it, other accounts have no access.
 	Policy json.RawMessage `json:"policy,omitempty"`
 }
 
@@ -104,18 +104,18 @@ type Repository struct {
 type PublicRegistry struct {
 	// Alias is the first part of its repositories' names: public.ecr.aws/<alias>/<repository>.
 	Alias string `json:"alias"`
-	// Repositories are the names after the alias.
+	// Repositories are the repositories' names without the alias.
 	Repositories []string `json:"repositories,omitempty"`
 }
 
-// Bucket is an S3 bucket. It is never public, as AWS makes buckets since 2023: without a signature
-// nobody may do anything.
+// Bucket is an S3 bucket. It is never public, like buckets that AWS creates since 2023: nobody may
+// do anything without a signature.
 type Bucket struct {
 	// Region is the bucket's region.
 	Region string `json:"region"`
 	// Name is the bucket's name: 3 to 63 of a-z0-9.-
 	Name string `json:"name"`
-	// Policy is the bucket's policy, if it has one. Principals of other accounts need it.
+	// Policy is the bucket's policy. Without it, other accounts have no access.
 	Policy json.RawMessage `json:"policy,omitempty"`
 }
 
@@ -125,8 +125,8 @@ var repositoryPattern = regexp.MustCompile(`\A[a-z0-9]+(?:[._-][a-z0-9]+)*(?:/[a
 
 var bucketPattern = regexp.MustCompile(`\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\z`)
 
-// isBucketName reports whether S3 lets a bucket have that name. Source: Amazon S3 User Guide,
-// "General purpose bucket naming rules".
+// isBucketName reports whether a bucket may have this name. Source: Amazon S3 User Guide, "General
+// purpose bucket naming rules".
 func isBucketName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return false
@@ -151,7 +151,7 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// parseDocument reads a document of an account in partition part.
+// parseDocument parses a policy document of an account in partition part.
 func parseDocument(kind policy.Kind, part partition, field string, raw json.RawMessage) (policy.Document, error) {
 	doc, err := policy.Parse(kind, raw)
 	if err == nil {

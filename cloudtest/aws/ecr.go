@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// tokenLife is how long an ECR authorization token lives, whatever is left of the session that
-// asked for it. Source: ECR API Reference, GetAuthorizationToken.
+// tokenLife is the lifetime of an ECR authorization token, even if the caller's session ends
+// earlier. Source: ECR API Reference, GetAuthorizationToken.
 const tokenLife = 12 * time.Hour
 
 // ecrAPI is the API of Elastic Container Registry.
@@ -82,7 +82,8 @@ func (c *Cloud) getPublicAuthorizationToken(call *apiCall) (any, *service.Refusa
 	return map[string]authorizationData{"authorizationData": {AuthorizationToken: token, ExpiresAt: float64(expires.Unix())}}, nil
 }
 
-// notAuthorized is AWS's message; the resource is empty for an action that has none.
+// notAuthorized returns AWS's message for a denied action. The resource is empty for an action
+// without one.
 func notAuthorized(who principal, action, resource string, v verdict) string {
 	if resource != "" {
 		action += " on resource: " + resource
@@ -96,7 +97,7 @@ func (c *Cloud) issue(t registryToken, now time.Time) (string, time.Time) {
 	return base64.StdEncoding.EncodeToString([]byte("AWS:" + password)), expires
 }
 
-// issuePassword makes and remembers a password that looks as ECR's do.
+// issuePassword makes and stores a password that looks like ECR's.
 func (c *Cloud) issuePassword(t registryToken, now time.Time) (string, time.Time) {
 	t.expires = now.Add(tokenLife)
 	inner, err := json.Marshal(map[string]any{
@@ -113,14 +114,14 @@ func (c *Cloud) issuePassword(t registryToken, now time.Time) (string, time.Time
 	return password, t.expires
 }
 
-// errNoCredentials and errBadToken are why a registry does not know its caller.
+// Reasons why a registry cannot authenticate its caller.
 var (
 	errNoCredentials = errors.New("no credentials of the user AWS were sent")
 	errBadToken      = errors.New("the token is not one that was issued for registries of this region")
 	errExpiredToken  = errors.New("the token has expired")
 )
 
-// redeem finds the token that a password is.
+// redeem returns the token that belongs to a password.
 func (c *Cloud) redeem(password, service, region string, now time.Time) (registryToken, error) {
 	c.mu.RLock()
 	t, ok := c.tokens.Get(password)
@@ -134,7 +135,7 @@ func (c *Cloud) redeem(password, service, region string, now time.Time) (registr
 	return t, nil
 }
 
-// basicToken reads the password of the user AWS.
+// basicToken returns the password of the user AWS from the request.
 func basicToken(r *http.Request) (string, bool) {
 	user, password, ok := r.BasicAuth()
 	return password, ok && user == "AWS" && password != ""

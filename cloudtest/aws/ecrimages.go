@@ -21,14 +21,14 @@ import (
 // image is a manifest in a repository.
 type image struct {
 	digest       string
-	tags         []string // sorted; none if the tags were moved to other manifests
+	tags         []string // sorted; empty if the tags were moved to other manifests
 	mediaType    string
 	artifactType string
 	size         int64     // bytes of the configuration and the layers
-	pushed       time.Time // that of the repository, if the image was not pushed through the registry
+	pushed       time.Time // the repository's creation, if the push was not seen
 }
 
-// manifest is what is read of an image's or index's manifest. Source: OCI Image Format
+// manifest has the needed fields of the manifest of an image or an index. Source: OCI Image Format
 // Specification v1.1, "Image Manifest" and "Image Index".
 type manifest struct {
 	MediaType    string       `json:"mediaType"`
@@ -55,7 +55,7 @@ type imageStore struct {
 	repo  *repository
 }
 
-// get asks the data plane. found is false if it does not have the path.
+// get reads a path of the repository. found is false if the data plane does not have the path.
 func (s imageStore) get(ctx context.Context, path string) (body []byte, found bool, refusal *service.Refusal) {
 	request := (&http.Request{
 		Method: http.MethodGet, Host: s.host, Header: http.Header{"Accept": {manifestTypes}}, Body: http.NoBody,
@@ -98,7 +98,8 @@ func (s imageStore) image(ctx context.Context, reference string) (i image, found
 	}
 	sum := sha256.Sum256(body)
 	i = image{digest: "sha256:" + hex.EncodeToString(sum[:]), mediaType: m.MediaType, artifactType: cmp.Or(m.ArtifactType, m.Config.MediaType), size: m.size()}
-	// The size of an index is that of its largest manifest. Source: ECR API Reference, ImageDetail.
+	// The size of an index is the size of its largest manifest. Source: ECR API Reference,
+	// ImageDetail.
 	for _, child := range m.Manifests {
 		body, found, refusal := s.get(ctx, "/manifests/"+child.Digest)
 		if refusal != nil {
@@ -124,7 +125,7 @@ func parseManifest(body []byte) (manifest, *service.Refusal) {
 	return m, nil
 }
 
-// size is how many bytes the configuration and the layers have.
+// size returns the bytes of the configuration and the layers.
 func (m manifest) size() int64 {
 	size := m.Config.Size
 	for _, layer := range m.Layers {
@@ -133,8 +134,8 @@ func (m manifest) size() int64 {
 	return size
 }
 
-// images reads all images of a repository, sorted by digest: those with a tag, and those that were
-// pushed through the registry and still exist.
+// images reads the images of a repository, sorted by digest. These are the images with a tag, and
+// the existing images that were pushed through the registry.
 func (c *Cloud) images(call *apiCall, at Registry, repo *repository) ([]image, *service.Refusal) {
 	ctx, store := call.Context(), imageStore{plane: c.registryPlane(at), host: registryHost(call.ep, at.Account), repo: repo}
 	if store.plane == nil {
@@ -180,7 +181,7 @@ func (c *Cloud) images(call *apiCall, at Registry, repo *repository) ([]image, *
 	return all, nil
 }
 
-// pushKey names the images of a repository.
+// pushKey identifies a repository.
 type pushKey struct {
 	registry   Registry
 	repository string
@@ -193,7 +194,7 @@ func (c *Cloud) pushedTo(key pushKey) map[string]time.Time {
 	return maps.Clone(c.pushes[key])
 }
 
-// recordPush returns an answer that remembers the manifest that the data plane stored.
+// recordPush returns answer. If answer succeeds, it also records the pushed manifest and the time.
 func (c *Cloud) recordPush(answer service.Answer, key pushKey, now time.Time) service.Answer {
 	return func(w http.ResponseWriter) *service.Refusal {
 		refusal := answer(w)
@@ -209,18 +210,18 @@ func (c *Cloud) recordPush(answer service.Answer, key pushKey, now time.Time) se
 	}
 }
 
-// imageID names an image by digest, tag or both. Source: ECR API Reference, ImageIdentifier.
+// imageID identifies an image by digest, tag or both. Source: ECR API Reference, ImageIdentifier.
 type imageID struct {
 	Digest string `json:"imageDigest,omitempty"`
 	Tag    string `json:"imageTag,omitempty"`
 }
 
-// is reports whether the identifier names the image.
+// is reports whether the identifier fits the image.
 func (id imageID) is(i image) bool {
 	return id != (imageID{}) && (id.Digest == "" || id.Digest == i.digest) && (id.Tag == "" || slices.Contains(i.tags, id.Tag))
 }
 
-// String is how ECR writes an identifier in a refusal.
+// String returns the identifier as ECR writes it in a refusal.
 func (id imageID) String() string {
 	return "{imageDigest:'" + cmp.Or(id.Digest, "null") + "', imageTag:'" + cmp.Or(id.Tag, "null") + "'}"
 }
@@ -283,7 +284,7 @@ type imageDetail struct {
 	ArtifactMediaType string   `json:"artifactMediaType,omitempty"`
 }
 
-// describeImages returns the details of a repository's images: of all, or of those that are named.
+// describeImages returns the details of all images of a repository, or of the images in imageIds.
 func (c *Cloud) describeImages(call *apiCall) (any, *service.Refusal) {
 	var input struct {
 		repositoryInput
@@ -325,8 +326,8 @@ func (c *Cloud) describeImages(call *apiCall) (any, *service.Refusal) {
 	}{details, next}, refusal
 }
 
-// imagesOf lets the caller do the call's operation on a repository, if the policies allow it, and
-// returns the images that the filter selects.
+// imagesOf checks that the policies allow the call's operation on a repository. Then it returns the
+// images that the filter selects.
 func (c *Cloud) imagesOf(call *apiCall, input repositoryInput, pages pageInput, filter imageFilter) ([]image, *service.Refusal) {
 	for _, refusal := range []*service.Refusal{checkRepositoryName(input.RepositoryName), pages.refusal(), filter.refusal()} {
 		if refusal != nil {

@@ -30,7 +30,7 @@ const (
 	indexType  = "application/vnd.oci.image.index.v1+json"
 )
 
-// imageManifest is an image whose layer has a size, in bytes.
+// imageManifest returns the manifest of an image with one layer of size bytes.
 func imageManifest(size int) string {
 	return fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":%q,"size":2},"layers":[{"mediaType":%q,"size":%d}]}`,
 		imageType, configType, layerType, size)
@@ -38,7 +38,7 @@ func imageManifest(size int) string {
 
 // ownBody sends a copy of each request's body. The SDK closes the body as soon as the answer's
 // header is there. If net/http has not read the body's end by then, it drops the rest of a long
-// answer. In memory an answer is that fast.
+// answer. In memory, answers are fast enough for this.
 type ownBody struct{ next http.RoundTripper }
 
 func (o ownBody) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -222,7 +222,7 @@ func TestDescribeImages(t *testing.T) {
 	}
 }
 
-// TestECRRefusals checks that the operations refuse what ECR refuses, in its words.
+// TestECRRefusals checks that the operations refuse what ECR refuses, with ECR's messages.
 func TestECRRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.pushImage(t, "tenant-a/app", "1.0.0", imageManifest(1))
@@ -296,8 +296,8 @@ func TestECRRefusals(t *testing.T) {
 	}
 }
 
-// TestRepositoryPolicyLetsIn checks that another account may list if the repository's policy says
-// so.
+// TestRepositoryPolicyLetsIn checks that another account may list images if the repository's policy
+// allows it.
 func TestRepositoryPolicyLetsIn(t *testing.T) {
 	w := newWorld(t)
 	allow := json.RawMessage(`{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + account + `:root"},"Action":"ecr:ListImages"}}`)
@@ -310,7 +310,8 @@ func TestRepositoryPolicyLetsIn(t *testing.T) {
 	}
 }
 
-// TestECRLacks checks that a client learns what the local ECR lacks, in the journal's words.
+// TestECRLacks checks the error for an operation that the local ECR does not have. The client gets
+// the same text as the journal.
 func TestECRLacks(t *testing.T) {
 	w := newWorld(t)
 	_, err := ecrClient(w.Transport(), pusher()).DescribeRegistry(t.Context(), nil)

@@ -19,13 +19,13 @@ const (
 	maxRepositoryNames = 100
 )
 
-// invalidECR is how ECR refuses a parameter.
+// invalidECR returns ECR's refusal of a parameter.
 func invalidECR(parameter, constraint string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, "InvalidParameterException",
 		"Invalid parameter at '"+parameter+"' failed to satisfy constraint: '"+constraint+"'")
 }
 
-// registryInput names a registry. The default is that of the caller's account.
+// registryInput has the account of a registry. The default is the caller's account.
 type registryInput struct {
 	RegistryID string `json:"registryId"`
 }
@@ -37,7 +37,7 @@ func (in registryInput) registry(call *apiCall) string {
 	return in.RegistryID
 }
 
-// repositoryInput names a repository of a registry.
+// repositoryInput identifies a repository of a registry.
 type repositoryInput struct {
 	registryInput
 
@@ -51,7 +51,7 @@ func checkRepositoryName(name string) *service.Refusal {
 	return nil
 }
 
-// pageInput asks for one part of a list.
+// pageInput has the parameters for one page of a list.
 type pageInput struct {
 	MaxResults *int   `json:"maxResults"`
 	NextToken  string `json:"nextToken"`
@@ -64,7 +64,8 @@ func (in pageInput) refusal() *service.Refusal {
 	return nil
 }
 
-// absentWith refuses a page of a list of which the call names n members, at most longest.
+// absentWith checks a parameter that lists n members. It refuses more than longest members, and a
+// page of listed members.
 func (in pageInput) absentWith(parameter string, n, longest int) *service.Refusal {
 	switch {
 	case n > longest:
@@ -77,8 +78,8 @@ func (in pageInput) absentWith(parameter string, n, longest int) *service.Refusa
 	return nil
 }
 
-// page returns the part of a sorted list that a call asks for, and the token of the next part. A
-// token has the key of the part's last member, so a list that changes meanwhile loses no member.
+// page returns one page of a sorted list, and the token of the next page. The token contains the
+// key of the page's last member. So a change of the list between two calls skips no other member.
 func page[T any](all []T, in pageInput, key func(T) string) (part []T, next string, refusal *service.Refusal) {
 	if in.NextToken != "" {
 		last, err := base64.RawURLEncoding.DecodeString(in.NextToken)
@@ -107,14 +108,13 @@ func (c *Cloud) repositoryIn(accountID, region, name string) *repository {
 	return nil
 }
 
-// repositoryARN names a repository at an endpoint's region.
+// repositoryARN returns the ARN of a repository in an endpoint's region.
 func repositoryARN(ep endpoint, accountID, name string) string {
 	return "arn:" + ep.partition + ":ecr:" + ep.region + ":" + accountID + ":repository/" + name
 }
 
-// onRepository lets the caller do the call's operation on a repository, if the caller's policies
-// and the repository's allow the operation. Only then the caller learns whether the repository
-// exists.
+// onRepository returns a repository, if the caller's policies and the repository's policy allow the
+// call's operation. A caller without permission does not learn whether the repository exists.
 func (c *Cloud) onRepository(call *apiCall, in registryInput, name string) (*repository, *service.Refusal) {
 	owner := in.registry(call)
 	if !policy.IsAccountID(owner) {
@@ -135,7 +135,8 @@ func (c *Cloud) onRepository(call *apiCall, in registryInput, name string) (*rep
 	return repo, nil
 }
 
-// allowECR asks the policies for the call's operation on a repository, or on all if name is "*".
+// allowECR checks that the policies allow the call's operation on a repository. The name "*" means
+// all repositories.
 func (c *Cloud) allowECR(call *apiCall, owner, name string, resourcePolicy policy.Document) *service.Refusal {
 	action := "ecr:" + call.Call.Operation
 	call.Call.Resource = repositoryARN(call.ep, owner, name)
@@ -148,7 +149,7 @@ func (c *Cloud) allowECR(call *apiCall, owner, name string, resourcePolicy polic
 	return nil
 }
 
-// registryHost is the host of an account's registry in an endpoint's region.
+// registryHost returns the host of an account's registry in an endpoint's region.
 func registryHost(ep endpoint, accountID string) string {
 	part, _ := partitionByID(ep.partition)
 	return accountID + ".dkr.ecr." + ep.region + "." + part.suffix
@@ -166,7 +167,8 @@ type repositoryDetail struct {
 	Encryption    map[string]string `json:"encryptionConfiguration"`
 }
 
-// describeRepositories returns the repositories of a registry: all, or those that are named.
+// describeRepositories returns all repositories of a registry, or the repositories in
+// repositoryNames.
 func (c *Cloud) describeRepositories(call *apiCall) (any, *service.Refusal) {
 	var input struct {
 		registryInput

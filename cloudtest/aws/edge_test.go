@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestRawSTS sends what no SDK would.
+// TestRawSTS sends requests that no SDK would send.
 func TestRawSTS(t *testing.T) {
 	w := newWorld(t)
 	client := w.Client()
@@ -100,8 +100,8 @@ func statusAndMessage(a answer) string {
 	return strconv.Itoa(a.status) + " " + a.message()
 }
 
-// TestManySessions: sessions that ended long ago are forgotten, those that ended lately are told
-// from those that never were.
+// TestManySessions: a session that ended a short time ago has expired. A session that ended long
+// ago is unknown.
 func TestManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// What AWS says when it fails. Source: AWS STS API Reference, "Common Error Types".
+// Messages of AWS's own failures. Source: AWS STS API Reference, "Common Error Types".
 const (
 	rateExceeded     = "Rate exceeded"
 	temporaryFailure = "The request has failed due to a temporary failure of the server."
@@ -53,7 +53,7 @@ func writeXML(r *service.Request, status int, id string, body any) service.Answe
 	return service.Whole(status, "text/xml", wire.Must(xml.MarshalIndent(body, "", "  ")))
 }
 
-// ec2Error is how EC2 writes an error.
+// ec2Error is an error as EC2 writes it.
 type ec2Error struct {
 	XMLName   xml.Name `xml:"Response"`
 	Code      string   `xml:"Errors>Error>Code"`
@@ -61,8 +61,8 @@ type ec2Error struct {
 	RequestID string   `xml:"RequestID"`
 }
 
-// ec2Refusals are EC2's own words for refusals of a caller. An empty message is for the text about
-// the operation, which EC2 puts behind a sentence of its own.
+// ec2Refusals maps codes of refusals to EC2's own status, code and message. If the message is
+// empty, EC2 appends the original message to a sentence of its own.
 func ec2Refusals() map[string]service.Refusal {
 	const unproved = "AWS was not able to validate the provided access credentials"
 	return map[string]service.Refusal{
@@ -92,7 +92,7 @@ func ec2XML(namespace string) service.Protocol {
 	}
 }
 
-// jsonCodes are the names that the JSON protocol has for refusals of a caller. All of them are HTTP
+// jsonCodes maps codes of refusals to the codes of the JSON protocol. All of them have the status
 // 400.
 func jsonCodes() map[string]string {
 	return map[string]string{
@@ -115,7 +115,7 @@ func json11() service.Protocol {
 				e.Status, e.Code = http.StatusBadRequest, code
 			}
 			if e.Code == "MissingAuthenticationTokenException" {
-				e.Message = "Missing Authentication Token" // STS words it otherwise
+				e.Message = "Missing Authentication Token" // STS has another message
 			}
 			return writeJSON(r, e.Status, json11Type, map[string]string{"__type": e.Code, "message": e.Message})
 		},
@@ -126,8 +126,8 @@ func json11() service.Protocol {
 	}
 }
 
-// kmsJSON is json11 in the words of KMS. Source: KMS API Reference, "Common Error Types", and the
-// errors of each operation.
+// kmsJSON is json11 with KMS's codes and messages. Source: KMS API Reference, "Common Error Types",
+// and the errors of each operation.
 func kmsJSON() service.Protocol {
 	p := json11()
 	p.Failure = service.Refuse(http.StatusInternalServerError, "KMSInternalException", unknownFailure)
@@ -142,7 +142,7 @@ func writeJSON(r *service.Request, status int, contentType string, body any) ser
 	return service.Whole(status, contentType, wire.Must(json.Marshal(body)))
 }
 
-// distribution is the protocol of registries.
+// distribution is the protocol of registries: OCI distribution with AWS's messages.
 func distribution() service.Protocol {
 	return oci.Protocol(oci.Words{Failure: unknownFailure, Unavailable: temporaryFailure, Throttled: rateExceeded}, writeDistribution)
 }
@@ -153,13 +153,13 @@ func writeDistribution(r *service.Request, status int, body any) service.Answer 
 
 const s3Namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
 
-// element is an element that S3 adds to an error.
+// element is an XML element that S3 adds to an error.
 type element struct {
 	XMLName xml.Name
 	Value   string `xml:",chardata"`
 }
 
-// elements are the detail of a refusal of S3, made of pairs of names and values.
+// elements returns the additional elements of an S3 error, from pairs of names and values.
 func elements(pairs ...string) []element {
 	var out []element
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Headers of the answers of generic services. AWS has no such headers. Clients of every SDK can
-// read them, whatever the operation.
+// Headers in the answers of generic services. AWS does not send them. Clients of every SDK can read
+// them for every operation.
 const (
 	// HeaderCallerARN is the ARN of the session or user that signed the request.
 	HeaderCallerARN = "X-Cloudtest-Caller-Arn"
@@ -22,11 +22,11 @@ const (
 	HeaderCallerAccount = "X-Cloudtest-Caller-Account"
 )
 
-// generic is a service that has nothing but callers. It proves who calls, asks the caller's
-// policies for the operation on the resource "*", and answers each operation with an empty result.
+// generic is a service without data. It authenticates the caller, checks that the caller's policies
+// allow the operation on the resource "*", and answers with an empty result.
 type generic struct {
-	name     string // in hosts and in the credential scope
-	actions  string // the service in IAM's actions
+	name     string // in hosts and in the scope of credentials
+	actions  string // the service's prefix in IAM's actions
 	protocol func() genericProtocol
 }
 
@@ -44,8 +44,8 @@ func genericServices() []generic {
 	}
 }
 
-// GenericServices are the names of the generic services in the journal and in faults. Each is the
-// first label of the service's hosts.
+// GenericServices returns the names of the generic services in the journal and in faults. Each name
+// is the first label of the service's hosts.
 func GenericServices() []string {
 	var names []string
 	for _, g := range genericServices() {
@@ -54,10 +54,11 @@ func GenericServices() []string {
 	return names
 }
 
-// genericProtocol is one of AWS's protocols, as far as it does not depend on the operation.
+// genericProtocol is the part of an AWS protocol that all operations have in common.
 type genericProtocol struct {
 	words func(namespace string) service.Protocol
-	// read notes the operation in the journal's line, and returns the XML namespace of its answer.
+	// read records the operation in the journal's call, and returns the XML namespace of the
+	// answer.
 	read   func(*apiCall) (namespace string, refusal *service.Refusal)
 	answer func(call *apiCall, namespace string) service.Answer
 }
@@ -94,7 +95,7 @@ func (c *Cloud) readGeneric(r *service.Request, ep endpoint) (service.Protocol, 
 	}
 }
 
-// What the names of operations and the versions of APIs look like.
+// Patterns of the names of operations and the versions of APIs.
 var (
 	operationPattern = regexp.MustCompile(`\A[A-Z][A-Za-z0-9]{2,99}\z`)
 	versionPattern   = regexp.MustCompile(`\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z`)
@@ -110,7 +111,7 @@ func genericQuery() genericProtocol {
 	}}
 }
 
-// genericEC2 is the EC2 Query protocol, whose answers have no element around their result.
+// genericEC2 is the EC2 Query protocol. Its answers have no element around their result.
 func genericEC2() genericProtocol {
 	return genericProtocol{words: ec2XML, read: readAction, answer: func(call *apiCall, namespace string) service.Answer {
 		id := wire.UUID()
@@ -126,7 +127,7 @@ type ec2Response struct {
 	RequestID string `xml:"requestId"`
 }
 
-// readAction reads the operation of a call of a Query protocol.
+// readAction reads the operation of a call of a Query protocol. It returns the answer's namespace.
 func readAction(call *apiCall) (string, *service.Refusal) {
 	var refusal *service.Refusal
 	if call.params, refusal = readParams(call.Request.Request, call.body); refusal != nil {

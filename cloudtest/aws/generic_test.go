@@ -34,8 +34,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// genericCall is an operation of a generic service, called with the official client. The function
-// returns the header of a granted call's answer.
+// genericCall is a call of a generic service with the official client. The function do returns the
+// header of a granted call's answer.
 type genericCall struct {
 	client, service, action string
 	do                      func(context.Context, awssdk.Config) (http.Header, error)
@@ -63,7 +63,7 @@ func genericCalls() []genericCall {
 	}
 }
 
-// valueOf is what a pointer points to; the zero value for nil.
+// valueOf returns the value that p points to, or the zero value for nil.
 func valueOf[T any](p *T) (value T) {
 	if p != nil {
 		value = *p
@@ -71,7 +71,7 @@ func valueOf[T any](p *T) (value T) {
 	return value
 }
 
-// headerOf is the header of an answer by the metadata that an SDK's client returns.
+// headerOf returns the header of an answer, from the metadata of an SDK's result.
 func headerOf(of middleware.Metadata) http.Header {
 	if answer, ok := awsmiddleware.GetRawResponse(of).(*smithyhttp.Response); ok {
 		return answer.Header
@@ -79,8 +79,8 @@ func headerOf(of middleware.Metadata) http.Header {
 	return nil
 }
 
-// describeRegions calls EC2 with the SDK's signer and the SDK's reader of EC2's errors. The SDK's
-// client of EC2 takes minutes and gigabytes to compile.
+// describeRegions calls EC2 with the SDK's signer and the SDK's parser of EC2's errors. It avoids
+// the SDK's client of EC2, which takes minutes and gigabytes to compile.
 func describeRegions(ctx context.Context, config awssdk.Config) (http.Header, error) {
 	const form = "Action=DescribeRegions&Version=2016-11-15"
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://ec2."+config.Region+".amazonaws.com/", strings.NewReader(form))
@@ -120,7 +120,7 @@ func describeRegions(ctx context.Context, config awssdk.Config) (http.Header, er
 	return res.Header, nil
 }
 
-// clientConfig is what a client of any service is made of.
+// clientConfig returns the configuration of a client for any service.
 func clientConfig(transport http.RoundTripper, creds awssdk.CredentialsProvider) awssdk.Config {
 	return awssdk.Config{
 		Region: region, Credentials: creds, HTTPClient: &http.Client{Transport: transport},
@@ -128,7 +128,7 @@ func clientConfig(transport http.RoundTripper, creds awssdk.CredentialsProvider)
 	}
 }
 
-// genericRole gives tenant A a role that may call all of genericCalls.
+// genericRole makes a role that may call all of genericCalls, and assumes it as tenant A.
 func genericRole(t *testing.T, w *world) awssdk.CredentialsProvider {
 	t.Helper()
 	var actions []string
@@ -142,8 +142,8 @@ func genericRole(t *testing.T, w *world) awssdk.CredentialsProvider {
 	return roleWith(t, w, `{"Effect":"Allow","Action":`+string(list)+`,"Resource":"*"},{"Effect":"Allow","Action":"sts:AssumeRole","Resource":"*"}`)
 }
 
-// TestGenericServices: the official clients of all protocols are told whose session signed, and the
-// journal says the same.
+// TestGenericServices: the answers to the clients of all protocols name the caller. The journal
+// names the same caller.
 func TestGenericServices(t *testing.T) {
 	w := newWorld(t)
 	creds := genericRole(t, w)
@@ -170,12 +170,12 @@ func TestGenericServices(t *testing.T) {
 	}
 }
 
-// inEachProtocol are the refusals of one kind, by the service's name.
+// inEachProtocol returns the outcomes of one kind of refusal, by the service's name.
 func inEachProtocol(ec2, query, inJSON outcome) map[string]outcome {
 	return map[string]outcome{"ec2": ec2, "elasticloadbalancing": query, "secretsmanager": inJSON, "tagging": inJSON}
 }
 
-// TestGenericRefusals: generic services refuse what AWS refuses, in the words of each protocol.
+// TestGenericRefusals: generic services refuse what AWS refuses, with the codes of each protocol.
 func TestGenericRefusals(t *testing.T) {
 	unproved := outcome{"AuthFailure", 401}
 	mismatch := inEachProtocol(unproved, outcome{"SignatureDoesNotMatch", 403}, outcome{"InvalidSignatureException", 400})
@@ -278,7 +278,7 @@ func TestGenericRefusals(t *testing.T) {
 	}
 }
 
-// TestGenericSessionEnds: a session that has ended calls nothing any more.
+// TestGenericSessionEnds: a session that has ended is refused.
 func TestGenericSessionEnds(t *testing.T) {
 	want := inEachProtocol(outcome{"RequestExpired", 400}, outcome{"ExpiredToken", 403}, outcome{"ExpiredTokenException", 400})
 	synctest.Test(t, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestGenericSessionEnds(t *testing.T) {
 	})
 }
 
-// TestGenericRequests: what no client of the service sends is refused before the caller is proved.
+// TestGenericRequests: requests that no client of the service sends are refused, even unsigned.
 func TestGenericRequests(t *testing.T) {
 	const form, inJSON = "application/x-www-form-urlencoded", "application/x-amz-json-1.1"
 	w := newWorld(t)

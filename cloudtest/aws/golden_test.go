@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// mask hides what differs from run to run.
+// mask replaces the parts of an answer that differ between runs.
 func mask(s string) string {
 	for pattern, with := range map[string]string{
 		`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`: "REQUEST-ID",
@@ -37,8 +37,8 @@ func mask(s string) string {
 	return s
 }
 
-// TestAnswers holds every kind of answer, byte for byte, against golden files: what leaves the
-// process is reviewed.
+// TestAnswers compares every kind of answer with golden files, byte for byte, so that every change
+// of an answer is reviewed.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := s3World(t)
@@ -169,7 +169,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// sign signs as the SDK does, for a service of the tests' region.
+// sign signs a request with the SDK's signer, for a service in the tests' region.
 func sign(t *testing.T, r *http.Request, service string, creds awssdk.Credentials) *http.Request {
 	t.Helper()
 	return signIn(t, region, r, service, creds)

@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 )
 
-// Names of AWS's services in the journal and in faults. [GenericServices] has further ones.
+// Names of AWS's services in the journal and in faults. [GenericServices] has more names.
 const (
 	// ServiceIAM is Identity and Access Management.
 	ServiceIAM = "iam"
@@ -28,17 +28,17 @@ const (
 )
 
 // partition is one of AWS's separate clouds. Sources: AWS General Reference, "AWS service
-// endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints and quotas". The table is this
-// module's own: an error in the library's table must not be repeated here.
+// endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints and quotas". The library has its own
+// table. The tables are separate, so that an error in one shows in tests.
 type partition struct {
 	id         string
 	suffix     string   // of hosts with IPv4 only
 	dualSuffix string   // of dual-stack API hosts
-	onSuffix   string   // of dual-stack registry hosts; empty: there are none
+	onSuffix   string   // of dual-stack registry hosts; empty: no such hosts
 	regions    []string // all regions
 	fips       []string // regions with FIPS hosts
-	iam        []string // hosts of IAM, which is one for the whole partition
-	iamRegion  string   // that requests to IAM are signed for
+	iam        []string // hosts of IAM, which is one service for the whole partition
+	iamRegion  string   // the region in signatures of requests to IAM
 }
 
 func partitions() []partition {
@@ -96,18 +96,18 @@ func partitions() []partition {
 	}
 }
 
-// endpoint is the meaning of a host name.
+// endpoint has the parts of a parsed host name.
 type endpoint struct {
 	service   string
 	partition string
 	region    string
 	account   string // of a registry
-	bucket    string // that an S3 host has as its first label, if it has one
-	global    bool   // the legacy global endpoint of S3, whose virtual hosts are in their buckets' regions
+	bucket    string // first label of an S3 virtual host; empty for other hosts
+	global    bool   // S3's legacy global endpoint; its virtual hosts serve all regions
 }
 
-// parseHost says what an AWS host name, in lower case and without port, means. Only names that AWS
-// has are accepted.
+// parseHost parses an AWS host name in lower case and without port. It accepts only names that AWS
+// has.
 func parseHost(host string) (endpoint, bool) {
 	switch host {
 	case "sts.amazonaws.com": // the global endpoint signs and answers as us-east-1
@@ -196,9 +196,9 @@ func (p partition) forms() []hostForm {
 	return forms
 }
 
-// isBucketLabel reports whether a bucket's name can stand in front of an endpoint. Those with dots
-// cannot: S3's certificates are for one label. Source: Amazon S3 User Guide, "General purpose
-// bucket naming rules".
+// isBucketLabel reports whether a bucket's name can be the first label of a virtual host. A name
+// with dots cannot, because S3's certificates cover one label. Source: Amazon S3 User Guide,
+// "General purpose bucket naming rules".
 func isBucketLabel(name string) bool { return isBucketName(name) && !strings.Contains(name, ".") }
 
 func partitionByID(id string) (partition, bool) {

@@ -137,8 +137,8 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// TestHostsOfTheSDK asks the real SDK which hosts it goes to, in every region that this package
-// knows, and expects to be those hosts.
+// TestHostsOfTheSDK asks the real SDK for its hosts, in every region that this package knows.
+// parseHost must understand all of them.
 func TestHostsOfTheSDK(t *testing.T) {
 	type resolved struct {
 		service string
@@ -148,7 +148,7 @@ func TestHostsOfTheSDK(t *testing.T) {
 		for _, region := range part.regions {
 			for _, variant := range []struct{ dual, fips bool }{{false, false}, {true, false}, {false, true}} {
 				if variant.fips && !slices.Contains(part.fips, region) {
-					continue // the SDK makes a name, AWS has no such host
+					continue // the SDK returns a name, but AWS has no such host
 				}
 				name := fmt.Sprintf("%s dual=%t fips=%t", region, variant.dual, variant.fips)
 				r, dual, fips := awssdk.String(region), awssdk.Bool(variant.dual), awssdk.Bool(variant.fips)
@@ -202,8 +202,8 @@ func TestHostsOfTheSDK(t *testing.T) {
 	}
 }
 
-// FuzzParseHost: what is accepted is one name of one thing: nothing can be put before, after or
-// into it.
+// FuzzParseHost: an accepted host name has one meaning. It is refused with more text before or
+// after it, unless that text makes it the name of another bucket.
 func FuzzParseHost(f *testing.F) {
 	f.Add("sts.eu-west-1.amazonaws.com")
 	f.Add("123456789123.dkr-ecr.eu-west-1.on.aws")
@@ -223,7 +223,8 @@ func FuzzParseHost(f *testing.F) {
 			t.Errorf("%q: %+v", host, ep)
 		}
 		for _, other := range []string{"x" + host, "x." + host, host + "x", host + ".", host + ".x", host + ":443"} {
-			if got, ok := parseHost(other); ok && (ep.bucket == "" || got.bucket != "x"+ep.bucket) { // that is another bucket
+			// The longer name may be the host of another bucket.
+			if got, ok := parseHost(other); ok && (ep.bucket == "" || got.bucket != "x"+ep.bucket) {
 				t.Errorf("%q is accepted beside %q", other, host)
 			}
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// iamAPI is the part of Identity and Access Management with which an administrator has an account
-// trust an issuer, and a role the subjects of the issuer. Source: IAM API Reference.
+// iamAPI is a part of Identity and Access Management. With it an administrator makes an account
+// trust an issuer, and a role trust the issuer's subjects. Source: IAM API Reference.
 func iamAPI() queryAPI {
 	return queryAPI{
 		version: "2010-05-08", namespace: "https://iam.amazonaws.com/doc/2010-05-08/",
@@ -47,20 +47,20 @@ const (
 
 var iamNamePattern = regexp.MustCompile(`\A[\w+=,.@-]+\z`)
 
-// name reads the parameter that names a role or policy.
+// name reads a parameter with the name of a role or policy.
 func (p *params) name(parameter string, longest int) string {
 	return p.text(parameter, limits{required: true, min: 1, max: longest, pattern: iamNamePattern})
 }
 
-// document reads the parameter that is a policy document.
+// document reads a parameter with a policy document.
 func (p *params) document(parameter string) []byte {
 	return []byte(p.text(parameter, limits{required: true, min: 1, max: maxIAMDocument}))
 }
 
-// iamTime is how IAM writes a time.
+// iamTime formats a time as IAM does.
 func iamTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// encodedDocument is how IAM writes a policy document: URL-encoded by RFC 3986.
+// encodedDocument formats a policy document as IAM does: URL-encoded by RFC 3986.
 func encodedDocument(d policy.Document) string {
 	return strings.ReplaceAll(url.QueryEscape(d.String()), "+", "%20")
 }
@@ -77,8 +77,8 @@ func malformedPolicy(err error) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, "MalformedPolicyDocument", "The policy document is malformed: "+err.Error())
 }
 
-// allowIAM asks the caller's policies for the call's operation on a resource. It refuses what is
-// wrong with the call's parameters first.
+// allowIAM refuses invalid parameters. Then it checks that the caller's policies allow the call's
+// operation on a resource.
 func (c *Cloud) allowIAM(call *apiCall, resource string) *service.Refusal {
 	if refusal := call.params.refusal(); refusal != nil {
 		return refusal
@@ -99,8 +99,8 @@ type createdProvider struct {
 	OpenIDConnectProviderArn string
 }
 
-// createProvider has the account know an issuer. AWS looks at the issuer's certificate now, if the
-// call has no thumbprint. The local cloud looks at the issuer when the first token comes.
+// createProvider adds an issuer to the account. If the call has no thumbprint, AWS fetches the
+// issuer's certificate now. The local cloud connects to the issuer when the first token comes.
 func (c *Cloud) createProvider(call *apiCall) (any, *service.Refusal) {
 	p := call.params
 	created := OIDCProvider{
@@ -222,12 +222,13 @@ func (c *Cloud) createRole(call *apiCall) (any, *service.Refusal) {
 	return result, refusal
 }
 
-// onRole reads the parameter RoleName and lets the caller do the call's operation on this role, if
-// the caller's policies allow the operation. The call's other parameters must have been read. Do
-// runs under the lock; it changes the role by storing another one.
+// onRole reads the parameter RoleName and calls do with this role, if the caller's policies allow
+// the call's operation. The call's other parameters must have been read. Do runs under the lock; it
+// changes the role by storing another one.
 func (c *Cloud) onRole(call *apiCall, do func(*account, *role) *service.Refusal) *service.Refusal {
 	name := call.params.name("RoleName", maxRoleName)
-	arn := "arn:" + call.ep.partition + ":iam::" + call.who.account + ":role/" + name // of a role that does not exist
+	// This ARN is used if the role does not exist.
+	arn := "arn:" + call.ep.partition + ":iam::" + call.who.account + ":role/" + name
 	_ = c.inAccount(call, func(a *account) *service.Refusal {
 		if r := a.roles[name]; r != nil {
 			arn = r.arn
@@ -239,7 +240,7 @@ func (c *Cloud) onRole(call *apiCall, do func(*account, *role) *service.Refusal)
 	}
 	return c.inAccount(call, func(a *account) *service.Refusal {
 		r := a.roles[name]
-		if r == nil || r.arn != arn { // the policies were asked about another role
+		if r == nil || r.arn != arn { // the policies were checked for another role
 			return noSuchEntity("The role with name " + name + " cannot be found.")
 		}
 		return do(a, r)
@@ -268,7 +269,7 @@ func (c *Cloud) updateTrust(call *apiCall) (any, *service.Refusal) {
 	})
 }
 
-// deleteRole removes a role without policies. Source: IAM API Reference, DeleteRole.
+// deleteRole removes a role, unless it has policies. Source: IAM API Reference, DeleteRole.
 func (c *Cloud) deleteRole(call *apiCall) (any, *service.Refusal) {
 	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
 		switch {
@@ -333,7 +334,7 @@ func noSuchRolePolicy(name string) *service.Refusal {
 	return noSuchEntity("The role policy with name " + name + " cannot be found.")
 }
 
-// readDocument reads a document that the caller sent for a role in partition part.
+// readDocument parses a policy document that the caller sent for a role in partition part.
 func readDocument(kind policy.Kind, part partition, document []byte) (policy.Document, *service.Refusal) {
 	doc, err := policy.Parse(kind, document)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
-// iamRequest is a request to IAM, signed by its caller.
+// iamRequest returns a request to IAM, signed if the caller has keys.
 func iamRequest(t *testing.T, caller awssdk.Credentials, pairs ...string) *http.Request {
 	t.Helper()
 	values := url.Values{"Version": {"2010-05-08"}}
@@ -27,12 +27,12 @@ func iamRequest(t *testing.T, caller awssdk.Credentials, pairs ...string) *http.
 	return signIn(t, "us-east-1", r, "iam", caller)
 }
 
-// TestIAMAnswers makes an issuer and a role as an administrator does, step by step. It holds every
-// answer, byte for byte, against golden files.
+// TestIAMAnswers makes an issuer and a role as an administrator does, step by step. It compares
+// every answer with golden files, byte for byte.
 func TestIAMAnswers(t *testing.T) {
 	const (
 		provider = "arn:aws:iam::" + account + ":oidc-provider/"
-		issuer   = "https://issuer.tenant-b.example" // the rogue, until the account knows it
+		issuer   = "https://issuer.tenant-b.example" // w.Rogue, until the account knows it
 		trust    = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"` + provider + `issuer.tenant-b.example"},` +
 			`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"issuer.tenant-b.example:sub":"` + subjectB + `"}}}]}`
 		nobody = `{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:AssumeRoleWithWebIdentity"}]}`
@@ -52,8 +52,9 @@ func TestIAMAnswers(t *testing.T) {
 		for _, step := range []struct {
 			name   string
 			caller awssdk.Credentials
-			call   []string // or
-			assume string   // what STS says to the new issuer's token for the new role: a code, "granted" if it is none
+			call   []string // empty in a step with assume
+			// assume is STS's code for a token of the new issuer and the new role, or "granted".
+			assume string
 		}{
 			{name: "provider-unsigned", call: []string{"Action", "CreateOpenIDConnectProvider", "Url", issuer, "ClientIDList.member.1", audience}},
 			{name: "provider-refused", caller: tenant, call: []string{"Action", "CreateOpenIDConnectProvider", "Url", issuer, "ClientIDList.member.1", audience}},
@@ -118,9 +119,8 @@ func TestIAMAnswers(t *testing.T) {
 	})
 }
 
-// TestIAMJudgesByPolicy: who may call IAM is a matter of the caller's policies, resource by
-// resource. A role that may write one role's policies can neither write another's nor its own
-// trust.
+// TestIAMJudgesByPolicy: the caller's policies decide about each operation on each resource. A role
+// that may write one role's policies can write neither another role's policies nor a trust policy.
 func TestIAMJudgesByPolicy(t *testing.T) {
 	w := newWorld(t)
 	admin := rig.TenantRole("tenant-a", subjectA)
@@ -138,7 +138,7 @@ func TestIAMJudgesByPolicy(t *testing.T) {
 	}{
 		{"PutRolePolicy", "tenant-b-ecr", http.StatusOK},
 		{"PutRolePolicy", "tenant-a-ecr", http.StatusForbidden},
-		{"PutRolePolicy", "none", http.StatusForbidden}, // who may not ask does not learn whether it exists
+		{"PutRolePolicy", "none", http.StatusForbidden}, // permission comes before existence
 		{"UpdateAssumeRolePolicy", "tenant-b-ecr", http.StatusForbidden},
 		{"GetRole", "tenant-b-ecr", http.StatusForbidden},
 	} {

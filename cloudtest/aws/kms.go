@@ -39,7 +39,7 @@ const (
 	keyPendingDeletion = "PendingDeletion"
 )
 
-// What a key is for.
+// Usages of a key.
 const (
 	usageSign    = "SIGN_VERIFY"
 	usageEncrypt = "ENCRYPT_DECRYPT"
@@ -54,7 +54,7 @@ type kmsKey struct {
 	policy                        policy.Document
 
 	state    string
-	deletion time.Time // with keyPendingDeletion
+	deletion time.Time // set in the state keyPendingDeletion
 
 	private crypto.Signer // of an asymmetric key
 	aead    cipher.AEAD   // of a symmetric key
@@ -69,12 +69,12 @@ func kmsRefusal(code, message string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, code, message)
 }
 
-// keyInput names a key by its ID or its ARN. The local cloud has no aliases.
+// keyInput has the ID or the ARN of a key. The local cloud has no aliases.
 type keyInput struct {
 	KeyID string `json:"KeyId"`
 }
 
-// keyARN returns the ARN that a key's name means in a call.
+// keyARN returns the ARN of a key that a call names by ID or ARN.
 func keyARN(call *apiCall, name string) (string, *service.Refusal) {
 	own := "arn:" + call.ep.partition + ":kms:" + call.ep.region + ":" + call.who.account + ":"
 	switch parts := strings.Split(name, ":"); {
@@ -92,9 +92,9 @@ func keyARN(call *apiCall, name string) (string, *service.Refusal) {
 	return name, nil
 }
 
-// onKey lets the caller do the call's operation on a key, if the key's policy and the caller's
-// policies allow the operation. The key's policy must allow it in any case. Source: KMS Developer
-// Guide, "Determining access to AWS KMS keys".
+// onKey returns a key, if the policies allow the call's operation. The key's policy must always
+// allow it. It can delegate the decision to the caller's policies. Source: KMS Developer Guide,
+// "Determining access to AWS KMS keys".
 func (c *Cloud) onKey(call *apiCall, name string) (*kmsKey, *service.Refusal) {
 	arn, refusal := keyARN(call, name)
 	if refusal != nil {
@@ -124,7 +124,7 @@ func (c *Cloud) onKey(call *apiCall, name string) (*kmsKey, *service.Refusal) {
 	return key, nil
 }
 
-// keyByARN returns a key, or nil if it does not exist or was deleted meanwhile.
+// keyByARN returns a key, or nil if the key does not exist or its deletion date has passed.
 func (c *Cloud) keyByARN(arn string, now time.Time) *kmsKey {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -153,7 +153,7 @@ func pendingDeletion(key *kmsKey) *service.Refusal {
 	return kmsRefusal("KMSInvalidStateException", key.arn+" is pending deletion.")
 }
 
-// keyFor is enabledKey for an operation that needs a usage.
+// keyFor is enabledKey for an operation that needs a key of this usage.
 func (c *Cloud) keyFor(call *apiCall, name, usage string) (*kmsKey, *service.Refusal) {
 	key, refusal := c.enabledKey(call, name)
 	if refusal == nil && key.usage != usage {
@@ -162,5 +162,5 @@ func (c *Cloud) keyFor(call *apiCall, name, usage string) (*kmsKey, *service.Ref
 	return key, refusal
 }
 
-// kmsTime is how KMS writes a time: seconds since 1970.
+// kmsTime formats a time as KMS does: seconds since 1970.
 func kmsTime(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

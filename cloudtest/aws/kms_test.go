@@ -52,7 +52,7 @@ func digest(message string) []byte {
 	return sum[:]
 }
 
-// roleWith lets tenant A's ServiceAccount assume a role with one permission policy, and does so.
+// roleWith makes a role with one permission policy, and assumes it as tenant A's ServiceAccount.
 func roleWith(t *testing.T, w *world, statement string) awssdk.CredentialsProvider {
 	t.Helper()
 	policy := json.RawMessage(`{"Version":"2012-10-17","Statement":[` + statement + `]}`)
@@ -63,7 +63,7 @@ func roleWith(t *testing.T, w *world, statement string) awssdk.CredentialsProvid
 	return w.assume(t, "arn:aws:iam::"+account+":role/keys", subjectA)
 }
 
-// TestKMSSigns signs with each kind of key, and verifies by the public key as strangers do.
+// TestKMSSigns signs with each kind of key, and verifies with the public key and with KMS.
 func TestKMSSigns(t *testing.T) {
 	w := newWorld(t)
 	client := kmsClient(w.Transport(), pusher())
@@ -114,7 +114,7 @@ func TestKMSSigns(t *testing.T) {
 	}
 }
 
-// TestKMSEncrypts: what one key has encrypted, only the key decrypts, in the same context.
+// TestKMSEncrypts: a ciphertext can be decrypted only with the same key and the same context.
 func TestKMSEncrypts(t *testing.T) {
 	w := newWorld(t)
 	client := kmsClient(w.Transport(), pusher())
@@ -199,7 +199,7 @@ func TestKMSRights(t *testing.T) {
 	}
 }
 
-// TestKMSRefuses: what is wrong with a call or with a key has KMS's own code.
+// TestKMSRefuses: a call that KMS refuses gets KMS's own code.
 func TestKMSRefuses(t *testing.T) {
 	w := newWorld(t)
 	client := kmsClient(w.Transport(), pusher())
@@ -274,7 +274,7 @@ func TestKMSKeyStates(t *testing.T) {
 	})
 }
 
-// TestKMSFaults: faults have KMS's codes, and quotas count its calls.
+// TestKMSFaults: injected faults have KMS's codes.
 func TestKMSFaults(t *testing.T) {
 	w := newWorld(t)
 	arn := newKey(t, w, kms.CreateKeyInput{})

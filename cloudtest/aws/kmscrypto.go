@@ -37,7 +37,7 @@ func algorithmsOf(spec string) []string {
 	return nil
 }
 
-// optionsOf returns how a signing algorithm signs.
+// optionsOf returns the hash and the padding of a signing algorithm.
 func optionsOf(algorithm string) crypto.SignerOpts {
 	hash := crypto.SHA256
 	switch {
@@ -57,7 +57,7 @@ type signInput struct {
 	keyInput
 	Message          []byte
 	MessageType      string
-	Signature        []byte // of Verify
+	Signature        []byte // for Verify
 	SigningAlgorithm string
 }
 
@@ -165,10 +165,10 @@ func (call *apiCall) crypt() (input cryptInput, refusal *service.Refusal) {
 	return input, refusal
 }
 
-// context is the encryption context as bytes, which are authenticated and not kept.
+// context returns the encryption context as bytes, which are authenticated and not stored.
 func (input cryptInput) context() []byte { return wire.Must(json.Marshal(input.EncryptionContext)) }
 
-// newAEAD makes a symmetric key. It cannot fail: 32 bytes are a key of AES.
+// newAEAD makes a symmetric key. It cannot fail, because 32 bytes are a valid AES key.
 func newAEAD() cipher.AEAD {
 	block, err := aes.NewCipher(wire.Random(32))
 	if err != nil {
@@ -181,7 +181,7 @@ func newAEAD() cipher.AEAD {
 	return aead
 }
 
-// A ciphertext is the key's ARN, a zero byte and the sealed text.
+// encrypt returns a ciphertext: the key's ARN, a zero byte and the sealed text.
 func (c *Cloud) encrypt(call *apiCall) (any, *service.Refusal) {
 	input, refusal := call.crypt()
 	if refusal != nil {
@@ -198,7 +198,7 @@ func (c *Cloud) encrypt(call *apiCall) (any, *service.Refusal) {
 	return cryptOutput{ARN: key.arn, CiphertextBlob: blob, EncryptionAlgorithm: symmetricSpec}, nil
 }
 
-// decrypt finds the key in the ciphertext. A caller that names another key is refused.
+// decrypt reads the key's ARN from the ciphertext. It refuses a call that names another key.
 func (c *Cloud) decrypt(call *apiCall) (any, *service.Refusal) {
 	input, refusal := call.crypt()
 	if refusal != nil {

@@ -25,8 +25,8 @@ const (
 
 const symmetricSpec = "SYMMETRIC_DEFAULT"
 
-// generateKey makes the private half of an asymmetric key; nil for specs that the local cloud does
-// not have.
+// generateKey makes the private key of an asymmetric key. It returns nil for specs that are
+// symmetric or that the local cloud does not have.
 func generateKey(spec string) (crypto.Signer, error) {
 	switch spec {
 	case "RSA_2048":
@@ -39,7 +39,7 @@ func generateKey(spec string) (crypto.Signer, error) {
 	return nil, nil //nolint:nilnil // the caller refuses the spec
 }
 
-// keyMetadata is a key as CreateKey and DescribeKey show it.
+// keyMetadata is a key in the answers of CreateKey and DescribeKey.
 type keyMetadata struct {
 	Account              string   `json:"AWSAccountId"`
 	ARN                  string   `json:"Arn"`
@@ -84,7 +84,7 @@ type createKeyInput struct {
 	Tags        []kmsTag
 }
 
-// createKey makes a key in the caller's account, with its tags, all at once or not at all.
+// createKey makes a key with tags in the caller's account. If anything is refused, it makes no key.
 func (c *Cloud) createKey(call *apiCall) (any, *service.Refusal) {
 	var input createKeyInput
 	if refusal := call.readInput(&input); refusal != nil {
@@ -110,7 +110,8 @@ func (c *Cloud) createKey(call *apiCall) (any, *service.Refusal) {
 	return key.metadata(), nil
 }
 
-// allowCreation asks the caller's policies. Tags need a right of their own.
+// allowCreation checks that the caller's policies allow a new key. Tags need an action of their
+// own.
 func (c *Cloud) allowCreation(call *apiCall, input createKeyInput) *service.Refusal {
 	actions := []string{"kms:CreateKey"}
 	if len(input.Tags) > 0 {
@@ -158,7 +159,7 @@ func (input createKeyInput) key(call *apiCall) (*kmsKey, *service.Refusal) {
 	if private == nil {
 		key.aead = newAEAD()
 	}
-	if input.Policy == "" { // what KMS gives a key without one: the account's policies decide
+	if input.Policy == "" { // KMS's default policy: the account's policies decide
 		input.Policy = `{"Version":"2012-10-17","Id":"key-default-1","Statement":[{"Sid":"Enable IAM User Permissions","Effect":"Allow",` +
 			`"Principal":{"AWS":"arn:` + call.ep.partition + `:iam::` + key.account + `:root"},"Action":"kms:*","Resource":"*"}]}`
 	}
@@ -286,7 +287,7 @@ func (c *Cloud) scheduleKeyDeletion(call *apiCall) (any, *service.Refusal) {
 	}{key.arn, kmsTime(key.deletion), key.state, days}, nil
 }
 
-// changeKey replaces a key that is not pending deletion by a changed one.
+// changeKey stores a changed copy of a key. It refuses a key that is pending deletion.
 func (c *Cloud) changeKey(call *apiCall, name string, change func(*kmsKey)) (*kmsKey, *service.Refusal) {
 	found, refusal := c.onKey(call, name)
 	if refusal != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// params are the parameters of a Query request, and what is found wrong with them.
+// params has the parameters of a Query request, and the errors found in them.
 type params struct {
 	values url.Values
 	errors []string
 }
 
-// readParams reads the parameters of a GET from the query and of a POST from the body, which the
-// signature covers.
+// readParams reads the parameters of a GET from the query, and of a POST from the body. A POST with
+// an empty body has them in the query. The signature covers both.
 func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 	raw := r.URL.RawQuery
 	switch r.Method {
@@ -51,7 +51,7 @@ func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 
 func (p *params) get(name string) string { return p.values.Get(name) }
 
-// fail notes a violated constraint in AWS's words.
+// fail records a violated constraint in AWS's words.
 func (p *params) fail(value *string, member, constraint string) {
 	shown := "null"
 	if value != nil {
@@ -63,19 +63,18 @@ func (p *params) fail(value *string, member, constraint string) {
 // limits are constraints on a text parameter.
 type limits struct {
 	required bool
-	min, max int            // in characters; max 0: none
+	min, max int            // in characters; max 0: no limit
 	pattern  *regexp.Regexp // of the whole value
 	secret   bool           // the value must not be repeated in an error
 }
 
-// What names and IDs of sessions may hold. Source: AWS STS API Reference, AssumeRole.
+// Patterns of session names and external IDs. Source: AWS STS API Reference, AssumeRole.
 var (
 	sessionPattern    = regexp.MustCompile(`\A[\w+=,.@-]*\z`)
 	externalIDPattern = regexp.MustCompile(`\A[\w+=,.@:\/-]*\z`)
 )
 
-// text reads a parameter and checks it. The member name in errors is the parameter's with a small
-// first letter.
+// text reads and checks a parameter. Errors contain the parameter's name with a small first letter.
 func (p *params) text(name string, l limits) string {
 	member := strings.ToLower(name[:1]) + name[1:]
 	if !p.values.Has(name) {
@@ -102,7 +101,7 @@ func (p *params) text(name string, l limits) string {
 	return value
 }
 
-// seconds reads a number within bounds, or its default.
+// seconds reads a number from lowest to highest. Without the parameter it returns otherwise.
 func (p *params) seconds(name string, lowest, highest, otherwise int) int {
 	if !p.values.Has(name) {
 		return otherwise
@@ -120,7 +119,8 @@ func (p *params) seconds(name string, lowest, highest, otherwise int) int {
 	return n
 }
 
-// list reads name.member.1, name.member.2 … with a suffix to each, at most limit of them.
+// list reads name.member.1, name.member.2 … with suffix after each number. More than limit members
+// are an error.
 func (p *params) list(name, suffix string, limit int) []string {
 	var out []string
 	for i := 1; ; i++ {
@@ -137,7 +137,7 @@ func (p *params) list(name, suffix string, limit int) []string {
 	}
 }
 
-// absent refuses parameters that AWS has and the local cloud has not.
+// absent refuses parameters that AWS supports and the local cloud does not.
 func (p *params) absent(names ...string) {
 	for _, name := range names {
 		if p.values.Has(name) {
@@ -146,7 +146,7 @@ func (p *params) absent(names ...string) {
 	}
 }
 
-// refusal is the ValidationError for what was noted, or nil.
+// refusal returns a ValidationError with the recorded errors, or nil.
 func (p *params) refusal() *service.Refusal {
 	if len(p.errors) == 0 {
 		return nil

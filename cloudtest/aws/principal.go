@@ -13,10 +13,11 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// principal is a proved caller: a session or a user. Its zero value is nobody and may do nothing.
+// principal is an authenticated caller: a session or a user. Its zero value is an unknown caller,
+// who may do nothing.
 type principal struct {
 	account string
-	session *session // or
+	session *session // nil for a user
 	user    string
 	userID  string
 	userARN string
@@ -29,7 +30,7 @@ func (p principal) arn() string {
 	return p.userARN
 }
 
-// id is GetCallerIdentity's UserId.
+// id returns the UserId of GetCallerIdentity.
 func (p principal) id() string {
 	if p.session != nil {
 		return p.session.roleID + ":" + p.session.name
@@ -45,7 +46,7 @@ func (p principal) names() policy.Principal {
 	return policy.Principal{Account: p.account, ARNs: arns}
 }
 
-// authenticate proves the caller of an API by SigV4.
+// authenticate verifies the SigV4 signature of a call and returns its caller.
 func (c *Cloud) authenticate(call *apiCall) (principal, *service.Refusal) {
 	r, ep, now := call.Request.Request, call.ep, call.Now
 	sig, err := sigv4.Parse(r)
@@ -88,13 +89,14 @@ func signatureError(err error) *service.Refusal {
 	}
 }
 
-// errKey and errSessionToken are why a signature is nobody's.
+// Reasons why a signature belongs to no caller.
 var (
 	errKey          = errors.New("unknown access key")
 	errSessionToken = errors.New("wrong session token")
 )
 
-// lookup finds whose key signed. It proves nothing yet. The error wraps errKey or errSessionToken.
+// lookup returns the owner and the secret of the access key in a signature. It does not verify the
+// signature. The error wraps errKey or errSessionToken.
 func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (principal, string, error) {
 	unknown := func(kind error, reason string) (principal, string, error) {
 		return principal{}, "", fmt.Errorf("%w: %s", kind, reason)
@@ -128,8 +130,8 @@ func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (princip
 	return principal{account: s.account, session: s}, s.secret, nil
 }
 
-// roleOf returns a session's role, or nil if it was deleted, even if another one has its name now.
-// The lock must be held.
+// roleOf returns a session's role, or nil if the role was deleted. A later role with the same name
+// is another role. The lock must be held.
 func (c *Cloud) roleOf(s *session) *role {
 	a := c.accounts[s.account]
 	if a == nil {
@@ -141,26 +143,27 @@ func (c *Cloud) roleOf(s *session) *role {
 	return nil
 }
 
-// verdict is IAM's answer to a request.
+// verdict is the result of IAM's evaluation of a request.
 type verdict struct {
 	allowed bool
-	// why ends AWS's message: "because no identity-based policy allows the ecr:BatchGetImage
-	// action".
+	// why is the end of AWS's message: "because no identity-based policy allows the
+	// ecr:BatchGetImage action".
 	why string
-	// reason names the statement or condition, for the journal.
+	// reason says which statement or condition decided, for the journal.
 	reason string
 }
 
-// ask is an action that a caller wants to do on a resource.
+// ask is a caller's request for an action on a resource.
 type ask struct {
 	action, resource string
 	owner            string          // ID of the account that the resource belongs to
 	policy           policy.Document // of the resource, if it has one
-	mustName         bool            // only the resource's policy can allow it, as a role's trust policy does
-	context          policy.Context
+	// mustName: the resource's policy must allow the action, as a role's trust policy must.
+	mustName bool
+	context  policy.Context
 }
 
-// authorize asks the caller's own policies and the resource's policy. Source: IAM User Guide,
+// authorize evaluates the caller's own policies and the resource's policy. Source: IAM User Guide,
 // "Policy evaluation logic".
 func (c *Cloud) authorize(p principal, a ask) verdict {
 	identity, ok := c.policiesOf(p)
@@ -201,7 +204,7 @@ func (c *Cloud) authorize(p principal, a ask) verdict {
 	}
 }
 
-// policiesOf returns the caller's permission policies as they are now.
+// policiesOf returns the caller's current permission policies.
 func (c *Cloud) policiesOf(p principal) ([]policy.Document, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -233,7 +236,7 @@ func (c *Cloud) policiesOf(p principal) ([]policy.Document, bool) {
 	return docs, true
 }
 
-// requestContext holds the condition keys that every request has. Source: IAM User Guide, "AWS
+// requestContext returns the condition keys that every request has. Source: IAM User Guide, "AWS
 // global condition context keys".
 func requestContext(ep endpoint, now time.Time) policy.Context {
 	ctx := policy.Context{}
@@ -244,8 +247,8 @@ func requestContext(ep endpoint, now time.Time) policy.Context {
 	return ctx
 }
 
-// principalContext sets the condition keys that follow from the caller. Source: IAM User Guide,
-// "AWS global condition context keys".
+// principalContext sets the condition keys that depend on the caller. Source: IAM User Guide, "AWS
+// global condition context keys".
 func (c *Cloud) principalContext(p principal, ctx policy.Context) {
 	ctx.Set("aws:PrincipalAccount", p.account)
 	ctx.Set("aws:userid", p.id())

@@ -13,19 +13,19 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// bearerOfPublic marks tokens that public.ecr.aws gave for an authorization token; neither serves
-// in the other's place.
+// bearerOfPublic marks the bearer tokens of public.ecr.aws. A bearer token is not valid as an
+// authorization token, and an authorization token is not valid as a bearer token.
 const bearerOfPublic = ServicePublicRegistry + " bearer"
 
-// registryRequest is the meaning of a request to a registry.
+// registryRequest is a parsed request to a registry.
 type registryRequest struct {
 	repository string
-	actions    []string // of ECR, without the service prefix; all are needed
-	base       bool     // GET /v2/, which only asks who is there
+	actions    []string // of ECR, without the service prefix; all must be allowed
+	base       bool     // GET /v2/, which only checks the credentials
 }
 
-// readRegistryRequest maps a request to ECR's actions. Source: ECR User Guide, "Required
-// permissions for pushing and pulling images". What it does not know is not allowed.
+// readRegistryRequest maps a request to ECR's actions. It returns false for an unknown request.
+// Source: ECR User Guide, "Required permissions for pushing and pulling images".
 func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 	req := oci.Read(r)
 	if req.Kind == oci.Ping {
@@ -67,7 +67,7 @@ func registryActions(k oci.Kind) []string {
 	return nil
 }
 
-// operation names the request in the journal by its first action.
+// operation returns the request's operation in the journal: its first action.
 func (q registryRequest) operation(service string) string {
 	if q.base {
 		return "Ping"
@@ -127,7 +127,8 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 			return nil, refusal
 		}
 		at := Registry{Account: ep.account, Region: ep.region}
-		answer, refusal := r.Forward(c.registryPlane(at), oci.Forwarded(r.Request), nil) // ECR declines mounts too
+		// The forwarded request has no mount. ECR declines mounts too.
+		answer, refusal := r.Forward(c.registryPlane(at), oci.Forwarded(r.Request), nil)
 		if refusal == nil && slices.Contains(req.actions, "PutImage") {
 			answer = c.recordPush(answer, pushKey{at, req.repository}, r.Now)
 		}
@@ -135,7 +136,7 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 	}
 }
 
-// registryPlane is the data plane of a registry, or nil.
+// registryPlane returns the data plane of a registry, or nil.
 func (c *Cloud) registryPlane(reg Registry) http.Handler {
 	c.mu.RLock()
 	plane := c.registry
@@ -146,7 +147,7 @@ func (c *Cloud) registryPlane(reg Registry) http.Handler {
 	return plane(reg)
 }
 
-// registryCaller proves the caller of a private registry by its authorization token.
+// registryCaller authenticates the caller of a private registry by the authorization token.
 func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (principal, *service.Refusal) {
 	password, ok := basicToken(r.Request)
 	if !ok {
@@ -167,8 +168,8 @@ func badAuthorizationToken() *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, "DENIED", "Your Authorization Token is invalid.")
 }
 
-// authorizeRegistry asks for each action, first of the caller's policies and the repository's and
-// only then whether the repository exists.
+// authorizeRegistry checks that the caller's policies and the repository's policy allow each
+// action. Only then it checks that the repository exists.
 func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoint, arn string, now time.Time) *service.Refusal {
 	repo := c.repositoryIn(ep.account, ep.region, req.repository)
 	var resourcePolicy policy.Document
@@ -189,9 +190,9 @@ func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoin
 	return nil
 }
 
-// readPublicRegistry is the [service.Service] of public.ecr.aws: everybody may read with a bearer
-// token, an anonymous one included; pushing needs permission. Source: ECR Public User Guide,
-// "Registry authentication".
+// readPublicRegistry is the [service.Service] of public.ecr.aws. Reading needs a bearer token,
+// which may be anonymous. Pushing needs permission. Source: ECR Public User Guide, "Registry
+// authentication".
 func (c *Cloud) readPublicRegistry(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	if r.URL.Path == "/token" || r.URL.Path == "/token/" {
 		r.Call.Operation = "GetBearerToken"
@@ -222,8 +223,8 @@ func (c *Cloud) readPublicRegistry(r *service.Request, ep endpoint) (service.Pro
 	}
 }
 
-// publicCaller proves the caller of public.ecr.aws by its bearer token. It is nobody if the token
-// is anonymous.
+// publicCaller authenticates the caller of public.ecr.aws by the bearer token. For an anonymous
+// token it returns the zero principal.
 func (c *Cloud) publicCaller(r *service.Request, ep endpoint) (principal, *service.Refusal) {
 	bearer, ok := wire.Bearer(r.Request)
 	if !ok && r.Header.Get("Authorization") == "" {
@@ -240,7 +241,8 @@ func (c *Cloud) publicCaller(r *service.Request, ep endpoint) (principal, *servi
 	return t.who, nil
 }
 
-// bearerToken exchanges an authorization token for a bearer token, or gives an anonymous one.
+// bearerToken exchanges an authorization token for a bearer token. Without one it issues an
+// anonymous bearer token.
 func (c *Cloud) bearerToken(r *service.Request, ep endpoint) (service.Answer, *service.Refusal) {
 	var who principal
 	if r.Header.Get("Authorization") != "" {
@@ -272,8 +274,8 @@ func (c *Cloud) authorizePublic(who principal, r *service.Request, req registryR
 			if who.account == "" {
 				return service.Refuse(http.StatusForbidden, "DENIED", "Not Authorized").Because("the token is anonymous")
 			}
-			// No policy of the repository lets other accounts push: an owner other than the
-			// caller's account is refused.
+			// There is no repository policy. So authorize refuses callers from other accounts than
+			// the owner's.
 			v := c.authorize(who, ask{action: action, resource: r.Call.Resource, owner: owner, context: requestContext(ep, r.Now)})
 			if !v.allowed {
 				return service.Refuse(http.StatusForbidden, "DENIED", notAuthorized(who, action, r.Call.Resource, v)).Because(v.reason)

@@ -31,7 +31,7 @@ type answer struct {
 	body   string
 }
 
-// message is the OCI error's code and message, or the body.
+// message returns the code and message of the OCI error, or the body.
 func (a answer) message() string {
 	var e struct {
 		Errors []struct{ Code, Message string }
@@ -74,7 +74,7 @@ func (w *world) login(t *testing.T, creds awssdk.CredentialsProvider) string {
 	return "Basic " + *out.AuthorizationData[0].AuthorizationToken
 }
 
-// push puts a manifest that says whose it is.
+// push pushes a manifest whose content names the repository.
 func (w *world) push(t *testing.T, client *http.Client, host, repository string) {
 	t.Helper()
 	a := w.request(t, client, http.MethodPut, "https://"+host+"/v2/"+repository+"/manifests/1.0.0", w.login(t, pusher()), "manifest of "+repository)
@@ -140,7 +140,7 @@ func TestUpload(t *testing.T) {
 	client := w.Client()
 	admin := w.login(t, pusher())
 	base := "https://" + registryHost + "/v2/tenant-a/app/"
-	// A mount would read tenant B's blob with no more than permission to push to tenant A's
+	// A mount would read tenant B's blob, with only the permission to push to tenant A's
 	// repository.
 	a := w.request(t, client, http.MethodPost, base+"blobs/uploads/?mount=sha256:0&from=tenant-b/app", admin, "")
 	location := a.header.Get("Location")
@@ -215,7 +215,8 @@ func TestRegistryTokenEnds(t *testing.T) {
 			return w.request(t, client, http.MethodGet, "https://"+registryHost+"/v2/", token, "")
 		}
 		time.Sleep(12*time.Hour - 3*time.Second)
-		if a := ping(); a.status != http.StatusOK { // it outlives the session that asked for it, as at AWS
+		// The token outlives the caller's session, as at AWS.
+		if a := ping(); a.status != http.StatusOK {
 			t.Errorf("before its end: HTTP %d %s", a.status, a.body)
 		}
 		time.Sleep(3 * time.Second)
@@ -328,7 +329,7 @@ func TestJournalOfARead(t *testing.T) {
 	}
 }
 
-// BenchmarkRegistryRequest is one request for a manifest, from its headers to the data plane.
+// BenchmarkRegistryRequest measures one request for a manifest, from its headers to the data plane.
 func BenchmarkRegistryRequest(b *testing.B) {
 	c, err := cloudtest.New(rig.AWSConfig())
 	if err != nil {

@@ -31,7 +31,8 @@ func TestRegistryActions(t *testing.T) {
 		{"DELETE /v2/a/b/blobs/uploads/u1", "a/b", "UploadLayerPart"},
 		{"GET /v2/a/b/tags/list?n=5", "a/b", "ListImages"},
 		{"GET /v2/a/b/referrers/" + digest, "a/b", "ListImageReferrers"},
-		// A repository may be named like a part of the API; the last such part counts.
+		// A repository's name may contain words of the API, such as "manifests". The last such word
+		// is the API's.
 		{"GET /v2/a/manifests/b/manifests/1", "a/manifests/b", "BatchGetImage"},
 		{"GET /v2/a/blobs/uploads/manifests/1", "a/blobs/uploads", "BatchGetImage"},
 
@@ -74,8 +75,8 @@ func TestRegistryActions(t *testing.T) {
 	}
 }
 
-// FuzzRegistryPath: what is understood names one repository, whose path is a prefix of what the
-// data plane sees, in one reading.
+// FuzzRegistryPath: an accepted path names one repository. The data plane reads the same repository
+// from the path.
 func FuzzRegistryPath(f *testing.F) {
 	f.Add("a/b/manifests/1")
 	f.Add("a/../b/manifests/1")

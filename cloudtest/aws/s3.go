@@ -18,11 +18,11 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// maxContent bounds an upload in bytes. Contents are read whole, so that only verified content is
-// stored; S3's own bound is 5 GiB.
+// maxContent is the highest length of an upload in bytes; S3's own limit is 5 GiB. Uploads are read
+// as a whole, so that only verified content is stored.
 const maxContent = 256 << 20
 
-// s3Call is one request to S3 on its way through the checks.
+// s3Call is one request to S3, with the results of its checks.
 type s3Call struct {
 	*service.Request
 	s3Request
@@ -47,8 +47,8 @@ func (c *Cloud) readS3(r *service.Request, ep endpoint) (service.Protocol, servi
 	return restXML(), func(*service.Request) (service.Answer, *service.Refusal) { return c.serveS3(s, unread) }
 }
 
-// serveS3 answers a request to S3. The order is: signature, what is asked for, bucket, its region,
-// permission, content.
+// serveS3 answers a request to S3. The order of the checks is: signature, operation, bucket, the
+// bucket's region, permission, content.
 func (c *Cloud) serveS3(s *s3Call, unread *service.Refusal) (service.Answer, *service.Refusal) {
 	if s.owner != nil {
 		s.Reply.Set("X-Amz-Bucket-Region", s.owner.region)
@@ -76,7 +76,7 @@ func (c *Cloud) serveS3(s *s3Call, unread *service.Refusal) (service.Answer, *se
 	}
 }
 
-// arn is that of the object or, for requests about the bucket, the bucket.
+// arn returns the ARN of the object or, for requests about the bucket, of the bucket.
 func (s *s3Call) arn() string {
 	arn := "arn:" + s.ep.partition + ":s3:::" + s.bucket
 	if s.key != "" {
@@ -94,8 +94,8 @@ func (c *Cloud) findBucket(name, partition string) *bucket {
 	return nil
 }
 
-// followsBucket reports whether the host leads to the bucket wherever it is: its virtual host at
-// the legacy global endpoint does.
+// followsBucket reports whether the host serves the bucket in any region. The bucket's virtual host
+// at the legacy global endpoint does.
 func (s *s3Call) followsBucket() bool { return s.ep.global && s.ep.bucket != "" }
 
 // signingRegion is the region that the signature must be for.
@@ -106,8 +106,8 @@ func (s *s3Call) signingRegion() string {
 	return s.ep.region
 }
 
-// atHome refuses what was sent to another region than the bucket's. Where a bucket is may be asked
-// at the global endpoint. Source: Amazon S3 User Guide, "Making requests to S3: request redirection
+// atHome refuses a request at another region than the bucket's. GetBucketLocation is allowed at the
+// global endpoint too. Source: Amazon S3 User Guide, "Making requests to S3: request redirection
 // and the REST API".
 func (s *s3Call) atHome() *service.Refusal {
 	switch {
@@ -124,8 +124,8 @@ func (s *s3Call) atHome() *service.Refusal {
 		With(elements("Endpoint", "s3."+s.owner.region+"."+s.owner.partition.suffix, "Bucket", s.bucket))
 }
 
-// authenticateS3 proves the caller and takes the content off the request. A request without a
-// signature is not refused yet.
+// authenticateS3 authenticates the caller and reads the content. A request without a signature is
+// refused later, by authorizeS3.
 func (c *Cloud) authenticateS3(s *s3Call) *service.Refusal {
 	r := s.Request.Request
 	body, err := s.ReadBody(maxContent)
@@ -139,7 +139,7 @@ func (c *Cloud) authenticateS3(s *s3Call) *service.Refusal {
 	if errors.Is(err, sigv4.ErrMissing) {
 		return nil
 	}
-	// malformed is refused in one of two ways, by where the signature stands.
+	// malformed returns the refusal for a signature in the header or in the query.
 	malformed := func(message string) *service.Refusal {
 		if r.Header.Get("Authorization") == "" {
 			return service.Refuse(http.StatusBadRequest, "AuthorizationQueryParametersError", "Error parsing the X-Amz-Credential parameter; "+message)
@@ -190,7 +190,7 @@ func s3SignatureError(err error, sig sigv4.Signature) *service.Refusal {
 	}
 }
 
-// authorizeS3 asks for an action of S3.
+// authorizeS3 checks that the policies allow an action of S3.
 func (c *Cloud) authorizeS3(s *s3Call, action string) *service.Refusal {
 	denied := service.Refuse(http.StatusForbidden, "AccessDenied", "Access Denied")
 	if s.who.account == "" {
@@ -216,13 +216,13 @@ func (c *Cloud) authorizeS3(s *s3Call, action string) *service.Refusal {
 	switch {
 	case v.allowed:
 		return nil
-	case s.owner.account != s.who.account: // other accounts hear no reasons
+	case s.owner.account != s.who.account: // other accounts do not get the reason
 		return denied.Because(v.reason)
 	}
 	return service.Refuse(http.StatusForbidden, "AccessDenied", notAuthorized(s.who, action, strconv.Quote(resource), v)).Because(v.reason)
 }
 
-// setListing sets the condition keys of a listing: one that is not asked for is absent.
+// setListing sets the condition keys for the parameters of a listing. Other keys stay absent.
 func setListing(ctx policy.Context, query url.Values) {
 	for _, name := range []string{"prefix", "delimiter"} {
 		if query.Has(name) {
@@ -241,8 +241,8 @@ func (l location) MarshalXML(e *xml.Encoder, _ xml.StartElement) error {
 	return e.EncodeElement(string(l), xml.StartElement{Name: xml.Name{Space: s3Namespace, Local: "LocationConstraint"}}) //nolint:wrapcheck // encoding/xml's own contract
 }
 
-// forwardS3 passes an authorized request to the data plane, addressed by path, without credentials
-// and framing.
+// forwardS3 sends an authorized request to the data plane, with the bucket in the path, and without
+// credentials and chunk framing.
 func (c *Cloud) forwardS3(s *s3Call) (service.Answer, *service.Refusal) {
 	// Only a caller who may list learns whether an object exists. Source: Amazon S3 API Reference,
 	// GetObject, "Permissions".
@@ -256,7 +256,7 @@ func (c *Cloud) forwardS3(s *s3Call) (service.Answer, *service.Refusal) {
 	return s.Forward(plane, s.forwarded(), hidden)
 }
 
-// forwarded is the request as the data plane gets it.
+// forwarded returns the request for the data plane.
 func (s *s3Call) forwarded() *http.Request {
 	r := s.Request.Request
 	out := plane.Request(r)
@@ -282,7 +282,7 @@ func (s *s3Call) forwarded() *http.Request {
 	return out
 }
 
-// plainEncoding is Content-Encoding without the chunks' framing.
+// plainEncoding returns Content-Encoding without "aws-chunked".
 func plainEncoding(values []string) string {
 	var kept []string
 	for _, v := range values {

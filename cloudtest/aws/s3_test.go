@@ -41,8 +41,8 @@ const (
 	roleS3 = "arn:aws:iam::" + account + ":role/tenant-a-s3"
 )
 
-// objects is an object store in memory. It fails on a request that still carries credentials or
-// framing, or that is not addressed by path.
+// objects is an object store in memory. It refuses a request with credentials, with chunk framing,
+// or without the bucket in the path.
 type objects struct {
 	mu      sync.Mutex
 	content map[string]string // by path
@@ -72,7 +72,7 @@ func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case key == "":
 		o.list(w, bucket, r.URL.Query().Get("prefix"))
 	case r.Method == http.MethodPut:
-		o.content[r.URL.Path] = string(body) // and nothing to say, which means yes
+		o.content[r.URL.Path] = string(body) // the empty answer means success
 	case r.Method == http.MethodDelete:
 		delete(o.content, r.URL.Path)
 		w.WriteHeader(http.StatusNoContent)
@@ -111,9 +111,9 @@ func document(statements ...string) json.RawMessage {
 	return json.RawMessage(`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`)
 }
 
-// s3World has a bucket per tenant, one of another account, one in another region and one in another
-// partition. Tenant A may list below "shared/" in its bucket, read all of it and write below
-// "inbox/".
+// s3World makes a cloud with buckets: one per tenant, one of another account, one in another region
+// and one in another partition. In its own bucket, tenant A may list below "shared/", read
+// everything and write below "inbox/".
 func s3World(t *testing.T) (*world, *objects) {
 	t.Helper()
 	w := newWorld(t)
@@ -150,7 +150,7 @@ func s3World(t *testing.T) (*world, *objects) {
 	return w, store
 }
 
-// s3Client is a client with the defaults of the SDK's shared configuration.
+// s3Client makes a client with the defaults of the SDK's shared configuration.
 func s3Client(transport http.RoundTripper, creds awssdk.CredentialsProvider, opts ...func(*s3.Options)) *s3.Client {
 	return s3.New(s3.Options{
 		Region: region, Credentials: creds, HTTPClient: &http.Client{Transport: transport}, Retryer: awssdk.NopRetryer{},
@@ -187,7 +187,7 @@ func putObject(bucket, key, content string) func(*testing.T, *s3.Client) (string
 	}
 }
 
-// listObjects lists below a prefix; nil asks for no prefix.
+// listObjects lists the objects below a prefix; nil sends no prefix.
 func listObjects(bucket string, prefix *string) func(*testing.T, *s3.Client) (string, error) {
 	return func(t *testing.T, c *s3.Client) (string, error) {
 		t.Helper()
@@ -203,8 +203,7 @@ func listObjects(bucket string, prefix *string) func(*testing.T, *s3.Client) (st
 	}
 }
 
-// TestS3 is what the real SDK is allowed and refused.
-// listBuckets lists page by page, with the regions that are told.
+// listBuckets lists all pages of buckets, each bucket as "name" or "name@region".
 func listBuckets(input s3.ListBucketsInput) func(*testing.T, *s3.Client) (string, error) {
 	return func(t *testing.T, c *s3.Client) (string, error) {
 		t.Helper()
@@ -231,6 +230,7 @@ func listBuckets(input s3.ListBucketsInput) func(*testing.T, *s3.Client) (string
 	}
 }
 
+// TestS3 checks which calls of the real SDK are allowed, and how the others are refused.
 func TestS3(t *testing.T) {
 	w, store := s3World(t)
 	tenant := w.assume(t, roleS3, subjectA)
@@ -406,8 +406,8 @@ func bareUser(t *testing.T, w *world) awssdk.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider(id, secret, "")
 }
 
-// TestS3Uploads: every way in which the SDK sends a content arrives as that content; one that was
-// changed on the way does not.
+// TestS3Uploads: the data plane stores the content that the SDK sends, in whatever form the SDK
+// sends it. A content that was changed on the way is refused.
 func TestS3Uploads(t *testing.T) {
 	w, store := s3World(t)
 	content := strings.Repeat("0123456789abcdef", 70_000)
@@ -431,7 +431,8 @@ func TestS3Uploads(t *testing.T) {
 			change(in)
 			_, err := s3Client(w.Transport(), pusher()).PutObject(t.Context(), in)
 			if name == "with MD5" {
-				if diff := cmp.Diff(outcome{"BadDigest", 400}, outcomeOf(err)); diff != "" { // it is another content's
+				// The MD5 is that of another content.
+				if diff := cmp.Diff(outcome{"BadDigest", 400}, outcomeOf(err)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 				return
@@ -441,8 +442,7 @@ func TestS3Uploads(t *testing.T) {
 			}
 		})
 	}
-	// A content that is left out of the signature can be changed on the way, but not together with
-	// all that says what it is.
+	// An unsigned content can be changed on the way. But then it does not fit its checksum.
 	flip := roundTripper(func(r *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -464,7 +464,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestS3Presigned follows presigned requests through their lives and their sessions'.
+// TestS3Presigned uses presigned requests until they expire or their session ends.
 func TestS3Presigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := s3World(t)
@@ -521,7 +521,7 @@ func TestS3Presigned(t *testing.T) {
 	})
 }
 
-// TestRawS3 sends what no SDK would.
+// TestRawS3 sends requests that no SDK would send.
 func TestRawS3(t *testing.T) {
 	w, store := s3World(t)
 	user := awssdk.Credentials{AccessKeyID: pusherKey, SecretAccessKey: pusherSecret}
@@ -537,7 +537,8 @@ func TestRawS3(t *testing.T) {
 		{"path with ..", "GET", own + "../" + bucketB + "/secret", "", nil, 400, "InvalidURI"},
 		{"path with a double slash", "GET", host + bucketA + "//secret", "", nil, 400, "InvalidURI"},
 		{"path that begins with two slashes", "GET", host + "/" + bucketB + "/secret", "", nil, 400, "InvalidURI"},
-		{"virtual host with a path of another bucket", "GET", "https://" + bucketA + ".s3.eu-west-1.amazonaws.com/" + bucketB + "/secret", "", nil, 404, ""}, // the key begins like the bucket
+		// The key begins with the other bucket's name.
+		{"virtual host with a path of another bucket", "GET", "https://" + bucketA + ".s3.eu-west-1.amazonaws.com/" + bucketB + "/secret", "", nil, 404, ""},
 		{"key that is too long", "GET", own + strings.Repeat("x", 1025), "", nil, 400, "KeyTooLongError"},
 		{"bucket that cannot be", "GET", host + "Tenant_A/secret", "", nil, 400, "InvalidBucketName"},
 		{"folder", "PUT", own + "folder/", "", nil, 200, ""},
@@ -592,7 +593,8 @@ func TestRawS3(t *testing.T) {
 	}
 }
 
-// signS3 signs by S3's rules. Test- headers steer it and are not sent.
+// signS3 signs a request by S3's rules. Headers that begin with Test- control the signature, and
+// are removed.
 func signS3(t *testing.T, r *http.Request, creds awssdk.Credentials) {
 	t.Helper()
 	service, now := "s3", time.Now()
@@ -645,7 +647,7 @@ func TestS3Faults(t *testing.T) {
 	}
 }
 
-// TestBucketsOfTheConfiguration: what S3 would not have is not configured.
+// TestBucketsOfTheConfiguration: buckets that S3 does not allow cannot be configured.
 func TestBucketsOfTheConfiguration(t *testing.T) {
 	w, _ := s3World(t)
 	policyOf := func(resource, action string) json.RawMessage {

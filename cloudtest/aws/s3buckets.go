@@ -15,11 +15,11 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// maxBuckets bounds a page of buckets, and is its size where the request says none. Source: Amazon
-// S3 API Reference, "ListBuckets".
+// maxBuckets is the highest size of a page of buckets, and the default. Source: Amazon S3 API
+// Reference, "ListBuckets".
 const maxBuckets = 10_000
 
-// s3Time is how S3 writes a time.
+// s3Time is S3's format of a time.
 const s3Time = "2006-01-02T15:04:05.000Z"
 
 // bucketList is the answer of ListBuckets. Source: Amazon S3 API Reference, "ListBuckets",
@@ -27,7 +27,7 @@ const s3Time = "2006-01-02T15:04:05.000Z"
 type bucketList struct {
 	XMLName           xml.Name                       `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListAllMyBucketsResult"`
 	Owner             string                         `xml:"Owner>ID"`
-	Buckets           struct{ Bucket []bucketEntry } // an element, if empty too
+	Buckets           struct{ Bucket []bucketEntry } // an XML element even if empty
 	ContinuationToken string                         `xml:",omitempty"`
 	Prefix            string                         `xml:",omitempty"`
 }
@@ -38,8 +38,8 @@ type bucketEntry struct {
 	BucketRegion string `xml:",omitempty"`
 }
 
-// authorizeAccount asks for an action that is about no resource: a document must name all. Source:
-// Service Authorization Reference, "Actions, resources, and condition keys for Amazon S3".
+// authorizeAccount checks an action that has no resource. A policy must allow it on all buckets.
+// Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon S3".
 func (c *Cloud) authorizeAccount(s *s3Call, action string) *service.Refusal {
 	v := c.authorize(s.who, ask{action: action, resource: "arn:" + s.ep.partition + ":s3:::*", owner: s.who.account, context: requestContext(s.ep, s.Now)})
 	if v.allowed {
@@ -48,7 +48,7 @@ func (c *Cloud) authorizeAccount(s *s3Call, action string) *service.Refusal {
 	return service.Refuse(http.StatusForbidden, "AccessDenied", notAuthorized(s.who, action, "", v)).Because(v.reason)
 }
 
-// bucketPage is the part of the buckets that a request asks for.
+// bucketPage has the parameters of one page of buckets.
 type bucketPage struct {
 	prefix, region, after string
 	size                  int
@@ -80,7 +80,7 @@ func readBucketPage(query url.Values, ep endpoint) (bucketPage, *service.Refusal
 	return page, nil
 }
 
-// listBuckets answers with the buckets of the caller's account, in all regions, by name.
+// listBuckets answers with the buckets of the caller's account in all regions, sorted by name.
 func (c *Cloud) listBuckets(s *s3Call) (service.Answer, *service.Refusal) {
 	query := s.URL.Query()
 	page, refusal := readBucketPage(query, s.ep)
@@ -102,7 +102,7 @@ func (c *Cloud) listBuckets(s *s3Call) (service.Answer, *service.Refusal) {
 		found = found[:page.size]
 		list.ContinuationToken = base64.URLEncoding.EncodeToString([]byte(found[page.size-1].name))
 	}
-	// Only a request with one of the operation's newer parameters gets the regions.
+	// The answer has regions only if the request has one of the operation's newer parameters.
 	regions := slices.ContainsFunc(s.params, query.Has)
 	for _, b := range found {
 		entry := bucketEntry{Name: b.name, CreationDate: b.created.UTC().Format(s3Time)}
@@ -114,7 +114,8 @@ func (c *Cloud) listBuckets(s *s3Call) (service.Answer, *service.Refusal) {
 	return writeRestXML(http.StatusOK, list), nil
 }
 
-// canonicalID is an account's canonical user ID, 64 hexadecimal digits, by which S3 names owners.
+// canonicalID returns an account's canonical user ID, 64 hexadecimal digits. S3 identifies owners
+// by this ID.
 func canonicalID(account string) string {
 	sum := sha256.Sum256([]byte("canonical user of " + account))
 	return hex.EncodeToString(sum[:])

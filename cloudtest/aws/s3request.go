@@ -14,9 +14,9 @@ import (
 // objects".
 const maxKey = 1024
 
-// s3Operation is a kind of request to S3 and the permission that it takes. Sources: Amazon S3 API
-// Reference, "Actions"; Service Authorization Reference, "Actions, resources, and condition keys
-// for Amazon S3". What is not listed, S3's other operations among it, is not allowed.
+// s3Operation is an operation of S3 and the permission that it needs. Other operations are refused.
+// Sources: Amazon S3 API Reference, "Actions"; Service Authorization Reference, "Actions,
+// resources, and condition keys for Amazon S3".
 type s3Operation struct {
 	name   string
 	action string // without the service prefix
@@ -32,7 +32,7 @@ type s3Level int
 const (
 	onObject s3Level = iota
 	onBucket
-	onAccount // the caller's
+	onAccount // the caller's account
 )
 
 const (
@@ -75,16 +75,16 @@ type s3Request struct {
 	bucket, key string
 }
 
-// readS3Request reads a request to a host that has the bucket in it, or not (bucket is empty). The
-// bucket is set even if the rest is refused.
+// readS3Request parses a request. The parameter bucket is the bucket in the host name, or empty.
+// The result has its bucket even if the request is refused.
 func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal) {
 	req := s3Request{bucket: bucket, key: strings.TrimPrefix(r.URL.Path, "/")}
 	if bucket == "" {
 		req.bucket, req.key, _ = strings.Cut(req.key, "/")
 	}
-	// Two readings of one path would be two objects: the handler that is handed in must see the
-	// object that was judged. S3 itself takes keys with empty or dotted segments; they are refused
-	// here because servers in front of a store tidy them away.
+	// The data plane must find the same object in the path as these checks do. S3 itself accepts
+	// keys with empty or dotted segments. They are refused here, because servers in front of a
+	// store remove such segments.
 	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && r.URL.Path != "/") || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
 		return req, service.Refuse(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
 	}
@@ -134,7 +134,7 @@ func plainKey(key string) bool {
 	return !bad && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
 }
 
-// is reports whether a request is of this operation: nothing in its query asks for more.
+// is reports whether a request is of this operation. Its query must have no unknown parameter.
 func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 	if method != o.method || on != o.on || (o.marker != "" && !query.Has(o.marker)) {
 		return false
@@ -147,8 +147,8 @@ func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 	return true
 }
 
-// signatureParams are the query parameters of a presigned request. Of the headers that S3 takes as
-// parameters too, only those without effect are here.
+// signatureParams returns the query parameters of a presigned request. S3 also accepts headers as
+// query parameters. The list contains only those without effect.
 func signatureParams() []string {
 	return []string{
 		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Security-Token",
@@ -156,27 +156,27 @@ func signatureParams() []string {
 	}
 }
 
-// snowballPrefix begins the headers by which S3-compatible stores unpack an upload into objects of
-// other keys. Source: AWS Snowball Edge Developer Guide, "Batching small files".
+// snowballPrefix is the prefix of headers by which S3-compatible stores unpack an upload into
+// objects of other keys. Source: AWS Snowball Edge Developer Guide, "Batching small files".
 const snowballPrefix = "x-amz-meta-snowball-"
 
-// forS3Plane reports whether a data plane gets a header, in small letters, of an allowed request.
-// It gets HTTP's headers that S3 knows, and S3's headers about the object. A store's own headers
-// are never passed on: some delete whole folders. Source: Amazon S3 API Reference, "Common request
-// headers".
+// forS3Plane reports whether the data plane gets a header of an allowed request. The name is in
+// lower case. The data plane gets HTTP's headers that S3 knows, and S3's headers about the object.
+// It never gets a store's own headers, because some of them delete whole folders. Source: Amazon S3
+// API Reference, "Common request headers".
 func forS3Plane(name string) bool {
 	switch name {
 	case "accept", "accept-encoding", "cache-control", "content-disposition", "content-language", "content-length", "content-md5", "content-type", "date", "expires",
 		"if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "range", "user-agent", "x-forwarded-proto":
 		return true
 	case "x-amz-content-sha256", "x-amz-date", "x-amz-decoded-content-length", "x-amz-expected-bucket-owner", "x-amz-security-token", "x-amz-trailer":
-		return false // credentials and framing, which end here
+		return false // credentials and chunk framing, which the data plane does not get
 	}
 	return strings.HasPrefix(name, "x-amz-")
 }
 
 // checkS3Headers refuses headers that change what a request does: copies, access lists, tags,
-// locks, other people's keys, archives to be unpacked.
+// locks, encryption keys, archives to unpack.
 func checkS3Headers(h http.Header) *service.Refusal {
 	for name := range h {
 		lower := strings.ToLower(name)

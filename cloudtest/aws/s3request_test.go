@@ -97,8 +97,8 @@ func TestS3Headers(t *testing.T) {
 	}
 }
 
-// FuzzS3Path: what is understood is one object, which a data plane reads in the path as it was
-// judged.
+// FuzzS3Path: an accepted path is one object. The data plane reads the same object from the
+// forwarded path.
 func FuzzS3Path(f *testing.F) {
 	f.Add("my-bucket/a/b", "prefix=a", "")
 	f.Add("my-bucket/../b", "", "")

@@ -29,7 +29,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// outcome is what a client of the real SDK sees: an error code and its HTTP status, or "" and 0.
+// outcome is the result of a call with the real SDK: an error code and its HTTP status, or "" and
+// 0.
 type outcome struct {
 	Code   string
 	Status int
@@ -89,8 +90,7 @@ func (w *world) assume(t *testing.T, role, subject string) awssdk.CredentialsPro
 	return static(out.Credentials)
 }
 
-// TestTokenMatrix is the matrix by which the cloud's verdicts are calibrated against other
-// verifiers.
+// TestTokenMatrix has the cases in which the cloud's verdicts are compared with other verifiers.
 func TestTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	mint := func(claims oidc.Claims) func() (string, error) {
@@ -333,7 +333,8 @@ func TestPresignedCallerIdentity(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = rig.ReadAll(t, res) // an answer that is not read closes its connection at a time of its own, maybe after the bubble's end
+			// An unread answer closes its connection later, maybe after the bubble's end.
+			_ = rig.ReadAll(t, res)
 			return res.StatusCode
 		}
 		signed, err := sts.NewPresignClient(stsClient(w.Transport(), pusher())).PresignGetCallerIdentity(t.Context(), nil)
@@ -439,8 +440,8 @@ func TestTrustRevokedAtRunTime(t *testing.T) {
 	}
 }
 
-// TestKeysOfEveryRequest asserts that a deny by a condition key that AWS sets in every request
-// denies.
+// TestKeysOfEveryRequest checks that Deny statements apply whose condition keys AWS sets in every
+// request.
 func TestKeysOfEveryRequest(t *testing.T) {
 	w := newWorld(t)
 	for _, condition := range []string{
@@ -466,7 +467,7 @@ func TestKeysOfEveryRequest(t *testing.T) {
 	}
 }
 
-// TestOtherPartition asserts that documents of another partition are refused, as IAM does.
+// TestOtherPartition checks that policies with ARNs of another partition are refused, as IAM does.
 func TestOtherPartition(t *testing.T) {
 	w := newWorld(t)
 	foreign := json.RawMessage(strings.Replace(string(rig.TrustPolicy(subjectA)), "arn:aws:", "arn:aws-cn:", 1))

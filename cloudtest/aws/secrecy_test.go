@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret and looks for
-// each in all that the journal says.
+// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret. It looks for
+// each secret in the journal.
 func TestJournalHasNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	client := w.Client()
@@ -56,8 +56,8 @@ func TestJournalHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestChangesRaceCalls is for the race detector: roles change while they are assumed and used, and
-// no call sees half a change.
+// TestChangesRaceCalls changes roles while they are assumed, for the race detector. No call must
+// see half a change.
 func TestChangesRaceCalls(t *testing.T) {
 	w := newWorld(t)
 	var wg sync.WaitGroup

@@ -22,11 +22,11 @@ type session struct {
 	tags               map[string]string
 	transitive         []string // tag keys that chained sessions inherit
 	sourceIdentity     string
-	federated          string // ARN of the OIDC provider that vouched, empty for AssumeRole
+	federated          string // ARN of the token's OIDC provider; empty for AssumeRole
 }
 
-// arn is the session's own ARN. It has the role's name, not its path. Source: IAM User Guide, "IAM
-// identifiers".
+// arn returns the session's own ARN. It has the role's name, without the role's path. Source: IAM
+// User Guide, "IAM identifiers".
 func (s *session) arn() string {
 	return "arn:" + s.partition + ":sts::" + s.account + ":assumed-role/" + s.roleName + "/" + s.name
 }
@@ -50,8 +50,8 @@ func newID(prefix string) string {
 	return prefix + string(raw)
 }
 
-// SessionSecretPrefix begins the secret access key of each session, so that tests recognise the key
-// wherever it appears. At AWS the key has no prefix.
+// SessionSecretPrefix begins the secret access key of each session. Tests recognise the key by it.
+// At AWS the key has no prefix.
 const SessionSecretPrefix = "cloudtestKey"
 
 // newSecretKey makes the secret access key of a session, with the 40 characters that AWS's keys

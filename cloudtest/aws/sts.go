@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// stsAPI is the Security Token Service.
+// stsAPI is the API of the Security Token Service.
 func stsAPI() queryAPI {
 	return queryAPI{
 		version: "2011-06-15", namespace: "https://sts.amazonaws.com/doc/2011-06-15/",
@@ -42,7 +42,7 @@ func (*Cloud) callerIdentity(call *apiCall) (any, *service.Refusal) {
 	return callerIdentity{Arn: call.who.arn(), UserID: call.who.id(), Account: call.who.account}, nil
 }
 
-// sessionRequest has the parameters that both ways of assuming a role have in common.
+// sessionRequest has the common parameters of AssumeRole and AssumeRoleWithWebIdentity.
 type sessionRequest struct {
 	arn      string
 	role     roleARN
@@ -52,8 +52,8 @@ type sessionRequest struct {
 	arns     []string
 }
 
-// readSessionRequest reads and checks the parameters that both ways have. The caller reads its own
-// and then asks check.
+// readSessionRequest reads and checks the common parameters. The caller reads the other parameters
+// and then calls check.
 func readSessionRequest(call *apiCall) sessionRequest {
 	p := call.params
 	s := sessionRequest{
@@ -67,7 +67,7 @@ func readSessionRequest(call *apiCall) sessionRequest {
 	return s
 }
 
-// check is called once all parameters are read.
+// check refuses invalid parameters. All parameters must have been read.
 func (s *sessionRequest) check(call *apiCall) *service.Refusal {
 	if refusal := call.params.refusal(); refusal != nil {
 		return refusal
@@ -82,7 +82,7 @@ func (s *sessionRequest) check(call *apiCall) *service.Refusal {
 	return nil
 }
 
-// find returns the role that is asked for. A wrong path is a wrong role.
+// find returns the requested role. The path in the ARN must be the role's path.
 func (c *Cloud) find(a roleARN, arn string) (role, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -97,7 +97,7 @@ func (c *Cloud) find(a roleARN, arn string) (role, bool) {
 	return *r, true
 }
 
-// sessionPolicies reads what is to narrow the session.
+// sessionPolicies returns the policies that limit the session, and their packed size in percent.
 func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *service.Refusal) {
 	var docs []policy.Document
 	size := 0
@@ -129,11 +129,11 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *serv
 	return docs, size, nil
 }
 
-// packedSize estimates the share of STS's limit in percent; AWS does not say how it packs.
+// packedSize estimates the share of STS's limit in percent. AWS does not document how it packs.
 func packedSize(s string) int { return (len(s)*100 + maxSessionPolicy - 1) / maxSessionPolicy }
 
-// start begins a session of a role that the caller may assume. S has what the two ways of assuming
-// a role do differently.
+// start opens a session of a role that the caller may assume. S has the fields that differ between
+// AssumeRole and AssumeRoleWithWebIdentity.
 func (c *Cloud) start(req sessionRequest, r role, s session, now time.Time) (*session, *service.Refusal) {
 	if req.duration > r.maxSession {
 		return nil, validation("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
@@ -178,7 +178,7 @@ func (s *session) assumedRole() assumedRoleXML {
 	return assumedRoleXML{AssumedRoleID: s.roleID + ":" + s.name, Arn: s.arn()}
 }
 
-// federatedARN is the ARN of an account's OIDC provider.
+// federatedARN returns the ARN of an account's OIDC provider.
 func federatedARN(partition, account, issuer string) string {
 	return "arn:" + partition + ":iam::" + account + ":oidc-provider/" + strings.TrimPrefix(issuer, "https://")
 }

@@ -23,9 +23,9 @@ type webIdentity struct {
 	PackedPolicySize            int `xml:",omitempty"`
 }
 
-// assumeRoleWithWebIdentity judges a token. Source: AWS STS API Reference,
-// AssumeRoleWithWebIdentity; its order is: parameters, the issuer among the account's providers,
-// keys and signature, time, audience, trust policy.
+// assumeRoleWithWebIdentity exchanges a token for a session of a role. The order of the checks is:
+// parameters, the account's provider for the issuer, keys and signature, time, audience, trust
+// policy. Source: AWS STS API Reference, AssumeRoleWithWebIdentity.
 func (c *Cloud) assumeRoleWithWebIdentity(call *apiCall) (any, *service.Refusal) {
 	p, req := call.params, readSessionRequest(call)
 	raw := p.text("WebIdentityToken", limits{required: true, min: 4, max: 20000, secret: true})
@@ -75,8 +75,8 @@ func identityError(message string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, "InvalidIdentityToken", message)
 }
 
-// provider finds the issuer among those of the role's account. An account that does not exist has
-// none.
+// provider returns the OIDC provider for an issuer in the role's account. It returns false if the
+// account or the provider does not exist.
 func (c *Cloud) provider(a roleARN, issuer string) (OIDCProvider, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -88,8 +88,8 @@ func (c *Cloud) provider(a roleARN, issuer string) (OIDCProvider, bool) {
 	return p.OIDCProvider, ok
 }
 
-// audienceOf is the one audience that AWS looks at: azp if there is one, else a sole aud. A token
-// for several receivers is for none.
+// audienceOf returns the one audience that AWS checks: azp if the token has it, otherwise a single
+// aud. It returns false for several audiences without azp.
 func audienceOf(t oidc.Token) (string, bool) {
 	if t.AuthorizedParty != "" {
 		return t.AuthorizedParty, true
@@ -100,9 +100,9 @@ func audienceOf(t oidc.Token) (string, bool) {
 	return t.Audience[0], true
 }
 
-// sessionClaim finds a claim for which AWS asks the trust policy for more than
-// AssumeRoleWithWebIdentity: for sts:TagSession or sts:SetSourceIdentity. Sources: IAM User Guide,
-// "Pass session tags in AWS STS" and "Monitor and control actions taken with assumed roles".
+// sessionClaim finds a claim with session tags or a source identity. For these, AWS also requires
+// sts:TagSession or sts:SetSourceIdentity in the trust policy. Sources: IAM User Guide, "Pass
+// session tags in AWS STS" and "Monitor and control actions taken with assumed roles".
 func sessionClaim(t oidc.Token) (string, bool) {
 	for claim := range t.Claims {
 		name, ok := strings.CutPrefix(claim, "https://aws.amazon.com/")
@@ -113,8 +113,8 @@ func sessionClaim(t oidc.Token) (string, bool) {
 	return "", false
 }
 
-// trustWebIdentity asks the role's trust policy. A role that does not exist is refused in the same
-// words.
+// trustWebIdentity returns the role if its trust policy allows the token. The refusal is the same
+// for a role that does not exist.
 func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience, federated string, ctx policy.Context) (role, *service.Refusal) {
 	const action = "sts:AssumeRoleWithWebIdentity"
 	denied := func(reason string) (role, *service.Refusal) {
@@ -141,13 +141,14 @@ func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience,
 	return r, nil
 }
 
-// tokenError puts a verifier's refusal into STS's words.
+// tokenError translates an error of the verifier into STS's refusal.
 func tokenError(err error, t oidc.Token, now time.Time) *service.Refusal {
 	const documentation = "please reference AssumeRoleWithWebIdentity documentation for requirements"
 	var e *service.Refusal
 	switch {
 	case errors.Is(err, oidc.ErrExpired):
-		e = service.Refuse(http.StatusBadRequest, "ExpiredTokenException", // AWS leaves the blank out
+		// AWS's message has no blank before the second number.
+		e = service.Refuse(http.StatusBadRequest, "ExpiredTokenException",
 			fmt.Sprintf("Token expired: current date/time %d must be before the expiration date/time%d", now.Unix(), t.Expiry.Unix()))
 	case errors.Is(err, oidc.ErrNotYetValid):
 		e = service.Refuse(http.StatusForbidden, "IDPRejectedClaim",

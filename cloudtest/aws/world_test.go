@@ -23,7 +23,7 @@ const (
 	pusherSecret = rig.PusherSecret
 )
 
-// world is the rig's cloud, for which sdk_test.go and registry_test.go have clients.
+// world is the rig's cloud, with helpers in sdk_test.go and registry_test.go.
 type world struct{ *rig.World }
 
 func newWorld(t *testing.T) *world {
