@@ -84,11 +84,12 @@ func (a *authority) leaf(host string) (*tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		DNSNames:     []string{host}, // no common name: its limit is 64 characters, and hosts can be longer
-		NotBefore:    now.Add(-backdate),
-		NotAfter:     now.Add(leafLife),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		// There is no common name: its limit is 64 characters, and hosts can be longer.
+		DNSNames:    []string{host},
+		NotBefore:   now.Add(-backdate),
+		NotAfter:    now.Add(leafLife),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

@@ -41,7 +41,7 @@ func Env(proxyURL, caFile string) []string {
 		"REQUESTS_CA_BUNDLE=" + caFile,
 		"CURL_CA_BUNDLE=" + caFile,
 		"NODE_EXTRA_CA_CERTS=" + caFile,
-		"AWS_EC2_METADATA_DISABLED=true",           // clients reach the metadata service by IP address, not by name
+		"AWS_EC2_METADATA_DISABLED=true",           // the metadata service has no host name
 		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // the same
 		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true",
 		"AWS_ENDPOINT_URL=",

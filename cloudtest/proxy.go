@@ -57,11 +57,13 @@ func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server,
 			switch {
 			case r.Method == http.MethodConnect:
 				c.serveConnect(w, r)
-			case c.azure.IsMetadata(r): // sent to its IP address, or here by AZURE_POD_IDENTITY_AUTHORITY_HOST
+			// Clients use its IP address, or the proxy's from AZURE_POD_IDENTITY_AUTHORITY_HOST.
+			case c.azure.IsMetadata(r):
 				c.server.Serve(w, r, c.azure.Metadata)
 			case r.URL.Host != "":
 				c.refusePlain(w, r)
-			case c.gcp.IsMetadata(r): // sent here by GCE_METADATA_HOST
+			// Clients use the proxy's address from GCE_METADATA_HOST.
+			case c.gcp.IsMetadata(r):
 				c.server.Serve(w, r, c.gcp.Metadata)
 			default:
 				admin.ServeHTTP(w, r)
@@ -197,7 +199,8 @@ func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	defer cancel()
 	if err := server.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // do not record a client that hung up
+		// Do not record a client that hung up.
+		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 			c.journal.Record(journal.Call{
 				Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "TLS", Code: "HandshakeFailed",
 				Reason: err.Error() + " (does the client trust the cloud's CA?)",
