@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// maxAPIBody is the highest length of a request to an API in bytes.
+// maxAPIBody is the maximum length of a request to an API in bytes.
 const maxAPIBody = 1 << 20
 
 // apiCall is a call of an API's operation.
@@ -58,7 +58,8 @@ func (c *Cloud) require(call *apiCall, actions ...string) *service.Refusal {
 	return nil
 }
 
-// requireOn checks that the caller's policies allow an action on a resource of the same account.
+// requireOn checks that the caller's policies allow an action on a resource of the caller's
+// account.
 func (c *Cloud) requireOn(call *apiCall, resource, action string) *service.Refusal {
 	return c.requireIn(call, resource, action, requestContext(call.ep, call.Now))
 }

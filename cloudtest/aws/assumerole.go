@@ -103,8 +103,8 @@ func readTags(p *params, keys, values, transitive []string) map[string]string {
 	return tags
 }
 
-// inherit adds the transitive tags and the source identity of the session from to a new session. A
-// request must not set them to other values.
+// inherit adds the transitive tags and the source identity of the caller's session to a new
+// session. The request must not override them.
 func inherit(from *session, tags map[string]string, transitive []string, source string) ([]string, string, *service.Refusal) {
 	for _, k := range from.transitive {
 		for asked := range tags {

@@ -11,7 +11,7 @@
 // policies for each request. So a change of a role is in force at once, for existing sessions too.
 //
 // Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
-// error that wraps [setting.ErrNotFound] if what it changes does not exist.
+// error that wraps [setting.ErrNotFound] if the object to change does not exist.
 package aws
 
 import (
@@ -74,8 +74,8 @@ type provider struct {
 	created time.Time
 }
 
-// role, user, repository and bucket are immutable once stored; a change replaces them. A replaced
-// role keeps its id and date. A role that is created after a deletion gets new ones.
+// role, user, repository and bucket are immutable once stored; a change replaces them. A role that
+// replaces another keeps its id and date. A role that is created after a deletion gets new ones.
 type role struct {
 	id, path, name, arn string
 	created             time.Time

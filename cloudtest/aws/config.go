@@ -108,8 +108,8 @@ type PublicRegistry struct {
 	Repositories []string `json:"repositories,omitempty"`
 }
 
-// Bucket is an S3 bucket. It is never public, like buckets that AWS creates since 2023: nobody may
-// do anything without a signature.
+// Bucket is an S3 bucket. It is never public, like buckets that AWS creates since 2023: unsigned
+// requests are refused.
 type Bucket struct {
 	// Region is the bucket's region.
 	Region string `json:"region"`

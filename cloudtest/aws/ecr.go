@@ -121,7 +121,8 @@ var (
 	errExpiredToken  = errors.New("the token has expired")
 )
 
-// redeem returns the token that belongs to a password.
+// redeem returns the token that belongs to a password. It refuses a token that has expired or is
+// for another service or region.
 func (c *Cloud) redeem(password, service, region string, now time.Time) (registryToken, error) {
 	c.mu.RLock()
 	t, ok := c.tokens.Get(password)

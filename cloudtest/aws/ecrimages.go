@@ -25,7 +25,7 @@ type image struct {
 	mediaType    string
 	artifactType string
 	size         int64     // bytes of the configuration and the layers
-	pushed       time.Time // the repository's creation, if the push was not seen
+	pushed       time.Time // the repository's creation time, if the push is unknown
 }
 
 // manifest has the needed fields of the manifest of an image or an index. Source: OCI Image Format
@@ -194,7 +194,8 @@ func (c *Cloud) pushedTo(key pushKey) map[string]time.Time {
 	return maps.Clone(c.pushes[key])
 }
 
-// recordPush returns answer. If answer succeeds, it also records the pushed manifest and the time.
+// recordPush wraps the answer to a push. If the answer succeeds, it records the manifest's digest
+// and the time.
 func (c *Cloud) recordPush(answer service.Answer, key pushKey, now time.Time) service.Answer {
 	return func(w http.ResponseWriter) *service.Refusal {
 		refusal := answer(w)

@@ -64,8 +64,8 @@ func (in pageInput) refusal() *service.Refusal {
 	return nil
 }
 
-// absentWith checks a parameter that lists n members. It refuses more than longest members, and a
-// page of listed members.
+// absentWith checks a parameter that lists n members. It refuses more than longest members. It also
+// refuses the parameters of a page beside the listed members.
 func (in pageInput) absentWith(parameter string, n, longest int) *service.Refusal {
 	switch {
 	case n > longest:
@@ -79,7 +79,7 @@ func (in pageInput) absentWith(parameter string, n, longest int) *service.Refusa
 }
 
 // page returns one page of a sorted list, and the token of the next page. The token contains the
-// key of the page's last member. So a change of the list between two calls skips no other member.
+// key of the page's last member. So no member is skipped if the list changes between two calls.
 func page[T any](all []T, in pageInput, key func(T) string) (part []T, next string, refusal *service.Refusal) {
 	if in.NextToken != "" {
 		last, err := base64.RawURLEncoding.DecodeString(in.NextToken)

@@ -306,7 +306,7 @@ func TestGenericSessionEnds(t *testing.T) {
 	})
 }
 
-// TestGenericRequests: requests that no client of the service sends are refused, even unsigned.
+// TestGenericRequests: malformed requests are refused before the caller is authenticated.
 func TestGenericRequests(t *testing.T) {
 	const form, inJSON = "application/x-www-form-urlencoded", "application/x-amz-json-1.1"
 	w := newWorld(t)

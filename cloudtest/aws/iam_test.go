@@ -138,7 +138,7 @@ func TestIAMJudgesByPolicy(t *testing.T) {
 	}{
 		{"PutRolePolicy", "tenant-b-ecr", http.StatusOK},
 		{"PutRolePolicy", "tenant-a-ecr", http.StatusForbidden},
-		{"PutRolePolicy", "none", http.StatusForbidden}, // permission comes before existence
+		{"PutRolePolicy", "none", http.StatusForbidden}, // the permission is checked first
 		{"UpdateAssumeRolePolicy", "tenant-b-ecr", http.StatusForbidden},
 		{"GetRole", "tenant-b-ecr", http.StatusForbidden},
 	} {

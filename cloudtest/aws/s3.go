@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// maxContent is the highest length of an upload in bytes; S3's own limit is 5 GiB. Uploads are read
+// maxContent is the maximum length of an upload in bytes; S3's own limit is 5 GiB. Uploads are read
 // as a whole, so that only verified content is stored.
 const maxContent = 256 << 20
 
@@ -94,8 +94,8 @@ func (c *Cloud) findBucket(name, partition string) *bucket {
 	return nil
 }
 
-// followsBucket reports whether the host serves the bucket in any region. The bucket's virtual host
-// at the legacy global endpoint does.
+// followsBucket reports whether the host serves the bucket in any region. This is true for a
+// virtual host at the legacy global endpoint.
 func (s *s3Call) followsBucket() bool { return s.ep.global && s.ep.bucket != "" }
 
 // signingRegion is the region that the signature must be for.
@@ -106,9 +106,9 @@ func (s *s3Call) signingRegion() string {
 	return s.ep.region
 }
 
-// atHome refuses a request at another region than the bucket's. GetBucketLocation is allowed at the
-// global endpoint too. Source: Amazon S3 User Guide, "Making requests to S3: request redirection
-// and the REST API".
+// atHome refuses a request for a missing bucket, or at another region than the bucket's.
+// GetBucketLocation is allowed at the global endpoint too. Source: Amazon S3 User Guide, "Making
+// requests to S3: request redirection and the REST API".
 func (s *s3Call) atHome() *service.Refusal {
 	switch {
 	case s.on == onAccount:
@@ -139,7 +139,8 @@ func (c *Cloud) authenticateS3(s *s3Call) *service.Refusal {
 	if errors.Is(err, sigv4.ErrMissing) {
 		return nil
 	}
-	// malformed returns the refusal for a signature in the header or in the query.
+	// malformed returns S3's refusal of a malformed signature, which depends on its place: header
+	// or query.
 	malformed := func(message string) *service.Refusal {
 		if r.Header.Get("Authorization") == "" {
 			return service.Refuse(http.StatusBadRequest, "AuthorizationQueryParametersError", "Error parsing the X-Amz-Credential parameter; "+message)

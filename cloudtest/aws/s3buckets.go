@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// maxBuckets is the highest size of a page of buckets, and the default. Source: Amazon S3 API
+// maxBuckets is the maximum and the default size of a page of buckets. Source: Amazon S3 API
 // Reference, "ListBuckets".
 const maxBuckets = 10_000
 

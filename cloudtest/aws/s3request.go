@@ -148,7 +148,7 @@ func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 }
 
 // signatureParams returns the query parameters of a presigned request. S3 also accepts headers as
-// query parameters. The list contains only those without effect.
+// query parameters. Of these, the list contains only headers without effect.
 func signatureParams() []string {
 	return []string{
 		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Security-Token",

@@ -440,8 +440,8 @@ func TestTrustRevokedAtRunTime(t *testing.T) {
 	}
 }
 
-// TestKeysOfEveryRequest checks that Deny statements apply whose condition keys AWS sets in every
-// request.
+// TestKeysOfEveryRequest checks Deny statements with condition keys that AWS sets in every request.
+// Each statement must deny the request.
 func TestKeysOfEveryRequest(t *testing.T) {
 	w := newWorld(t)
 	for _, condition := range []string{
