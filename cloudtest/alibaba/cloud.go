@@ -10,7 +10,7 @@
 // request, so that a change is in force at once.
 //
 // Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
-// error that wraps [setting.ErrNotFound] if what it changes does not exist.
+// error that wraps [setting.ErrNotFound] if the object to change does not exist.
 package alibaba
 
 import (
@@ -41,7 +41,8 @@ type account struct {
 	roles     map[string]role         // by name, in lower case
 }
 
-// role is immutable once stored. A replacement keeps the ID, a new role after a deletion does not.
+// role is immutable once stored. A role that replaces another keeps the ID. A role that is created
+// after a deletion gets a new ID.
 type role struct {
 	Role
 

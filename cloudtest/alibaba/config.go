@@ -36,7 +36,7 @@ type Config struct {
 	Accounts []Account `json:"accounts,omitempty"`
 }
 
-// Account is an Alibaba Cloud account with its part of Resource Access Management.
+// Account is an Alibaba Cloud account with its OIDC providers and roles.
 type Account struct {
 	// ID is the account's ID, sixteen digits.
 	ID string `json:"id"`
@@ -60,7 +60,7 @@ type OIDCProvider struct {
 	// in the chain of the issuer's host must have one of them. If the list is empty, the local
 	// cloud checks the chain alone.
 	Fingerprints []string `json:"fingerprints,omitempty"`
-	// IssuanceLimitHours is the highest age of a token in hours, counted from the claim iat: 1 to
+	// IssuanceLimitHours is the maximum age of a token in hours, counted from the claim iat: 1 to
 	// 168. The default is 12.
 	IssuanceLimitHours int `json:"issuanceLimitHours,omitempty"`
 }

@@ -20,7 +20,7 @@ import (
 
 const (
 	opAssumeRoleWithOIDC = "AssumeRoleWithOIDC"
-	// maxBody is the highest length of a request's body in bytes. A token has at most 20,000.
+	// maxBody is the maximum length of a request's body in bytes. A token has at most 20,000 bytes.
 	maxBody = 64 << 10
 )
 
