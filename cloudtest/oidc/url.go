@@ -18,7 +18,7 @@ type URLError struct {
 	Fix string
 }
 
-// Error names the URL and the fix.
+// Error returns the URL and the fix.
 func (e *URLError) Error() string { return "issuer " + strconv.Quote(e.URL) + ": " + e.Fix }
 
 // ParseURL parses an issuer URL as clouds require it: https, and a host name in lower case without
