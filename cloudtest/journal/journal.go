@@ -21,7 +21,7 @@ import (
 // DefaultSize is the number of calls that a journal keeps by default.
 const DefaultSize = 16384
 
-// maxField is the highest length of a field of a [Call] in bytes, because callers choose the
+// maxField is the maximum length of a field of a [Call] in bytes, because callers choose the
 // values.
 const maxField = 2048
 
@@ -67,7 +67,7 @@ type Call struct {
 	Resource string `json:"resource,omitempty"`
 	// Code is the cloud's error code, empty if the call was granted.
 	Code string `json:"code,omitempty"`
-	// Reason says in words why the call was refused, in more detail than the caller was told.
+	// Reason says why the call was refused, in more detail than the answer to the caller does.
 	Reason string `json:"reason,omitempty"`
 	// Status is the HTTP status that was sent, 0 if the connection was closed without an answer.
 	Status int `json:"status"`
@@ -87,7 +87,7 @@ type Filter struct {
 	Verdict Verdict
 }
 
-// Verdict is the outcome of the calls that a [Filter] selects.
+// Verdict selects calls by their outcome in a [Filter].
 type Verdict string
 
 const (
@@ -169,7 +169,7 @@ type FilterError struct {
 	Fix string
 }
 
-// Error names the parameter and the fix.
+// Error returns the parameter and the fix.
 func (e *FilterError) Error() string {
 	return "journal filter: " + strconv.Quote(e.Parameter) + ": " + e.Fix
 }
@@ -332,7 +332,7 @@ func (j *Journal) Last() uint64 {
 	return j.last
 }
 
-// Reset forgets all calls and counts. The next call gets the next Seq.
+// Reset forgets all calls and counts. The numbering by Seq continues.
 func (j *Journal) Reset() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
