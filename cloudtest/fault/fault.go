@@ -23,7 +23,7 @@ import (
 type Kind string
 
 const (
-	// None is no failure.
+	// None means that the call does not fail.
 	None Kind = ""
 	// Latency delays the answer by Delay. Every other kind may have a Delay too.
 	Latency Kind = "latency"
@@ -63,7 +63,8 @@ type Fault struct {
 	// Skew is added to the service's clock. Only with Kind [Skew].
 	Skew time.Duration
 	// RetryAfter is the time that the answer asks the caller to wait, in whole seconds. If it is 0,
-	// the answer does not say. It is allowed with Kind [Throttle] or [Unavailable] only.
+	// the answer has no header Retry-After. It is allowed with Kind [Throttle] or [Unavailable]
+	// only.
 	RetryAfter time.Duration
 	// Count is the number of calls after which the fault ends; 0 means that it stays until it is
 	// removed.
@@ -163,7 +164,8 @@ func (f Fault) hits(host, service, operation string) bool {
 	return (f.Host == "" || f.Host == host) && (f.Service == "" || f.Service == service) && (f.Operation == "" || f.Operation == operation)
 }
 
-// Quota throttles calls of a service (and operation, if set) above a rate. All callers share it.
+// Quota throttles calls of a service (and operation, if set) above a rate. All callers share the
+// rate.
 type Quota struct {
 	// Service and Operation select the calls, as they stand in the journal. Service is required.
 	Service   string `json:"service"`
@@ -173,7 +175,7 @@ type Quota struct {
 	// Burst is how many calls may come at once; default: PerSecond, at least 1.
 	Burst int `json:"burst,omitempty"`
 	// RetryAfter is the time that the answer to a throttled call asks the caller to wait, in whole
-	// seconds. If it is 0, the answer does not say.
+	// seconds. If it is 0, the answer has no header Retry-After.
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -239,12 +241,12 @@ type Effect struct {
 	Delay time.Duration
 	// Skew is added to the service's clock.
 	Skew time.Duration
-	// RetryAfter is the time that the answer asks the caller to wait; 0 if the answer does not say.
+	// RetryAfter is the time that the answer asks the caller to wait; 0 for no header Retry-After.
 	RetryAfter time.Duration
 }
 
-// RetryAfterHeader is the value of the header Retry-After, in seconds; empty if the answer has
-// none. Source: RFC 9110 §10.2.3.
+// RetryAfterHeader returns the value of the header Retry-After, in seconds; empty if the answer has
+// no such header. Source: RFC 9110 §10.2.3.
 func (e Effect) RetryAfterHeader() string {
 	if e.RetryAfter <= 0 {
 		return ""
@@ -267,8 +269,7 @@ func (e Effect) Wait(ctx context.Context) error {
 	}
 }
 
-// Set holds the faults and quotas in force. Its zero value holds none. It is safe for concurrent
-// use.
+// Set has the faults and quotas in force. Its zero value is empty. It is safe for concurrent use.
 type Set struct {
 	mu      sync.Mutex
 	faults  []*Fault
@@ -348,8 +349,8 @@ func (s *Set) SetQuotas(quotas []Quota) error {
 }
 
 // Take returns the effect of all faults and quotas on a call, and counts the call against the
-// faults that apply. All delays and skews add up. The call fails by the first fault that was added.
-// It fails by a quota only if no fault makes it fail.
+// faults that apply. All delays and skews add up. If several faults make the call fail, the first
+// added fault decides how. A quota decides only if no fault makes the call fail.
 func (s *Set) Take(host, service, operation string) Effect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
