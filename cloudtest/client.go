@@ -26,8 +26,8 @@ import (
 type Admin struct {
 	// URL is the proxy's URL, see [Cloud.ProxyURL].
 	URL string
-	// Client makes the requests. It must not use a proxy. Nil means a client without proxy and
-	// without a timeout beside the context's deadline.
+	// Client makes the requests. It must not use a proxy. Nil means a client without proxy, limited
+	// by the context's deadline only.
 	Client *http.Client
 }
 
@@ -140,8 +140,8 @@ func (a *Admin) change(ctx context.Context, method, path string, query url.Value
 	return a.call(ctx, method, path, query, body, nil)
 }
 
-// call makes a request and reads the answer into into. Nil drops the answer, a *[]byte gets the raw
-// answer, and any other pointer gets the decoded JSON.
+// call makes a request. Into receives the answer: nil drops it, a *[]byte gets it raw, and any
+// other pointer gets the decoded JSON.
 func (a *Admin) call(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	var reader io.Reader
 	if body != nil {

@@ -157,7 +157,7 @@ type HostError struct {
 	Fix string
 }
 
-// Error names the host and the fix.
+// Error returns the host and the fix.
 func (e *HostError) Error() string { return "cloudtest: host " + strconv.Quote(e.Host) + ": " + e.Fix }
 
 var hostPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)

@@ -27,7 +27,7 @@
 //	cloud.AWS().ServeRegistry(func(aws.Registry) http.Handler { return distribution })
 //	cloud.AWS().ServeS3(objects)                        // path-style, without credentials and aws-chunked framing
 //	cloud.Azure().ServeBlob(func(azure.StorageAccount) http.Handler { return blobs })
-//	cloud.GCP().ServeStorage(storage)                   // data planes verify nothing: the cloud has done it
+//	cloud.GCP().ServeStorage(storage)                   // data planes need not verify credentials
 //
 // A data plane gets allowed requests only. The cloud removes the credentials from them. It also
 // removes or refuses everything that could turn a request into another one: mounts, copy sources,

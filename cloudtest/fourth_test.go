@@ -107,8 +107,8 @@ func newNoteAdmin(t *change.Table[*noteCloud]) noteAdmin {
 	}
 }
 
-// TestFourthCloud: a cloud needs to read requests, decide and write answers only. It gets TLS,
-// faults, quotas, the journal and the admin API from this module.
+// TestFourthCloud: a new cloud only reads requests, decides, and writes answers. This module adds
+// TLS, faults, quotas, the journal and the admin API.
 func TestFourthCloud(t *testing.T) {
 	ctx := t.Context()
 	c, err := New(Config{})

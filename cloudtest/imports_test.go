@@ -8,8 +8,8 @@ import (
 )
 
 // TestImports: the local cloud tests the library and its SDKs. It must not share code with them
-// that gets, checks or signs a credential. CEL does none of these, so sharing CEL with Google's
-// service is allowed.
+// that gets, checks or signs a credential. CEL does none of these, so the local cloud may use it.
+// Google's service uses CEL too.
 func TestImports(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./...")
 	out, err := cmd.Output()

@@ -57,12 +57,13 @@ func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server,
 			switch {
 			case r.Method == http.MethodConnect:
 				c.serveConnect(w, r)
-			// Clients use its IP address, or the proxy's from AZURE_POD_IDENTITY_AUTHORITY_HOST.
+			// Sent to the IP address of Azure's metadata server or, by
+			// AZURE_POD_IDENTITY_AUTHORITY_HOST, to the proxy.
 			case c.azure.IsMetadata(r):
 				c.server.Serve(w, r, c.azure.Metadata)
 			case r.URL.Host != "":
 				c.refusePlain(w, r)
-			// Clients use the proxy's address from GCE_METADATA_HOST.
+			// Sent to the proxy, by GCE_METADATA_HOST.
 			case c.gcp.IsMetadata(r):
 				c.server.Serve(w, r, c.gcp.Metadata)
 			default:
@@ -110,8 +111,8 @@ func (c *Cloud) ProxyURL() string {
 	return "http://" + c.address
 }
 
-// admit decides whether a client may connect to hostport. Unless plain is set, the port must be
-// 443. admit returns the host and, for a refusal, the call to record.
+// admit decides whether a client may connect to hostport: by TLS on port 443, or without TLS if
+// plain is set. It returns the host and, for a refusal, the call to record.
 func (c *Cloud) admit(hostport string, plain bool) (host string, refused *journal.Call) {
 	host = wire.Host(hostport)
 	call := journal.Call{Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "CONNECT"}

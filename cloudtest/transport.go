@@ -20,7 +20,7 @@ type DialError struct {
 	Reason string
 }
 
-// Error names the address and the reason.
+// Error returns the address and the reason.
 func (e *DialError) Error() string { return "cloudtest: dial " + e.Address + ": " + e.Reason }
 
 // Transport returns a transport for clients in this process. It reaches only the cloud's hosts, and
