@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	nullUser         = "00000000-0000-0000-0000-000000000000" // the user whose password is a token
+	nullUser         = "00000000-0000-0000-0000-000000000000" // its password is a token
 	tokenNotAccepted = "token validation failed"
 )
 
@@ -25,7 +25,7 @@ func (c *Cloud) readRegistryTokens(r *service.Request, reg *registry) (service.P
 		r.Call.Operation, give = "GetAccessToken", c.postedToken
 	case "GET /oauth2/token":
 		r.Call.Operation, give = "GetAccessTokenFromLogin", c.loginToken
-	default: // its wrong methods are not found either
+	default: // a wrong method gets 404 too
 		return registryProtocol(), service.Refuse(http.StatusNotFound, "NOT_FOUND", "not found").Handle
 	}
 	return registryProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
@@ -68,7 +68,7 @@ func checkService(form url.Values, reg *registry) *service.Refusal {
 	return nil
 }
 
-// exchange gives a refresh token of the registry for an access token of Entra ID.
+// exchange returns a refresh token of the registry in exchange for an access token of Entra ID.
 func (c *Cloud) exchange(r *service.Request, reg *registry) (any, *service.Refusal) {
 	form, no := readRegistryForm(r, reg)
 	if no != nil {
@@ -95,7 +95,7 @@ func (c *Cloud) exchange(r *service.Request, reg *registry) (any, *service.Refus
 	return refreshResponse{c.issueRefreshToken(reg, token.app, r.Now)}, nil
 }
 
-// registryCaller proves an access token of Entra ID that is for a registry.
+// registryCaller verifies an access token of Entra ID, with its tenant and its audience.
 func (c *Cloud) registryCaller(r *service.Request, reg *registry, raw string) (accessToken, *service.Refusal) {
 	refuse := func(reason string) (accessToken, *service.Refusal) {
 		return accessToken{}, service.Refuse(http.StatusUnauthorized, "UNAUTHORIZED", tokenNotAccepted).Because(reason)
@@ -117,7 +117,7 @@ func (c *Cloud) registryCaller(r *service.Request, reg *registry, raw string) (a
 	return token, nil
 }
 
-// postedToken gives an access token for what was posted: a refresh token, or a token as a password.
+// postedToken issues an access token for a posted token: a refresh token, or a token as a password.
 func (c *Cloud) postedToken(r *service.Request, reg *registry) (any, *service.Refusal) {
 	form, no := readRegistryForm(r, reg)
 	if no != nil {
@@ -136,11 +136,11 @@ func (c *Cloud) postedToken(r *service.Request, reg *registry) (any, *service.Re
 	return nil, badRegistryRequest("grant_type must be refresh_token or password")
 }
 
-// passwords are the kinds of tokens that are a password of the null user. Source: Azure/acr,
-// "Token-BasicAuth.md".
+// passwords returns the kinds of tokens that the null user may send as a password. Source:
+// Azure/acr, "Token-BasicAuth.md".
 func passwords() []string { return []string{grantRefresh, grantAccess} }
 
-// loginToken gives an access token for a token that is the password of the null user.
+// loginToken issues an access token for a token that the null user sends as a password.
 func (c *Cloud) loginToken(r *service.Request, reg *registry) (any, *service.Refusal) {
 	query, err := readValues(r.URL.RawQuery, "scope")
 	if err != nil {
@@ -156,8 +156,9 @@ func (c *Cloud) loginToken(r *service.Request, reg *registry) (any, *service.Ref
 	return c.registryAccess(r, reg, password, passwords(), query["scope"])
 }
 
-// registryAccess gives an access token, for a token of one of the kinds, for what of the scopes its
-// bearer may do. Nothing of what was asked for is a refusal.
+// registryAccess issues an access token for those scopes that the bearer of raw may use. The token
+// raw must be of one of the kinds. If the bearer may use none of the scopes, registryAccess
+// refuses.
 func (c *Cloud) registryAccess(r *service.Request, reg *registry, raw string, kinds, scopes []string) (any, *service.Refusal) {
 	ask, err := readScopes(scopes)
 	if err != nil {
@@ -181,7 +182,7 @@ func (c *Cloud) registryAccess(r *service.Request, reg *registry, raw string, ki
 	}
 	ends := r.Now.Add(RegistryAccessLife)
 	if who.grant == grantAccess && who.ends.Before(ends) {
-		ends = who.ends // an access token does not renew itself
+		ends = who.ends // an access token cannot extend its own life
 	}
 	return accessResponse{c.issueRegistryAccess(reg, who.app, got, r.Now, ends)}, nil
 }

@@ -13,7 +13,7 @@ import (
 // answers that users of Azure/acr made public.
 const authenticationRequired = "authentication required, visit https://aka.ms/acr/authorization for more information."
 
-// registryProtocol is how registries and their token service refuse.
+// registryProtocol returns the error format of registries and their token service.
 func registryProtocol() service.Protocol {
 	p := oci.Protocol(oci.Words{Failure: "unknown error", Unavailable: "service unavailable", Throttled: "too many requests"}, writeRegistryJSON)
 	p.Broken = service.Whole(http.StatusOK, jsonType, []byte(`{"refresh_token":"eyJ`))
@@ -25,7 +25,7 @@ func writeRegistryJSON(r *service.Request, status int, body any) service.Answer 
 	return writeJSON(status, body)
 }
 
-// wants is the requested access, as the member detail names it.
+// wants is one requested action, in the member detail of an error.
 type wants struct {
 	Type   string
 	Name   string
@@ -50,8 +50,8 @@ func unauthorized(all []access) *service.Refusal {
 	return e
 }
 
-// challenge sends a client to the registry's token service, and says what to ask there. Source: RFC
-// 6750 §3; Azure/acr, "AAD-OAuth.md".
+// challenge sets the header Www-Authenticate: the registry's token service, and the scopes to
+// request there. Source: RFC 6750 §3; Azure/acr, "AAD-OAuth.md".
 func challenge(r *service.Request, reg *registry, ask []access, problem string) {
 	value := `Bearer realm="https://` + reg.endpoint + `/oauth2/token",service="` + reg.endpoint + `"`
 	if len(ask) > 0 {
@@ -67,7 +67,7 @@ func challenge(r *service.Request, reg *registry, ask []access, problem string) 
 	r.Reply.Set("Www-Authenticate", value)
 }
 
-// needs is the access that a request asks for.
+// needs returns the access that a request requires.
 func needs(q registryRequest) []access {
 	switch {
 	case q.repository != "":

@@ -39,7 +39,8 @@ func (c *Cloud) readRegistry(r *service.Request, reg *registry) (service.Protoco
 	}
 }
 
-// authorizeRegistry asks for an access token that allows the repository and the action.
+// authorizeRegistry refuses requests without an access token that allows the action on the
+// repository.
 func (c *Cloud) authorizeRegistry(r *service.Request, reg *registry, req registryRequest, understood bool) *service.Refusal {
 	ask := needs(req)
 	raw, ok := wire.Bearer(r.Request)
@@ -66,11 +67,12 @@ func (c *Cloud) authorizeRegistry(r *service.Request, reg *registry, req registr
 	return nil
 }
 
-// covers reports whether access has all that is asked for.
+// covers reports whether all includes each action in ask.
 func covers(all, ask []access) bool {
 	for _, a := range ask {
 		for _, action := range a.Actions {
-			mayPull := action == actionReadMetadata && allowed(all, a.Type, a.Name, actionPull) // and so may see what there is to pull
+			// Permission to pull includes permission to read metadata.
+			mayPull := action == actionReadMetadata && allowed(all, a.Type, a.Name, actionPull)
 			if !mayPull && !allowed(all, a.Type, a.Name, action) {
 				return false
 			}
@@ -79,8 +81,8 @@ func covers(all, ask []access) bool {
 	return true
 }
 
-// forwardRegistry passes an allowed request to the data plane, or for a blob sends the client to
-// the data endpoint.
+// forwardRegistry sends an allowed request to the data plane. For a blob, it redirects the client
+// to the data endpoint, if the registry has one.
 func (c *Cloud) forwardRegistry(r *service.Request, reg *registry, req registryRequest) (service.Answer, *service.Refusal) {
 	plane := c.planeOf(reg)
 	if req.operation == opPullBlob && len(reg.regions) > 0 && plane != nil && exists(plane, r.Request) {
@@ -100,7 +102,7 @@ func (c *Cloud) planeOf(reg *registry) http.Handler {
 	return plane(reg.Registry)
 }
 
-// exists asks a data plane whether it has what a request is to read.
+// exists asks a data plane with HEAD whether the content of a request exists.
 func exists(plane http.Handler, r *http.Request) bool {
 	head := r.Clone(r.Context())
 	head.Method = http.MethodHead
@@ -110,13 +112,13 @@ func exists(plane http.Handler, r *http.Request) bool {
 	return status.status == http.StatusOK || status.status == 0
 }
 
-// statusWriter keeps an answer's status and drops the rest.
+// statusWriter records the status of an answer and discards the rest.
 type statusWriter struct {
 	header http.Header
 	status int
 }
 
-// Header is written to and not read.
+// Header returns headers that nobody reads.
 func (s *statusWriter) Header() http.Header {
 	if s.header == nil {
 		s.header = http.Header{}
@@ -124,18 +126,18 @@ func (s *statusWriter) Header() http.Header {
 	return s.header
 }
 
-// Write drops the body.
+// Write discards the body.
 func (*statusWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// WriteHeader keeps the first status.
+// WriteHeader records the first status.
 func (s *statusWriter) WriteHeader(status int) {
 	if s.status == 0 {
 		s.status = status
 	}
 }
 
-// dataLink makes a link to a blob at the registry's first data endpoint. Its signature is all that
-// its bearer needs.
+// dataLink returns a link to a blob at the registry's first data endpoint. The signature in the
+// link is the only credential that a client needs.
 func (c *Cloud) dataLink(reg *registry, path string, now time.Time) string {
 	host := reg.dataHost(reg.regions[0])
 	end := strconv.FormatInt(now.Add(dataLinkLife).Unix(), 10)
@@ -148,8 +150,8 @@ func (c *Cloud) signLink(host, path, end string) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// readData is the [service.Service] of a dedicated data endpoint: blob storage that takes signed
-// links and nothing else.
+// readData is the [service.Service] of a dedicated data endpoint: blob storage that accepts only
+// signed links.
 func (c *Cloud) readData(r *service.Request, reg *registry) (service.Protocol, service.Handler) {
 	if req, understood := readRegistryRequest(r.Request); understood && req.operation == opPullBlob {
 		r.Call.Operation, r.Call.Resource = req.operation, reg.Host+"/"+req.repository
@@ -168,7 +170,7 @@ func (c *Cloud) readData(r *service.Request, reg *registry) (service.Protocol, s
 			return nil, blobRefusal(http.StatusForbidden, "AuthenticationFailed").Because("the link has ended")
 		}
 		out := oci.Forwarded(r.Request)
-		out.URL.RawQuery = "" // the data plane must not learn the signature either
+		out.URL.RawQuery = "" // the data plane must not see the signature
 		out.RequestURI = out.URL.RequestURI()
 		return r.Forward(c.planeOf(reg), out, nil)
 	}

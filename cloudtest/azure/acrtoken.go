@@ -32,21 +32,21 @@ const (
 	grantAccess  = "access_token"
 )
 
-// access is the access that an access token allows, or that a scope requests. Source: Docker
-// Registry v2 authentication, "Token authentication implementation".
+// access is a set of actions on a resource, which an access token allows or a scope requests.
+// Source: Docker Registry v2 authentication, "Token authentication implementation".
 type access struct {
 	Type    string   `json:"type"`
 	Name    string   `json:"name"`
 	Actions []string `json:"actions"`
 }
 
-// maxScopes bounds what one request asks for.
+// maxScopes is the maximum number of scopes in a request.
 const maxScopes = 64
 
 var errScopes = errors.New("too many scopes")
 
-// readScopes reads scopes: repository:<name>:<action>,… and registry:catalog:*. What is neither
-// asks for nothing. "*" asks for all there is.
+// readScopes reads scopes: repository:<name>:<action>,… and registry:catalog:*. It ignores all
+// other scopes. The action "*" means all actions.
 func readScopes(scopes []string) ([]access, error) {
 	var out []access
 	for s := range strings.FieldsSeq(strings.Join(scopes, " ")) {
@@ -74,8 +74,8 @@ func readScopes(scopes []string) ([]access, error) {
 	return out, nil
 }
 
-// granted returns the part of the wanted access that an application has. A token that was narrowed
-// before allows only what both allow.
+// granted returns the part of the wanted access that the application's roles allow. If the
+// application presents an access token, that token must allow the access too.
 func (r *registry) granted(who registryToken, wanted []access) []access {
 	out := []access{}
 	for _, a := range wanted {
@@ -93,14 +93,14 @@ func (r *registry) granted(who registryToken, wanted []access) []access {
 	return out
 }
 
-// allowed reports whether access has an action.
+// allowed reports whether the access in all includes an action.
 func allowed(all []access, kind, name, action string) bool {
 	return slices.ContainsFunc(all, func(a access) bool {
 		return a.Type == kind && a.Name == name && slices.Contains(a.Actions, action)
 	})
 }
 
-// registryToken is a proved token of a registry.
+// registryToken is a verified token of a registry.
 type registryToken struct {
 	app    *application
 	grant  string
@@ -137,8 +137,8 @@ func registryClaims(r *registry, app *application, now, ends time.Time, grant st
 
 var errRegistryToken = errors.New("the token is not one of this registry")
 
-// readRegistryToken proves a token of a registry. A registry's clock is its own: there is no
-// leeway.
+// readRegistryToken verifies a token of a registry. It allows no clock difference: the registry
+// also issued the token.
 func (c *Cloud) readRegistryToken(r *registry, raw string, now time.Time) (registryToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {

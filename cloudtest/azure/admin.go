@@ -6,8 +6,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/change"
 )
 
-// Admin is a [Cloud] in another process. Each function is the method of the Cloud with its name,
-// and fails with the same errors.
+// Admin changes a [Cloud] that runs in another process. Each function calls the Cloud's method of
+// the same name, and fails with the same errors.
 type Admin struct {
 	AddTenant                 func(ctx context.Context, t Tenant) error
 	PutApplication            func(ctx context.Context, tenant string, a Application) error
@@ -21,7 +21,7 @@ type Admin struct {
 	SetManagedIdentity        func(ctx context.Context, m ManagedIdentity) error
 }
 
-// NewAdmin fills a table with the changes of a [Cloud].
+// NewAdmin adds the changes of a [Cloud] to a table.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /azure/tenants/{tenant}"
 	return Admin{

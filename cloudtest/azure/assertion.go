@@ -21,9 +21,9 @@ const maxAssertionLife = 25 * time.Hour
 const checkCredential = "Check your federated identity credential Subject, Audience and Issuer against the presented assertion. " +
 	"https://learn.microsoft.com/entra/workload-id/workload-identity-federation"
 
-// judgeAssertion reports whether an external token makes its bearer the application. Its order: the
-// token's form and algorithm, the application's credentials, the token's life, its issuer's keys
-// and signature, its time.
+// judgeAssertion checks whether an external token lets its bearer act as the application. The order
+// of the checks: form and algorithm, the application's credentials, the token's lifetime, the
+// issuer's keys and the signature, the token's time.
 func (c *Cloud) judgeAssertion(r *service.Request, raw string, app *application) *service.Refusal {
 	if algorithm, ok := declaredAlgorithm(raw); ok && !strings.HasPrefix(algorithm, "RS") {
 		return badRequest(5002738, "Invalid JWT token. '%s' is not a supported signature algorithm. Supported signing algorithms are: 'RS256, RS384, RS512'.", algorithm)
@@ -56,8 +56,8 @@ func malformedAssertion(reason string) *service.Refusal {
 
 var algorithmPattern = regexp.MustCompile(`\A[A-Za-z0-9]{1,16}\z`)
 
-// declaredAlgorithm reads the algorithm from a token's header, whether or not the token is one that
-// this module reads.
+// declaredAlgorithm reads the algorithm from a token's header, even if this module cannot read the
+// token.
 func declaredAlgorithm(raw string) (string, bool) {
 	encoded, _, ok := strings.Cut(raw, ".")
 	if !ok {
@@ -76,8 +76,8 @@ func declaredAlgorithm(raw string) (string, bool) {
 	return fields.Algorithm, algorithmPattern.MatchString(fields.Algorithm)
 }
 
-// matchCredential looks for a federated credential that is the token's, letter by letter. It asks
-// in the order of Entra's codes: issuer, audience, subject.
+// matchCredential looks for a federated credential with exactly the token's issuer, audience and
+// subject. It compares them in this order, the order of Entra's error codes.
 func (c *Cloud) matchCredential(token oidc.Token, app *application) *service.Refusal {
 	if len(token.Audience) != 1 {
 		return malformedAssertion("a token for several audiences is for none")
@@ -109,8 +109,8 @@ func (c *Cloud) matchCredential(token oidc.Token, app *application) *service.Ref
 	return badClient(700213, "No matching federated identity record found for presented assertion subject '%s'. %s", printable(token.Subject), checkCredential)
 }
 
-// isOwnIssuer reports whether an issuer is Entra ID itself, which may not vouch for its own
-// applications. Source: Microsoft Learn, "Important considerations and restrictions for federated
+// isOwnIssuer reports whether an issuer is Entra ID itself. Its tokens are not accepted as external
+// tokens. Source: Microsoft Learn, "Important considerations and restrictions for federated
 // identity credentials".
 func (c *Cloud) isOwnIssuer(issuer string) bool {
 	u, err := url.Parse(issuer)
@@ -122,7 +122,7 @@ func (c *Cloud) isOwnIssuer(issuer string) bool {
 	})
 }
 
-// assertionError puts a verifier's refusal into Entra's words.
+// assertionError translates a verifier's error into a refusal of Entra ID.
 func assertionError(err error, token oidc.Token, app *application, now time.Time) *service.Refusal {
 	const precise = "2006-01-02T15:04:05.0000000Z"
 	var no *service.Refusal

@@ -14,20 +14,20 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Versions of the storage API in x-ms-version, which order as text. Source: Microsoft Learn,
+// Versions of the storage API in x-ms-version, which are compared as text. Source: Microsoft Learn,
 // "Authorize with Microsoft Entra ID" of Azure Storage.
 const (
-	versionBearer    = "2017-11-09" // the first that takes access tokens
-	versionChallenge = "2019-12-12" // the first that answers with 401 and says where to get a token
+	versionBearer    = "2017-11-09" // the first that accepts access tokens
+	versionChallenge = "2019-12-12" // the first that answers 401 with the address of Entra ID
 )
 
-// versionPattern is the form of all versions of APIs: a day.
+// versionPattern matches an API version, which is a date.
 var versionPattern = regexp.MustCompile(`\A20[0-9]{2}-[01][0-9]-[0-3][0-9]\z`)
 
 // rootContainer holds the blobs whose path names no container.
 const rootContainer = "$root"
 
-// blobRequest is the meaning of a request to blob storage.
+// blobRequest says which operation and which permission a request to blob storage needs.
 type blobRequest struct {
 	operation  string
 	container  string // empty for the account as a whole
@@ -35,8 +35,8 @@ type blobRequest struct {
 }
 
 // readBlobRequest maps a request to a permission. Source: Microsoft Learn, "Blob Storage REST API".
-// Everything else is refused. Batches hold further requests, copies read from places that were not
-// judged, and access policies, tags and delegation keys need other permissions.
+// It refuses all other operations. Batches contain further requests. Copies read from places that
+// were not checked. Access policies, tags and delegation keys need other permissions.
 func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").Because("the local cloud does not have the operation")
 	container, blob, ok := readBlobPath(r)
@@ -67,13 +67,13 @@ func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 		return blobRequest{}, blobRefusal(http.StatusForbidden, "CannotVerifyCopySource").Because("the local cloud does not copy blobs")
 	}
 	if !read && q.Has("versionid") {
-		return blobRequest{}, unsupported // versions are deleted with a permission of their own
+		return blobRequest{}, unsupported // deleting a version needs another permission
 	}
 	return withPermission(blobOperation(r.Method, comp, read), container, read, unsupported)
 }
 
-// blobParameters are the query parameters of the operations that the local cloud has. Source:
-// Microsoft Learn, "Blob Storage REST API".
+// blobParameters returns the query parameters that the local cloud supports. Source: Microsoft
+// Learn, "Blob Storage REST API".
 func blobParameters() []string {
 	return []string{
 		"comp", "restype", "timeout", "prefix", "delimiter", "marker", "maxresults", "include", "showonly", "startfrom", "snapshot", "prevsnapshot", "versionid",
@@ -81,16 +81,16 @@ func blobParameters() []string {
 	}
 }
 
-// readBlobQuery reads parameters that have one reading only: each is known, in small letters, and
-// given once. Azure ignores case. A data plane that does so too must not find an operation that was
-// not judged.
+// readBlobQuery accepts only known parameters in lower case, each given once. Azure ignores case. A
+// data plane may ignore case too, but must not run an operation that was not authorized.
 func readBlobQuery(raw string) (url.Values, *service.Refusal) {
 	q, err := readValues(raw)
 	if err != nil {
 		return nil, blobRefusal(http.StatusBadRequest, "InvalidQueryParameterValue").Because("the query cannot be read in one way only")
 	}
 	for name := range q {
-		if !q.Has("sig") && !slices.Contains(blobParameters(), name) { // one with a signature in its query is refused for that
+		// Let blobCaller refuse a query with a signature.
+		if !q.Has("sig") && !slices.Contains(blobParameters(), name) {
 			return nil, blobRefusal(http.StatusBadRequest, "UnsupportedQueryParameter").Because("the local cloud does not have the query parameter " + printable(name))
 		}
 	}
@@ -134,7 +134,7 @@ func blobOperation(method, comp string, read bool) string {
 	return ""
 }
 
-// readBlobPath splits /<container>/<blob>. A blob's name may hold escaped slashes; a path that
+// readBlobPath splits /<container>/<blob>. A blob's name may contain escaped slashes. A path that
 // could lead out of the container is refused.
 func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	for part := range strings.SplitSeq(r.URL.Path, "/") {
@@ -147,7 +147,8 @@ func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	if container == "" {
 		return "", "", path == ""
 	}
-	if blob == "" && r.URL.Query().Get("restype") != "container" { // a blob of the root container, whose names have no slash
+	// A blob of the root container: its name has no slash.
+	if blob == "" && r.URL.Query().Get("restype") != "container" {
 		return container, "", !strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	}
 	return container, blob, isContainer(container)
@@ -176,13 +177,13 @@ func (c *Cloud) readBlob(r *service.Request, account *storageAccount) (service.P
 		}
 		to := c.blobsOf(account)
 		if to != nil {
-			r.Reply.Del("X-Ms-Version") // the data plane says it
+			r.Reply.Del("X-Ms-Version") // the data plane sets it
 		}
 		return r.Forward(to, plane.Request(r.Request), nil)
 	}
 }
 
-// blobsOf is the data plane of a storage account, or nil.
+// blobsOf returns the data plane of a storage account, or nil.
 func (c *Cloud) blobsOf(account *storageAccount) http.Handler {
 	c.mu.RLock()
 	handlers := c.blobPlane
@@ -193,7 +194,7 @@ func (c *Cloud) blobsOf(account *storageAccount) http.Handler {
 	return handlers(account.StorageAccount)
 }
 
-// blobCaller proves the caller of a storage account.
+// blobCaller verifies the access token of a request to a storage account.
 func (c *Cloud) blobCaller(r *service.Request, account *storageAccount) (accessToken, *service.Refusal) {
 	version := r.Header.Get("X-Ms-Version")
 	if version != "" && !versionPattern.MatchString(version) {
@@ -241,7 +242,7 @@ func (c *Cloud) blobCaller(r *service.Request, account *storageAccount) (accessT
 	return accessToken{}, no
 }
 
-// notAuthenticated is the refusal of an Authorization header.
+// notAuthenticated returns the refusal of an Authorization header.
 func notAuthenticated(r *service.Request, account *storageAccount, version, detail string) *service.Refusal {
 	no := blobRefusal(http.StatusForbidden, "AuthenticationFailed")
 	if version >= versionChallenge {
@@ -252,8 +253,8 @@ func notAuthenticated(r *service.Request, account *storageAccount, version, deta
 	return no
 }
 
-// authorizeAt says where there are tokens. Source: Microsoft Learn, "Authorize with Microsoft Entra
-// ID" of Azure Storage, bearer challenge.
+// authorizeAt sets the header Www-Authenticate, which says where clients get a token. Source:
+// Microsoft Learn, "Authorize with Microsoft Entra ID" of Azure Storage, bearer challenge.
 func authorizeAt(r *service.Request, account *storageAccount) {
 	r.Reply.Set("Www-Authenticate", "Bearer authorization_uri=https://"+account.tenant.environment.authority()+"/"+account.tenant.id+
 		"/oauth2/authorize resource_id="+resourceStorage)

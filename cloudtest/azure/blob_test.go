@@ -26,7 +26,7 @@ const (
 	blobChallenge   = "Bearer authorization_uri=https://login.microsoftonline.com/" + directory + "/oauth2/authorize resource_id=https://storage.azure.com"
 )
 
-// blobAnswer is what a client sees.
+// blobAnswer is the part of an answer that the tests compare.
 type blobAnswer struct {
 	Status int
 	Code   string
@@ -196,7 +196,7 @@ func TestBlobAuthorization(t *testing.T) {
 	if len(calls) != 1 || calls[0].Granted() || !strings.Contains(calls[0].Reason, "no role assignment") || calls[0].Audience != storageResource {
 		t.Errorf("journal %+v", calls)
 	}
-	// Role assignments are in force at once.
+	// Changed role assignments are in force at once.
 	if err := w.Azure().PutStorageAccount(directory, azure.StorageAccountConfig{Name: "artifacts"}); err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +211,8 @@ func TestBlobAuthorization(t *testing.T) {
 	}
 }
 
-// TestBlobTokenEnds: an access token of Entra's is taken for five minutes longer than it says, no
-// longer.
+// TestBlobTokenEnds: blob storage accepts an access token of Entra ID until five minutes after its
+// expiry.
 func TestBlobTokenEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -244,7 +244,8 @@ func TestBlobTokenEnds(t *testing.T) {
 	})
 }
 
-// TestDiscoveryRefuses asks for what only discovery documents refuse.
+// TestDiscoveryRefuses checks Entra ID's answers to GET requests: discovery, keys and unknown
+// paths.
 func TestDiscoveryRefuses(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// blobMessages are the messages of error codes. Sources: Microsoft Learn, "Common REST API error
-// codes" and "Blob Storage error codes".
+// blobMessages returns the messages of error codes. Sources: Microsoft Learn, "Common REST API
+// error codes" and "Blob Storage error codes".
 func blobMessages() map[string]string {
 	const seeHeader = "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."
 	return map[string]string{
@@ -43,8 +43,8 @@ type blobError struct {
 	Detail  string   `xml:"AuthenticationErrorDetail,omitempty"`
 }
 
-// blobProtocol is how blob storage refuses. A refusal's detail is AuthenticationErrorDetail.
-// Source: Microsoft Learn, "Status and error codes" of Azure Storage.
+// blobProtocol returns the error format of blob storage. A refusal's Detail becomes
+// AuthenticationErrorDetail. Source: Microsoft Learn, "Status and error codes" of Azure Storage.
 func blobProtocol() service.Protocol {
 	const head = "\uFEFF" + `<?xml version="1.0" encoding="utf-8"?>`
 	return service.Protocol{
@@ -52,7 +52,8 @@ func blobProtocol() service.Protocol {
 			id := wire.UUID()
 			body := blobError{Code: e.Code, Message: e.Message + "\nRequestId:" + id + "\nTime:" + time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")}
 			body.Detail, _ = e.Detail.(string)
-			out := bytes.ReplaceAll(wire.Must(xml.Marshal(body)), []byte("&#xA;"), []byte("\n")) // as Azure writes line breaks
+			// Azure does not escape line breaks.
+			out := bytes.ReplaceAll(wire.Must(xml.Marshal(body)), []byte("&#xA;"), []byte("\n"))
 			r.Reply.Set("Server", "Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0")
 			r.Reply.Set("X-Ms-Request-Id", id)
 			r.Reply.Set("X-Ms-Error-Code", e.Code)

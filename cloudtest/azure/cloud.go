@@ -1,18 +1,18 @@
 // Package azure is the local Azure. It has Entra ID with applications and their federated
-// credentials, container registries with their token service, blob storage behind role assignments,
-// and the instance metadata service. Of Azure Resource Manager and Microsoft Graph it has the calls
-// with which an administrator has an identity trust a cluster and lets it pull.
+// credentials, container registries with their token service, blob storage with role assignments,
+// and the instance metadata service. Of Azure Resource Manager and Microsoft Graph, it has the
+// calls that an administrator needs to create an identity that trusts a cluster and may pull.
 //
 // It verifies what Azure verifies: assertions against their issuer's published keys, access tokens,
 // role assignments. It answers with Azure's error codes, HTTP statuses and bodies.
 //
-// A [Cloud] has a service for each of Azure's host names, see [Cloud.Service]. Permissions are
-// asked when Azure asks them: for a registry when it issues an access token, for a blob at each
-// request. So a registry's access token outlives a role assignment that was withdrawn, for its own
-// life at most, as at Azure.
+// A [Cloud] has a service for each of Azure's host names, see [Cloud.Service]. It checks role
+// assignments when Azure checks them: for a registry when an access token is issued, for a blob at
+// each request. So, as at Azure, a registry's access token stays valid until it expires, even if
+// the role assignment is withdrawn.
 //
-// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
-// error that wraps [setting.ErrNotFound] if what it changes does not exist.
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid. If the
+// object to change does not exist, the error wraps [setting.ErrNotFound].
 package azure
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// tokenLeeway is how far the clocks of issuers and receivers of tokens may be apart. It holds for
-// assertions at Entra ID and for its access tokens. Source: Microsoft.IdentityModel.Tokens,
+// tokenLeeway is the clock difference that is tolerated when tokens are checked: assertions at
+// Entra ID, and Entra ID's access tokens. Source: Microsoft.IdentityModel.Tokens,
 // TokenValidationParameters.DefaultClockSkew (300 seconds), which these services use.
 const tokenLeeway = 5 * time.Minute
 
@@ -42,18 +42,18 @@ type Cloud struct {
 	registryKeys func() *oidc.Issuer // signs the registries' tokens
 	dataKey      []byte              // signs links to data endpoints
 
-	mu            sync.RWMutex // guards all below; never held during I/O
+	mu            sync.RWMutex // guards the fields below; never held during I/O
 	tenants       map[string]*tenant
 	domains       map[string]*tenant
 	identity      *ManagedIdentity
-	registries    map[string]*registry // by each of their hosts
+	registries    map[string]*registry // by host; a registry may have several hosts
 	registryPlane func(Registry) http.Handler
 	accounts      map[string]*storageAccount // by host
 	blobPlane     func(StorageAccount) http.Handler
 	subscriptions map[string]*subscription // by ID
 }
 
-// tenant is guarded by the cloud's lock, except for what never changes.
+// tenant is a tenant of Entra ID. The cloud's lock guards apps; the other fields never change.
 type tenant struct {
 	id          string
 	environment *Environment
@@ -62,8 +62,8 @@ type tenant struct {
 }
 
 // application is immutable once stored; a change replaces it. Its object ID survives replacement,
-// not deletion. A managed identity has no registration, and only one that Azure Resource Manager
-// made has a resource ID.
+// but not deletion. Only managed identities that Azure Resource Manager made have a resource ID.
+// They have no registration.
 type application struct {
 	clientID     string
 	objectID     string // of its service principal; empty if it has none yet
@@ -75,8 +75,8 @@ type application struct {
 	credentials  []FederatedCredential
 }
 
-// New makes the local Azure that cfg describes. Issuers reaches the hosts of OIDC issuers; it must
-// not reach anything else. The error is a [*setting.Error].
+// New makes the local Azure that cfg describes. Issuers sends requests to the hosts of OIDC
+// issuers; it must not reach other hosts. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier:     oidc.NewVerifier(issuers, tokenLeeway),
@@ -106,7 +106,7 @@ func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	return c, nil
 }
 
-// addEnvironments puts the private clouds beside the built-in ones; no host may be of two.
+// addEnvironments adds the built-in and the private clouds. Two clouds must not share a host.
 func (c *Cloud) addEnvironments(private []Environment) error {
 	hosts := map[string]string{}
 	for i, e := range slices.Concat(environments(), private) {
@@ -141,7 +141,8 @@ func (c *Cloud) environment(name string) *Environment {
 	return c.environments[i]
 }
 
-// AddTenant adds a tenant with all that is in it, or nothing. The error is a [*setting.Error].
+// AddTenant adds a tenant with all its contents. If it fails, it adds nothing. The error is a
+// [*setting.Error].
 func (c *Cloud) AddTenant(cfg Tenant) error {
 	if err := checkUUID("id", cfg.ID); err != nil {
 		return err
@@ -181,8 +182,7 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 	return nil
 }
 
-// fill puts a new tenant's registries and storage accounts under their hosts, and its subscriptions
-// under their IDs.
+// fill adds a new tenant's registries and storage accounts by host, and its subscriptions by ID.
 func (c *Cloud) fill(t *tenant, cfg Tenant) error {
 	putRegistry := func(x RegistryConfig) error { return c.putRegistry(t, x) }
 	if err := setting.Fill("registries", "registry", cfg.Registries, func(x RegistryConfig) string { return x.Name }, putRegistry); err != nil {
@@ -196,7 +196,7 @@ func (c *Cloud) fill(t *tenant, cfg Tenant) error {
 	return setting.Fill("subscriptions", "subscription", cfg.Subscriptions, func(x Subscription) string { return x.ID }, putSubscription)
 }
 
-// dropTenant takes back what fill put there.
+// dropTenant removes what fill added for a tenant.
 func (c *Cloud) dropTenant(t *tenant) {
 	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.tenant == t })
 	maps.DeleteFunc(c.accounts, func(_ string, s *storageAccount) bool { return s.tenant == t })
@@ -221,7 +221,7 @@ func (t *tenant) putApplication(a Application) error {
 	return nil
 }
 
-// change runs f on a tenant under the lock.
+// change calls f with a tenant, under the lock.
 func (c *Cloud) change(tenantID string, f func(*tenant) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,20 +250,20 @@ func (c *Cloud) changeApplication(tenantID, clientID string, f func(*tenant, *ap
 	})
 }
 
-// PutApplication adds an application or replaces its federated credentials. Its access tokens stay
-// valid, as at Azure.
+// PutApplication adds an application, or replaces its federated credentials and Graph permissions.
+// Its access tokens stay valid, as at Azure.
 func (c *Cloud) PutApplication(tenantID string, a Application) error {
 	return c.change(tenantID, func(t *tenant) error { return t.putApplication(a) })
 }
 
-// DeleteApplication removes an application. Its tokens may do nothing any more, even if one with
-// the same client ID is created later.
+// DeleteApplication removes an application. Its tokens are refused from then on, even if an
+// application with the same client ID is created later.
 func (c *Cloud) DeleteApplication(tenantID, clientID string) error {
 	return c.change(tenantID, func(t *tenant) error { return setting.Remove(t.apps, clientID, "application") })
 }
 
-// PutFederatedCredential adds a federated credential to an application, or replaces the one of its
-// name. The twenty-first is refused.
+// PutFederatedCredential adds a federated credential to an application, or replaces the credential
+// of the same name. The twenty-first credential is refused.
 func (c *Cloud) PutFederatedCredential(tenantID, clientID string, f FederatedCredential) error {
 	return c.changeApplication(tenantID, clientID, func(t *tenant, a *application) error {
 		complete, err := f.complete(t.environment)
@@ -289,7 +289,7 @@ func (c *Cloud) DeleteFederatedCredential(tenantID, clientID, name string) error
 	})
 }
 
-// SetManagedIdentity says what the instance metadata service gives tokens for, from now on.
+// SetManagedIdentity sets the identities for which the instance metadata service issues tokens.
 func (c *Cloud) SetManagedIdentity(m ManagedIdentity) error {
 	if err := m.validate(); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 // resource type.
 const (
 	maxFederatedCredentials = 20  // per application or managed identity
-	maxCredentialField      = 600 // characters of issuer, subject and audience
+	maxCredentialField      = 600 // characters of an issuer, subject or audience
 )
 
 // maxHost is the length of a DNS name in bytes. Source: RFC 1035 §2.3.4.
@@ -22,17 +22,17 @@ const maxHost = 253
 
 // Config describes the tenants of the local Azure.
 type Config struct {
-	// Environments are private clouds, besides the three that Azure has.
+	// Environments are private clouds, in addition to Azure's three.
 	Environments []Environment `json:"environments,omitempty"`
-	// Tenants are the tenants. IDs and domains are unique, as are names of registries and storage
-	// accounts in their environment.
+	// Tenants are the tenants. Their IDs and domains are unique. Names of registries and of storage
+	// accounts are unique within an environment.
 	Tenants []Tenant `json:"tenants,omitempty"`
-	// ManagedIdentity is the identity for which the instance metadata service issues tokens;
-	// without it there is no such service.
+	// ManagedIdentity has the identities for which the instance metadata service issues tokens.
+	// Without it, the cloud has no such service.
 	ManagedIdentity *ManagedIdentity `json:"managedIdentity,omitempty"`
 }
 
-// Tenant is a directory of Entra ID and what its subscriptions hold.
+// Tenant is a directory of Entra ID with its registries, storage accounts and subscriptions.
 type Tenant struct {
 	// ID is the tenant's ID, a UUID in lower case.
 	ID string `json:"id"`
@@ -51,24 +51,24 @@ type Tenant struct {
 }
 
 // Application is an app registration with its service principal, or a user-assigned managed
-// identity. It has no secrets or certificates: federated credentials are the only way to act as it,
-// besides the instance metadata service.
+// identity. It has no secrets or certificates. A caller can act as it only with a federated
+// credential, or through the instance metadata service.
 type Application struct {
 	// ClientID is the application's ID, a UUID in lower case.
 	ClientID string `json:"clientID"`
-	// ObjectID is the ID of its service principal, a UUID in lower case; by default a new one. It
-	// survives changes of the application.
+	// ObjectID is the ID of the application's service principal, a UUID in lower case. The default
+	// is a new ID. Changes of the application preserve the ID.
 	ObjectID string `json:"objectID,omitempty"`
-	// FederatedCredentials say whose tokens are taken for the application, at most twenty, unique
-	// by name and by issuer and subject.
+	// FederatedCredentials are the external identities that may act as the application: at most
+	// twenty, unique by name and by issuer and subject.
 	FederatedCredentials []FederatedCredential `json:"federatedCredentials,omitempty"`
-	// GraphPermissions are the application permissions of Microsoft Graph that its tokens carry:
-	// Application.Read.All, Application.ReadWrite.All.
+	// GraphPermissions are the application permissions of Microsoft Graph in the application's
+	// tokens: Application.Read.All, Application.ReadWrite.All.
 	GraphPermissions []string `json:"graphPermissions,omitempty"`
 }
 
 // FederatedCredential is a federated identity credential: an external identity that may act as the
-// application. All three of issuer, subject and audience must equal the token's, letter by letter.
+// application. Issuer, subject and audience must all equal the token's, letter by letter.
 type FederatedCredential struct {
 	// Name is the credential's name: 3 to 120 letters, digits, dashes and underscores, the first a
 	// letter or digit.
@@ -77,22 +77,22 @@ type FederatedCredential struct {
 	Issuer string `json:"issuer"`
 	// Subject is the claim sub, at most 600 characters.
 	Subject string `json:"subject"`
-	// Audience is the claim aud. It is the environment's by default, api://AzureADTokenExchange in
-	// the public cloud.
+	// Audience is the claim aud. The default is the environment's audience,
+	// api://AzureADTokenExchange in the public cloud.
 	Audience string `json:"audience,omitempty"`
 }
 
-// ManagedIdentity is the identity of the machine that the instance metadata service pretends to run
-// on.
+// ManagedIdentity lists the identities of the machine on which the instance metadata service
+// pretends to run.
 type ManagedIdentity struct {
-	// Tenant is the ID of the tenant of all identities.
+	// Tenant is the ID of the tenant to which all identities belong.
 	Tenant string `json:"tenant"`
-	// ClientIDs are the applications that are assigned to the machine. A request that names none is
-	// given the first.
+	// ClientIDs are the applications that are assigned to the machine. A request that names no
+	// application gets a token of the first.
 	ClientIDs []string `json:"clientIDs"`
 }
 
-// indexed is the paths of a list's n members.
+// indexed returns the paths of a list's n elements.
 func indexed(field string, n int) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -114,7 +114,7 @@ func checkUUID(field, id string) error {
 	return nil
 }
 
-// complete checks a credential and fills in its audience.
+// complete checks a credential and sets its default audience.
 func (f FederatedCredential) complete(e *Environment) (FederatedCredential, error) {
 	if f.Audience == "" {
 		f.Audience = e.ExchangeAudience
@@ -138,8 +138,9 @@ func (f FederatedCredential) complete(e *Environment) (FederatedCredential, erro
 	return f, nil
 }
 
-// checkCredentials checks what holds between the credentials of an application. Source: Microsoft
-// Learn, "Important considerations and restrictions for federated identity credentials".
+// checkCredentials checks the number of an application's credentials, and that they are unique.
+// Source: Microsoft Learn, "Important considerations and restrictions for federated identity
+// credentials".
 func checkCredentials(all []FederatedCredential) error {
 	if len(all) > maxFederatedCredentials {
 		return setting.Invalid("federatedCredentials", "an application has at most %d, these are %d", maxFederatedCredentials, len(all))

@@ -37,7 +37,7 @@ func credential(name, issuer, subject string) azure.FederatedCredential {
 	return azure.FederatedCredential{Name: name, Issuer: issuer, Subject: subject}
 }
 
-// credentials are n good ones.
+// credentials returns n valid credentials.
 func credentials(n int) []azure.FederatedCredential {
 	out := make([]azure.FederatedCredential, n)
 	for i := range out {
@@ -154,7 +154,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestTwentyCredentials: an application takes twenty, a change of one of them, and never the
+// TestTwentyCredentials: an application accepts twenty credentials and the change of one, but no
 // twenty-first.
 func TestTwentyCredentials(t *testing.T) {
 	w := newWorld(t)
@@ -216,7 +216,7 @@ func TestAddTenantLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAdmin changes the cloud from another process, and asks whether the change is in force.
+// TestAdmin changes the cloud from another process, and checks that each change is in force.
 func TestAdmin(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(t)

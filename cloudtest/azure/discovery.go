@@ -24,7 +24,7 @@ type openIDConfiguration struct {
 	CloudInstance         string   `json:"cloud_instance_name"`
 }
 
-// openIDConfiguration is a tenant's discovery document, of version 2.0 or 1.0. Source: OpenID
+// openIDConfiguration returns a tenant's discovery document, of version 2.0 or 1.0. Source: OpenID
 // Connect Discovery 1.0 §3; Microsoft Learn, "OpenID Connect on the Microsoft identity platform".
 func (c *Cloud) openIDConfiguration(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
 	if no := readOnly(r); no != nil {
@@ -33,7 +33,7 @@ func (c *Cloud) openIDConfiguration(r *service.Request, e *Environment, tenantNa
 	t, no := c.tenant(e, tenantName)
 	if no != nil {
 		if no.Code == "AADSTS90002" {
-			no.Detail = "invalid_tenant" // this endpoint's own word for it
+			no.Detail = "invalid_tenant" // this endpoint's own error code
 		}
 		return nil, no
 	}
@@ -57,7 +57,7 @@ func (c *Cloud) openIDConfiguration(r *service.Request, e *Environment, tenantNa
 	return doc, nil
 }
 
-// publishedKeys are the keys that access tokens are signed with; they are the same for all tenants.
+// publishedKeys returns the keys that sign access tokens. All tenants share them.
 func (c *Cloud) publishedKeys(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
 	if no := readOnly(r); no != nil {
 		return nil, no
@@ -89,9 +89,9 @@ type instanceDiscovery struct {
 	Metadata                []instanceMetadata `json:"metadata"`
 }
 
-// instanceDiscovery tells clients which hosts are Entra ID's. A private cloud's is not among them,
-// so its clients must have instance discovery disabled. Source: Microsoft Learn, "Instance metadata
-// and authority validation in MSAL".
+// instanceDiscovery returns the hosts of Entra ID. They do not include private clouds, whose
+// clients must disable instance discovery. Source: Microsoft Learn, "Instance metadata and
+// authority validation in MSAL".
 func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (any, *service.Refusal) {
 	if no := readOnly(r); no != nil {
 		return nil, no
@@ -113,7 +113,7 @@ func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (a
 	for _, e := range known {
 		cache := e.authority()
 		if e.Name == AzureCloud {
-			cache = "login.windows.net" // the name that the first caches used
+			cache = "login.windows.net" // the host name that the first caches used
 		}
 		doc.Metadata = append(doc.Metadata, instanceMetadata{PreferredNetwork: e.authority(), PreferredCache: cache, Aliases: e.AuthorityHosts})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// assertionType is the only kind of client assertion. Source: RFC 7523 §2.2.
+// assertionType is the only accepted type of client assertion. Source: RFC 7523 §2.2.
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 // readEntra is the [service.Service] of Entra ID in an environment. A path is /<tenant>/<rest>.
@@ -68,7 +68,7 @@ func (c *Cloud) tenant(e *Environment, name string) (*tenant, *service.Refusal) 
 	return nil, no
 }
 
-// printable keeps what a caller sent from spoiling a message.
+// printable replaces characters of a caller that would spoil a message.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '\'' {
@@ -85,7 +85,7 @@ type tokenResponse struct {
 	AccessToken  string `json:"access_token"`
 }
 
-// token is the client credentials flow with an assertion. Source: Microsoft Learn, "OAuth 2.0
+// token handles the client credentials flow with an assertion. Source: Microsoft Learn, "OAuth 2.0
 // client credentials flow on the Microsoft identity platform", third case: access token request
 // with a federated credential.
 func (c *Cloud) token(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
@@ -129,7 +129,7 @@ func (c *Cloud) token(r *service.Request, e *Environment, tenantName string) (an
 	}
 	r.Reply.Set("Cache-Control", "no-store, no-cache")
 	r.Reply.Set("Pragma", "no-cache")
-	const life = int(EntraTokenLife/time.Second) - 1 // Entra tells one second less
+	const life = int(EntraTokenLife/time.Second) - 1 // Entra ID reports one second less
 	return tokenResponse{
 		TokenType: "Bearer", ExpiresIn: life, ExtExpiresIn: life,
 		AccessToken: c.issueAccessToken(t, app, req.resource, r.Now, EntraTokenLife),
@@ -163,9 +163,9 @@ func missingParameter(name string) *service.Refusal {
 	return badRequest(900144, "The request body must contain the following parameter: '%s'.", name)
 }
 
-// readScope reads the one resource that a scope names: <resource>/.default. The scopes of OpenID
-// Connect, which MSAL adds to every request, mean nothing here. Source: Microsoft Learn, "Scopes
-// and permissions in the Microsoft identity platform", the .default scope.
+// readScope returns the one resource of a scope <resource>/.default. It ignores the scopes of
+// OpenID Connect, which MSAL adds to every request. Source: Microsoft Learn, "Scopes and
+// permissions in the Microsoft identity platform", the .default scope.
 func readScope(scope string) (string, *service.Refusal) {
 	resource := ""
 	for s := range strings.FieldsSeq(scope) {
@@ -191,7 +191,7 @@ func readScope(scope string) (string, *service.Refusal) {
 	return resource, nil
 }
 
-// isResource reports whether a tenant has a resource for which there are tokens.
+// isResource reports whether Entra ID issues tokens for a resource to a tenant's applications.
 func (c *Cloud) isResource(t *tenant, resource string) bool {
 	if t.environment.isResource(resource) {
 		return true
@@ -203,7 +203,7 @@ func (c *Cloud) isResource(t *tenant, resource string) bool {
 	return ok && s != nil && s.tenant.environment == t.environment
 }
 
-// authenticateClient proves that the caller may be the application.
+// authenticateClient refuses callers that do not prove by an assertion that they may act as app.
 func (c *Cloud) authenticateClient(r *service.Request, form url.Values, app *application) *service.Refusal {
 	switch kind, assertion := form.Get("client_assertion_type"), form.Get("client_assertion"); {
 	case form.Has("client_secret"):

@@ -29,7 +29,8 @@ import (
 
 const storageScope = "https://storage.azure.com/.default"
 
-// once lets an SDK ask once, so that each call of a test is one in the journal.
+// once returns options that stop an SDK's retries, so that each call of a test is one in the
+// journal.
 func once(transport http.RoundTripper, authority string) azcore.ClientOptions {
 	return azcore.ClientOptions{
 		Transport: &http.Client{Transport: transport, Timeout: time.Minute}, Retry: policy.RetryOptions{MaxRetries: -1},
@@ -37,7 +38,7 @@ func once(transport http.RoundTripper, authority string) azcore.ClientOptions {
 	}
 }
 
-// assert is the unmodified SDK's ClientAssertionCredential.
+// assert gets a token with the unmodified SDK's ClientAssertionCredential.
 func assert(ctx context.Context, transport http.RoundTripper, authority, tenant, client, assertion, scope string) (azcore.AccessToken, error) {
 	credential, err := azidentity.NewClientAssertionCredential(tenant, client,
 		func(context.Context) (string, error) { return assertion, nil },
@@ -48,7 +49,7 @@ func assert(ctx context.Context, transport http.RoundTripper, authority, tenant,
 	return credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 }
 
-// entraOutcome is a refusal as a client sees it, or zero.
+// entraOutcome is a refusal as a client sees it. The zero value means that a token was issued.
 type entraOutcome struct {
 	Status int
 	Error  string
@@ -78,7 +79,7 @@ func entraOutcomeOf(t *testing.T, err error) entraOutcome {
 	return entraOutcome{failed.RawResponse.StatusCode, body.Error, body.ErrorCodes[0]}
 }
 
-// claimsOf reads a token's claims without verifying it, as no client should.
+// claimsOf reads a token's claims without verifying the token. No client should do that.
 func claimsOf(t *testing.T, raw string) map[string]any {
 	t.Helper()
 	parts := strings.Split(raw, ".")
@@ -96,7 +97,7 @@ func claimsOf(t *testing.T, raw string) map[string]any {
 	return claims
 }
 
-// TestEntraTokenMatrix is the matrix by which the local Entra's verdicts are calibrated against
+// TestEntraTokenMatrix is the matrix for comparing the local Entra ID's verdicts with those of
 // other verifiers.
 func TestEntraTokenMatrix(t *testing.T) {
 	w := newWorld(t)
@@ -149,7 +150,7 @@ func TestEntraTokenMatrix(t *testing.T) {
 		tenant, client string
 		token          func() (string, error)
 		want           entraOutcome
-		reason         string // part of what the journal says
+		reason         string // part of the reason in the journal
 	}{
 		{"good", directory, clientA, mint(), entraOutcome{}, ""},
 		{"good, by domain", "contoso.onmicrosoft.com", clientA, mint(), entraOutcome{}, ""},
@@ -217,8 +218,8 @@ func TestEntraTokenMatrix(t *testing.T) {
 	}
 }
 
-// TestEntraAccessToken asks in every cloud for every kind of resource, and reads what the tokens
-// say.
+// TestEntraAccessToken requests every kind of resource in every cloud, and reads the tokens'
+// claims.
 func TestEntraAccessToken(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
@@ -272,7 +273,7 @@ func TestEntraAccessToken(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.resource, diff)
 		}
 	}
-	// A tenant of one cloud is not found through another's authority.
+	// A tenant of one cloud is not found through another cloud's authority.
 	for authority, tenant := range map[string]string{public: usDirectory, us: directory, china: directory} {
 		_, err := assert(t.Context(), transport, authority, tenant, clientA, w.mint(t, subjectA, audience), storageScope)
 		if err == nil {
@@ -281,8 +282,8 @@ func TestEntraAccessToken(t *testing.T) {
 	}
 }
 
-// TestEntraPublishedKeys: a receiver that only knows Entra's documents can verify its tokens, and
-// nobody else's pass.
+// TestEntraPublishedKeys: a receiver that knows only Entra ID's documents can verify its tokens,
+// and rejects tokens of other issuers.
 func TestEntraPublishedKeys(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
@@ -335,8 +336,8 @@ func TestEntraPublishedKeys(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityCredential is the SDK's own credential for pods, with the file that
-// Kubernetes projects.
+// TestWorkloadIdentityCredential uses the SDK's own credential for pods, with a token file as
+// Kubernetes projects it.
 func TestWorkloadIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "token")
@@ -365,7 +366,7 @@ func TestWorkloadIdentityCredential(t *testing.T) {
 	}
 }
 
-// TestEntraThrottles: the answer asks the caller to wait, and the SDK does.
+// TestEntraThrottles: a throttled request is answered with the time to wait.
 func TestEntraThrottles(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()

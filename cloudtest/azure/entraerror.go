@@ -11,9 +11,10 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// aadsts is a refusal of Entra ID by number. Its detail is OAuth's error code. Sources: Microsoft
-// Learn, "Microsoft Entra authentication and authorization error codes", and for what that leaves
-// out, answers that users of Azure/azure-workload-identity, Azure/login and MSAL made public.
+// aadsts returns a refusal of Entra ID by number. Its Detail is OAuth's error code. Sources:
+// Microsoft Learn, "Microsoft Entra authentication and authorization error codes"; for codes that
+// are missing there, answers that users of Azure/azure-workload-identity, Azure/login and MSAL made
+// public.
 func aadsts(number, status int, oauth, format string, args ...any) *service.Refusal {
 	return service.Refuse(status, "AADSTS"+strconv.Itoa(number), fmt.Sprintf(format, args...)).With(oauth)
 }
@@ -22,7 +23,7 @@ func badRequest(number int, format string, args ...any) *service.Refusal {
 	return aadsts(number, http.StatusBadRequest, "invalid_request", format, args...)
 }
 
-// badClient is a refusal of who the caller says to be. Source: RFC 6749 §5.2, invalid_client.
+// badClient returns the refusal of a client's identity. Source: RFC 6749 §5.2, invalid_client.
 func badClient(number int, format string, args ...any) *service.Refusal {
 	return aadsts(number, http.StatusUnauthorized, "invalid_client", format, args...)
 }
@@ -39,7 +40,7 @@ type entraError struct {
 	ErrorURI         string `json:"error_uri"`
 }
 
-// entraProtocol is how Entra ID refuses a request that came to an environment.
+// entraProtocol returns the error format of Entra ID in an environment.
 func entraProtocol(e *Environment) service.Protocol {
 	return service.Protocol{
 		Refuse:      func(r *service.Request, no *service.Refusal) service.Answer { return e.refuse(r, no) },
@@ -53,10 +54,10 @@ func entraProtocol(e *Environment) service.Protocol {
 func (e *Environment) refuse(r *service.Request, no *service.Refusal) service.Answer {
 	r.Reply.Set("Cache-Control", "no-store, no-cache")
 	r.Reply.Set("Pragma", "no-cache")
-	if no.Status == http.StatusTooManyRequests { // its front door answers, not the token service
+	if no.Status == http.StatusTooManyRequests { // the front door answers, not the token service
 		return service.Whole(no.Status, "text/plain; charset=utf-8", []byte(no.Message))
 	}
-	correlation := strings.ToLower(r.Header.Get("Client-Request-Id")) // what the client calls the request
+	correlation := strings.ToLower(r.Header.Get("Client-Request-Id")) // the client's request ID
 	if !correlationPattern.MatchString(correlation) {
 		correlation = wire.UUID()
 	}

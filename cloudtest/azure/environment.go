@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Names of the clouds that Azure has, as `az cloud list` gives them.
+// Names of Azure's clouds, as `az cloud list` prints them.
 const (
 	// AzureCloud is the public cloud.
 	AzureCloud = "AzureCloud"
@@ -17,25 +17,26 @@ const (
 	AzureChinaCloud = "AzureChinaCloud"
 )
 
-// Environment is one of Azure's separate clouds: what its services are called, and which names its
-// tokens carry. Three are built in; a private one is described in [Config]. All hosts and suffixes
-// are DNS names in lower case.
+// Environment is one of Azure's separate clouds: the hosts of its services, and the names in its
+// tokens. Three are built in; private ones are described in [Config]. All hosts and suffixes are
+// DNS names in lower case.
 type Environment struct {
-	// Name names the environment in [Tenant].
+	// Name is the environment's name, to which [Tenant] refers.
 	Name string `json:"name"`
-	// AuthorityHosts are the hosts of Entra ID. The first is the one that its documents name.
+	// AuthorityHosts are the hosts of Entra ID. The first is in the documents that Entra ID
+	// publishes.
 	AuthorityHosts []string `json:"authorityHosts"`
 	// IssuerHost is the host in the claim iss of access tokens, https://<host>/<tenant>/.
 	IssuerHost string `json:"issuerHost"`
-	// ExchangeAudience is the audience that federated credentials have unless they say otherwise.
+	// ExchangeAudience is the default audience of federated credentials.
 	ExchangeAudience string `json:"exchangeAudience"`
-	// ResourceManagers are the resources by which Azure Resource Manager is known, without a
-	// trailing slash. The first is its address, if it is an https URL.
+	// ResourceManagers are the audiences of Azure Resource Manager, without a trailing slash. The
+	// first is its address, if it is an https URL.
 	ResourceManagers []string `json:"resourceManagers"`
-	// Resources are the further resources for which there are tokens, without a trailing slash:
-	// URLs or application IDs.
+	// Resources are the other resources for which Entra ID issues tokens: URLs or application IDs,
+	// without a trailing slash.
 	Resources []string `json:"resources,omitempty"`
-	// GraphHost is the host of Microsoft Graph; without it there is none.
+	// GraphHost is the host of Microsoft Graph. If empty, the environment has no Microsoft Graph.
 	GraphHost string `json:"graphHost,omitempty"`
 	// RegistrySuffix is the domain of container registries, such as "azurecr.io".
 	RegistrySuffix string `json:"registrySuffix"`
@@ -43,7 +44,7 @@ type Environment struct {
 	StorageSuffix string `json:"storageSuffix"`
 }
 
-// Resources that are called the same in every cloud. Sources: Azure SDKs' cloud configurations of
+// Resources with the same name in every cloud. Sources: Azure SDKs' cloud configurations of
 // azcontainerregistry; Microsoft Learn, "Authorize access to blobs using Microsoft Entra ID" and
 // "Authenticate an application with Microsoft Entra ID to access Event Hubs resources".
 const (
@@ -53,10 +54,10 @@ const (
 	resourceDevOps    = "499b84ac-1321-427f-aa17-267ca6975798" // Azure DevOps is in the public cloud only
 )
 
-// environments are the clouds that Azure has. Sources: Microsoft Learn, "Microsoft Entra
+// environments returns the clouds that Azure has. Sources: Microsoft Learn, "Microsoft Entra
 // authentication and national clouds", "Azure Government vs. public: endpoints", "Azure China:
-// developer guide", "Workload identity federation: considerations" (audiences). The table is this
-// module's own: an error in the library's table must not be repeated here.
+// developer guide", "Workload identity federation: considerations" (audiences). This module has its
+// own table, so that an error in the library's table is not repeated here.
 func environments() []Environment {
 	return []Environment{
 		{
@@ -95,17 +96,17 @@ func environments() []Environment {
 	}
 }
 
-// authority is the host that the environment's documents name.
+// authority returns the host of Entra ID in the environment's documents.
 func (e *Environment) authority() string { return e.AuthorityHosts[0] }
 
-// issuer is the claim iss of access tokens for a tenant. Source: Microsoft Learn, "Access tokens in
-// the Microsoft identity platform", version 1.0.
+// issuer returns the claim iss of access tokens for a tenant. Source: Microsoft Learn, "Access
+// tokens in the Microsoft identity platform", version 1.0.
 func (e *Environment) issuer(tenant string) string {
 	return "https://" + e.IssuerHost + "/" + tenant + "/"
 }
 
-// isResource reports whether there are tokens for a resource, one trailing slash apart, besides
-// those of storage accounts.
+// isResource reports whether Entra ID issues tokens for a resource, with or without a trailing
+// slash. Storage accounts are not included.
 func (e *Environment) isResource(resource string) bool {
 	plain := strings.TrimSuffix(resource, "/")
 	return slices.Contains(e.Resources, plain) || slices.Contains(e.ResourceManagers, plain) || e.isGraph(resource)

@@ -21,14 +21,14 @@ const (
 	fuzzClient = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 )
 
-// refuseAll is an internet on which no issuer answers.
+// refuseAll is a transport that reaches no issuer.
 type refuseAll struct{}
 
 func (refuseAll) RoundTrip(*http.Request) (*http.Response, error) { return nil, http.ErrHandlerTimeout }
 
-// FuzzTokenForm asserts that a form gets no token if no issuer signed its assertion. Whatever the
-// form's bytes are, every answer is a refusal as Entra ID words it. The assertion is neither in the
-// answer nor in the journal.
+// FuzzTokenForm asserts that a form gets no token if no issuer signed its assertion. For all bytes,
+// the answer is a refusal in Entra ID's format. Neither the answer nor the journal has the
+// assertion.
 func FuzzTokenForm(f *testing.F) {
 	c, err := New(Config{Tenants: []Tenant{{ID: fuzzTenant, Applications: []Application{{
 		ClientID: fuzzClient, FederatedCredentials: []FederatedCredential{{Name: "cluster", Issuer: "https://issuer.example", Subject: "s"}},
@@ -74,7 +74,7 @@ func FuzzTokenForm(f *testing.F) {
 	})
 }
 
-// FuzzScope asserts that a scope names one resource, which stands in it letter by letter before
+// FuzzScope asserts that the resource of an accepted scope stands in the scope unchanged, before
 // /.default.
 func FuzzScope(f *testing.F) {
 	for _, s := range []string{"https://storage.azure.com/.default", "a/.default b/.default", "openid", "/.default", "a//.default openid profile", "\x00"} {
@@ -91,8 +91,8 @@ func FuzzScope(f *testing.F) {
 	})
 }
 
-// FuzzRegistryScopes asserts that a tenant's application gets access to what its role is narrowed
-// to and to nothing else, whatever it asks for.
+// FuzzRegistryScopes asserts that an application never gets access outside its narrowed role,
+// whatever scope it requests.
 func FuzzRegistryScopes(f *testing.F) {
 	for _, s := range []string{"repository:tenant-a/app:pull", "repository:tenant-a/../b:pull", "registry:catalog:*", "repository:*:*", "repository:tenant-b/app:pull,push", "::", "repository:tenant-a/x:*:y"} {
 		f.Add(s)
@@ -118,8 +118,8 @@ func FuzzRegistryScopes(f *testing.F) {
 	})
 }
 
-// FuzzBlobPath asserts that the container that is judged is the one that a path leads to, also for
-// a data plane that cleans paths.
+// FuzzBlobPath asserts that a request is authorized for the container to which its path leads. This
+// also holds for a data plane that cleans paths.
 func FuzzBlobPath(f *testing.F) {
 	for _, s := range []string{"/", "/tenant-a/b", "/tenant-a/x%2F..%2F..%2Ftenant-b/c", "/tenant%2Da/b", "/tenant-a?restype=container&comp=list", "/a//b", "//a/b", "/$root/x", "/tenant-a/%5C..%5Cx"} {
 		f.Add(http.MethodGet, s)

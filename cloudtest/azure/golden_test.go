@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// mask hides what differs from run to run: IDs that are made anew, tokens, keys.
+// mask hides values that differ from run to run: new IDs, tokens, keys.
 func mask(s string) string {
 	for pattern, with := range map[string]string{
 		`(ID: |Id:|"trace_id":"|"correlation_id":")[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`: "${1}REQUEST-ID",
@@ -33,7 +33,7 @@ func mask(s string) string {
 	return s
 }
 
-// tokenForm is a good form for Entra ID, changed.
+// tokenForm returns a valid form for Entra ID, with changes.
 func tokenForm(assertion string, change ...string) string {
 	form := url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {clientA}, "scope": {storageScope + " openid offline_access profile"},
@@ -48,8 +48,8 @@ func tokenForm(assertion string, change ...string) string {
 	return form.Encode()
 }
 
-// TestAnswers holds every kind of answer, byte for byte, against golden files: what leaves the
-// process is reviewed.
+// TestAnswers compares every kind of answer, byte for byte, with golden files. So each change of an
+// answer is reviewed.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -207,8 +207,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// TestNoSecrets makes granted and refused calls with every kind of secret and looks for each in all
-// that the journal says, and in what refusals say.
+// TestNoSecrets makes granted and refused calls with every kind of secret. It looks for each secret
+// in the journal and in refusals.
 func TestNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()

@@ -16,19 +16,19 @@ import (
 // reference".
 const (
 	permissionRead  = "Application.Read.All"
-	permissionWrite = "Application.ReadWrite.All" // reads too
+	permissionWrite = "Application.ReadWrite.All" // includes reading
 )
 
 // maxDisplayName is the longest name of an application, in characters. Source: Microsoft Graph,
 // application resource type.
 const maxDisplayName = 256
 
-// graphCall is a call to Microsoft Graph whose caller may make it. It is about the caller's tenant.
+// graphCall is an authorized call to Microsoft Graph. It is about the caller's tenant.
 type graphCall struct {
 	*service.Request
 
 	caller accessToken
-	names  []string // that the path has
+	names  []string // names in the path
 	query  url.Values
 }
 
@@ -73,7 +73,7 @@ func (c *Cloud) readGraph(r *service.Request, e *Environment) (service.Protocol,
 	}
 }
 
-// graphCaller proves the caller's access token of Entra ID.
+// graphCaller verifies the caller's access token of Entra ID.
 func (c *Cloud) graphCaller(r *service.Request, e *Environment) (accessToken, *service.Refusal) {
 	refuse := func(message, reason string) (accessToken, *service.Refusal) {
 		return accessToken{}, service.Refuse(http.StatusUnauthorized, "InvalidAuthenticationToken", message).Because(reason)
@@ -86,7 +86,7 @@ func (c *Cloud) graphCaller(r *service.Request, e *Environment) (accessToken, *s
 	switch {
 	case err != nil:
 		return refuse("Access token validation failure.", err.Error())
-	case !e.isGraph(token.audience): // which only the environment's own tenants give tokens for
+	case !e.isGraph(token.audience): // only this environment's tenants can get tokens for it
 		return refuse("Access token validation failure. Invalid audience.", "the token is for "+token.audience)
 	}
 	r.Call.Principal = principalName(token.tenant, token.app)
@@ -134,12 +134,12 @@ func (c *Cloud) listApplications(call *graphCall) (service.Answer, *service.Refu
 	return writeJSON(http.StatusOK, list), nil
 }
 
-// createApplication registers an application, as yet without a service principal. Source: Microsoft
+// createApplication registers an application, without a service principal yet. Source: Microsoft
 // Graph, "Create application".
 func (c *Cloud) createApplication(call *graphCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		DisplayName    string `json:"displayName"`
-		KeyCredentials []any  `json:"keyCredentials"` // az sends none of them
+		KeyCredentials []any  `json:"keyCredentials"` // az sends no elements
 	}
 	if err := readJSON(call.Request, &sent); err != nil {
 		return nil, badGraphBody(err)
@@ -166,8 +166,7 @@ func badGraphBody(err error) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, "Request_BadRequest", "Invalid request body: "+printable(err.Error()))
 }
 
-// graphFederated is a federated credential. Its ID is for calls that the local Microsoft Graph does
-// not have.
+// graphFederated is a federated credential. The local Microsoft Graph has no calls that use its ID.
 type graphFederated struct {
 	Context     string   `json:"@odata.context,omitempty"`
 	ID          string   `json:"id,omitempty"`
@@ -223,7 +222,7 @@ func (c *Cloud) createFederated(call *graphCall) (service.Answer, *service.Refus
 	return writeJSON(http.StatusCreated, sent), nil
 }
 
-// registered finds an application by the object ID of its registration. It runs under the lock.
+// registered finds an application by the object ID of its registration. The caller holds the lock.
 func (t *tenant) registered(objectID string) *application {
 	for _, app := range t.apps {
 		if app.registration != "" && app.registration == strings.ToLower(objectID) {
@@ -233,8 +232,8 @@ func (t *tenant) registered(objectID string) *application {
 	return nil
 }
 
-// createServicePrincipal makes the service principal of an application. From then on it can get
-// tokens. Source: Microsoft Graph, "Create servicePrincipal".
+// createServicePrincipal makes an application's service principal. From then on, the application
+// can get tokens. Source: Microsoft Graph, "Create servicePrincipal".
 func (c *Cloud) createServicePrincipal(call *graphCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		AppID   string `json:"appId"`
@@ -290,8 +289,8 @@ type graphErrorInner struct {
 	ClientRequestID string `json:"client-request-id"`
 }
 
-// graphProtocol is how Microsoft Graph refuses. Source: Microsoft Learn, "Microsoft Graph error
-// responses and resource types".
+// graphProtocol returns the error format of Microsoft Graph. Source: Microsoft Learn, "Microsoft
+// Graph error responses and resource types".
 func graphProtocol(e *Environment) service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, no *service.Refusal) service.Answer {
@@ -302,7 +301,8 @@ func graphProtocol(e *Environment) service.Protocol {
 			}
 			if no.Status == http.StatusUnauthorized {
 				r.Reply.Set("Www-Authenticate", `Bearer realm="", authorization_uri="https://`+e.authority()+
-					`/common/oauth2/authorize", client_id="00000003-0000-0000-c000-000000000000"`) // its own application ID
+					// The client_id is Microsoft Graph's application ID.
+					`/common/oauth2/authorize", client_id="00000003-0000-0000-c000-000000000000"`)
 			}
 			r.Reply.Set("Request-Id", id)
 			return writeJSON(no.Status, graphError{graphErrorBody{no.Code, no.Message, graphErrorInner{r.Now.UTC().Format(time.DateOnly + "T15:04:05"), id, client}}})

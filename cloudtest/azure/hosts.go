@@ -15,19 +15,20 @@ const (
 	ServiceResourceManager = "resource-manager"
 	// ServiceGraph is Microsoft Graph.
 	ServiceGraph = "graph"
-	// ServiceRegistryTokens is the token service of a container registry, at its own host.
+	// ServiceRegistryTokens is the token service of a container registry, at the registry's host.
 	ServiceRegistryTokens = "acr"
 	// ServiceRegistry is the OCI API of a container registry, and its data endpoints.
 	ServiceRegistry = "acr-registry"
 	// ServiceBlob is the blob endpoint of a storage account.
 	ServiceBlob = "blob"
-	// ServiceIMDS is the part of the instance metadata service that gives tokens of managed
+	// ServiceIMDS is the instance metadata service, as far as it issues tokens of managed
 	// identities.
 	ServiceIMDS = "imds"
 )
 
-// Service returns the service at a host, or nil if Azure has no such host: Entra ID, Azure Resource
-// Manager and Microsoft Graph in every cloud, and registries and storage accounts that exist.
+// Service returns the service at a host, or nil if the host is unknown. Every cloud has hosts of
+// Entra ID, Azure Resource Manager and Microsoft Graph. Registries and storage accounts have their
+// own hosts.
 func (c *Cloud) Service(host string) service.Service {
 	for _, e := range c.environments {
 		switch {
@@ -61,7 +62,8 @@ func (c *Cloud) Service(host string) service.Service {
 	}
 }
 
-// named is a service that reads requests to a host of something. Name is its name in the journal.
+// named returns a service that calls read with each request and with of. Name is the service's name
+// in the journal.
 func named[T any](name string, read func(*service.Request, T) (service.Protocol, service.Handler), of T) service.Service {
 	return func(r *service.Request) (service.Protocol, service.Handler) {
 		r.Call.Service = name

@@ -16,23 +16,23 @@ import (
 // Instance Metadata Service".
 const MetadataHost = "169.254.169.254"
 
-// Path and operation of the metadata service's part that gives tokens.
+// Path and operation of the metadata service's token endpoint.
 const (
 	metadataRoot = "/metadata/"
 	metadataPath = "/metadata/identity/oauth2/token"
 	opManaged    = "ManagedIdentityToken"
 )
 
-// HasMetadata reports whether there is an instance metadata service.
+// HasMetadata reports whether the cloud has an instance metadata service.
 func (c *Cloud) HasMetadata() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.identity != nil
 }
 
-// IsMetadata reports whether a request over plain HTTP is for the metadata service. Clients send it
-// to the service's address, or to the proxy's own if they have AZURE_POD_IDENTITY_AUTHORITY_HOST in
-// their environment.
+// IsMetadata reports whether a request over plain HTTP is for the metadata service. Clients send
+// such requests to the service's address. With AZURE_POD_IDENTITY_AUTHORITY_HOST in their
+// environment, they send them to the proxy's address.
 func (c *Cloud) IsMetadata(r *http.Request) bool {
 	host := r.URL.Host
 	if h, port, err := net.SplitHostPort(host); err == nil && port == "80" {
@@ -41,7 +41,7 @@ func (c *Cloud) IsMetadata(r *http.Request) bool {
 	return (host == "" || host == MetadataHost) && strings.HasPrefix(r.URL.Path, metadataRoot) && c.HasMetadata()
 }
 
-// metadataServer is the metadata service's header Server.
+// metadataServer is the header Server of the metadata service's answers.
 const metadataServer = "IMDS/150.870.65.1854"
 
 type metadataError struct {
@@ -49,8 +49,8 @@ type metadataError struct {
 	ErrorDescription string `json:"error_description"`
 }
 
-// metadataProtocol is how the metadata service refuses. Source: Microsoft Learn, "How to use
-// managed identities on an Azure VM to acquire an access token", error handling.
+// metadataProtocol returns the error format of the metadata service. Source: Microsoft Learn, "How
+// to use managed identities on an Azure VM to acquire an access token", error handling.
 func metadataProtocol() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
@@ -64,7 +64,7 @@ func metadataProtocol() service.Protocol {
 	}
 }
 
-// metadataToken is an answer; all its values are text.
+// metadataToken is the answer with a token. All values are text.
 type metadataToken struct {
 	AccessToken  string `json:"access_token"`
 	ClientID     string `json:"client_id"`
@@ -76,11 +76,11 @@ type metadataToken struct {
 	TokenType    string `json:"token_type"`
 }
 
-// Metadata is the [service.Service] of the instance metadata service, for requests for which
-// [Cloud.IsMetadata] holds.
+// Metadata is the [service.Service] of the instance metadata service. Use it for requests for which
+// [Cloud.IsMetadata] returns true.
 func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Service = ServiceIMDS
-	if strings.TrimSuffix(r.URL.Path, "/") == metadataPath { // MSAL for Node appends a slash to it
+	if strings.TrimSuffix(r.URL.Path, "/") == metadataPath { // MSAL for Node appends a slash
 		r.Call.Operation = opManaged
 	}
 	return metadataProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
@@ -93,10 +93,10 @@ func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler)
 	}
 }
 
-// firstManagedVersion is the first version of the API that gives tokens. Versions order as text.
+// firstManagedVersion is the first API version that issues tokens. Versions are compared as text.
 const firstManagedVersion = "2018-02-01"
 
-// managedToken gives an access token of one of the machine's identities.
+// managedToken issues an access token of one of the machine's identities.
 func (c *Cloud) managedToken(r *service.Request) (any, *service.Refusal) {
 	badQuery := func(message string) (any, *service.Refusal) {
 		return nil, service.Refuse(http.StatusBadRequest, "invalid_request", message)
@@ -104,7 +104,7 @@ func (c *Cloud) managedToken(r *service.Request) (any, *service.Refusal) {
 	query, err := readValues(r.URL.RawQuery)
 	version, resource := query.Get("api-version"), query.Get("resource")
 	switch {
-	case r.Header.Get("Metadata") != "true": // a page in a browser cannot send it, nor can most forwarding servers
+	case r.Header.Get("Metadata") != "true": // web pages and most proxies cannot send it
 		return nil, service.Refuse(http.StatusBadRequest, "bad_request_102", "Required metadata header not specified")
 	case r.Header.Get("X-Forwarded-For") != "":
 		return badQuery("Request contains the header X-Forwarded-For")
@@ -140,7 +140,7 @@ func (c *Cloud) managedToken(r *service.Request) (any, *service.Refusal) {
 	}, nil
 }
 
-// managedIdentity finds the identity that a query names, or the default one.
+// managedIdentity finds the identity in a query, or the machine's default identity.
 func (c *Cloud) managedIdentity(r *service.Request, query url.Values) (*tenant, *application, *service.Refusal) {
 	notFound := service.Refuse(http.StatusBadRequest, "invalid_request", "Identity not found")
 	named := slices.DeleteFunc([]string{"client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"}, func(name string) bool { return !query.Has(name) })

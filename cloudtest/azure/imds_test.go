@@ -19,13 +19,13 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestManagedIdentityCredential is the unmodified SDK, which knows the metadata service by its
-// address only: in process, and through the proxy.
+// TestManagedIdentityCredential uses the unmodified SDK, in process and through the proxy. The SDK
+// knows only the metadata service's fixed address.
 func TestManagedIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	for name, tt := range map[string]struct {
 		transport *http.Transport
-		resource  string // one for each: the SDK remembers tokens of managed identities for its whole process
+		resource  string // differs, because the SDK caches tokens for the whole process
 	}{"in process": {w.Transport(), "https://vault.azure.net"}, "through the proxy": {rig.Proxied(t, w.Cloud), "https://eventhubs.azure.net"}} {
 		scope := tt.resource + "/.default"
 		before := w.Journal().Last()
@@ -71,7 +71,7 @@ func TestManagedIdentityCredential(t *testing.T) {
 	}
 }
 
-// TestMetadata asks at the proxy's own address, where AZURE_POD_IDENTITY_AUTHORITY_HOST leads.
+// TestMetadata calls the proxy's own address, as AZURE_POD_IDENTITY_AUTHORITY_HOST tells clients.
 func TestMetadata(t *testing.T) {
 	w := newWorld(t)
 	_ = rig.Proxied(t, w.Cloud)
@@ -141,7 +141,7 @@ func TestMetadata(t *testing.T) {
 		"429 too_many_requests Too many requests, 503 service_unavailable The service is unavailable., 500 unknown Failed to retrieve token from the Active directory." {
 		t.Errorf("faults: %s", got)
 	}
-	// The identity may be deleted, and then there is none.
+	// After its application is deleted, the default identity is not found.
 	if err := w.Azure().DeleteApplication(directory, clientA); err != nil {
 		t.Fatal(err)
 	}

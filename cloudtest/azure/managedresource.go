@@ -17,11 +17,11 @@ type identityProperties struct {
 	ClientID    string `json:"clientId"`
 }
 
-// identityPattern is a managed identity's name. Source: Microsoft Learn, "Naming rules and
+// identityPattern matches a managed identity's name. Source: Microsoft Learn, "Naming rules and
 // restrictions for Azure resources".
 var identityPattern = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{2,127}\z`)
 
-// identity finds a managed identity by the first name of a path. It runs under the lock.
+// identity finds the managed identity whose name is call.names[0]. The caller holds the lock.
 func (call *managementCall) identity() *application {
 	for _, app := range call.subscription.tenant.apps {
 		if strings.EqualFold(app.resourceID, call.identityID()) {
@@ -42,8 +42,8 @@ func (call *managementCall) identityResource(app *application) resource {
 	}
 }
 
-// putIdentity makes a managed identity. If it exists, nothing about it can change. Source: Azure
-// REST API, "User Assigned Identities - Create Or Update".
+// putIdentity makes a managed identity. It never changes an existing one. Source: Azure REST API,
+// "User Assigned Identities - Create Or Update".
 func (c *Cloud) putIdentity(call *managementCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		Location string `json:"location"`
@@ -91,8 +91,8 @@ type federatedProperties struct {
 	Audiences []string `json:"audiences"`
 }
 
-// putFederated adds a federated credential to a managed identity, or replaces the one of its name.
-// Source: Azure REST API, "Federated Identity Credentials - Create Or Update".
+// putFederated adds a federated credential to a managed identity, or replaces the credential of the
+// same name. Source: Azure REST API, "Federated Identity Credentials - Create Or Update".
 func (c *Cloud) putFederated(call *managementCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		Properties federatedProperties `json:"properties"`
@@ -136,7 +136,7 @@ func (c *Cloud) putFederated(call *managementCall) (service.Answer, *service.Ref
 	}), nil
 }
 
-// registryIn finds a registry of a resource group. It runs under the lock.
+// registryIn finds a registry of a resource group. The caller holds the lock.
 func (c *Cloud) registryIn(s *subscription, g *ResourceGroup, name string) *registry {
 	reg := c.registries[strings.ToLower(name)+"."+s.tenant.environment.RegistrySuffix]
 	if reg == nil || reg.tenant != s.tenant || !slices.Contains(g.Registries, reg.Name) {
@@ -179,8 +179,8 @@ const (
 	typeAssignment = "Microsoft.Authorization/roleAssignments"
 )
 
-// listDefinitions finds a role that can be assigned on a registry by its name, and does not tell
-// its permissions. Source: Azure REST API, "Role Definitions - List".
+// listDefinitions finds a role for registries by name. The answer has no permissions. Source: Azure
+// REST API, "Role Definitions - List".
 func (c *Cloud) listDefinitions(call *managementCall) (service.Answer, *service.Refusal) {
 	filter := call.query.Get("$filter")
 	name, ok := quoted(filter, "roleName eq '", "'")
@@ -204,8 +204,8 @@ func (c *Cloud) listDefinitions(call *managementCall) (service.Answer, *service.
 	return writeJSON(http.StatusOK, list), nil
 }
 
-// quoted returns the value that a filter of OData has between a prefix and a suffix. The value has
-// no quotes.
+// quoted returns the part of an OData filter between a prefix and a suffix. The part must not
+// contain quotes.
 func quoted(filter, prefix, suffix string) (value string, ok bool) {
 	value, begins := strings.CutPrefix(filter, prefix)
 	value, ends := strings.CutSuffix(value, suffix)
@@ -216,7 +216,7 @@ func (s *subscription) definitionID(id string) string {
 	return "/subscriptions/" + s.id + "/providers/" + typeDefinition + "/" + id
 }
 
-// roleOf finds the role of a registry whose definition has an ID.
+// roleOf finds the registry role by the ID of its definition.
 func (s *subscription) roleOf(definitionID string) (name string, role registryRole) {
 	for name, role := range registryRoles() {
 		if strings.EqualFold(definitionID, s.definitionID(role.id)) || strings.EqualFold(definitionID, "/providers/"+typeDefinition+"/"+role.id) {
@@ -230,7 +230,7 @@ type assignmentProperties struct {
 	RoleDefinitionID string `json:"roleDefinitionId"`
 	PrincipalID      string `json:"principalId"`
 	PrincipalType    string `json:"principalType"`
-	Scope            string `json:"scope,omitempty"` // in answers
+	Scope            string `json:"scope,omitempty"` // set in answers
 }
 
 // putAssignment assigns a role on a registry. Sources: Azure REST API, "Role Assignments - Create";
@@ -239,7 +239,8 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	var sent struct {
 		Properties assignmentProperties `json:"properties"`
 	}
-	if err := readJSON(call.Request, &sent); err != nil { // such as a condition, without which the role would be wider
+	// Unknown fields are refused, such as a condition: without it, the role would be wider.
+	if err := readJSON(call.Request, &sent); err != nil {
 		return nil, invalidContent(err)
 	}
 	s, p, id := call.subscription, sent.Properties, call.names[1]
@@ -288,7 +289,8 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	}), nil
 }
 
-// principal finds an application by the object ID of its service principal. It runs under the lock.
+// principal finds an application by the object ID of its service principal. The caller holds the
+// lock.
 func (t *tenant) principal(objectID string) *application {
 	for _, app := range t.apps {
 		if app.objectID == objectID {

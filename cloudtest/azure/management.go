@@ -14,7 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Paths of Azure Resource Manager. "*" stands for one name. Azure ignores case in all of them.
+// Paths, types and first versions of Azure Resource Manager. In paths, "*" stands for one name, and
+// Azure ignores case.
 const (
 	pathGroup              = "/subscriptions/*/resourceGroups/*"
 	pathIdentity           = pathGroup + "/providers/" + typeIdentity + "/*"
@@ -24,15 +25,15 @@ const (
 	pathAssignment         = pathRegistry + "/providers/Microsoft.Authorization/roleAssignments/*"
 	typeRegistry           = "Microsoft.ContainerRegistry/registries"
 	typeIdentity           = "Microsoft.ManagedIdentity/userAssignedIdentities"
-	firstFederatedVersion  = "2022-01-31-preview" // of the API with federated credentials
+	firstFederatedVersion  = "2022-01-31-preview" // the first with federated credentials
 	firstManagementVersion = "2014-04-01"
 )
 
-// managementOperation is a call of Azure Resource Manager.
+// managementOperation is an operation of Azure Resource Manager.
 type managementOperation struct {
 	name, method, path string
-	action             string // that a role must allow in the resource group; if empty, the call itself asks
-	first              string // the first version of the API that has it
+	action             string // a role must allow it; if empty, the func do checks
+	first              string // the first API version with the operation
 	filter             bool   // whether the query may have a filter
 	do                 func(*Cloud, *managementCall) (service.Answer, *service.Refusal)
 }
@@ -52,19 +53,19 @@ func managementOperations() []managementOperation {
 	}
 }
 
-// managementCall is a call whose caller is proved, and who may make it if its operation has an
-// action.
+// managementCall is a call with a verified caller. If the operation has an action, the caller is
+// allowed to do it.
 type managementCall struct {
 	*service.Request
 
 	caller       accessToken
-	subscription *subscription  // nil if the path names none
-	group        *ResourceGroup // nil if the path names none
-	names        []string       // that the path has after the group's
+	subscription *subscription  // nil if the path has none
+	group        *ResourceGroup // nil if the path has none
+	names        []string       // names in the path after the group's name
 	query        url.Values
 }
 
-// matchPath returns the names for which "*" stands in a pattern.
+// matchPath returns the parts of a path for which "*" stands in a pattern.
 func matchPath(pattern, path string) (names []string, ok bool) {
 	wanted, parts := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(wanted) != len(parts) {
@@ -112,7 +113,7 @@ func (c *Cloud) readManagement(r *service.Request, e *Environment) (service.Prot
 	}
 }
 
-// proveManager proves the caller's access token of Entra ID.
+// proveManager verifies the caller's access token of Entra ID.
 func (c *Cloud) proveManager(call *managementCall, e *Environment) *service.Refusal {
 	raw, ok := wire.Bearer(call.Request.Request)
 	if !ok {
@@ -135,14 +136,14 @@ func (c *Cloud) proveManager(call *managementCall, e *Environment) *service.Refu
 	return nil
 }
 
-// unproved is a refusal of a token. Source: Microsoft Learn, "Authenticate requests" of Azure
-// Resource Manager; RFC 6750 §3.
+// unproved returns the refusal of a token. Source: Microsoft Learn, "Authenticate requests" of
+// Azure Resource Manager; RFC 6750 §3.
 func unproved(e *Environment, code, message string) *service.Refusal {
 	return service.Refuse(http.StatusUnauthorized, code, message).
 		With(`Bearer authorization_uri="https://` + e.authority() + `/", error="invalid_token", error_description="` + strings.ReplaceAll(message, `"`, "'") + `"`)
 }
 
-// readQuery reads the query and its api-version, which must have the operation.
+// readQuery reads the query. The api-version must be one in which the operation exists.
 func (call *managementCall) readQuery(op managementOperation) *service.Refusal {
 	query, err := readValues(call.URL.RawQuery)
 	version := query.Get("api-version")
@@ -164,8 +165,9 @@ func (call *managementCall) readQuery(op managementOperation) *service.Refusal {
 	return nil
 }
 
-// judge finds what a path names, and asks whether the caller may do an action there. Who may not
-// ask does not learn whether a resource group exists.
+// judge finds the subscription and the resource group of a path, and checks whether the caller may
+// do the action there. A caller without permission does not learn whether the resource group
+// exists.
 func (c *Cloud) judge(call *managementCall, names []string, action string) *service.Refusal {
 	if len(names) == 0 {
 		return nil
@@ -196,7 +198,7 @@ func (c *Cloud) judge(call *managementCall, names []string, action string) *serv
 	return nil
 }
 
-// forbidden is the refusal of a caller without a role that allows an action. Source: Microsoft
+// forbidden returns the refusal of a caller without a role that allows an action. Source: Microsoft
 // Learn, "Troubleshoot Azure RBAC".
 func (call *managementCall) forbidden(action string) *service.Refusal {
 	who := call.caller
@@ -205,19 +207,19 @@ func (call *managementCall) forbidden(action string) *service.Refusal {
 		who.app.clientID, who.app.objectID, action, printable(call.URL.Path)))
 }
 
-// resourceNotFound is the refusal of a resource's name. Source: Microsoft Learn, "Resolve errors
-// for resource not found".
+// resourceNotFound returns the refusal for a missing resource. Source: Microsoft Learn, "Resolve
+// errors for resource not found".
 func (call *managementCall) resourceNotFound(kind, name string) *service.Refusal {
 	return service.Refuse(http.StatusNotFound, "ResourceNotFound", fmt.Sprintf("The Resource '%s/%s' under resource group '%s' was not found. "+
 		"For more details please go to https://aka.ms/ARMResourceNotFoundFix", kind, printable(name), call.group.Name))
 }
 
-// groupID is a resource group's ID.
+// groupID returns a resource group's ID.
 func (s *subscription) groupID(g *ResourceGroup) string {
 	return "/subscriptions/" + s.id + "/resourceGroups/" + g.Name
 }
 
-// resource is what all resources have.
+// resource has the JSON fields of all kinds of resources.
 type resource struct {
 	ID         string `json:"id"`
 	Name       string `json:"name"`
@@ -244,7 +246,7 @@ type subscriptionJSON struct {
 	State          string `json:"state"`
 }
 
-// listSubscriptions lists the subscriptions of the caller's tenant in which it has a role.
+// listSubscriptions lists the tenant's subscriptions in which the caller has a role.
 func (c *Cloud) listSubscriptions(call *managementCall) (service.Answer, *service.Refusal) {
 	list := resourceList{Value: []any{}}
 	c.mu.RLock()
@@ -312,8 +314,9 @@ type managementErrorBody struct {
 	Message string `json:"message"`
 }
 
-// managementProtocol is how Azure Resource Manager refuses. The detail of a refusal with status 401
-// is its challenge. Source: Microsoft Learn, "Common error response" of Azure Resource Manager.
+// managementProtocol returns the error format of Azure Resource Manager. The Detail of a refusal
+// with status 401 is its challenge. Source: Microsoft Learn, "Common error response" of Azure
+// Resource Manager.
 func managementProtocol() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, no *service.Refusal) service.Answer {

@@ -39,7 +39,7 @@ const (
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}(-?)[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}`)
 
-// maskMade hides the IDs that the cloud made, but not those of this file.
+// maskMade hides the IDs that the cloud made. The tests' own IDs stay visible.
 func maskMade(s string) string {
 	known := []string{
 		directory, otherDirectory, usDirectory, clientA, clientB, pusher, bare, administrator, manager, subscriptionID, usSubscription, lastName(armAssignment),
@@ -55,7 +55,7 @@ func maskMade(s string) string {
 
 const otherID = "c2c2c2c2-c5b2-4a72-9f84-6a92e3f06b08"
 
-// lastName is the last name of a path.
+// lastName returns the last part of a path.
 func lastName(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
 
 func federated(issuer, subject string, audiences ...string) string {
@@ -70,21 +70,22 @@ func assignment(role, principal, kind string) string {
 	return string(wire.Must(json.Marshal(map[string]any{"properties": map[string]any{"roleDefinitionId": role, "principalId": principal, "principalType": kind}})))
 }
 
-// managementStep is a call of a management service, or a question what Entra ID and a registry say.
+// managementStep is a call of a management service, or a request for a token of Entra ID or a
+// registry.
 type managementStep struct {
 	name   string // of the golden file
-	caller string // whose token; empty for none
+	caller string // the token's name in tokens; empty for no token
 	method string
-	target string // without api-version, which is added unless the target has a query
+	target string // api-version is added unless the target has a query or is Microsoft Graph's
 	body   string
 
-	entra string // a client ID, whose token for subject is asked
-	pull  string // a client ID, with whose token for subject a registry is asked
-	want  string // the code of the refusal, "granted" if there is none
+	entra string // client ID for which to request a token of Entra ID
+	pull  string // client ID with which to request tokens of a registry
+	want  string // code or HTTP status of the refusal, or "granted"
 }
 
-// managementWorld makes the steps' calls. What an answer has under a name stands for {name} in the
-// steps that follow.
+// managementWorld makes the steps' calls. In later steps, {id}, {app}, {client} and {principal}
+// stand for IDs of an answer.
 type managementWorld struct {
 	*world
 
@@ -136,7 +137,7 @@ func (w *managementWorld) call(t *testing.T, step managementStep) *http.Response
 	return res
 }
 
-// keep remembers what an answer has made.
+// keep remembers the IDs in an answer, for later steps.
 func (w *managementWorld) keep(t *testing.T, res *http.Response) {
 	t.Helper()
 	body, err := io.ReadAll(res.Body)
@@ -154,7 +155,7 @@ func (w *managementWorld) keep(t *testing.T, res *http.Response) {
 	w.made = strings.NewReplacer("{id}", answer.ID, "{app}", answer.AppID, "{client}", answer.Properties.ClientID, "{principal}", answer.Properties.PrincipalID)
 }
 
-// entraSays is Entra ID's code for a token of the cluster.
+// entraSays returns Entra ID's error code for a token of the cluster, or "granted".
 func (w *managementWorld) entraSays(t *testing.T, client, subject string) string {
 	t.Helper()
 	_, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", directory, client, w.mint(t, subject, audience), registryResource+"/.default")
@@ -164,7 +165,8 @@ func (w *managementWorld) entraSays(t *testing.T, client, subject string) string
 	return "granted"
 }
 
-// registrySays is a registry's status for a token of the cluster, as pulling begins.
+// registrySays requests a registry's tokens for a pull. It returns the HTTP status of a refusal, or
+// "granted".
 func (w *managementWorld) registrySays(t *testing.T, host, client, subject string) string {
 	t.Helper()
 	refresh := w.exchange(t, w.client, host, "access_token", w.entra(t, client, subject, registryResource))
@@ -210,8 +212,9 @@ func (w *managementWorld) run(t *testing.T, folder string, steps []managementSte
 	files.Complete(t)
 }
 
-// TestManagementAnswers makes a managed identity and lets it pull as an administrator does, step by
-// step. It holds every answer of Azure Resource Manager, byte for byte, against golden files.
+// TestManagementAnswers makes a managed identity and lets it pull, step by step like an
+// administrator. It compares every answer of Azure Resource Manager, byte for byte, with golden
+// files.
 func TestManagementAnswers(t *testing.T) {
 	filter := func(f string) string { return "?" + url.Values{"api-version": {"2022-04-01"}, "$filter": {f}}.Encode() }
 	const (
@@ -300,8 +303,8 @@ func TestManagementAnswers(t *testing.T) {
 			{name: "assignment-other-role", caller: "administrator", method: "PUT", target: armRegistry + armAssignment, body: assignment(acrPush, "{principal}", "ServicePrincipal")},
 		})
 
-		// A registry with permissions by repository takes the assignment of AcrPull and ignores it, also
-		// if the identity has another role there.
+		// A registry with ABAC accepts the assignment of AcrPull but ignores it, even if the
+		// identity has another role there.
 		abac := strings.Replace(armRegistry, "contoso", "shared", 1)
 		for i, role := range []string{acrPull, acrList} {
 			target := abac + strings.Replace(armAssignment, lastName(armAssignment), strings.Replace(otherID, "c2c2c2c2", fmt.Sprintf("0000000%d", i), 1), 1)
@@ -315,7 +318,7 @@ func TestManagementAnswers(t *testing.T) {
 			t.Error("the role that counts does not")
 		}
 
-		for i := range 20 { // the first of them is the second credential
+		for i := range 20 { // one credential exists already
 			res := w.call(t, managementStep{
 				caller: "manager", method: "PUT", target: armIdentity + fmt.Sprintf("/federatedIdentityCredentials/other-%d", i) + version,
 				body: federated(issuerURL, subjectC+fmt.Sprint(i), audience),
@@ -334,8 +337,8 @@ func TestManagementAnswers(t *testing.T) {
 	})
 }
 
-// TestGraphAnswers makes an application that a cluster may be, as an administrator does, step by
-// step. It holds every answer of Microsoft Graph, byte for byte, against golden files.
+// TestGraphAnswers makes an application that a cluster can act as, step by step like an
+// administrator. It compares every answer of Microsoft Graph, byte for byte, with golden files.
 func TestGraphAnswers(t *testing.T) {
 	filter := func(f string) string { return "?" + url.Values{"$filter": {f}}.Encode() }
 	const apps, principals = graph + "/applications", graph + "/servicePrincipals"
@@ -390,7 +393,7 @@ func TestGraphAnswers(t *testing.T) {
 			{pull: "{app}", want: "401"},
 		})
 
-		for i := range 20 { // the first of them is the second credential
+		for i := range 20 { // one credential exists already
 			res := w.call(t, managementStep{
 				caller: "graph administrator", method: "POST", target: credentials, body: graphFederated(fmt.Sprintf("other-%d", i), issuerURL, subjectD+fmt.Sprint(i), audience),
 			})
@@ -402,7 +405,8 @@ func TestGraphAnswers(t *testing.T) {
 	})
 }
 
-// TestNoPrincipalNoToken: a machine cannot be an application that has no service principal yet.
+// TestNoPrincipalNoToken: an application without a service principal cannot be a machine's
+// identity.
 func TestNoPrincipalNoToken(t *testing.T) {
 	w := newManagementWorld(t)
 	res := w.call(t, managementStep{caller: "graph administrator", method: "POST", target: graph + "/applications", body: `{"displayName":"tenant-d"}`})
@@ -428,8 +432,8 @@ func TestManagedIdentityIsNoApplication(t *testing.T) {
 	}
 }
 
-// TestPutApplicationKeepsItsObjects: an application that was made by Microsoft Graph keeps its
-// registration and its name when the cloud's owner replaces it, and has a service principal then.
+// TestPutApplicationKeepsItsObjects: PutApplication preserves the registration and the name of an
+// application that Microsoft Graph made, and gives it a service principal.
 func TestPutApplicationKeepsItsObjects(t *testing.T) {
 	w := newManagementWorld(t)
 	res := w.call(t, managementStep{caller: "graph administrator", method: "POST", target: graph + "/applications", body: `{"displayName":"tenant-d"}`})

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// maxForm bounds a form that is posted to a token service, in bytes.
+// maxForm is the maximum size of a form for a token service, in bytes.
 const maxForm = 256 << 10
 
 const jsonType = "application/json; charset=utf-8"
@@ -23,10 +23,10 @@ func writeJSON(status int, body any) service.Answer {
 	return service.Whole(status, jsonType, wire.Must(json.Marshal(body)))
 }
 
-// maxManagementBody bounds the JSON that is sent to a management service, in bytes.
+// maxManagementBody is the maximum size of JSON for a management service, in bytes.
 const maxManagementBody = 1 << 20
 
-// readJSON reads one JSON value that was sent, whose fields must all be known.
+// readJSON decodes the body, which must be one JSON value with known fields only.
 func readJSON(r *service.Request, into any) error {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
 		return errors.New("the content type is not application/json")
@@ -46,14 +46,14 @@ func readJSON(r *service.Request, into any) error {
 	return nil
 }
 
-// errForm is a posted form that cannot be read in one way only.
+// errForm is the error for a form or a query that cannot be parsed.
 var errForm = errors.New("the form cannot be read")
 
-// readForm reads a form that was posted. A parameter that is given twice is an error that names it,
-// except for those in repeated.
+// readForm reads a posted form. A parameter that is given twice is a [*twiceError], except for
+// those in repeated.
 func readForm(r *service.Request, repeated ...string) (url.Values, error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/x-www-form-urlencoded" {
-		return url.Values{}, nil // as if nothing had been sent: what is missing is then named
+		return url.Values{}, nil // the caller then reports what is missing
 	}
 	body, err := r.ReadBody(maxForm)
 	if err != nil {
@@ -75,7 +75,7 @@ func readValues(encoded string, repeated ...string) (url.Values, error) {
 	return values, nil
 }
 
-// twiceError is a parameter that stands twice.
+// twiceError is the error for a parameter that is given twice.
 type twiceError struct{ name string }
 
 func (e *twiceError) Error() string {

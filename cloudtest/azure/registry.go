@@ -11,36 +11,35 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Registry names a container registry.
+// Registry identifies a container registry.
 type Registry struct {
-	// Tenant is the ID of the tenant that it belongs to.
+	// Tenant is the ID of the registry's tenant.
 	Tenant string
-	// Name is its name.
+	// Name is the registry's name.
 	Name string
-	// Host is its login server, such as "contoso.azurecr.io".
+	// Host is the registry's login server, such as "contoso.azurecr.io".
 	Host string
 }
 
-// RegistryConfig describes a container registry. Repositories come into being when something is
-// pushed.
+// RegistryConfig describes a container registry. Clients create repositories by pushing.
 type RegistryConfig struct {
-	// Name is the registry's name: 5 to 50 small letters and digits, and for one with a domain name
-	// label, a dash and 16 more.
+	// Name is the registry's name: 5 to 50 small letters and digits. A domain name label adds a
+	// dash and 16 more.
 	Name string `json:"name"`
 	// RoleAssignments say what applications of the registry's tenant may do.
 	RoleAssignments []RegistryRole `json:"roleAssignments,omitempty"`
-	// ABAC is the role assignment mode "RBAC Registry + ABAC Repository Permissions": other roles
-	// count, and they can be narrowed to repositories.
+	// ABAC turns on the role assignment mode "RBAC Registry + ABAC Repository Permissions". Other
+	// roles count in this mode, and they can be narrowed to repositories.
 	ABAC bool `json:"abac,omitempty"`
-	// RefuseARMTokens is azureADAuthenticationAsArmPolicy "disabled": only access tokens for
-	// registries are taken, not ones for Azure Resource Manager.
+	// RefuseARMTokens is azureADAuthenticationAsArmPolicy "disabled": the registry accepts access
+	// tokens for registries only, not those for Azure Resource Manager.
 	RefuseARMTokens bool `json:"refuseARMTokens,omitempty"`
 	// DataEndpoints are the regions of the registry's dedicated data endpoints
 	// <name>.<region>.data.azurecr.io. If there are any, blobs are read from the first.
 	DataEndpoints []string `json:"dataEndpoints,omitempty"`
 	// RegionalEndpoints are the regions of the registry's regional endpoints
-	// <name>.<region>.geo.azurecr.io: login servers of their own, which take no tokens of each
-	// other's. Source: Microsoft Learn, "Azure Container Registry endpoint reference".
+	// <name>.<region>.geo.azurecr.io. Each is a login server of its own and refuses the others'
+	// tokens. Source: Microsoft Learn, "Azure Container Registry endpoint reference".
 	RegionalEndpoints []string `json:"regionalEndpoints,omitempty"`
 }
 
@@ -55,8 +54,8 @@ type RegistryRole struct {
 	// Repository narrows the role to one repository: the condition repositories:name
 	// StringEqualsIgnoreCase. Only with ABAC.
 	Repository string `json:"repository,omitempty"`
-	// RepositoryPrefix narrows the role to repositories that begin with it, such as "team-a/":
-	// StringStartsWithIgnoreCase. Only with ABAC.
+	// RepositoryPrefix narrows the role to repositories with this prefix, such as "team-a/": the
+	// condition StringStartsWithIgnoreCase. Only with ABAC.
 	RepositoryPrefix string `json:"repositoryPrefix,omitempty"`
 }
 
@@ -78,14 +77,14 @@ func repositoryActions() []string {
 
 // registryRole has the permissions of a role.
 type registryRole struct {
-	id      string   // of its definition
+	id      string   // of the role's definition
 	actions []string // on repositories
 	catalog bool
-	abac    bool // the mode in which the role counts
+	abac    bool // true: counts with ABAC only; false: without ABAC only
 }
 
-// registryRoles are the built-in roles. Source: Microsoft Learn, "Azure Container Registry built-in
-// roles directory reference".
+// registryRoles returns the built-in roles by name. Source: Microsoft Learn, "Azure Container
+// Registry built-in roles directory reference".
 func registryRoles() map[string]registryRole {
 	read := []string{actionPull, actionReadMetadata}
 	write := append(slices.Clone(read), actionPush, actionWriteMetadata)
@@ -113,8 +112,8 @@ type registry struct {
 	geo         []string // of regional endpoints
 }
 
-// registryAssignment is the assignment of a role. ID is its name in Azure Resource Manager, if that
-// made it.
+// registryAssignment is the assignment of a role. If Azure Resource Manager made it, id is its name
+// there.
 type registryAssignment struct {
 	RegistryRole
 
@@ -183,7 +182,7 @@ func (a RegistryRole) validate(abac bool) error {
 	return nil
 }
 
-// covers reports whether an assignment is for a repository.
+// covers reports whether an assignment applies to a repository.
 func (a RegistryRole) covers(repository string) bool {
 	switch {
 	case a.Repository != "":
@@ -195,14 +194,14 @@ func (a RegistryRole) covers(repository string) bool {
 	return true
 }
 
-// isAssigned reports whether an application has any role on the registry that counts there.
+// isAssigned reports whether an application has any role that counts in the registry's mode.
 func (r *registry) isAssigned(clientID string) bool {
 	roles := registryRoles()
 	return slices.ContainsFunc(r.assignments, func(a registryAssignment) bool { return a.ClientID == clientID && roles[a.Role].abac == r.abac })
 }
 
-// allows reports whether an application may do something: an action on a repository, or list the
-// catalog if the repository is empty.
+// allows reports whether an application may do an action on a repository. An empty repository
+// stands for the catalog.
 func (r *registry) allows(clientID, repository, action string) bool {
 	roles := registryRoles()
 	return slices.ContainsFunc(r.assignments, func(a registryAssignment) bool {
@@ -217,12 +216,13 @@ func (r *registry) allows(clientID, repository, action string) bool {
 	})
 }
 
-// dataHost is the host of a dedicated data endpoint.
+// dataHost returns the host of a dedicated data endpoint.
 func (r *registry) dataHost(region string) string {
 	return r.Name + "." + region + ".data." + r.tenant.environment.RegistrySuffix
 }
 
-// hosts are all hosts that the registry answers under, each with the registry as it is there.
+// hosts returns the registry under each of its hosts. At a regional endpoint, the value is a copy
+// with that endpoint.
 func (r *registry) hosts() map[string]*registry {
 	hosts := map[string]*registry{r.Host: r}
 	for _, region := range r.regions {
@@ -236,8 +236,7 @@ func (r *registry) hosts() map[string]*registry {
 	return hosts
 }
 
-// PutRegistry adds a registry to a tenant or replaces its settings. What the data plane stores is
-// not touched.
+// PutRegistry adds a registry to a tenant or replaces its settings. The data plane's content stays.
 func (c *Cloud) PutRegistry(tenantID string, r RegistryConfig) error {
 	return c.change(tenantID, func(t *tenant) error { return c.putRegistry(t, r) })
 }
@@ -265,7 +264,7 @@ func (c *Cloud) dropRegistry(r *registry) {
 	}
 }
 
-// DeleteRegistry removes a registry. What the data plane stores is not touched.
+// DeleteRegistry removes a registry. The data plane's content stays.
 func (c *Cloud) DeleteRegistry(tenantID, name string) error {
 	return c.change(tenantID, func(t *tenant) error {
 		r := c.registries[name+"."+t.environment.RegistrySuffix]
@@ -278,25 +277,24 @@ func (c *Cloud) DeleteRegistry(tenantID, name string) error {
 }
 
 // ServeRegistry sets the data plane of the registries: plane returns the OCI distribution handler
-// of one registry. The handler gets only requests that were authenticated and authorized, without
-// the Authorization header, under the path and host that the client used. A request to a data
-// endpoint comes under the data endpoint's host. A handler that is returned for several registries
-// shares their content by repository name.
+// of one registry. The handler gets only authenticated and authorized requests. They have the
+// client's path and host, but no Authorization header. At a data endpoint, the host is the data
+// endpoint's. If several registries have the same handler, they share content by repository name.
 func (c *Cloud) ServeRegistry(plane func(Registry) http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.registryPlane = plane
 }
 
-// registryRequest is the meaning of a request to a registry.
+// registryRequest says which operation and which action a request to a registry needs.
 type registryRequest struct {
 	operation  string
 	repository string // empty for ping and catalog
-	action     string // that is needed; empty for ping
+	action     string // the action that is needed; empty for ping
 }
 
-// readRegistryRequest maps a request to an action of registry scopes. What it does not know is not
-// allowed.
+// readRegistryRequest maps a request to an action of registry scopes. It returns false for an
+// unknown request.
 func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 	if r.URL.Path == "/v2/_catalog" {
 		return registryRequest{operation: "ListRepositories", action: actionCatalog}, r.Method == http.MethodGet
@@ -328,5 +326,5 @@ func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 	return req, true
 }
 
-// opPullBlob is the operation that data endpoints have too.
+// opPullBlob is the operation that registries and data endpoints share.
 const opPullBlob = "PullBlob"

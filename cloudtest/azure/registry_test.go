@@ -29,7 +29,7 @@ const (
 	blobDigest       = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 )
 
-// answer is what a client sees.
+// answer is the part of an answer that the tests compare.
 type answer struct {
 	Status int
 	Code   string // of the first error
@@ -48,7 +48,7 @@ func (w *world) ask(t *testing.T, client *http.Client, r *http.Request) answer {
 		Errors       []struct{ Code string }
 	}
 	text := rig.ReadAll(t, res)
-	_ = json.Unmarshal([]byte(text), &body) // what is not JSON has neither
+	_ = json.Unmarshal([]byte(text), &body) // an answer that is not JSON has no token and no code
 	a := answer{Status: res.StatusCode, Token: body.RefreshToken + body.AccessToken}
 	if len(body.Errors) > 0 {
 		a.Code = body.Errors[0].Code
@@ -212,7 +212,7 @@ func TestRegistryAccessTokens(t *testing.T) {
 				t.Errorf("%s: access %s, want %s", tt.name, access, tt.want)
 			}
 			end := claims["iat"].(float64) + 75*60
-			if tt.password == narrow { // it ends with the token that it is made from
+			if tt.password == narrow { // a token made from an access token expires with it
 				end, _ = claimsOf(t, narrow)["exp"].(float64)
 			}
 			if claims["exp"] != end || claims["aud"] != tt.host || claims["iss"] != "Azure Container Registry" {
@@ -229,14 +229,14 @@ func TestRegistryAccessTokens(t *testing.T) {
 	if got := w.ask(t, client, other); got.Status != 401 {
 		t.Errorf("another user: %+v", got)
 	}
-	// Withdrawn roles end at the next access token.
+	// After a role is withdrawn, the next access token is refused.
 	if err := w.Azure().PutRegistry(directory, azure.RegistryConfig{Name: "contoso"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.access(t, client, contoso, atContoso, "repository:any/thing:pull"); got.Status != 401 {
 		t.Errorf("after its role was withdrawn: %+v", got)
 	}
-	// A deleted application is nobody, even if it is made again.
+	// Tokens of a deleted application stay invalid, even if it is created again.
 	if err := w.Azure().DeleteApplication(directory, clientA); err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +248,7 @@ func TestRegistryAccessTokens(t *testing.T) {
 	}
 }
 
-// TestRegistryDataPlane walks through what a container runtime does, and through what it must not
-// be able to.
+// TestRegistryDataPlane checks what a container runtime can do, and what it must not be able to do.
 func TestRegistryDataPlane(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
@@ -274,7 +273,8 @@ func TestRegistryDataPlane(t *testing.T) {
 		return res, rig.ReadAll(t, res)
 	}
 	const manifest, blob = "/v2/tenant-a/app/manifests/1.0.0", "/v2/tenant-a/app/blobs/" + blobDigest
-	for _, path := range []string{manifest, blob, "/v2/tenant-a/app/tags/list", "/v2/_catalog"} { // the plane stores by path, so tests fill it with PUT where it goes
+	// Only the manifest is pushed; store adds the others.
+	for _, path := range []string{manifest, blob, "/v2/tenant-a/app/tags/list", "/v2/_catalog"} {
 		if !strings.Contains(path, "manifests") {
 			continue
 		}
@@ -332,7 +332,7 @@ func TestRegistryDataPlane(t *testing.T) {
 		t.Errorf("journal %+v", calls)
 	}
 
-	// A blob comes from the data endpoint, by a link that is for it alone.
+	// A blob comes from the data endpoint. The link is valid for that blob only.
 	res, _ := send(http.MethodGet, blob, pull, "")
 	link, err := res.Location()
 	if res.StatusCode != 307 || err != nil || link.Host != "shared.westeurope.data.azurecr.io" {
@@ -369,7 +369,7 @@ func TestRegistryDataPlane(t *testing.T) {
 	}
 }
 
-// store puts content into a data plane by its back door.
+// store writes content into a data plane directly, without a request.
 func (w *world) store(t *testing.T, host, path, content string) {
 	t.Helper()
 	h := w.planes(host)
@@ -420,8 +420,8 @@ func TestRegistryTokensEnd(t *testing.T) {
 }
 
 // TestWithdrawnRole: an access token contains its permissions, so it works until it expires, even
-// without the role that it came from. Every token that is made after the withdrawal is judged anew,
-// whatever it is made from.
+// if its role is withdrawn. Every later token depends on the roles at that time, whatever token it
+// is made from.
 func TestWithdrawnRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -496,8 +496,8 @@ func TestWithdrawnRole(t *testing.T) {
 	})
 }
 
-// TestRegionalEndpoints: a registry's regional endpoint is a login server of its own, with the
-// registry's roles and content, and without its tokens.
+// TestRegionalEndpoints: a registry's regional endpoint is a login server of its own. It shares the
+// registry's roles and content, but not its tokens.
 func TestRegionalEndpoints(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
@@ -562,8 +562,8 @@ func TestRegistryFaults(t *testing.T) {
 	}
 }
 
-// TestOwns: hosts of registries are the cloud's if the registry exists, in the cloud that it is in,
-// and look-alikes never are.
+// TestOwns: the cloud has a service at a registry's host only if the registry exists in that
+// environment. It has no service at look-alike hosts.
 func TestOwns(t *testing.T) {
 	w := newWorld(t)
 	for host, want := range map[string]bool{

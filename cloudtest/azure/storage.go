@@ -8,19 +8,19 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// StorageAccount names a storage account.
+// StorageAccount identifies a storage account.
 type StorageAccount struct {
-	// Tenant is the ID of the tenant that it belongs to.
+	// Tenant is the ID of the account's tenant.
 	Tenant string
-	// Name is its name.
+	// Name is the account's name.
 	Name string
-	// Host is its blob endpoint, such as "contoso.blob.core.windows.net".
+	// Host is the account's blob endpoint, such as "contoso.blob.core.windows.net".
 	Host string
 }
 
-// StorageAccountConfig describes a storage account. It takes access tokens of Entra ID only: no
-// account keys, no shared access signatures, nobody without a token. Containers come into being
-// when they are created.
+// StorageAccountConfig describes a storage account. It accepts access tokens of Entra ID only, and
+// refuses account keys, shared access signatures and anonymous requests. Clients create the
+// containers.
 type StorageAccountConfig struct {
 	// Name is the account's name: 3 to 24 small letters and digits.
 	Name string `json:"name"`
@@ -43,11 +43,11 @@ type StorageRole struct {
 // for calling data operations" of Azure Storage.
 const (
 	permitRead  = "read"
-	permitWrite = "write" // deleting too
+	permitWrite = "write" // includes deleting
 )
 
-// storageRoles are the built-in roles for blobs. Source: Microsoft Learn, "Azure built-in roles for
-// Storage".
+// storageRoles returns the permissions of the built-in roles for blobs. Source: Microsoft Learn,
+// "Azure built-in roles for Storage".
 func storageRoles() map[string][]string {
 	return map[string][]string{
 		"Storage Blob Data Reader":      {permitRead},
@@ -66,8 +66,8 @@ type storageAccount struct {
 
 var accountPattern = regexp.MustCompile(`\A[a-z0-9]{3,24}\z`)
 
-// containerPattern is a container's name, of which three are Azure's own. Source: Microsoft Learn,
-// "Naming and referencing containers, blobs, and metadata".
+// containerPattern matches a container's name. Three names are Azure's own. Source: Microsoft
+// Learn, "Naming and referencing containers, blobs, and metadata".
 var containerPattern = regexp.MustCompile(`\A(?:[a-z0-9](?:-?[a-z0-9]){2,62}|\$root|\$web|\$logs)\z`)
 
 func isContainer(name string) bool { return len(name) <= 63 && containerPattern.MatchString(name) }
@@ -97,16 +97,16 @@ func (s StorageAccountConfig) parse(t *tenant) (*storageAccount, error) {
 
 func blobHost(account string, e *Environment) string { return account + ".blob." + e.StorageSuffix }
 
-// allows reports whether an application may read or write in a container, or in the account as a
-// whole if the container is empty.
+// allows reports whether an application may read or write in a container. An empty container stands
+// for the whole account.
 func (s *storageAccount) allows(clientID, container, permission string) bool {
 	return slices.ContainsFunc(s.assignments, func(a StorageRole) bool {
 		return a.ClientID == clientID && (a.Container == "" || a.Container == container) && slices.Contains(storageRoles()[a.Role], permission)
 	})
 }
 
-// PutStorageAccount adds a storage account to a tenant or replaces its role assignments, which are
-// in force at once. What the data plane stores is not touched.
+// PutStorageAccount adds a storage account to a tenant or replaces its role assignments. They are
+// in force at once. The data plane's content stays.
 func (c *Cloud) PutStorageAccount(tenantID string, s StorageAccountConfig) error {
 	return c.change(tenantID, func(t *tenant) error { return c.putStorageAccount(t, s) })
 }
@@ -123,7 +123,7 @@ func (c *Cloud) putStorageAccount(t *tenant, s StorageAccountConfig) error {
 	return nil
 }
 
-// DeleteStorageAccount removes a storage account. What the data plane stores is not touched.
+// DeleteStorageAccount removes a storage account. The data plane's content stays.
 func (c *Cloud) DeleteStorageAccount(tenantID, name string) error {
 	return c.change(tenantID, func(t *tenant) error {
 		host := blobHost(name, t.environment)
@@ -136,9 +136,9 @@ func (c *Cloud) DeleteStorageAccount(tenantID, name string) error {
 }
 
 // ServeBlob sets the data plane of the storage accounts: plane returns the handler of one account's
-// blob endpoint. The handler gets only requests that were authenticated and authorized, without the
-// Authorization header, under the path and host that the client used. If a data plane needs its own
-// credentials, its handler must add them.
+// blob endpoint. The handler gets only authenticated and authorized requests. They have the
+// client's path and host, but no Authorization header. If a data plane needs its own credentials,
+// its handler must add them.
 func (c *Cloud) ServeBlob(plane func(StorageAccount) http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

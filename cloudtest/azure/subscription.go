@@ -8,14 +8,14 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Subscription is a subscription that trusts its tenant: what Azure Resource Manager manages, and
-// who may call it.
+// Subscription is a subscription of a tenant: its resource groups, and the roles of callers of
+// Azure Resource Manager.
 type Subscription struct {
 	// ID is the subscription's ID, a UUID in lower case.
 	ID string `json:"id"`
-	// Name is its display name.
+	// Name is the subscription's display name.
 	Name string `json:"name"`
-	// ResourceGroups are its resource groups, unique by name in any case.
+	// ResourceGroups are the subscription's resource groups. Their names are unique, ignoring case.
 	ResourceGroups []ResourceGroup `json:"resourceGroups,omitempty"`
 	// RoleAssignments say what applications of the tenant may do in Azure Resource Manager.
 	RoleAssignments []SubscriptionRole `json:"roleAssignments,omitempty"`
@@ -24,12 +24,11 @@ type Subscription struct {
 // ResourceGroup is a resource group of a subscription.
 type ResourceGroup struct {
 	// Name is the group's name: 1 to 90 letters, digits, dashes, underscores, periods and
-	// parentheses, the last no period.
+	// parentheses. The last character is not a period.
 	Name string `json:"name"`
-	// Location is the region of the group and of all that is in it, such as "westeurope".
+	// Location is the region of the group and of its resources, such as "westeurope".
 	Location string `json:"location"`
-	// Registries are the names of the tenant's registries that are in the group. A registry may
-	// come and go.
+	// Registries are the names of the tenant's registries in the group. A registry need not exist.
 	Registries []string `json:"registries,omitempty"`
 }
 
@@ -43,11 +42,11 @@ type SubscriptionRole struct {
 	ResourceGroup string `json:"resourceGroup,omitempty"`
 }
 
-// managementRole has the actions of a role, with at most one "*" in each.
+// managementRole has the allowed and the excluded actions of a role. Each may contain one "*".
 type managementRole struct{ actions, except []string }
 
-// managementRoles are the built-in roles, as far as the local Azure Resource Manager has their
-// actions. Source: Microsoft Learn, "Azure built-in roles".
+// managementRoles returns the built-in roles, with those actions that the local Azure Resource
+// Manager has. Source: Microsoft Learn, "Azure built-in roles".
 func managementRoles() map[string]managementRole {
 	return map[string]managementRole{
 		"Owner":       {actions: []string{"*"}},
@@ -75,7 +74,7 @@ type subscription struct {
 	assignments []SubscriptionRole
 }
 
-// groupPattern is a resource group's name in ASCII. Source: Microsoft Learn, "Naming rules and
+// groupPattern matches a resource group's name in ASCII. Source: Microsoft Learn, "Naming rules and
 // restrictions for Azure resources".
 var groupPattern = regexp.MustCompile(`\A[A-Za-z0-9_().-]{0,89}[A-Za-z0-9_()-]\z`)
 
@@ -121,7 +120,7 @@ func (s Subscription) parse(t *tenant) (*subscription, error) {
 	return parsed, nil
 }
 
-// group finds a resource group by name, in any case.
+// group finds a resource group by name, ignoring case.
 func (s *subscription) group(name string) *ResourceGroup {
 	i := slices.IndexFunc(s.groups, func(g ResourceGroup) bool { return strings.EqualFold(g.Name, name) })
 	if i < 0 {
@@ -130,7 +129,8 @@ func (s *subscription) group(name string) *ResourceGroup {
 	return &s.groups[i]
 }
 
-// knows reports whether an application has any role on the subscription or in it.
+// knows reports whether an application has any role on the subscription or on a resource group in
+// it.
 func (s *subscription) knows(clientID string) bool {
 	return slices.ContainsFunc(s.assignments, func(a SubscriptionRole) bool { return a.ClientID == clientID })
 }
@@ -142,7 +142,7 @@ func (s *subscription) allows(clientID, group, action string) bool {
 	})
 }
 
-// putSubscription adds a subscription to a tenant that is being added.
+// putSubscription adds a subscription of a new tenant.
 func (c *Cloud) putSubscription(t *tenant, s Subscription) error {
 	parsed, err := s.parse(t)
 	if err != nil {

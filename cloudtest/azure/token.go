@@ -14,7 +14,7 @@ import (
 
 // Lifetimes of the tokens that Entra ID issues. Sources: Microsoft Learn, "Configurable token
 // lifetimes" (60 to 90 minutes) and "Managed identities: frequently asked questions" (24 hours).
-// The local Entra ID takes the shortest, so that a client that expects more fails.
+// The local Entra ID uses the shortest lifetime, so that a client that expects a longer one fails.
 const (
 	// EntraTokenLife is how long an access token lives that was obtained with a client assertion.
 	EntraTokenLife = time.Hour
@@ -22,8 +22,8 @@ const (
 	ManagedTokenLife = 24 * time.Hour
 )
 
-// newKeys makes the keys of a token service. The issuer's own URL is not used: each token says its
-// own iss.
+// newKeys makes the keys of a token service. The issuer's own URL is not used, because each token
+// has its own claim iss.
 func newKeys() *oidc.Issuer {
 	i, err := oidc.NewIssuer("https://sts.windows.net", oidc.RS256)
 	if err != nil {
@@ -32,7 +32,7 @@ func newKeys() *oidc.Issuer {
 	return i
 }
 
-// mint signs claims.
+// mint returns a signed token with the claims.
 func mint(keys *oidc.Issuer, claims oidc.Claims) string {
 	raw, err := keys.Mint(claims)
 	if err != nil {
@@ -41,7 +41,7 @@ func mint(keys *oidc.Issuer, claims oidc.Claims) string {
 	return raw
 }
 
-// accessToken is a proved access token of Entra ID for an application.
+// accessToken is a verified access token of Entra ID for an application.
 type accessToken struct {
 	tenant   *tenant
 	app      *application
@@ -50,17 +50,17 @@ type accessToken struct {
 	roles    []string
 }
 
-// principal is Entra's name of the caller as the journal has it.
+// principalName returns Entra's name of the caller for the journal.
 func principalName(t *tenant, a *application) string { return a.clientID + "@" + t.id }
 
-// issueAccessToken makes an access token for an application, version 1.0, as the resources of this
-// cloud ask for it. Source: Microsoft Learn, "Access token claims reference".
+// issueAccessToken makes an access token of version 1.0, which the resources of this cloud expect,
+// for an application. Source: Microsoft Learn, "Access token claims reference".
 func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, now time.Time, life time.Duration) string {
 	issuer := t.environment.issuer(t.id)
 	claims := oidc.Claims{
 		"aud": resource, "iss": issuer, "idp": issuer,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(life).Unix(),
-		"appid": app.clientID, "appidacr": "2", // 2: by a certificate or an assertion
+		"appid": app.clientID, "appidacr": "2", // 2: authenticated by a certificate or an assertion
 		"idtyp": "app", "oid": app.objectID, "sub": app.objectID, "tid": t.id,
 		"uti": base64.RawURLEncoding.EncodeToString(wire.Random(16)), "ver": "1.0",
 	}
@@ -70,12 +70,12 @@ func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, n
 	return mint(c.entraKeys(), claims)
 }
 
-// errPrincipal is an access token of nobody.
+// errPrincipal is the error for a token of an unknown application.
 var errPrincipal = errors.New("its application is not in the directory")
 
-// readAccessToken verifies an access token, and notes in the journal whose it claims to be. The
-// caller must check that its audience and tenant are the resource's. The error wraps an error of
-// package oidc, or errPrincipal.
+// readAccessToken verifies an access token and notes its issuer, subject and audience in the
+// journal. The caller must check the audience and the tenant. The error wraps an error of package
+// oidc, or errPrincipal.
 func (c *Cloud) readAccessToken(r *service.Request, raw string) (accessToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {

@@ -47,14 +47,14 @@ const (
 type world struct {
 	*cloudtest.Cloud
 
-	issuer *oidc.Issuer // that the applications know
-	rogue  *oidc.Issuer // that they do not
+	issuer *oidc.Issuer // trusted by the applications
+	rogue  *oidc.Issuer // not trusted by the applications
 
 	mu     sync.Mutex
 	stores map[string]*plane // data planes by host
 }
 
-// application is one that a ServiceAccount may be.
+// application returns an application that a ServiceAccount can act as.
 func application(clientID, subject string) azure.Application {
 	return azure.Application{ClientID: clientID, FederatedCredentials: []azure.FederatedCredential{{Name: "cluster", Issuer: issuerURL, Subject: subject}}}
 }
@@ -126,7 +126,7 @@ func worldConfig() azure.Config {
 	}
 }
 
-// issuers are made once: keys of RSA take their time.
+// issuers makes the issuers once, because RSA keys take long to generate.
 var issuers = sync.OnceValues(func() (known, rogue *oidc.Issuer) {
 	var err error
 	if known, err = oidc.NewIssuer(issuerURL, oidc.RS256); err != nil {
@@ -183,7 +183,7 @@ func (w *world) entra(t *testing.T, client, subject, resource string) string {
 	return token.Token
 }
 
-// planes is the data plane of a host.
+// planes returns the data plane of a host.
 func (w *world) planes(host string) *plane {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +193,7 @@ func (w *world) planes(host string) *plane {
 	return w.stores[host]
 }
 
-// plane is a store in memory, by path. It fails on a request that still carries credentials.
+// plane is a data plane in memory, by path. It fails on a request that still carries credentials.
 type plane struct {
 	mu      sync.Mutex
 	content map[string][]byte
