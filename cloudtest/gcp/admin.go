@@ -6,8 +6,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/change"
 )
 
-// Admin is a [Cloud] in another process. Each function is the method of the Cloud with its name,
-// and fails with the same errors.
+// Admin changes a [Cloud] that runs in another process. Each function calls the Cloud's method of
+// the same name, and fails with the same errors.
 type Admin struct {
 	AddProject           func(ctx context.Context, p Project) error
 	PutBindings          func(ctx context.Context, project string, bindings []Binding) error
@@ -25,7 +25,7 @@ type Admin struct {
 	DeleteMetadata       func(ctx context.Context) error
 }
 
-// NewAdmin fills a table with the changes of a [Cloud].
+// NewAdmin adds the changes of a [Cloud] to a table.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /gcp/projects/{project}"
 	return Admin{

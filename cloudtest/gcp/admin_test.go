@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// TestAdmin changes everything of Google Cloud from another process, and hears what cannot be.
+// TestAdmin makes every change of Google Cloud from another process, and checks the errors.
 func TestAdmin(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Start(t.Context()); err != nil {

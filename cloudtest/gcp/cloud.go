@@ -1,17 +1,17 @@
 // Package gcp is the local Google Cloud. It has projects with workload identity pools, GKE
 // clusters, service accounts and IAM policies. Its services are the Security Token Service, the IAM
 // Service Account Credentials API, the metadata server, Artifact Registry and Cloud Storage. Of the
-// APIs that manage a project it has what has the project trust a cluster.
+// APIs that manage a project, it has the methods that make the project trust a cluster.
 //
 // It verifies what Google Cloud verifies: tokens against their issuer's keys, attribute mappings
 // and conditions, IAM bindings. It answers with Google's error codes, HTTP statuses and bodies.
 //
-// A [Cloud] has a service for each of Google's host names, see [Cloud.Service], and one as a
-// metadata server, [Cloud.Metadata]. What a principal may do is asked for each request anew, so a
-// change is in force at once, for live access tokens too.
+// A [Cloud] has a service for each of Google's host names, see [Cloud.Service], and a metadata
+// server, [Cloud.Metadata]. It checks a principal's permissions at each request. So a change is in
+// force at once, also for access tokens that were issued before.
 //
-// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
-// error that wraps [setting.ErrNotFound] if what it changes does not exist.
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid. If the
+// object to change does not exist, the error wraps [setting.ErrNotFound].
 package gcp
 
 import (
@@ -26,19 +26,19 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// tokenLeeway is how far an issuer's clock may be from ours.
+// tokenLeeway is the tolerated difference between an issuer's clock and ours.
 const tokenLeeway = 60 * time.Second
 
 // Cloud is the local Google Cloud. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
 	verifier *oidc.Verifier
-	google   func() (*oidc.Issuer, error) // signs identity tokens; made when first asked for
+	google   func() (*oidc.Issuer, error) // signs identity tokens; made at the first use
 
-	mu       sync.RWMutex        // guards all below; never held during I/O
+	mu       sync.RWMutex        // guards the fields below; never held during I/O
 	projects map[string]*project // by ID
 	numbers  map[string]*project
-	accounts map[string]*account // by address, over all projects
-	buckets  map[string]*bucket  // over all projects
+	accounts map[string]*account // by address, of all projects
+	buckets  map[string]*bucket  // by name, of all projects
 	metadata *Metadata
 	tokens   expiring.Store[accessToken]
 	registry func(Registry) http.Handler
@@ -54,7 +54,7 @@ type project struct {
 }
 
 // pool, cluster, account, repository and bucket are immutable once stored; a change replaces them.
-// A pool's serial and an account's uniqueID survive replacement, not deletion.
+// A pool's serial and an account's uniqueID survive replacement, but not deletion.
 type pool struct {
 	id, serial string
 	disabled   bool
@@ -73,7 +73,7 @@ type account struct {
 
 type repositoryKey struct{ location, name string }
 
-// String is how a refusal names it.
+// String returns the key as it appears in refusals.
 func (k repositoryKey) String() string { return k.location + "/" + k.name }
 
 type repository struct {
@@ -86,8 +86,8 @@ type bucket struct {
 	policy        policy
 }
 
-// New makes the local Google Cloud that cfg describes. Issuers reaches the hosts of OIDC issuers;
-// it must not reach anything else. The error is a [*setting.Error].
+// New makes the local Google Cloud that cfg describes. Issuers sends requests to the hosts of OIDC
+// issuers; it must not reach other hosts. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
@@ -110,7 +110,8 @@ func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	return c, nil
 }
 
-// AddProject adds a project with all that is in it, or nothing. The error is a [*setting.Error].
+// AddProject adds a project with all its contents. If it fails, it adds nothing. The error is a
+// [*setting.Error].
 func (c *Cloud) AddProject(config Project) error {
 	if err := config.check(); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (c *Cloud) fill(p *project, config Project) error {
 	return setting.Fill("buckets", "bucket", config.Buckets, func(x Bucket) string { return x.Name }, putBucket)
 }
 
-// empty removes what fill put outside the project.
+// empty removes what fill added outside the project.
 func (c *Cloud) empty(p *project) {
 	for email, a := range c.accounts {
 		if a.project == p.id {
@@ -238,7 +239,7 @@ func (c *Cloud) putBucket(p *project, config Bucket) error {
 	return nil
 }
 
-// change runs f on a project under the lock.
+// change calls f with a project, under the lock.
 func (c *Cloud) change(projectID string, f func(*project) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,8 +267,8 @@ func (c *Cloud) PutPool(projectID string, x Pool) error {
 	return c.change(projectID, func(p *project) error { return p.putPool(x) })
 }
 
-// DeletePool removes a workload identity pool. Tokens that were exchanged through it end, even if a
-// pool of the same ID is created later.
+// DeletePool removes a workload identity pool. Tokens that were exchanged through it become
+// invalid, even if a pool with the same ID is created later.
 func (c *Cloud) DeletePool(projectID, poolID string) error {
 	return c.change(projectID, func(p *project) error { return setting.Remove(p.pools, poolID, "pool") })
 }
@@ -289,8 +290,8 @@ func (c *Cloud) PutServiceAccount(projectID string, x ServiceAccount) error {
 	return c.change(projectID, func(p *project) error { return c.putAccount(p, x) })
 }
 
-// DeleteServiceAccount removes a service account. Its tokens end, and no binding names it any more,
-// even if one of the same address is created later.
+// DeleteServiceAccount removes a service account, and removes it from all bindings. Its tokens
+// become invalid. An account with the same address that is created later inherits nothing.
 func (c *Cloud) DeleteServiceAccount(projectID, email string) error {
 	return c.change(projectID, func(p *project) error {
 		a := c.accounts[email]
@@ -328,17 +329,17 @@ func (c *Cloud) PutRepository(projectID string, x Repository) error {
 	return c.change(projectID, func(p *project) error { return p.putRepository(x) })
 }
 
-// DeleteRepository removes a repository. What the data plane stores is not touched.
+// DeleteRepository removes a repository. The data plane's content stays.
 func (c *Cloud) DeleteRepository(projectID, location, name string) error {
 	return c.change(projectID, func(p *project) error { return setting.Remove(p.repos, repositoryKey{location, name}, "repository") })
 }
 
-// PutBucket adds a bucket or replaces its policy. The data plane must have it too.
+// PutBucket adds a bucket or replaces its policy. The bucket must also exist in the data plane.
 func (c *Cloud) PutBucket(projectID string, x Bucket) error {
 	return c.change(projectID, func(p *project) error { return c.putBucket(p, x) })
 }
 
-// DeleteBucket removes a bucket. What the data plane stores is not touched.
+// DeleteBucket removes a bucket. The data plane's content stays.
 func (c *Cloud) DeleteBucket(projectID, name string) error {
 	return c.change(projectID, func(p *project) error {
 		if b := c.buckets[name]; b == nil || b.project != p.id {
@@ -349,9 +350,9 @@ func (c *Cloud) DeleteBucket(projectID, name string) error {
 	})
 }
 
-// Service returns the service at a host, or nil if Google Cloud has no such host. It has its APIs
-// in the public universe and in every universe of a project, its registries in all their locations,
-// and Google's own issuer.
+// Service returns the service at a host, or nil if Google Cloud has no such host. Known hosts are
+// the APIs in the public universe and in every project's universe, the registries in all their
+// locations, and Google's own issuer.
 func (c *Cloud) Service(host string) service.Service {
 	ep, ok := c.endpoint(host)
 	if !ok {

@@ -13,28 +13,29 @@ import (
 
 // Config describes the projects of the local Google Cloud.
 type Config struct {
-	// Projects are the projects. IDs and numbers are unique, as are bucket names over all of them.
+	// Projects are the projects. Their IDs and numbers are unique. Bucket names are unique over all
+	// projects.
 	Projects []Project `json:"projects,omitempty"`
-	// Metadata is the metadata server that the cloud's clients find, if there is one.
+	// Metadata is the metadata server that the cloud's clients find. It is optional.
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
-// Project is a project and what is in it.
+// Project is a project with its resources.
 type Project struct {
 	// ID is the project's ID: "my-org-project", or "example.com:project" for a domain-scoped one.
 	ID string `json:"id"`
 	// Number is the project's number, decimal.
 	Number string `json:"number"`
-	// UniverseDomain is the universe that the project is in, "googleapis.com" by default. Universes
-	// know nothing of each other.
+	// UniverseDomain is the project's universe, "googleapis.com" by default. Universes know nothing
+	// of each other.
 	UniverseDomain string `json:"universeDomain,omitempty"`
 	// Bindings are the project's IAM policy. All of the project's resources inherit it.
 	Bindings []Binding `json:"bindings,omitempty"`
 	// Pools are the project's workload identity pools, unique by ID.
 	Pools []Pool `json:"pools,omitempty"`
-	// Clusters are GKE clusters, unique by location and name. Their tokens are taken by the pool
-	// <id>.svc.id.goog, which every project has; in other universes than the public one,
-	// <name>.<prefix>.svc.id.goog of a project <prefix>:<name>.
+	// Clusters are GKE clusters, unique by location and name. The pool <id>.svc.id.goog, which
+	// every project has, accepts their tokens. Outside the public universe, the pool of a project
+	// <prefix>:<name> is <name>.<prefix>.svc.id.goog.
 	Clusters []Cluster `json:"clusters,omitempty"`
 	// ServiceAccounts are the project's service accounts, unique by address.
 	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
@@ -44,11 +45,11 @@ type Project struct {
 	Buckets []Bucket `json:"buckets,omitempty"`
 }
 
-// Binding gives a role to members. Source: IAM API, Binding. Conditions are not evaluated, so there
-// is no field for one.
+// Binding gives a role to members. Source: IAM API, Binding. Binding has no field for a condition,
+// because conditions are not evaluated.
 type Binding struct {
 	// Role is a predefined role, "roles/storage.objectViewer". Roles that the local cloud does not
-	// evaluate are refused.
+	// know are refused.
 	Role string `json:"role"`
 	// Members are "serviceAccount:<address>",
 	// "serviceAccount:<project>.svc.id.goog[<namespace>/<name>]",
@@ -62,7 +63,7 @@ type Binding struct {
 type Pool struct {
 	// ID is the pool's ID: 4 to 32 small letters, digits and hyphens, not beginning with "gcp-".
 	ID string `json:"id"`
-	// Disabled stops exchanges, and the use of tokens from earlier ones.
+	// Disabled stops exchanges, and makes tokens from earlier exchanges invalid.
 	Disabled bool `json:"disabled,omitempty"`
 	// Providers are the pool's providers, unique by ID.
 	Providers []Provider `json:"providers,omitempty"`
@@ -71,23 +72,23 @@ type Pool struct {
 // Provider is an OIDC provider of a pool. Source: IAM API,
 // projects.locations.workloadIdentityPools.providers.
 type Provider struct {
-	// ID is the provider's ID, of the same form as the pool's.
+	// ID is the provider's ID, in the same form as the pool's ID.
 	ID string `json:"id"`
-	// IssuerURI is the issuer, as it stands in iss.
+	// IssuerURI is the issuer, as in the claim iss.
 	IssuerURI string `json:"issuerURI"`
-	// AllowedAudiences are the audiences of tokens that are taken, at most ten of at most 256
-	// characters. Default: the provider's full resource name, with and without "https:" before it.
+	// AllowedAudiences are the accepted audiences of tokens: at most ten of at most 256 characters.
+	// Default: the provider's full resource name, with and without "https:" before it.
 	AllowedAudiences []string `json:"allowedAudiences,omitempty"`
-	// JWKS are the issuer's keys if they were uploaded; otherwise they are found through the
-	// issuer's discovery document.
+	// JWKS are the issuer's uploaded keys. If empty, the keys are found through the issuer's
+	// discovery document.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
-	// AttributeMapping says how the token's claims become google.subject (required) and
-	// attribute.<name>, in the part of CEL that package cel has.
+	// AttributeMapping maps the token's claims to google.subject (required) and attribute.<name>.
+	// Its expressions are limited to the part of CEL in package cel.
 	AttributeMapping map[string]string `json:"attributeMapping"`
-	// AttributeCondition must be true of a token, if there is one. It sees assertion,
+	// AttributeCondition must be true for a token; it is optional. Its variables are assertion,
 	// google.subject and attribute.<name>.
 	AttributeCondition string `json:"attributeCondition,omitempty"`
-	// Disabled stops exchanges. Tokens from earlier ones stay valid.
+	// Disabled stops exchanges. Tokens from earlier exchanges stay valid.
 	Disabled bool `json:"disabled,omitempty"`
 }
 
@@ -99,8 +100,8 @@ type Cluster struct {
 	Name string `json:"name"`
 	// Issuer is the claim iss of the cluster's tokens. The default, which GKE always uses, is
 	// https://container.<universe
-	// domain>/v1/projects/<project>/locations/<location>/clusters/<name>. A local control plane
-	// signs as another issuer.
+	// domain>/v1/projects/<project>/locations/<location>/clusters/<name>. A local control plane has
+	// another issuer.
 	Issuer string `json:"issuer,omitempty"`
 	// JWKS are the cluster's keys; if absent, they are found through the issuer's discovery document.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
@@ -108,13 +109,13 @@ type Cluster struct {
 
 // ServiceAccount is an IAM service account.
 type ServiceAccount struct {
-	// Email is its address, of one of its project's forms:
+	// Email is the account's address, in one of its project's forms:
 	// <name>@<project>.iam.gserviceaccount.com, <number>-compute@developer.gserviceaccount.com or
 	// <project>@appspot.gserviceaccount.com.
 	Email string `json:"email"`
-	// UniqueID is its ID, 21 digits; default: a random one.
+	// UniqueID is the account's ID, 21 digits. The default is random.
 	UniqueID string `json:"uniqueID,omitempty"`
-	// Bindings are its IAM policy: who may impersonate it.
+	// Bindings are the account's IAM policy: who may impersonate it.
 	Bindings []Binding `json:"bindings,omitempty"`
 }
 
@@ -122,10 +123,10 @@ type ServiceAccount struct {
 type Repository struct {
 	// Location is a region or "us", "europe", "asia".
 	Location string `json:"location"`
-	// Name is the repository's name; "gcr.io", "us.gcr.io", "eu.gcr.io" and "asia.gcr.io" are the
-	// repositories that those hosts serve.
+	// Name is the repository's name. The hosts "gcr.io", "us.gcr.io", "eu.gcr.io" and "asia.gcr.io"
+	// serve the repositories of the same names.
 	Name string `json:"name"`
-	// Bindings are its IAM policy.
+	// Bindings are the repository's IAM policy.
 	Bindings []Binding `json:"bindings,omitempty"`
 }
 
@@ -133,23 +134,24 @@ type Repository struct {
 type Bucket struct {
 	// Name is the bucket's name, unique over all projects.
 	Name string `json:"name"`
-	// Bindings are its IAM policy.
+	// Bindings are the bucket's IAM policy.
 	Bindings []Binding `json:"bindings,omitempty"`
 }
 
-// Metadata describes the metadata server and the workload that asks it: as on GKE if there is a
-// cluster, else as on a virtual machine.
+// Metadata describes the metadata server and its client, the workload. With a cluster, the metadata
+// server is like GKE's; otherwise it is like a virtual machine's.
 type Metadata struct {
 	// Project is the ID of the project.
 	Project string `json:"project"`
-	// ClusterLocation and ClusterName are the GKE cluster's, both or none.
+	// ClusterLocation and ClusterName are the GKE cluster's: both or neither.
 	ClusterLocation string `json:"clusterLocation,omitempty"`
 	ClusterName     string `json:"clusterName,omitempty"`
-	// KubernetesServiceAccount is the workload's, "<namespace>/<name>". Only with a cluster.
+	// KubernetesServiceAccount is the workload's ServiceAccount, "<namespace>/<name>". Only with a
+	// cluster.
 	KubernetesServiceAccount string `json:"kubernetesServiceAccount,omitempty"`
-	// ServiceAccount is the address of the service account that the workload is. With
-	// KubernetesServiceAccount it is the annotation iam.gke.io/gcp-service-account, and the
-	// KubernetesServiceAccount must be allowed to impersonate it; without either, there are no
+	// ServiceAccount is the address of the workload's service account. With
+	// KubernetesServiceAccount it is the annotation iam.gke.io/gcp-service-account. The Kubernetes
+	// ServiceAccount must then be allowed to impersonate it. If both fields are empty, there are no
 	// tokens.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Scopes are the tokens' scopes; default: https://www.googleapis.com/auth/cloud-platform.
@@ -211,7 +213,7 @@ const (
 	maxMapping        = 2048 // characters of an expression
 	maxCondition      = 4096 // characters
 	maxSubject        = 127  // bytes of google.subject
-	maxAttributeBytes = 8192 // of all mapped attributes
+	maxAttributeBytes = 8192 // of all mapped attributes together
 )
 
 // mapping is one entry of an attribute mapping.
@@ -224,7 +226,7 @@ type mapping struct {
 type provider struct {
 	Provider
 
-	keys      *oidc.KeySet // uploaded ones
+	keys      *oidc.KeySet // uploaded keys, or nil
 	mappings  []mapping    // google.subject first
 	condition *cel.Expr
 }

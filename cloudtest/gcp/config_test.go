@@ -73,8 +73,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestConfigRefusals: what the local cloud cannot judge as Google does is refused at the start, by
-// the field.
+// TestConfigRefusals: New refuses settings that the local cloud cannot evaluate as Google does. The
+// error names the field.
 func TestConfigRefusals(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {
@@ -168,7 +168,7 @@ func TestConfigRefusals(t *testing.T) {
 	}
 }
 
-// TestChangesOfNothing: what is not there cannot be changed, and a project that is refused leaves
+// TestChangesOfNothing: objects that do not exist cannot be changed. A refused project leaves
 // nothing behind.
 func TestChangesOfNothing(t *testing.T) {
 	c, err := New(Config{Projects: []Project{{ID: "my-org-project", Number: "1"}}}, http.DefaultTransport)

@@ -67,8 +67,8 @@ func (w *world) withData(t *testing.T) {
 	w.GCP().ServeStorage(newStoragePlane())
 }
 
-// storagePlane answers reads with the path that it was asked for, and has no object whose name
-// contains "missing". It fails on a request that still carries credentials.
+// storagePlane answers with the request's method and path. It has no object whose name contains
+// "missing". It fails on a request that still carries credentials.
 type storagePlane struct{}
 
 func newStoragePlane() http.Handler { return storagePlane{} }
@@ -98,7 +98,7 @@ func (w *world) get(t *testing.T, target, authorization string) answer {
 	return w.do(t, r)
 }
 
-// TestArtifactRegistry: who may read what, by each way of saying who one is.
+// TestArtifactRegistry: who may read which repository, with each way to authenticate.
 func TestArtifactRegistry(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -167,8 +167,8 @@ func TestArtifactRegistry(t *testing.T) {
 	}
 }
 
-// TestArtifactRegistryChallenge walks as Docker does: challenge, token, use. The token is its
-// registry's only, and says nothing about permissions.
+// TestArtifactRegistryChallenge follows Docker's steps: challenge, token, use. The token is valid
+// at its registry only and carries no permissions.
 func TestArtifactRegistryChallenge(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -319,7 +319,7 @@ func TestCloudStorage(t *testing.T) {
 	}
 }
 
-// TestNoDataPlane: what was not handed in is unavailable, not absent.
+// TestNoDataPlane: without its data plane, a service is unavailable; it does not say "not found".
 func TestNoDataPlane(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -332,8 +332,8 @@ func TestNoDataPlane(t *testing.T) {
 	}
 }
 
-// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret and looks for
-// each in all that the journal says.
+// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret. It looks for
+// each secret in the journal.
 func TestJournalHasNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -368,7 +368,7 @@ func TestJournalHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestChangesRaceCalls is for the race detector: policies change while they are asked, and no call
+// TestChangesRaceCalls is for the race detector: policies change while calls read them, and no call
 // sees half a change.
 func TestChangesRaceCalls(t *testing.T) {
 	w := newWorld(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// info is google.rpc.ErrorInfo with a reason, the detail of a refusal; pairs are its metadata.
+// info returns a google.rpc.ErrorInfo with a reason, as the Detail of a refusal. Pairs are its
+// metadata.
 func info(reason string, pairs ...string) *errorInfo {
 	out := errorInfo{Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: reason, Domain: "googleapis.com", Metadata: map[string]string{}}
 	if reason == infoDenied {
@@ -36,8 +37,8 @@ func writeJSON(contentType string, status int, body any) service.Answer {
 	return service.Whole(status, contentType, append(wire.Must(json.MarshalIndent(body, "", "  ")), '\n'))
 }
 
-// oauth is the protocol of STS. Google's front end answers in its place when STS does not. Source:
-// RFC 6749 §5.2, RFC 8693 §2.2.2.
+// oauth returns the error format of STS. When STS fails or throttles, Google's front end answers.
+// Source: RFC 6749 §5.2, RFC 8693 §2.2.2.
 func oauth() service.Protocol {
 	p := rpc()
 	p.Refuse = func(r *service.Request, e *service.Refusal) service.Answer {
@@ -53,7 +54,8 @@ func oauth() service.Protocol {
 	return p
 }
 
-// rpc is the JSON of Google's APIs. Source: API design guide (AIP-193), google.rpc.Status.
+// rpc returns the JSON error format of Google's APIs. Source: API design guide (AIP-193),
+// google.rpc.Status.
 func rpc() service.Protocol {
 	return service.Protocol{
 		Refuse:      refuseRPC,
@@ -99,7 +101,7 @@ const (
 	codeInternal        = "INTERNAL"
 )
 
-// What Google says when it fails. Source: Google Cloud APIs, "Errors: handling errors".
+// Google's messages when a service fails. Source: Google Cloud APIs, "Errors: handling errors".
 const (
 	saysExhausted   = "Resource has been exhausted (e.g. check quota)."
 	saysUnavailable = "The service is currently unavailable."
@@ -116,14 +118,14 @@ const (
 	infoDenied  = "IAM_PERMISSION_DENIED"
 )
 
-// htmlPage is how Google's front end and the metadata server answer what they do not have.
+// htmlPage returns the error page of Google's front end and the metadata server.
 func htmlPage(status int, title, text string) string {
 	return "<!DOCTYPE html>\n<html lang=en>\n  <meta charset=utf-8>\n  <title>Error " + strconv.Itoa(status) + " (" + title + ")!!1</title>\n  <p><b>" +
 		strconv.Itoa(status) + ".</b> <ins>That’s an error.</ins>\n  <p>" + text + "  <ins>That’s all we know.</ins>\n"
 }
 
-// page is the protocol of what answers in HTML: the metadata server, and the front end for paths
-// that no API has. It fails in the words of Google's APIs.
+// page returns the error format of services that answer in HTML: the metadata server, and the front
+// end for unknown paths. Failures have the messages of Google's APIs.
 func page() service.Protocol {
 	p := rpc()
 	p.Refuse = func(_ *service.Request, e *service.Refusal) service.Answer {
@@ -138,10 +140,10 @@ func notFound() *service.Refusal {
 	return service.Refuse(http.StatusNotFound, "NotFound", "The requested URL was not found on this server.").Because("the local cloud has nothing at this path")
 }
 
-// maxAPIBody bounds a request to an API, in bytes.
+// maxAPIBody is the maximum size of a request to an API, in bytes.
 const maxAPIBody = 1 << 20
 
-// readBody reads a whole API request.
+// readBody reads the whole body of an API request.
 func readBody(r *service.Request) ([]byte, *service.Refusal) {
 	body, err := r.ReadBody(maxAPIBody)
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestFederation: a tenant's token becomes its own service account's, under every kind of binding,
-// and nobody else's.
+// TestFederation: with its own token, a tenant gets a token of its own service account, under every
+// kind of binding, and of no other account.
 func TestFederation(t *testing.T) {
 	w := newWorld(t)
 	inPool := func(subject, namespace string) string {
@@ -61,8 +61,8 @@ func TestFederation(t *testing.T) {
 	}
 }
 
-// TestChain: a service account that may be another one gets there by itself or as a delegate, and
-// only as far as each link allows.
+// TestChain: a service account impersonates another one, directly or through a delegate. Each link
+// of the chain must allow it.
 func TestChain(t *testing.T) {
 	w := newWorld(t)
 	asA := w.accountToken(t, ksaA, accountA)
@@ -88,7 +88,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestExchangeRefusals holds every reason for which STS takes no token, in its own words.
+// TestExchangeRefusals checks every reason why STS refuses a token, with STS's error texts.
 func TestExchangeRefusals(t *testing.T) {
 	w := newWorld(t)
 	rogue, err := oidc.NewIssuer("https://issuer.rogue.example", oidc.RS256)
@@ -184,7 +184,7 @@ func TestExchangeRefusals(t *testing.T) {
 	}
 }
 
-// TestExchangeForms: JSON in either spelling and forms mean the same; what is neither is refused.
+// TestExchangeForms: a form and JSON in both spellings mean the same. Everything else is refused.
 func TestExchangeForms(t *testing.T) {
 	w := newWorld(t)
 	token := must(t)(w.cluster.Mint(clusterClaims(ksaA)))
@@ -230,8 +230,8 @@ func TestExchangeForms(t *testing.T) {
 }
 
 // TestTokenLives: a federated token lives as long as its proof, and at most an hour. A service
-// account's token lives as long as requested. The cloud refuses an expired token with another error
-// than an unknown token.
+// account's token lives as long as requested. An expired token and an unknown token get different
+// errors.
 func TestTokenLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -269,7 +269,7 @@ func TestTokenLives(t *testing.T) {
 		}{
 			{599 * time.Second, short.text(t, "accessToken"), 200, ""},
 			{time.Second, short.text(t, "accessToken"), 401, "ACCESS_TOKEN_EXPIRED"},
-			{0, token, 403, ""}, // a federated identity may not be the controller, but is still known
+			{0, token, 403, ""}, // still valid, but it may not impersonate the controller
 			{50 * time.Minute, token, 401, "ACCESS_TOKEN_EXPIRED"},
 			{0, token + "x", 401, "ACCESS_TOKEN_TYPE_UNSUPPORTED"},
 			{0, "", 401, "CREDENTIALS_MISSING"},
@@ -320,8 +320,8 @@ func TestAccessTokenRequests(t *testing.T) {
 	}
 }
 
-// TestChangesAreInForce: what is withdrawn ends live tokens as Google documents it, and nothing
-// comes back with a name.
+// TestChangesAreInForce: withdrawals invalidate issued tokens as Google documents. A new object
+// with an old name inherits nothing.
 func TestChangesAreInForce(t *testing.T) {
 	w := newWorld(t)
 	body := `{"scope":["` + scopeAll + `"]}`
@@ -380,7 +380,7 @@ func TestChangesAreInForce(t *testing.T) {
 	}
 }
 
-// TestUploadedKeys: keys that were uploaded are those that count; the issuer need not be reachable.
+// TestUploadedKeys: if keys were uploaded, only these keys count. The issuer need not be reachable.
 func TestUploadedKeys(t *testing.T) {
 	w := newWorld(t)
 	hidden, err := oidc.NewIssuer("https://kubernetes.default.svc.cluster.local", oidc.ES256)
@@ -448,8 +448,8 @@ func TestUniverses(t *testing.T) {
 	}
 }
 
-// TestOtherUniverse: in Cloud de Confiance, names are formed in another way: of the pool, of
-// accounts, of clusters, of registries and of what is in them.
+// TestOtherUniverse: Cloud de Confiance has its own forms of names: for the pool, accounts,
+// clusters, registries and the repositories in them.
 func TestOtherUniverse(t *testing.T) {
 	const (
 		id      = "s3ns:sovereign-project"
@@ -513,7 +513,7 @@ func TestOtherUniverse(t *testing.T) {
 	}
 }
 
-// TestFaults: each service fails in its own shape, and says how long to wait.
+// TestFaults: each service fails in its own error format, and says how long to wait.
 func TestFaults(t *testing.T) {
 	w := newWorld(t)
 	metadata := func() *http.Request {

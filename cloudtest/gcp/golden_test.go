@@ -17,12 +17,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// mask hides what differs from run to run.
+// mask hides tokens, which differ from run to run.
 func mask(s string) string {
 	return regexp.MustCompile(`(ya29\.[cd]\.|AJAD5v)[\w-]+`).ReplaceAllString(s, "$1…")
 }
 
-// TestAnswers holds every kind of answer of Google Cloud, byte for byte, against golden files.
+// TestAnswers compares every kind of answer of Google Cloud, byte for byte, with golden files.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Names of Google Cloud's services in the journal and in faults. They stand beside other clouds'
-// names, so none of them is "sts" or "registry".
+// Names of Google Cloud's services in the journal and in faults. Other clouds' names are used there
+// too, so no name here is "sts" or "registry".
 const (
 	// ServiceSTS is the Security Token Service.
 	ServiceSTS = "gcp-sts"
@@ -18,13 +18,13 @@ const (
 	ServiceResourceManager = "cloudresourcemanager"
 	// ServiceUsage is the Service Usage API.
 	ServiceUsage = "serviceusage"
-	// ServiceRegistryAPI is the Artifact Registry API, with which repositories are managed.
+	// ServiceRegistryAPI is the Artifact Registry API, which manages repositories.
 	ServiceRegistryAPI = "artifactregistry"
 	// ServiceMetadata is the metadata server of a GKE node or a virtual machine.
 	ServiceMetadata = "metadata"
-	// ServiceAccounts is Google's own OIDC issuer, which signs the metadata server's identity tokens.
+	// ServiceAccounts is Google's own OIDC issuer. It signs the metadata server's identity tokens.
 	ServiceAccounts = "google-accounts"
-	// ServiceRegistry is Artifact Registry under its Docker hosts, gcr.io included.
+	// ServiceRegistry is Artifact Registry under its Docker hosts, including gcr.io.
 	ServiceRegistry = "gar"
 	// ServiceStorage is Cloud Storage.
 	ServiceStorage = "gcs"
@@ -33,9 +33,9 @@ const (
 // issuerHost is the host of Google's own OIDC issuer.
 const issuerHost = "accounts.google.com"
 
-// regions are Google Cloud's regions. Source: Google Cloud, "Cloud locations" and "Artifact
-// Registry: repository locations". The table is this module's own: an error in the library's table
-// must not be repeated here.
+// regions returns Google Cloud's regions. Source: Google Cloud, "Cloud locations" and "Artifact
+// Registry: repository locations". This module has its own table, so that an error in the library's
+// table is not repeated here.
 func regions() []string {
 	return []string{
 		"africa-south1",
@@ -49,17 +49,17 @@ func regions() []string {
 	}
 }
 
-// multiRegions are the other places where Artifact Registry has repositories.
+// multiRegions returns the other locations in which Artifact Registry has repositories.
 func multiRegions() []string { return []string{"asia", "europe", "us"} }
 
-// containerRegistryHosts are the hosts of the former Container Registry and the location where
-// Artifact Registry keeps their content, in a repository that is named as the host. Source:
-// Artifact Registry, "Transition to repositories with gcr.io domain support".
+// containerRegistryHosts maps each host of the former Container Registry to a location. There,
+// Artifact Registry stores the content in a repository with the host's name. Source: Artifact
+// Registry, "Transition to repositories with gcr.io domain support".
 func containerRegistryHosts() map[string]string {
 	return map[string]string{"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 }
 
-// apis are the services of a universe by the first part of their hosts.
+// apis returns the services of a universe by the first part of their hosts.
 func apis() map[string]string {
 	return map[string]string{
 		"sts": ServiceSTS, "iamcredentials": ServiceIAMCredentials, "storage": ServiceStorage, "iam": ServiceIAM,
@@ -67,18 +67,17 @@ func apis() map[string]string {
 	}
 }
 
-// endpoint is the meaning of a host name.
+// endpoint is the service behind a host name.
 type endpoint struct {
 	service  string
 	universe string
 	location string // of a registry
-	gcr      string // the repository that a registry's host stands for, of gcr.io's hosts only
+	gcr      string // for gcr.io's hosts only: the repository's name
 	bucket   string // of a host <bucket>.storage.googleapis.com
 }
 
-// parseHost says what a host name of Google Cloud, in lower case and without port, means. Universes
-// are the universe domains in which there are projects. Only names that Google Cloud has are
-// accepted.
+// parseHost parses a host name of Google Cloud, in lower case and without port. Universes are the
+// universe domains of the projects. Only names that Google Cloud has are accepted.
 func parseHost(host string, universes []string) (endpoint, bool) {
 	if host == issuerHost {
 		return endpoint{service: ServiceAccounts, universe: DefaultUniverse}, true
@@ -89,7 +88,7 @@ func parseHost(host string, universes []string) (endpoint, bool) {
 	if ep, ok := parseRegistryHost(host); ok {
 		return ep, ep.universe == DefaultUniverse || slices.Contains(universes, ep.universe)
 	}
-	if rest, ok := strings.CutSuffix(host, ".rep."+DefaultUniverse); ok { // does not leave its region
+	if rest, ok := strings.CutSuffix(host, ".rep."+DefaultUniverse); ok { // a regional endpoint
 		api, region, _ := strings.Cut(rest, ".")
 		service := map[string]string{"sts": ServiceSTS, "storage": ServiceStorage}[api]
 		return endpoint{service: service, universe: DefaultUniverse}, service != "" && slices.Contains(regions(), region)

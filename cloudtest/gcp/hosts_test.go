@@ -48,7 +48,7 @@ func TestHosts(t *testing.T) {
 
 		"storage.europe-west1.rep.googleapis.com":        {service: ServiceStorage, universe: public},
 		"docker.europe-west1.rep.pkg.dev":                registry("europe-west1"),
-		"u-france-east1-docker.s3nsregistry.fr":          {}, // no project is there
+		"u-france-east1-docker.s3nsregistry.fr":          {}, // no project is in this universe
 		"docker.us.rep.pkg.dev":                          {},
 		"docker.mars-central1.rep.pkg.dev":               {},
 		"x-docker.europe-west1.rep.pkg.dev":              {},
@@ -97,8 +97,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// FuzzHosts: a host that is taken is one of the table's: its parts, put together again, are the
-// host.
+// FuzzHosts: an accepted host is one of the hosts that can be built from its endpoint's parts.
 func FuzzHosts(f *testing.F) {
 	for _, host := range []string{"sts.googleapis.com", "sts.us-east1.rep.googleapis.com", "us-docker.pkg.dev", "eu.gcr.io", "bucket.storage.googleapis.com", "iam.googleapis.com", "serviceusage.googleapis.com", "docker.us-east1.rep.pkg.dev", "storage.us-east1.rep.googleapis.com", "accounts.google.com"} {
 		f.Add(host)

@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// iamMethods are the part of the IAM API with which an administrator has a project trust an issuer,
-// and a service account the subjects of the issuer. Source: IAM API v1.
+// iamMethods returns those methods of the IAM API with which an administrator makes a project trust
+// an issuer, and a service account trust the issuer's subjects. Source: IAM API v1.
 func iamMethods() []managementMethod {
 	const (
 		pools    = "google.iam.v1.WorkloadIdentityPools"
@@ -39,12 +39,13 @@ const (
 	paramProvider = "workloadIdentityPoolProviderId"
 )
 
-// alreadyExists refuses what there is already.
+// alreadyExists returns the refusal to create an object that exists already.
 func alreadyExists(message string) *service.Refusal {
 	return service.Refuse(http.StatusConflict, codeExists, message)
 }
 
-// creation is the operation that creates what has a name. What it creates is there at once.
+// creation returns the long-running operation that creates a named object. The object exists at
+// once.
 func creation(name, metadata string) operation {
 	return operation{
 		Name:     name + "/operations/" + randomText(18),
@@ -75,7 +76,7 @@ func (c *Cloud) createPool(call *managementCall) (any, *service.Refusal) {
 	return creation(poolName(p.number, id), "WorkloadIdentityPoolOperationMetadata"), nil
 }
 
-// newProvider is a provider as the API has it.
+// newProvider is the request body of workloadIdentityPools.providers.create.
 type newProvider struct {
 	Disabled         bool              `json:"disabled"`
 	AttributeMapping map[string]string `json:"attributeMapping"`
@@ -120,7 +121,7 @@ func (c *Cloud) createPoolProvider(call *managementCall) (any, *service.Refusal)
 	return creation(providerName(p.number, in.id, id), "WorkloadIdentityPoolProviderOperationMetadata"), nil
 }
 
-// accountAnswer is a service account as the API has it.
+// accountAnswer is a service account in the API's JSON.
 type accountAnswer struct {
 	Name           string `json:"name"`
 	ProjectID      string `json:"projectId"`
@@ -161,8 +162,8 @@ func (c *Cloud) createAccount(call *managementCall) (any, *service.Refusal) {
 	}, nil
 }
 
-// accountPolicy finds a service account and lets the caller use its policy, if the caller has the
-// permission on it. The project may be "-". The lock must be held.
+// accountPolicy finds a service account, whose policy the caller then reads or changes. The caller
+// must have the permission on it. The project may be "-". The lock must be held.
 func (c *Cloud) accountPolicy(call *managementCall, permission string) (*account, *service.Refusal) {
 	projectName, name := call.names[0], call.names[1]
 	a := c.findAccount(name, call.who.universe)

@@ -17,10 +17,10 @@ import (
 
 const opGenerateAccessToken = "GenerateAccessToken"
 
-// iamMethod is GenerateAccessToken's full name, as ErrorInfo has it.
+// iamMethod is the full name of GenerateAccessToken in ErrorInfo.
 const iamMethod = "google.iam.credentials.v1.IAMCredentials." + opGenerateAccessToken
 
-// maxDelegates bounds the chain of service accounts in one request.
+// maxDelegates is the maximum number of delegates in one request.
 const maxDelegates = 10
 
 // readIAMCredentials is the [service.Service] of the IAM Service Account Credentials API.
@@ -46,8 +46,9 @@ func (c *Cloud) readIAMCredentials(r *service.Request, ep endpoint) (service.Pro
 	}
 }
 
-// authenticate proves the caller of an API that answers as google.rpc.Status, by an access token
-// with at least one of the scopes. Source: Google, "API errors"; google.api.ErrorReason.
+// authenticate verifies the caller's access token, which must have at least one of the scopes. It
+// is for APIs that answer with google.rpc.Status. Source: Google, "API errors";
+// google.api.ErrorReason.
 func (c *Cloud) authenticate(r *service.Request, universe, method string, scopes ...string) (principal, *service.Refusal) {
 	const expected = "Expected OAuth 2 access token, login cookie or other valid authentication credential. " +
 		"See https://developers.google.com/identity/sign-in/web/devconsole-project."
@@ -82,7 +83,7 @@ type accessTokenRequest struct {
 	Delegates []string `json:"delegates"`
 }
 
-// readAccessTokenRequest reads a body, in which no field may stand that the API does not have.
+// readAccessTokenRequest reads a body, and refuses fields that the API does not have.
 func readAccessTokenRequest(r *service.Request, body []byte) (accessTokenRequest, *service.Refusal) {
 	var q accessTokenRequest
 	var fields map[string]json.RawMessage
@@ -152,9 +153,9 @@ func (c *Cloud) generateAccessToken(r *service.Request, who principal, projectID
 	}{c.issue(prefixAccount, accessToken{who: target, scopes: q.Scope, expires: expires}, r.Now), expires.UTC().Format(time.RFC3339)}), nil
 }
 
-// impersonate goes from the caller along a chain of service accounts to its last one: each must let
-// the one before it delegate, the last one give tokens. Source: IAM, "Create short-lived
-// credentials for multiple service accounts".
+// impersonate follows a chain of service accounts from the caller to the last account. Each account
+// must let the one before it delegate; the last account must give the one before it access tokens.
+// Source: IAM, "Create short-lived credentials for multiple service accounts".
 func (c *Cloud) impersonate(who principal, chain []string) (principal, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

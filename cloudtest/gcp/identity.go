@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// tokenError puts a verifier's refusal into STS's words.
+// tokenError translates a verifier's error into a refusal of STS.
 func tokenError(err error, t oidc.Token) *service.Refusal {
 	grant := func(message string) *service.Refusal {
 		return service.Refuse(http.StatusBadRequest, invalidGrant, message).Because(err.Error())
@@ -27,7 +27,8 @@ func tokenError(err error, t oidc.Token) *service.Refusal {
 	}
 }
 
-// identify maps a verified token's claims and asks the condition. Who is the identity's pool.
+// identify maps a verified token's claims and evaluates the condition. The parameter who already
+// has the identity's pool.
 func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Refusal) {
 	variables := map[string]any{"assertion": t.Claims}
 	attributes, size := map[string]any{}, 0
@@ -71,7 +72,7 @@ func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Re
 	return who, nil
 }
 
-// kubernetesPrincipal is the identity of a Kubernetes ServiceAccount in its project's pool.
+// kubernetesPrincipal returns the identity of a Kubernetes ServiceAccount in its project's pool.
 // Sources: GKE, "Workload Identity Federation for GKE: principal identifiers"; IAM, "Principal
 // identifiers".
 func kubernetesPrincipal(t oidc.Token, number, pool, clusterURL string) (principal, *service.Refusal) {
@@ -92,7 +93,7 @@ func kubernetesPrincipal(t oidc.Token, number, pool, clusterURL string) (princip
 	return who, nil
 }
 
-// kubernetesUID is the claim kubernetes.io.serviceaccount.uid.
+// kubernetesUID returns the claim kubernetes.io.serviceaccount.uid.
 func kubernetesUID(t oidc.Token) string {
 	private, _ := t.Claims["kubernetes.io"].(map[string]any)
 	account, _ := private["serviceaccount"].(map[string]any)

@@ -13,29 +13,29 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// managementMethod is a method of an API that manages a project.
+// managementMethod is a method of an API that manages projects.
 type managementMethod struct {
-	name string // in the journal, and the end of its full name
-	api  string // the beginning of its full name, as ErrorInfo has it
-	verb string // of HTTP
-	path string // below /v1/; an asterisk stands for one name
-	// query are the parameters that it has, besides those of all methods.
+	name string // in the journal; the end of the full name
+	api  string // the beginning of the full name in ErrorInfo
+	verb string // HTTP method
+	path string // below /v1/; each "*" stands for one name
+	// query are the method's parameters, in addition to those of all methods.
 	query []string
 	do    func(*Cloud, *managementCall) (any, *service.Refusal)
 }
 
-// managementCall is a call of a [managementMethod] by a proved caller.
+// managementCall is a call of a [managementMethod] by an authenticated caller.
 type managementCall struct {
 	*service.Request
 
 	who   principal
-	names []string // for which the path's asterisks stand
+	names []string // the parts of the path for the asterisks
 	query url.Values
 	body  []byte
 }
 
-// readManagement is the [service.Service] of an API that has these methods. All of them need an
-// access token of a principal who has the method's permission.
+// readManagement is the [service.Service] of an API with these methods. Each method needs an access
+// token of a principal who has the method's permission.
 func (c *Cloud) readManagement(r *service.Request, ep endpoint, methods []managementMethod) (service.Protocol, service.Handler) {
 	protocol := rpc()
 	protocol.Broken = service.Whole(http.StatusOK, jsonType, []byte("{\n  \"name\": \"projects/"))
@@ -70,7 +70,7 @@ func (c *Cloud) readManagement(r *service.Request, ep endpoint, methods []manage
 	return page(), notFound().Handle
 }
 
-// matchPath returns the names that stand in a path for a pattern's asterisks.
+// matchPath returns the parts of a path for which "*" stands in a pattern.
 func matchPath(pattern, path string) (names []string, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/v1/")
 	for part := range strings.SplitSeq(pattern, "/") {
@@ -87,7 +87,7 @@ func matchPath(pattern, path string) (names []string, ok bool) {
 	return names, ok && rest == "" && !strings.HasSuffix(path, "/")
 }
 
-// readQuery reads the parameters, none that the method does not have.
+// readQuery reads the query. It refuses parameters that the method does not have.
 func readQuery(raw string, known []string) (url.Values, *service.Refusal) {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
@@ -106,7 +106,7 @@ func readQuery(raw string, known []string) (url.Values, *service.Refusal) {
 	return query, nil
 }
 
-// readJSON reads the call's body, in which no field may stand that the local cloud does not have.
+// readJSON decodes the call's body. It refuses fields that the local cloud does not have.
 func (call *managementCall) readJSON(into any) *service.Refusal {
 	media, _, err := mime.ParseMediaType(call.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" || !json.Valid(call.body) {
@@ -127,8 +127,8 @@ func invalidArgument(message string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, codeInvalid, message)
 }
 
-// invalidSetting says that what a call wants to make cannot be, in the words of the configuration.
-// Fields are the API's names of the configuration's fields.
+// invalidSetting returns the refusal to create an object with an invalid setting. Fields maps the
+// configuration's field names to the API's names.
 func invalidSetting(err error, fields map[string]string) *service.Refusal {
 	if invalid, ok := errors.AsType[*setting.Error](err); ok {
 		if name, named := fields[invalid.Field]; named {
@@ -138,8 +138,8 @@ func invalidSetting(err error, fields map[string]string) *service.Refusal {
 	return invalidArgument("Invalid value for " + err.Error())
 }
 
-// findProject finds a project of the caller's universe by ID or number, or nil. The lock must be
-// held.
+// findProject finds a project of the caller's universe by ID or number. It returns nil if there is
+// no such project. The lock must be held.
 func (c *Cloud) findProject(name, universe string) *project {
 	p := c.projects[name]
 	if p == nil {
@@ -151,8 +151,8 @@ func (c *Cloud) findProject(name, universe string) *project {
 	return p
 }
 
-// require finds a project in which the caller has a permission, by the project's policy or that of
-// a resource. Who has it nowhere learns nothing about what exists. The lock must be held.
+// require finds a project in which the caller has a permission, by the policy of the project or of
+// a resource. A caller without the permission does not learn what exists. The lock must be held.
 func (c *Cloud) require(call *managementCall, projectName, permission string, own policy) (*project, *service.Refusal) {
 	p := c.findProject(projectName, call.who.universe)
 	if p == nil || !c.allowed(call.who, permission, p.id, own) {

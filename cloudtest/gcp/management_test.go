@@ -21,8 +21,8 @@ const (
 	registryAPI     = "https://artifactregistry.googleapis.com/v1/projects/"
 )
 
-// managementRequest is a request to an API that manages a project: a POST if there is a body. A
-// caller without a token sends none.
+// managementRequest returns a request to an API that manages a project: with a body, it is a POST.
+// An empty token is not sent.
 func managementRequest(t *testing.T, token, target, body string) *http.Request {
 	t.Helper()
 	r := rig.NewRequest(t, http.MethodGet, target, "", "")
@@ -35,8 +35,8 @@ func managementRequest(t *testing.T, token, target, body string) *http.Request {
 	return r
 }
 
-// administer gives an administrator of the GKE cluster roles on the project, and returns a token of
-// theirs.
+// administer gives roles on the project to an administrator in the GKE cluster, and returns the
+// administrator's token.
 func (w *world) administer(t *testing.T, roles ...string) string {
 	t.Helper()
 	var bindings []gcp.Binding
@@ -49,8 +49,8 @@ func (w *world) administer(t *testing.T, roles ...string) string {
 	return w.federated(t, ksaAdministrator)
 }
 
-// TestManagementAnswers has a project trust an issuer and a repository trust a subject, as an
-// administrator does, step by step. It holds every answer, byte for byte, against golden files.
+// TestManagementAnswers makes a project trust an issuer and a repository trust a subject, step by
+// step like an administrator. It compares every answer, byte for byte, with golden files.
 func TestManagementAnswers(t *testing.T) {
 	const (
 		pools     = iamAPI + projectID + "/locations/global/workloadIdentityPools"
@@ -95,10 +95,10 @@ func TestManagementAnswers(t *testing.T) {
 			return w.exchange(t, exchangeForm(audience, must(t)(w.pool.Mint(claims))))
 		}
 		for _, step := range []struct {
-			name, token, target, body string // or
-			exchange                  int    // what STS says to a token for the new provider
-			pull                      int    // what the registry says to the subject
-			impersonate               int    // what IAM Credentials says to the subject
+			name, token, target, body string // or one of the following:
+			exchange                  int    // expected status of STS for the new provider
+			pull                      int    // expected status of the registry
+			impersonate               int    // expected status of IAM Credentials
 		}{
 			{name: "project-no-token", target: resourceManager + projectID},
 			{name: "project-bad-token", token: "ya29.x", target: resourceManager + projectID},
@@ -210,8 +210,8 @@ func TestManagementAnswers(t *testing.T) {
 	})
 }
 
-// TestManagementNeedsItsRole: each method asks for the permission of one role, which no other role
-// here has. A role on one resource is a role there only.
+// TestManagementNeedsItsRole: each method needs a permission that only one of the roles has. A role
+// on one resource applies to that resource only.
 func TestManagementNeedsItsRole(t *testing.T) {
 	w := newWorld(t)
 	if err := w.GCP().PutRepository(projectID, gcp.Repository{
@@ -256,7 +256,8 @@ func TestManagementNeedsItsRole(t *testing.T) {
 			t.Errorf("%s, with a role on tenant-a: HTTP %d %s", name, a.status, a.body)
 		}
 	}
-	// The alphabet of an etag is the caller's choice: this one has both characters that differ.
+	// A caller may send an etag in either alphabet of base64. This etag has both characters that
+	// differ.
 	admin, seen := w.administer(t, "roles/artifactregistry.admin"), ""
 	for i := 0; !strings.Contains(seen, "+") || !strings.Contains(seen, "/"); i++ {
 		body := `{"policy":{"etag":"` + seen + `","bindings":[{"role":"roles/artifactregistry.reader","members":["` +

@@ -14,22 +14,21 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// MetadataHost is the name of the metadata server, to which clients speak plain HTTP unless
-// GCE_METADATA_HOST names another one.
+// MetadataHost is the name of the metadata server. Clients send it plain HTTP, unless
+// GCE_METADATA_HOST names another host.
 const MetadataHost = "metadata.google.internal"
 
-// metadataRoot is the path of what the metadata server has.
+// metadataRoot is the root path of the metadata server's values.
 const metadataRoot = "/computeMetadata/v1/"
 
-// Paths below metadataRoot that are more than a text.
+// Paths below metadataRoot whose answers are not fixed texts.
 const (
 	defaultAccount = "instance/service-accounts/default/"
 	pathToken      = defaultAccount + "token"
 	pathIdentity   = defaultAccount + "identity"
 )
 
-// PutMetadata begins to answer as a metadata server, or changes what it tells. The error is a
-// [*setting.Error].
+// PutMetadata starts the metadata server, or changes its values. The error is a [*setting.Error].
 func (c *Cloud) PutMetadata(m Metadata) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,22 +62,22 @@ func (c *Cloud) checkMetadata(m Metadata) error {
 	return nil
 }
 
-// DeleteMetadata ends the metadata server. There need not be one.
+// DeleteMetadata stops the metadata server, if there is one.
 func (c *Cloud) DeleteMetadata() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.metadata = nil
 }
 
-// HasMetadata reports whether there is a metadata server.
+// HasMetadata reports whether the cloud has a metadata server.
 func (c *Cloud) HasMetadata() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.metadata != nil
 }
 
-// IsMetadata reports whether a request that did not name a host of the cloud's is for its metadata
-// server.
+// IsMetadata reports whether a request is for the metadata server. The request must not name one of
+// the cloud's hosts.
 func (c *Cloud) IsMetadata(r *http.Request) bool {
 	return c.HasMetadata() && (strings.HasPrefix(r.URL.Path, "/computeMetadata/") || (r.URL.Path == "/" && r.Header.Get("Metadata-Flavor") != ""))
 }
@@ -96,7 +95,7 @@ func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler)
 		tree = c.metadataTree(m)
 	}
 	if _, known := tree[path]; below && known {
-		r.Call.Operation = path // names are not the caller's to invent
+		r.Call.Operation = path // known paths only: a caller must not invent names
 	}
 	return metadataProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
 		r.Reply.Set("Metadata-Flavor", "Google")
@@ -123,8 +122,8 @@ func forbidden(reason string) *service.Refusal {
 	return service.Refuse(http.StatusForbidden, "Forbidden", "Your client does not have permission to get this URL from this server. "+reason).Because(reason)
 }
 
-// metadataTree has the metadata server's values, by path below metadataRoot. For tokens it has only
-// their names.
+// metadataTree returns the metadata server's values, by path below metadataRoot. The values of
+// tokens are empty.
 func (c *Cloud) metadataTree(m *Metadata) map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -150,7 +149,7 @@ func (c *Cloud) metadataTree(m *Metadata) map[string]string {
 	return tree
 }
 
-// tellTree answers with a text, a directory's names, or a directory's content as JSON.
+// tellTree answers with a text, the names in a directory, or a directory's values as JSON.
 func tellTree(r *service.Request, tree map[string]string) (service.Answer, *service.Refusal) {
 	path := strings.TrimPrefix(r.URL.Path, metadataRoot)
 	if value, ok := tree[path]; ok {
@@ -186,7 +185,7 @@ func tellTree(r *service.Request, tree map[string]string) (service.Answer, *serv
 	return writeText(strings.Join(slices.Sorted(maps.Keys(names)), "\n") + "\n"), nil
 }
 
-// recursive is a value as ?recursive=true has it: lists are JSON lists.
+// recursive returns a value as in answers to ?recursive=true: lists become JSON lists.
 func recursive(name, value string) any {
 	if name == "aliases" || name == "scopes" {
 		return strings.Fields(value)
@@ -198,7 +197,7 @@ func writeText(text string) service.Answer {
 	return service.Whole(http.StatusOK, "application/text", []byte(text))
 }
 
-// workload is who asks the metadata server.
+// workload returns the principal that calls the metadata server.
 func (c *Cloud) workload(m *Metadata) (principal, *service.Refusal) {
 	c.mu.RLock()
 	pr := c.projects[m.Project]
@@ -223,10 +222,10 @@ func (c *Cloud) workload(m *Metadata) (principal, *service.Refusal) {
 	return who, refusal
 }
 
-// noToken marks a refusal of IAM. The GKE metadata server reports it in words of its own.
+// noToken marks a refusal of IAM. The GKE metadata server reports such a refusal in its own format.
 type noToken struct{}
 
-// metadataProtocol is the protocol of the metadata server.
+// metadataProtocol returns the error format of the metadata server.
 func metadataProtocol() service.Protocol {
 	p := page()
 	p.Refuse = func(r *service.Request, e *service.Refusal) service.Answer {
@@ -251,7 +250,8 @@ func (c *Cloud) metadataToken(r *service.Request, m *Metadata) (service.Answer, 
 	}
 	r.Call.Principal, r.Call.Role = who.name(), m.ServiceAccount
 	scopes := m.Scopes
-	if asked := r.URL.Query().Get("scopes"); asked != "" && m.ClusterName != "" { // on GKE a caller may choose
+	// On GKE, callers may choose the scopes.
+	if asked := r.URL.Query().Get("scopes"); asked != "" && m.ClusterName != "" {
 		scopes = strings.Split(asked, ",")
 	}
 	prefix := prefixAccount
@@ -266,8 +266,8 @@ func (c *Cloud) metadataToken(r *service.Request, m *Metadata) (service.Answer, 
 	}{token, int(maxTokenLife/time.Second) - 1, "Bearer"}), nil
 }
 
-// identityToken answers with a token of Google's own issuer. A Kubernetes ServiceAccount without a
-// service account gets none. Source: Compute Engine, "Verify VM identity".
+// identityToken answers with a token of Google's own issuer. A Kubernetes ServiceAccount without an
+// IAM service account gets no token. Source: Compute Engine, "Verify VM identity".
 func (c *Cloud) identityToken(r *service.Request, m *Metadata) (service.Answer, *service.Refusal) {
 	who, refusal := c.workload(m)
 	audience := r.URL.Query().Get("audience")
@@ -298,8 +298,8 @@ func (c *Cloud) identityToken(r *service.Request, m *Metadata) (service.Answer, 
 	return service.Whole(http.StatusOK, "text/html", []byte(token)), nil
 }
 
-// readAccounts is the [service.Service] of Google's own issuer, whose documents it has. Its keys
-// are below its own name here, not at www.googleapis.com.
+// readAccounts is the [service.Service] of Google's own issuer, with the issuer's documents. Its
+// keys are at the issuer's host here, not at www.googleapis.com.
 func (c *Cloud) readAccounts(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Operation = "GetDocument"
 	return page(), func(r *service.Request) (service.Answer, *service.Refusal) {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Host of the names of workload identity pools; it is the same in every universe. Source: IAM,
-// "Principal identifiers".
+// iamHost is the host in the names of workload identity pools. It is the same in every universe.
+// Source: IAM, "Principal identifiers".
 const iamHost = "iam.googleapis.com"
 
-// workloadPool ends the name of a project's own GKE workload identity pool.
+// workloadPool is the end of the name of a project's own GKE workload identity pool.
 const workloadPool = ".svc.id.goog"
 
 // Domains of service accounts' addresses. Source: IAM, "Types of service accounts".
@@ -21,17 +21,18 @@ const (
 	appEngineAccounts = "@appspot.gserviceaccount.com"
 )
 
-// projectPattern is a project ID, with the domain of a domain-scoped one or the prefix of another
-// universe before the colon. Source: Resource Manager, "Creating and managing projects".
+// projectPattern matches a project ID. Before a colon, the ID may have the domain of a
+// domain-scoped project, or the prefix of another universe. Source: Resource Manager, "Creating and
+// managing projects".
 var projectPattern = regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
 
-// kubernetesPoolPattern is a project's own GKE workload identity pool without its ending: a project
-// ID, or <project>.<prefix> of another universe.
+// kubernetesPoolPattern matches the name of a project's own GKE workload identity pool, without its
+// ending: a project ID, or <project>.<prefix> in another universe.
 var kubernetesPoolPattern = regexp.MustCompile(`\A(?:(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[a-z][a-z0-9-]{4,28}[a-z0-9]\.[a-z][a-z0-9-]{0,30})\z`)
 
 var numberPattern = regexp.MustCompile(`\A[1-9][0-9]{0,18}\z`)
 
-// poolPattern is a pool's or a provider's ID. Source: IAM API,
+// poolPattern matches a pool's or a provider's ID. Source: IAM API,
 // projects.locations.workloadIdentityPools.create.
 var poolPattern = regexp.MustCompile(`\A[a-z][a-z0-9-]{3,31}\z`)
 
@@ -39,20 +40,19 @@ var accountPattern = regexp.MustCompile(`\A[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
 
 var uniqueIDPattern = regexp.MustCompile(`\A[0-9]{21}\z`)
 
-// clusterPattern is a GKE cluster's name. Source: GKE API, Cluster.name.
+// clusterPattern matches a GKE cluster's name. Source: GKE API, Cluster.name.
 var clusterPattern = regexp.MustCompile(`\A[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?\z`)
 
-// locationPattern is a region or a zone; those of other universes than the public one begin with
-// "u-".
+// locationPattern matches a region or a zone. Outside the public universe, they begin with "u-".
 var locationPattern = regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])?\z`)
 
-// kubernetesPattern is a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as Kubernetes
-// reads it.
+// kubernetesPattern matches a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as
+// Kubernetes reads it.
 var kubernetesPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
 
-// isBucketName reports whether a bucket can have the name. Names with which the paths of the JSON
-// API begin are refused. Otherwise one reader would take /storage/v1/b/… for an object of the
-// bucket "storage", and another reader for another bucket. Source: Cloud Storage, "About Cloud
+// isBucketName reports whether a bucket can have the name. It refuses names with which the paths of
+// the JSON API begin. Otherwise two readers could take /storage/v1/b/… for different buckets: for
+// an object in the bucket "storage", or for another bucket. Source: Cloud Storage, "About Cloud
 // Storage buckets: bucket names".
 func isBucketName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -64,10 +64,11 @@ func isBucketName(name string) bool {
 
 var bucketPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9._-]{1,61}[a-z0-9])\z`)
 
-// repositoryPattern is the name of a repository of Artifact Registry; gcr.io's have dots.
+// repositoryPattern matches the name of a repository of Artifact Registry. Names of gcr.io's
+// repositories have dots.
 var repositoryPattern = regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?|(?:(?:us|eu|asia)\.)?gcr\.io)\z`)
 
-// addressForm is a project ID as it stands in an address: "example.com:project" is
+// addressForm returns a project ID in the form for addresses: "example.com:project" becomes
 // "project.example.com".
 func addressForm(projectID string) string {
 	if domain, name, ok := strings.Cut(projectID, ":"); ok {
@@ -76,9 +77,9 @@ func addressForm(projectID string) string {
 	return projectID
 }
 
-// isAddress reports whether an address can be a service account of a project. A prefix of another
-// universe stands in the domain of its Compute Engine accounts. Source: Cloud de Confiance by S3NS,
-// "Key differences".
+// isAddress reports whether a service account of a project can have an address. In another
+// universe, the domain of Compute Engine accounts contains the universe's prefix. Source: Cloud de
+// Confiance by S3NS, "Key differences".
 func isAddress(email, projectID, number string) bool {
 	if email == number+computeAccounts || email == addressForm(projectID)+appEngineAccounts {
 		return true
@@ -90,12 +91,12 @@ func isAddress(email, projectID, number string) bool {
 	return ok && accountPattern.MatchString(name)
 }
 
-// poolName is a pool's resource name.
+// poolName returns a pool's resource name.
 func poolName(number, pool string) string {
 	return "projects/" + number + "/locations/global/workloadIdentityPools/" + pool
 }
 
-// providerName is a provider's resource name.
+// providerName returns a provider's resource name.
 func providerName(number, pool, provider string) string {
 	return poolName(number, pool) + "/providers/" + provider
 }
@@ -121,13 +122,13 @@ func parseSubject(sub string) (namespace, name string, ok bool) {
 	return namespace, name, ok && kubernetesPattern.MatchString(namespace) && kubernetesPattern.MatchString(name)
 }
 
-// Principals that are no one in particular. Source: IAM, "Principal identifiers".
+// Members that stand for groups of callers. Source: IAM, "Principal identifiers".
 const (
 	allUsers              = "allUsers"
 	allAuthenticatedUsers = "allAuthenticatedUsers"
 )
 
-// checkMember says what is wrong with a binding's member, or "".
+// checkMember returns the problem of a binding's member, or "" if it is valid.
 func checkMember(member string) string {
 	if member == allUsers || member == allAuthenticatedUsers {
 		return ""

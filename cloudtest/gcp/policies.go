@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// repositoryMethods are those of the Artifact Registry API that change who may read a repository.
-// Source: Artifact Registry API v1, projects.locations.repositories.
+// repositoryMethods returns those methods of the Artifact Registry API that read or change who may
+// read a repository. Source: Artifact Registry API v1, projects.locations.repositories.
 func repositoryMethods() []managementMethod {
 	const api, path = "google.devtools.artifactregistry.v1.ArtifactRegistry", "projects/*/locations/*/repositories/*"
 	return []managementMethod{
@@ -24,8 +24,8 @@ func repositoryMethods() []managementMethod {
 
 const paramPolicyVersion = "options.requestedPolicyVersion"
 
-// checkPolicyVersion checks the version that the caller wants. A policy without conditions is the
-// same in all of them. Source: IAM API, GetPolicyOptions.
+// checkPolicyVersion checks the version that the caller requests. A policy without conditions is
+// the same in all versions. Source: IAM API, GetPolicyOptions.
 func (call *managementCall) checkPolicyVersion() *service.Refusal {
 	if v := call.query.Get(paramPolicyVersion); call.query.Has(paramPolicyVersion) && v != "0" && v != "1" && v != "3" {
 		return invalidArgument("Invalid value for options.requested_policy_version: give 0, 1 or 3")
@@ -43,8 +43,8 @@ type policyMessage struct {
 // emptyETag is the etag of a policy that nobody has set.
 const emptyETag = "ACAB"
 
-// answer is the policy as APIs have it. Members that were deleted are not told. At Google, etags
-// count changes; here they tell contents apart.
+// answer returns the policy in the API's JSON, without deleted members. Google's etags count
+// changes; these depend on the content.
 func (p policy) answer() policyMessage {
 	var bindings []Binding
 	for _, b := range p {
@@ -59,8 +59,8 @@ func (p policy) answer() policyMessage {
 	return policyMessage{Version: 1, ETag: base64.StdEncoding.EncodeToString(sum[:8]), Bindings: bindings}
 }
 
-// readPolicy reads the body of SetIamPolicy. A mask of fields, conditions and audit settings are
-// not here.
+// readPolicy reads the body of SetIamPolicy. Field masks, conditions and audit settings are not
+// supported.
 func (call *managementCall) readPolicy() (policyMessage, *service.Refusal) {
 	var q struct {
 		Policy *policyMessage `json:"policy"`
@@ -77,16 +77,16 @@ func (call *managementCall) readPolicy() (policyMessage, *service.Refusal) {
 	return *q.Policy, nil
 }
 
-// maxMembers bounds a policy. Source: IAM, "Quotas and limits".
+// maxMembers is the maximum number of members in a policy. Source: IAM, "Quotas and limits".
 const maxMembers = 1500
 
-// plainBase64 is a text of bytes in the alphabet that answers have. Requests may have the other
-// one, as gcloud's do. Source: Protocol Buffers, "ProtoJSON format".
+// plainBase64 converts base64 to the alphabet of answers. Requests may use the URL alphabet, as
+// gcloud's do. Source: Protocol Buffers, "ProtoJSON format".
 func plainBase64(s string) string { return strings.NewReplacer("-", "+", "_", "/").Replace(s) }
 
-// replacePolicy is the policy that takes another one's place. The caller must have read the
-// current policy, if the new one has an etag. Roles are the beginnings of the names of roles that
-// the resource can have. The lock must be held.
+// replacePolicy checks and returns the policy that replaces the current policy. If q has an etag,
+// the etag must be the current policy's. Roles are prefixes of the roles that the resource can
+// have. The lock must be held.
 func (c *Cloud) replacePolicy(call *managementCall, current policy, q policyMessage, roles ...string) (policy, *service.Refusal) {
 	if q.ETag != "" && plainBase64(q.ETag) != current.answer().ETag {
 		return nil, service.Refuse(http.StatusConflict, codeAborted,
@@ -115,8 +115,8 @@ func (c *Cloud) replacePolicy(call *managementCall, current policy, q policyMess
 	return parsed, nil
 }
 
-// memberExists refuses members that IAM does not find: service accounts and pools. Which subjects
-// a pool has, nobody knows. Source: IAM, "Troubleshoot: policy bindings".
+// memberExists refuses service accounts and pools that IAM does not find. It cannot check subjects,
+// because a pool does not know its subjects. Source: IAM, "Troubleshoot: policy bindings".
 func (c *Cloud) memberExists(member, universe string) *service.Refusal {
 	noPool := func(pool string) *service.Refusal {
 		return invalidArgument("Identity Pool does not exist (" + pool +
@@ -145,8 +145,8 @@ func (c *Cloud) memberExists(member, universe string) *service.Refusal {
 	return nil
 }
 
-// repositoryPolicy finds a repository and lets the caller use its policy, if the caller has the
-// permission on it. The lock must be held.
+// repositoryPolicy finds a repository, whose policy the caller then reads or changes. The caller
+// must have the permission on it. The lock must be held.
 func (c *Cloud) repositoryPolicy(call *managementCall, permission string) (*project, *repository, *service.Refusal) {
 	key := repositoryKey{location: call.names[1], name: call.names[2]}
 	var repo *repository

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// principal is a proved caller: a service account or a federated identity. Its zero value is
-// nobody: it is a member of allUsers and of nothing else.
+// principal is an authenticated caller: a service account or a federated identity. The zero value
+// is an anonymous caller, who is a member of allUsers only.
 type principal struct {
 	universe string
-	// email and uniqueID are a service account's.
+	// email and uniqueID are set for a service account.
 	email, uniqueID string
 	// pool is the resource name of a federated identity's pool, serial its serial number, and
-	// project the ID of its project. The serial is empty for a pool of GKE, which lives as long as
-	// its project.
+	// project the ID of its project. A pool of GKE has no serial, because it exists as long as its
+	// project.
 	pool, serial, project string
 	subject               string
-	// others are further names of a federated identity, as members of bindings.
+	// others are other member names in bindings that stand for a federated identity.
 	others []string
 }
 
@@ -26,7 +26,7 @@ func (p principal) anonymous() bool { return p.email == "" && p.pool == "" }
 
 func (p principal) federated() bool { return p.pool != "" }
 
-// name is the principal as a member of a binding.
+// name returns the principal as a member of a binding.
 func (p principal) name() string {
 	switch {
 	case p.federated():
@@ -37,8 +37,8 @@ func (p principal) name() string {
 	return ""
 }
 
-// members are all members of bindings that the principal is. Nobody who is federated is one of
-// allAuthenticatedUsers. Source: IAM, "Principal identifiers".
+// members returns all members in bindings that stand for the principal. A federated identity is not
+// in allAuthenticatedUsers. Source: IAM, "Principal identifiers".
 func (p principal) members() []string {
 	out := append([]string{allUsers}, p.others...)
 	switch {
@@ -50,7 +50,7 @@ func (p principal) members() []string {
 	return out
 }
 
-// Reasons why a token does not prove its bearer. Each API has its own words for its callers.
+// Reasons why a token is not accepted. Each API has its own error texts for them.
 var (
 	errNoCredentials = errors.New("no credentials were sent")
 	errBadToken      = errors.New("the token is not one that was given out here")
@@ -58,8 +58,8 @@ var (
 	errEnded         = errors.New("the token's principal was deleted or disabled")
 )
 
-// redeem finds out whose a token is: an access token, or the own one of a registry that is named.
-// Its principal must still be.
+// redeem looks up an issued token: an access token, or the own token of a registry if one is given.
+// It refuses a token whose principal was deleted or disabled.
 func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessToken, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -77,9 +77,9 @@ func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessT
 	return t, nil
 }
 
-// lives reports whether a token's principal is unchanged. A disabled pool ends tokens, a disabled
-// or deleted provider does not. The lock must be held. Source: IAM, "Manage workload identity pools
-// and providers".
+// lives reports whether a token's principal still exists. Disabling a pool makes its tokens
+// invalid. Disabling or deleting a provider does not. The lock must be held. Source: IAM, "Manage
+// workload identity pools and providers".
 func (c *Cloud) lives(p principal) bool {
 	switch {
 	case p.email != "":
@@ -96,7 +96,7 @@ func (c *Cloud) lives(p principal) bool {
 	return true
 }
 
-// allowed reports whether a principal may do something, by the resource's own policy or its
+// allowed reports whether a principal has a permission, by the resource's own policy or by its
 // project's. The lock must be held.
 func (c *Cloud) allowed(p principal, permission, projectID string, own policy) bool {
 	members := p.members()

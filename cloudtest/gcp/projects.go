@@ -7,15 +7,15 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// projectMethods are those of the Cloud Resource Manager API. Source: Cloud Resource Manager API
-// v1, projects.
+// projectMethods returns the methods of the Cloud Resource Manager API. Source: Cloud Resource
+// Manager API v1, projects.
 func projectMethods() []managementMethod {
 	return []managementMethod{
 		{name: "GetProject", api: "google.cloudresourcemanager.v1.Projects", verb: http.MethodGet, path: "projects/*", do: (*Cloud).getProject},
 	}
 }
 
-// projectAnswer is a project as the API has it.
+// projectAnswer is a project in the API's JSON.
 type projectAnswer struct {
 	ProjectNumber  string `json:"projectNumber"`
 	ProjectID      string `json:"projectId"`
@@ -23,7 +23,7 @@ type projectAnswer struct {
 	Name           string `json:"name"`
 }
 
-// getProject tells a project's number. Version 1 of the API words its refusal in its own way.
+// getProject returns a project with its number. Version 1 of the API has its own refusal message.
 func (c *Cloud) getProject(call *managementCall) (any, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -35,7 +35,7 @@ func (c *Cloud) getProject(call *managementCall) (any, *service.Refusal) {
 	return projectAnswer{ProjectNumber: p.number, ProjectID: p.id, LifecycleState: "ACTIVE", Name: p.id}, nil
 }
 
-// usageMethods are those of the Service Usage API. Source: Service Usage API, services.
+// usageMethods returns the methods of the Service Usage API. Source: Service Usage API, services.
 func usageMethods() []managementMethod {
 	return []managementMethod{{
 		name: "BatchEnableServices", api: "google.api.serviceusage.v1.ServiceUsage", verb: http.MethodPost, path: "projects/*/services:batchEnable",
@@ -43,12 +43,12 @@ func usageMethods() []managementMethod {
 	}}
 }
 
-// maxServices bounds the services of one call. Source: Service Usage API, services.batchEnable.
+// maxServices is the maximum number of services in one call. Source: Service Usage API,
+// services.batchEnable.
 const maxServices = 20
 
-// enableServices finds services enabled: in every project, all services of the local cloud are
-// enabled from the beginning. The operation is the one with which Google says that there is nothing
-// to do.
+// enableServices changes nothing: in every project, all services of the local cloud are enabled
+// from the beginning. It returns the operation that Google returns if there is nothing to do.
 func (c *Cloud) enableServices(call *managementCall) (any, *service.Refusal) {
 	var q struct {
 		ServiceIDs []string `json:"serviceIds"`
@@ -66,7 +66,7 @@ func (c *Cloud) enableServices(call *managementCall) (any, *service.Refusal) {
 		return nil, invalidArgument("Between 1 and 20 services can be enabled in one call.")
 	}
 	for _, id := range q.ServiceIDs {
-		api, ok := strings.CutSuffix(id, "."+DefaultUniverse) // in every universe
+		api, ok := strings.CutSuffix(id, "."+DefaultUniverse) // the same name in every universe
 		if !ok || apis()[api] == "" {
 			return nil, invalidArgument("Not found or permission denied for service(s): " + id + ".").Because("the local cloud has no such service")
 		}

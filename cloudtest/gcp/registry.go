@@ -12,15 +12,15 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Registry names one registry host.
+// Registry identifies one registry host.
 type Registry struct {
 	// Host is the host, "europe-west1-docker.pkg.dev" or "gcr.io".
 	Host string
 }
 
 // ServeRegistry sets the data plane of Artifact Registry: registry returns the OCI distribution
-// handler of one host. The handler gets only requests that were allowed, without the Authorization
-// header, under the path (/v2/<project>/<repository>/<image>/…) and host that the client used.
+// handler of one host. The handler gets only allowed requests. They have the client's host and path
+// (/v2/<project>/<repository>/<image>/…), but no Authorization header.
 func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,8 +34,8 @@ const (
 	codeRefused      = "DENIED"
 )
 
-// distribution is the protocol of registries. It sends who is not known to the registry's token
-// service.
+// distribution returns the error format of registries. It sends unknown callers to the registry's
+// token service.
 func distribution() service.Protocol {
 	p := oci.Protocol(oci.Words{Failure: saysInternal, Unavailable: saysUnavailable, Throttled: saysExhausted}, writeDistribution)
 	refuse := p.Refuse
@@ -53,25 +53,25 @@ func distribution() service.Protocol {
 	return p
 }
 
-// wantedScope is the detail of a refusal that a token of that scope would spare.
+// wantedScope is the Detail of a refusal: the scope of a token with which a client should retry.
 type wantedScope string
 
 func writeDistribution(_ *service.Request, status int, body any) service.Answer {
 	return writeJSON("application/json", status, body)
 }
 
-// place is a repository of Artifact Registry, and what its policy is asked for.
+// place identifies a repository of Artifact Registry, whose policy is checked.
 type place struct{ project, location, repository string }
 
-// resource is its full name. Domain-scoped projects stand there as everywhere.
+// resource returns the repository's full name. The project's ID keeps its colon.
 func (p place) resource() string {
 	return "projects/" + p.project + "/locations/" + p.location + "/repositories/" + p.repository
 }
 
-// readPlace splits what stands before the image's name: <project>/<repository>, or <project> under
-// gcr.io's hosts. The colon of a project's ID is a slash there: of a domain-scoped one, and of all
-// that are in other universes than the public one. Source: Artifact Registry, "Repository and image
-// names".
+// readPlace splits the part before the image's name: <project>/<repository>, or <project> under
+// gcr.io's hosts. The colon in a project's ID becomes a slash there. Domain-scoped projects have a
+// colon, and so do all projects outside the public universe. Source: Artifact Registry, "Repository
+// and image names".
 func readPlace(name string, ep endpoint) (place, bool) {
 	project, rest, ok := strings.Cut(name, "/")
 	if strings.Contains(project, ".") || ep.universe != DefaultUniverse {
@@ -141,7 +141,7 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 	}
 }
 
-// registryPlane is the data plane of a host, or nil.
+// registryPlane returns the data plane of a host, or nil.
 func (c *Cloud) registryPlane(host string) http.Handler {
 	c.mu.RLock()
 	plane := c.registry
@@ -152,8 +152,7 @@ func (c *Cloud) registryPlane(host string) http.Handler {
 	return plane(Registry{Host: host})
 }
 
-// scopeOf is the scope that a challenge asks for. Source: distribution, "Token Scope
-// Documentation".
+// scopeOf returns the scope for a challenge. Source: distribution, "Token Scope Documentation".
 func scopeOf(k oci.Kind) string {
 	if k.Reads() {
 		return "pull"
@@ -161,9 +160,9 @@ func scopeOf(k oci.Kind) string {
 	return "push,pull"
 }
 
-// registryCaller proves the caller: nobody without credentials, an access token as a password or a
-// bearer token, or a token of the registry itself. Source: Artifact Registry, "Configure
-// authentication to Artifact Registry for Docker".
+// registryCaller authenticates the caller. Without credentials, the caller is anonymous. Otherwise
+// it accepts an access token as a password or a bearer token, or the registry's own token. Source:
+// Artifact Registry, "Configure authentication to Artifact Registry for Docker".
 func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (accessToken, *service.Refusal) {
 	no := func(err error) (accessToken, *service.Refusal) {
 		return accessToken{}, service.Refuse(http.StatusUnauthorized, codeUnauthorized, "failed authentication").Because(err.Error())
@@ -191,8 +190,8 @@ func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (accessToken, *s
 	return t, nil
 }
 
-// registryScopes are the scopes of access tokens that suffice. Source: Artifact Registry,
-// "Configure access control: access scopes".
+// registryScopes returns the scopes of access tokens that give a permission; one is enough. Source:
+// Artifact Registry, "Configure access control: access scopes".
 func registryScopes(permission string) []string {
 	scopes := []string{scopeCloudPlatform, scopeStorageWrite, scopeStorageFull}
 	if permission == permDownload {
@@ -201,7 +200,7 @@ func registryScopes(permission string) []string {
 	return scopes
 }
 
-// authorizeRegistry asks the policies of repository and project, and only then whether the
+// authorizeRegistry checks the policies of repository and project, and only then whether the
 // repository exists.
 func (c *Cloud) authorizeRegistry(token accessToken, where place, permission string) *service.Refusal {
 	c.mu.RLock()
@@ -232,18 +231,19 @@ func (c *Cloud) authorizeRegistry(token accessToken, where place, permission str
 	return nil
 }
 
-// maxScopes bounds a request for a registry's token.
+// maxScopes is the maximum number of scopes in a request for a registry's token.
 const maxScopes = 20
 
-// registryToken exchanges an access token, or nothing, for a registry's own token, if all that is
-// asked for is allowed. The token says who its bearer is, not what may be done: that is asked for
-// each request anew.
+// registryToken exchanges an access token, or no token, for the registry's own token. All requested
+// scopes must be allowed. The new token identifies its bearer but has no permissions: each request
+// is checked anew.
 func (c *Cloud) registryToken(r *service.Request, ep endpoint) (service.Answer, *service.Refusal) {
 	token, refusal := c.registryCaller(r, ep)
 	scopes := strings.Fields(strings.Join(r.URL.Query()["scope"], " "))
 	switch {
 	case r.Method != http.MethodGet:
-		return nil, service.Refuse(http.StatusNotFound, "UNSUPPORTED", "The operation is unsupported.") // clients then use GET
+		// Clients then retry with GET.
+		return nil, service.Refuse(http.StatusNotFound, "UNSUPPORTED", "The operation is unsupported.")
 	case refusal != nil:
 		return nil, refusal
 	case len(scopes) > maxScopes:
@@ -264,7 +264,7 @@ func (c *Cloud) registryToken(r *service.Request, ep endpoint) (service.Answer, 
 	}{c.issue(prefixRegistry, token, r.Now), int(token.expires.Sub(r.Now) / time.Second)}), nil
 }
 
-// authorizeScope asks for repository:<name>:<actions>. Source: distribution, "Token Scope
+// authorizeScope checks a scope repository:<name>:<actions>. Source: distribution, "Token Scope
 // Documentation".
 func (c *Cloud) authorizeScope(r *service.Request, ep endpoint, token accessToken, scope string) *service.Refusal {
 	rest, ok := strings.CutPrefix(scope, "repository:")

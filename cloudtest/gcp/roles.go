@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// Permissions that the local cloud asks for.
+// Permissions that the local cloud checks.
 const (
 	permAccessToken        = "iam.serviceAccounts.getAccessToken" //nolint:gosec // the name of a permission
 	permIDToken            = "iam.serviceAccounts.getOpenIdToken" //nolint:gosec // the name of a permission
@@ -31,11 +31,11 @@ const (
 	rolePrefixLegacyBucket = "roles/storage.legacy"
 )
 
-// permissionsOf returns what a predefined role permits, as far as the local cloud asks for it, and
-// whether it knows the role. A role that it does not know is refused in a configuration, so that no
-// binding is without effect. Basic roles (owner, editor, viewer) are not known on purpose. Sources:
-// IAM, "IAM roles and permissions index"; Artifact Registry, "Roles and permissions"; Cloud
-// Storage, "IAM roles for Cloud Storage".
+// permissionsOf returns the permissions of a predefined role that the local cloud checks, and
+// whether the role is known. A configuration with an unknown role is refused, so that every binding
+// has an effect. Basic roles (owner, editor, viewer) are unknown on purpose. Sources: IAM, "IAM
+// roles and permissions index"; Artifact Registry, "Roles and permissions"; Cloud Storage, "IAM
+// roles for Cloud Storage".
 func permissionsOf(role string) ([]string, bool) {
 	switch role {
 	case "roles/iam.workloadIdentityUser":
@@ -80,11 +80,10 @@ func permissionsOf(role string) ([]string, bool) {
 	return nil, false
 }
 
-// policy is what the bindings of one resource allow. It is immutable. Its zero value allows
-// nothing.
+// policy is the list of bindings of one resource. It is immutable. The zero value allows nothing.
 type policy []Binding
 
-// allows reports whether one of the members may do something.
+// allows reports whether a binding gives a permission to one of the members.
 func (p policy) allows(permission string, members []string) bool {
 	for _, b := range p {
 		permissions, _ := permissionsOf(b.Role)
@@ -95,8 +94,9 @@ func (p policy) allows(permission string, members []string) bool {
 	return false
 }
 
-// without is the policy after a member was deleted. IAM keeps such a member under a name that no
-// new one has; a new one must not inherit. Source: IAM, "Deleted principals in policy bindings".
+// without returns the policy after a member was deleted. IAM renames a deleted member, so that a
+// new member of the same name does not inherit its roles. Source: IAM, "Deleted principals in
+// policy bindings".
 func (p policy) without(member string) policy {
 	out := make(policy, 0, len(p))
 	for _, b := range p {

@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestSDKExternalAccount is Google's own library for Go, unmodified, with a token in a file:
+// TestSDKExternalAccount uses Google's own library for Go, unmodified, with a token in a file:
 // directly, and as a service account.
 func TestSDKExternalAccount(t *testing.T) {
 	w := newWorld(t)
@@ -68,7 +68,7 @@ func (s supplier) SubjectToken(context.Context, externalaccount.SupplierOptions)
 	return string(s), nil
 }
 
-// TestSDKExternalAccountOfGKE: the library's token source takes GKE's audience, and hears STS's
+// TestSDKExternalAccountOfGKE: the library's token source accepts GKE's audience, and reports STS's
 // refusals.
 func TestSDKExternalAccountOfGKE(t *testing.T) {
 	w := newWorld(t)
@@ -96,7 +96,8 @@ func TestSDKExternalAccountOfGKE(t *testing.T) {
 	}
 }
 
-// TestSDKMetadata is Google's own client for the metadata server, unmodified, by GCE_METADATA_HOST.
+// TestSDKMetadata uses Google's own client for the metadata server, unmodified, with
+// GCE_METADATA_HOST.
 func TestSDKMetadata(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Start(t.Context()); err != nil {
@@ -146,8 +147,8 @@ func TestSDKMetadata(t *testing.T) {
 	}
 }
 
-// TestMetadataRefusals: the header is required, who was forwarded is refused, and there is nothing
-// where nothing is.
+// TestMetadataRefusals: the header is required, forwarded requests are refused, and unknown paths
+// are not found.
 func TestMetadataRefusals(t *testing.T) {
 	w := newWorld(t)
 	const root = "http://metadata.google.internal"
@@ -184,8 +185,8 @@ func TestMetadataRefusals(t *testing.T) {
 	}
 }
 
-// TestMetadataIdentities: the workload is a node, a Kubernetes ServiceAccount, or one that must be
-// allowed to be a service account.
+// TestMetadataIdentities: the workload is a node, a Kubernetes ServiceAccount, or a ServiceAccount
+// that must be allowed to impersonate a service account.
 func TestMetadataIdentities(t *testing.T) {
 	w := newWorld(t)
 	gke := gcp.Metadata{Project: projectID, ClusterLocation: "europe-west1", ClusterName: "tenants", KubernetesServiceAccount: "tenant-a/tenant-a-bucket-sa"}

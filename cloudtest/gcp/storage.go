@@ -10,10 +10,10 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// ServeStorage sets the data plane of Cloud Storage, which must have the buckets too. The handler
-// gets only requests that were allowed, without the Authorization header, under the host
-// storage.<universe domain> and the path that the client used. A request to
-// <bucket>.storage.<universe domain> comes under the path /<bucket>/….
+// ServeStorage sets the data plane of Cloud Storage, in which the buckets must also exist. The
+// handler gets only allowed requests, without the Authorization header. They have the host
+// storage.<universe domain> and the client's path. For a request to <bucket>.storage.<universe
+// domain>, the path becomes /<bucket>/….
 func (c *Cloud) ServeStorage(h http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, 
 		if refusal != nil {
 			return nil, refusal
 		}
-		var hidden *service.Refusal // a caller who may not list must not learn what is missing
+		var hidden *service.Refusal // returned to a caller who may not list
 		if req.permission == permObjectGet && !lists {
 			hidden = storageDenied(token.who, permObjectList).Because("there is no such object, and the caller may not list")
 		}
@@ -50,8 +50,8 @@ func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, 
 	}
 }
 
-// storageCaller proves the caller by an access token. Nobody without one is refused yet. Signed
-// URLs and HMAC keys are not taken.
+// storageCaller authenticates the caller by an access token. A caller without a token is anonymous,
+// and not refused yet. Signed URLs and HMAC keys are not accepted.
 func (c *Cloud) storageCaller(r *service.Request, ep endpoint) (accessToken, error) {
 	if r.Header.Get("Authorization") == "" {
 		return accessToken{who: principal{universe: ep.universe}}, nil
@@ -63,8 +63,8 @@ func (c *Cloud) storageCaller(r *service.Request, ep endpoint) (accessToken, err
 	return c.redeem(raw, ep.universe, "", r.Now)
 }
 
-// storageScopes are the scopes of access tokens that suffice. Source: Cloud Storage, "Cloud Storage
-// authentication: OAuth 2.0 scopes".
+// storageScopes returns the scopes of access tokens that give a permission; one is enough. Source:
+// Cloud Storage, "Cloud Storage authentication: OAuth 2.0 scopes".
 func storageScopes(permission string) []string {
 	scopes := []string{scopeCloudPlatform, scopeStorageFull, scopeStorageWrite}
 	switch permission {
@@ -74,11 +74,11 @@ func storageScopes(permission string) []string {
 	return scopes
 }
 
-// authorizeStorage asks whether the bucket exists, which Cloud Storage tells everybody, and then
-// the policies of bucket and project. It says too whether the caller may list the bucket's objects.
-// To replace an object takes storage.objects.delete at Google, which only the data plane could
-// tell; here storage.objects.create suffices. Source: Cloud Storage, "IAM permissions for JSON
-// methods" and "… for XML requests".
+// authorizeStorage checks whether the bucket exists, which every caller may learn, and then the
+// policies of bucket and project. Lists says whether the caller may list the bucket's objects. At
+// Google, replacing an object also needs storage.objects.delete. Only the data plane knows whether
+// an object is replaced, so storage.objects.create is enough here. Source: Cloud Storage, "IAM
+// permissions for JSON methods" and "… for XML requests".
 func (c *Cloud) authorizeStorage(token accessToken, req storageRequest, ep endpoint) (lists bool, refusal *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -95,7 +95,8 @@ func (c *Cloud) authorizeStorage(token accessToken, req storageRequest, ep endpo
 	return c.allowed(token.who, permObjectList, b.project, b.policy), nil
 }
 
-// storageDenied words a refusal as Cloud Storage does; federated callers are not named.
+// storageDenied returns a refusal with Cloud Storage's message, which does not name federated
+// callers.
 func storageDenied(who principal, permission string) *service.Refusal {
 	caller, status := "Caller", http.StatusForbidden
 	switch {
@@ -113,7 +114,7 @@ func storageDenied(who principal, permission string) *service.Refusal {
 		Because("no binding on the bucket or its project gives " + permission + " to " + who.name())
 }
 
-// forwardedStorage is an allowed request as the data plane gets it.
+// forwardedStorage returns an allowed request as the data plane gets it.
 func forwardedStorage(r *http.Request, ep endpoint) *http.Request {
 	out := plane.Request(r)
 	out.Host = "storage." + ep.universe

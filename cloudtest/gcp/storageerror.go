@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Codes of Cloud Storage's refusals: reasons of the JSON API, which the XML API words otherwise.
+// Codes of Cloud Storage's refusals. They are reasons of the JSON API; the XML API has other codes.
 const (
 	storageForbidden = "forbidden"
 	storageBadToken  = "authError"
@@ -18,8 +18,8 @@ const (
 	storageBackend   = "backendError"
 )
 
-// storageJSON is the JSON API's protocol. Source: Cloud Storage JSON API, "HTTP status and error
-// codes for JSON".
+// storageJSON returns the JSON API's error format. Source: Cloud Storage JSON API, "HTTP status and
+// error codes for JSON".
 func storageJSON() service.Protocol {
 	return service.Protocol{
 		Refuse:      refuseStorageJSON,
@@ -59,8 +59,8 @@ func refuseStorageJSON(r *service.Request, e *service.Refusal) service.Answer {
 	}{e.Status, e.Message, []one{detail}}})
 }
 
-// storageXML is the XML API's protocol. Source: Cloud Storage XML API, "HTTP status and error codes
-// for XML".
+// storageXML returns the XML API's error format. Source: Cloud Storage XML API, "HTTP status and
+// error codes for XML".
 func storageXML() service.Protocol {
 	return service.Protocol{
 		Refuse:      refuseStorageXML,

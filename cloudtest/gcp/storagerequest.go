@@ -10,16 +10,16 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// storageRequest is the meaning of a request to Cloud Storage. A request without a permission is
-// unknown, and nobody may make it.
+// storageRequest says which permission a request to Cloud Storage needs, and for which object. A
+// request without a permission is unknown, and is always refused.
 type storageRequest struct {
 	xml            bool
 	bucket, object string
 	permission     string
 }
 
-// resource is the full name of what is asked for. Source: Cloud Storage, "IAM conditions: resource
-// names".
+// resource returns the full name of the bucket or object. Source: Cloud Storage, "IAM conditions:
+// resource names".
 func (q storageRequest) resource() string {
 	name := "projects/_/buckets/" + q.bucket
 	if q.object != "" {
@@ -35,12 +35,12 @@ func (q storageRequest) protocol() service.Protocol {
 	return storageJSON()
 }
 
-// readStorage reads a request to one of the two APIs. What it does not know is not allowed, above
-// all whatever has a data plane read another bucket or do something else than the method says.
+// readStorageRequest reads a request to one of the two APIs. It refuses unknown requests, above all
+// those that make a data plane read another bucket, or do something other than the method says.
 func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	escaped := strings.TrimPrefix(r.URL.EscapedPath(), "/")
 	xml := ep.bucket != "" || !isJSONPath(escaped)
-	segments := strings.Split(escaped, "/") // only an object's may be escaped
+	segments := strings.Split(escaped, "/") // only an object's segments may be escaped
 	for _, s := range segments {
 		if plain, err := url.PathUnescape(s); err != nil || !onePath(plain) {
 			return storageRequest{xml: xml}
@@ -60,14 +60,14 @@ func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	return readXMLStorage(r, segments)
 }
 
-// unescape undoes the escapes of a path that was found to be good.
+// unescape decodes the escapes of a path that was already checked.
 func unescape(path string) string {
 	plain, _ := url.PathUnescape(path)
 	return plain
 }
 
-// onePath reports whether no reading of a segment leaves it: data planes clean paths, some after
-// decoding them.
+// onePath reports whether a segment stays in place when a data plane cleans the path. Some data
+// planes clean paths after decoding them.
 func onePath(segment string) bool {
 	for part := range strings.SplitSeq(segment, "/") {
 		if part == "." || part == ".." {
@@ -119,8 +119,8 @@ func readJSONStorage(r *http.Request, segments []string) storageRequest {
 	return q
 }
 
-// xmlParameters are those of the XML API that do not ask for a subresource. Source: Cloud Storage
-// XML API, "GET Bucket (List Objects)" and "GET Object".
+// xmlParameters returns those query parameters of the XML API that do not select a subresource.
+// Source: Cloud Storage XML API, "GET Bucket (List Objects)" and "GET Object".
 func xmlParameters() []string {
 	return []string{
 		"prefix", "delimiter", "marker", "max-keys", "list-type", "continuation-token", "start-after", "encoding-type", "fetch-owner", "versions",

@@ -54,8 +54,8 @@ func TestReadStorage(t *testing.T) {
 	}
 }
 
-// FuzzReadStorage: what is understood names one bucket, in every reading of the path: as it came,
-// decoded, and cleaned.
+// FuzzReadStorage: an accepted request is for one bucket, in every reading of the path: as sent,
+// decoded and cleaned.
 func FuzzReadStorage(f *testing.F) {
 	for _, path := range []string{"storage/v1/b/bucket/o/a%2Fb", "bucket/a/b", "bucket/%2e%2e/other/a", "storage/v1/b/bucket/o/%2e%2e", "bucket/a%00b"} {
 		f.Add(path)
@@ -81,7 +81,7 @@ func FuzzReadStorage(f *testing.F) {
 	})
 }
 
-// clean is what http.ServeMux and routers like it make of a path.
+// clean cleans a path as http.ServeMux and similar routers do.
 func clean(path string) string {
 	var out []string
 	for s := range strings.SplitSeq(path, "/") {

@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// strange is a cloud whose names and issuer a stranger can guess, but not sign for.
+// strange returns a cloud. A stranger can guess its names and its issuer, but not the signing key.
 func strange(tb testing.TB) *Cloud {
 	tb.Helper()
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
@@ -35,7 +35,7 @@ func strange(tb testing.TB) *Cloud {
 	return c
 }
 
-// ask has a cloud answer a request.
+// ask sends a request to a cloud, and returns the answer and the journal's line.
 func ask(c *Cloud, r *http.Request) (*httptest.ResponseRecorder, journal.Call) {
 	server := &service.Server{Faults: &fault.Set{}, Journal: journal.New(1)}
 	w := httptest.NewRecorder()
@@ -43,8 +43,8 @@ func ask(c *Cloud, r *http.Request) (*httptest.ResponseRecorder, journal.Call) {
 	return w, server.Journal.Calls(journal.Filter{})[0]
 }
 
-// FuzzExchange: whatever is sent to STS without a proof is refused in OAuth's words, with a reason
-// in the journal and no principal.
+// FuzzExchange: STS refuses every request without a proof, in OAuth's format. The journal has a
+// reason and no principal.
 func FuzzExchange(f *testing.F) {
 	const token = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.c2ln"
 	const form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token" +
@@ -74,8 +74,8 @@ func FuzzExchange(f *testing.F) {
 	})
 }
 
-// FuzzStrangers: who has no credentials that were given out reaches no data plane, whatever the
-// path and the Authorization header.
+// FuzzStrangers: a caller without issued credentials reaches no data plane, with any path and any
+// Authorization header.
 func FuzzStrangers(f *testing.F) {
 	for _, authorization := range []string{"", "Bearer x", "Basic b2F1dGgyYWNjZXNzdG9rZW46eA==", "Bearer ", "Basic x", "GOOG4-RSA-SHA256 Credential=x"} {
 		for _, target := range []string{"/v2/my-org-project/r/app/manifests/1", "/v2/token?scope=repository:my-org-project/r/app:pull", "/storage/v1/b/bucket/o/a%2Fb", "/bucket/a", "/v2/"} {
@@ -92,7 +92,8 @@ func FuzzStrangers(f *testing.F) {
 			r.Header.Set("Authorization", authorization)
 			w, call := ask(c, r)
 			granted := w.Code < 400
-			anonymousToken := call.Operation == opRegistryToken && call.Resource == "" // says that its bearer is nobody
+			// A token for an anonymous caller.
+			anonymousToken := call.Operation == opRegistryToken && call.Resource == ""
 			if granted && !anonymousToken || call.Principal != "" || (call.Code == "") != granted {
 				t.Errorf("%s %s with %q: HTTP %d, journal has %+v", method, r.URL, authorization, w.Code, call)
 			}
@@ -100,7 +101,7 @@ func FuzzStrangers(f *testing.F) {
 	})
 }
 
-// FuzzPlace: a repository that a name is read as stands at the name's beginning.
+// FuzzPlace: the repository that is read from a name stands at the beginning of the name.
 func FuzzPlace(f *testing.F) {
 	for _, name := range []string{"my-org-project/r/app", "example.com/project/r/a/b", "my-org-project/app"} {
 		f.Add(name, "us-docker.pkg.dev")

@@ -24,7 +24,7 @@ const (
 	typeIDToken     = "urn:ietf:params:oauth:token-type:id_token" //nolint:gosec // a name
 )
 
-// OAuth's error codes, as STS uses them.
+// OAuth's error codes in STS's answers.
 const (
 	invalidRequest     = "invalid_request"
 	invalidGrant       = "invalid_grant"
@@ -34,14 +34,14 @@ const (
 	unsupportedGrant   = "unsupported_grant_type"
 )
 
-// exchangeRequest are the parameters of ExchangeToken, in JSON under the names of the API or of RFC
-// 8693, in a form under the latter.
+// exchangeRequest has the parameters of ExchangeToken. Clients use the API's names in JSON, and the
+// names of RFC 8693 in JSON or in a form.
 type exchangeRequest struct {
 	grantType, audience, scope, requestedTokenType, subjectToken, subjectTokenType string
 }
 
-// field returns where a parameter of either spelling goes, or nil. Options have no effect on the
-// exchange of OIDC tokens.
+// field returns the field for a parameter in either spelling, or nil. The parameter options has no
+// effect on the exchange of OIDC tokens.
 func (q *exchangeRequest) field(name string) *string {
 	switch name {
 	case "grantType", "grant_type":
@@ -66,7 +66,7 @@ func badRequest(message string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, invalidRequest, message)
 }
 
-// readExchange reads the parameters, each at most once and none that is not known.
+// readExchange reads the parameters. It refuses unknown and repeated ones.
 func readExchange(r *service.Request, body []byte) (exchangeRequest, *service.Refusal) {
 	var q exchangeRequest
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -120,7 +120,7 @@ func (c *Cloud) readSTS(r *service.Request, ep endpoint) (service.Protocol, serv
 	return oauth(), func(r *service.Request) (service.Answer, *service.Refusal) { return c.exchangeToken(r, q, ep) }
 }
 
-// exchangeToken gives a federated access token for a proof.
+// exchangeToken issues a federated access token in exchange for a proof.
 func (c *Cloud) exchangeToken(r *service.Request, q exchangeRequest, ep endpoint) (service.Answer, *service.Refusal) {
 	if refusal := q.check(); refusal != nil {
 		return nil, refusal
@@ -142,7 +142,7 @@ func (c *Cloud) exchangeToken(r *service.Request, q exchangeRequest, ep endpoint
 	}), nil
 }
 
-// check checks what no proof is needed for.
+// check checks the parameters before the proof is verified.
 func (q exchangeRequest) check() *service.Refusal {
 	switch {
 	case q.grantType != grantExchange:
@@ -161,11 +161,10 @@ func (q exchangeRequest) check() *service.Refusal {
 	return nil
 }
 
-// proveFederated returns the federated identity that a proof is of, and how long the proof still
-// lives. It follows IAM's documents "Workload Identity Federation" and "Obtain short-lived tokens
-// for Workload Identity Federation" and RFC 8693. Their order of checks is not documented
-// everywhere; here it is: request, target, issuer, audience, keys, signature, time, mapping,
-// condition.
+// proveFederated verifies a proof, and returns its federated identity and its remaining lifetime.
+// It follows IAM's documents "Workload Identity Federation" and "Obtain short-lived tokens for
+// Workload Identity Federation" and RFC 8693. They do not document the whole order of checks. Here
+// it is: request, target, issuer, audience, keys, signature, time, mapping, condition.
 func (c *Cloud) proveFederated(r *service.Request, q exchangeRequest, ep endpoint) (principal, time.Duration, *service.Refusal) {
 	no := func(refusal *service.Refusal) (principal, time.Duration, *service.Refusal) {
 		return principal{}, 0, refusal
@@ -199,7 +198,7 @@ func (c *Cloud) proveFederated(r *service.Request, q exchangeRequest, ep endpoin
 	return who, token.Expiry.Sub(r.Now), nil
 }
 
-// target is who takes tokens: a provider of a pool, or a GKE cluster's pool.
+// target describes which tokens a provider of a pool, or a GKE cluster's pool, accepts.
 type target struct {
 	issuer    string
 	audiences []string
@@ -207,7 +206,7 @@ type target struct {
 	identify  func(oidc.Token) (principal, *service.Refusal)
 }
 
-// target finds what an audience names. Workforce pools are not here.
+// target finds the target of an audience. Workforce pools are not supported.
 func (c *Cloud) target(audience, universe string) (target, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -281,11 +280,12 @@ func badTarget(reason string) *service.Refusal {
 		"This might either be because the pool or provider is disabled or deleted or because it doesn't exist.").Because(reason)
 }
 
-// maxProofLife is the longest life of a token that is taken. Source: IAM, "Configure Workload
-// Identity Federation: requirements of OIDC tokens".
+// maxProofLife is the limit of a proof's lifetime. Source: IAM, "Configure Workload Identity
+// Federation: requirements of OIDC tokens".
 const maxProofLife = 48 * time.Hour
 
-// verify checks signature and times of a token and puts the verifier's refusal into STS's words.
+// verify checks a token's signature and times. It returns errors of the verifier as refusals of
+// STS.
 func (c *Cloud) verify(r *service.Request, t target, token oidc.Token) *service.Refusal {
 	var err error
 	if t.keys != nil {
@@ -297,7 +297,8 @@ func (c *Cloud) verify(r *service.Request, t target, token oidc.Token) *service.
 		return tokenError(err, token)
 	}
 	switch {
-	case !r.Now.Before(token.Expiry): // within the leeway: what it could be exchanged for would have ended too
+	// The proof is within the leeway, but the token issued for it would have expired too.
+	case !r.Now.Before(token.Expiry):
 		return tokenError(oidc.ErrExpired, token)
 	case token.IssuedAt.IsZero():
 		return service.Refuse(http.StatusBadRequest, invalidGrant, "The ID Token has no 'iat' claim.")

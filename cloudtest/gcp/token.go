@@ -11,18 +11,18 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// maxTokenLife is the longest life of an access token. Source: IAM, "Access tokens: lifetimes"; the
-// organization policy that allows more is not here.
+// maxTokenLife is the longest life of an access token. Source: IAM, "Access tokens: lifetimes". The
+// organization policy that allows longer lives is not supported.
 const maxTokenLife = time.Hour
 
-// Prefixes of access tokens, as Google gives them out. Nobody may read more into them.
+// Prefixes of Google's access tokens. Clients must not rely on them.
 const (
 	prefixFederated = "ya29.d."
 	prefixAccount   = "ya29.c."
 	prefixRegistry  = "AJAD5v"
 )
 
-// Scopes that the local cloud looks at. Source: Google, "OAuth 2.0 Scopes for Google APIs".
+// Scopes that the local cloud checks. Source: Google, "OAuth 2.0 Scopes for Google APIs".
 const (
 	scopePrefix        = "https://www.googleapis.com/auth/"
 	scopeCloudPlatform = scopePrefix + "cloud-platform"
@@ -33,7 +33,8 @@ const (
 	scopeStorageFull   = scopePrefix + "devstorage.full_control"
 )
 
-// isNoScope says that a text cannot be a scope: neither a URL nor one of OpenID Connect's.
+// isNoScope reports whether a text cannot be a scope: it is neither a URL nor a scope of OpenID
+// Connect.
 func isNoScope(scope string) bool {
 	if slices.Contains([]string{"openid", "email", "profile"}, scope) {
 		return false
@@ -46,11 +47,11 @@ type accessToken struct {
 	who     principal
 	scopes  []string
 	expires time.Time
-	// registry is the host for which it is a registry's own token; empty for access tokens.
+	// registry is the host whose own token this is. It is empty for access tokens.
 	registry string
 }
 
-// issue gives out a token.
+// issue stores a token and returns its text.
 func (c *Cloud) issue(prefix string, t accessToken, now time.Time) string {
 	token := prefix + randomText(192)
 	c.mu.Lock()
@@ -63,7 +64,7 @@ func randomText(bytes int) string {
 	return base64.RawURLEncoding.EncodeToString(wire.Random(bytes))
 }
 
-// newUniqueID makes a service account's ID: 21 digits that begin with 1, as Google's do.
+// newUniqueID returns an ID for a service account: 21 digits that begin with 1, like Google's.
 func newUniqueID() string {
 	limit := new(big.Int).Exp(big.NewInt(10), big.NewInt(20), nil)
 	n, err := rand.Int(rand.Reader, limit)

@@ -8,18 +8,18 @@ import (
 // DefaultUniverse is the universe domain of the public Google Cloud.
 const DefaultUniverse = "googleapis.com"
 
-// registryUniverse is where a universe has its registries.
+// registryUniverse describes the registries of a universe.
 type registryUniverse struct {
 	domain   string   // of the universe
 	registry string   // domain of the registries' hosts
-	regions  []string // where there are repositories, besides multi-regions
+	regions  []string // with repositories, in addition to multi-regions
 }
 
-// registryUniverses are the universes whose registries are known; one that is made up for a test
-// has none. Sources: of the public one, see regions; Cloud de Confiance by S3NS, "Key differences"
-// and "Artifact Registry: differences"; of the one in Germany, GoogleCloudPlatform/buildpacks,
-// pkg/tpc. The table is this module's own: an error in the library's table must not be repeated
-// here.
+// registryUniverses returns the universes whose registries are known. A universe that a test
+// invents has no registries. Sources: for the public universe, see regions; Cloud de Confiance by
+// S3NS, "Key differences" and "Artifact Registry: differences"; for the one in Germany,
+// GoogleCloudPlatform/buildpacks, pkg/tpc. This module has its own table, so that an error in the
+// library's table is not repeated here.
 func registryUniverses() []registryUniverse {
 	return []registryUniverse{
 		{domain: DefaultUniverse, registry: "pkg.dev", regions: regions()},
@@ -35,8 +35,8 @@ func hasRepositories(universe, location string) bool {
 	})
 }
 
-// parseRegistryHost reads <location>-docker.<domain>, and docker.<region>.rep.pkg.dev, which does
-// not leave its region.
+// parseRegistryHost parses <location>-docker.<domain>, and the regional endpoint
+// docker.<region>.rep.pkg.dev.
 func parseRegistryHost(host string) (endpoint, bool) {
 	for _, u := range registryUniverses() {
 		location, ok := strings.CutSuffix(host, "-docker."+u.registry)
@@ -52,10 +52,10 @@ func parseRegistryHost(host string) (endpoint, bool) {
 	return endpoint{}, false
 }
 
-// kubernetesPool is the workload identity pool of a project's GKE clusters. In other universes than
-// the public one, a project's prefix stands behind its name there, as in the addresses of its
-// accounts. Sources: GKE, "About Workload Identity Federation for GKE"; Cloud de Confiance by S3NS,
-// "GKE: differences".
+// kubernetesPool returns the workload identity pool of a project's GKE clusters. Outside the public
+// universe, the project's prefix follows its name, as in the addresses of its accounts. Sources:
+// GKE, "About Workload Identity Federation for GKE"; Cloud de Confiance by S3NS, "GKE:
+// differences".
 func kubernetesPool(projectID, universe string) string {
 	if universe != DefaultUniverse {
 		return addressForm(projectID) + workloadPool
@@ -66,8 +66,8 @@ func kubernetesPool(projectID, universe string) string {
 // containerService returns the start of the names of GKE clusters in a universe.
 func containerService(universe string) string { return "https://container." + universe + "/v1/" }
 
-// clusterURL is a GKE cluster's name as STS and principals have it, and its issuer unless another
-// one is configured.
+// clusterURL returns a GKE cluster's name for STS and principals. It is also the cluster's issuer,
+// unless another issuer is configured.
 func clusterURL(universe, projectID, location, name string) string {
 	return containerService(universe) + "projects/" + projectID + "/locations/" + location + "/clusters/" + name
 }

@@ -19,7 +19,7 @@ const (
 	scopedProject = "example.com:legacy-project"
 	scopedNumber  = "210987654321"
 
-	clusterIssuer = "https://issuer.cluster.example" // a local control plane signs as itself
+	clusterIssuer = "https://issuer.cluster.example" // a local control plane has its own issuer
 	clusterName   = "https://container.googleapis.com/v1/projects/" + projectID + "/locations/europe-west1/clusters/tenants"
 	gkePool       = projectID + ".svc.id.goog"
 	gkeAudience   = "identitynamespace:" + gkePool + ":" + clusterName
@@ -37,7 +37,7 @@ const (
 	scopeAll = "https://www.googleapis.com/auth/cloud-platform"
 )
 
-// principalOf is a Kubernetes ServiceAccount as a principal of the project's own pool.
+// principalOf returns a Kubernetes ServiceAccount as a principal of the project's own pool.
 func principalOf(namespace, name string) string {
 	return "principal://iam.googleapis.com/projects/" + projectNumber + "/locations/global/workloadIdentityPools/" + gkePool + "/subject/ns/" + namespace + "/sa/" + name
 }
@@ -116,12 +116,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// claims are a Kubernetes token's, for the GKE cluster's pool.
+// clusterClaims returns the claims of a Kubernetes token for the GKE cluster's pool.
 func clusterClaims(subject string) oidc.Claims {
 	return oidc.Claims{"sub": subject, "aud": []string{gkePool}}
 }
 
-// poolClaims are a Kubernetes token's, for the pool's provider.
+// poolClaims returns the claims of a Kubernetes token for the pool's provider.
 func poolClaims(subject, namespace string) oidc.Claims {
 	return oidc.Claims{
 		"sub": subject, "aud": []string{"https:" + poolAudience}, "kubernetes.io": map[string]any{"namespace": namespace},
@@ -147,14 +147,14 @@ func exchangeForm(audience, token string) url.Values {
 	}
 }
 
-// answer is what an API of Google Cloud said.
+// answer is the answer of an API of Google Cloud.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// text is a field of the answer's JSON.
+// text returns a field of the answer's JSON.
 func (a answer) text(t *testing.T, name string) string {
 	t.Helper()
 	var fields map[string]any
@@ -179,7 +179,7 @@ func (w *world) exchange(t *testing.T, form url.Values) answer {
 	return w.do(t, rig.NewRequest(t, http.MethodPost, "https://sts.googleapis.com/v1/token", "application/x-www-form-urlencoded", form.Encode()))
 }
 
-// federated is an access token of a ServiceAccount of the GKE cluster.
+// federated returns an access token of a ServiceAccount of the GKE cluster.
 func (w *world) federated(t *testing.T, subject string) string {
 	t.Helper()
 	a := w.exchange(t, exchangeForm(gkeAudience, must(t)(w.cluster.Mint(clusterClaims(subject)))))
@@ -198,8 +198,8 @@ func (w *world) impersonate(t *testing.T, token, account, body string) answer {
 	return w.do(t, r)
 }
 
-// accountToken is an access token of a service account that a ServiceAccount of the GKE cluster may
-// be.
+// accountToken returns an access token of a service account that a ServiceAccount of the GKE
+// cluster may impersonate.
 func (w *world) accountToken(t *testing.T, subject, account string) string {
 	t.Helper()
 	a := w.impersonate(t, w.federated(t, subject), account, `{"scope":["`+scopeAll+`"],"lifetime":"3600s"}`)

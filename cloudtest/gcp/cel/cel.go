@@ -18,14 +18,14 @@ import (
 // ErrEvaluation is wrapped by errors of [Expr.Eval].
 var ErrEvaluation = errors.New("the expression cannot be evaluated")
 
-// maxCost bounds an evaluation, in the units of cel-go: an expression of a provider needs some
-// hundred.
+// maxCost is the limit of an evaluation, in the units of cel-go. An expression of a provider needs
+// some hundred units.
 const maxCost = 100_000
 
 // Expr is a compiled expression. It is immutable.
 type Expr struct{ program cel.Program }
 
-// Compile parses an expression that may use the named variables, each of which is a map.
+// Compile parses an expression that may use the given variables. Each variable is a map.
 func Compile(source string, variables ...string) (Expr, error) {
 	options := []cel.EnvOption{ext.Strings(), cel.ParserRecursionLimit(100)}
 	for _, name := range variables {
@@ -43,8 +43,8 @@ func Compile(source string, variables ...string) (Expr, error) {
 	return Expr{program}, err
 }
 
-// Eval evaluates the expression over values as encoding/json decodes them. The error wraps
-// [ErrEvaluation] and names no value.
+// Eval evaluates the expression. The variables have values as encoding/json decodes them. The error
+// wraps [ErrEvaluation] and contains no values.
 func (e Expr) Eval(variables map[string]any) (any, error) {
 	if e.program == nil {
 		return nil, fmt.Errorf("%w: there is none", ErrEvaluation)

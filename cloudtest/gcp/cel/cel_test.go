@@ -97,8 +97,8 @@ func TestCompileRefusals(t *testing.T) {
 	}
 }
 
-// FuzzCompile: whatever is compiled is evaluated to a value or to this package's error, always the
-// same.
+// FuzzCompile: each compiled expression evaluates to a value or to this package's error. A second
+// evaluation gives the same.
 func FuzzCompile(f *testing.F) {
 	f.Add(`assertion['kubernetes.io']['namespace'] in ['a', "b"] && !assertion.sub.startsWith("x")`)
 	f.Add(`assertion.aud[0] + "x" == 'ax' || (true)`)
