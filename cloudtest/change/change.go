@@ -1,9 +1,9 @@
-// Package change lets a cloud be changed from another process. A cloud lists its changes in one
-// [Table]: the server takes its routes from the table, and the client its functions.
+// Package change lets another process change a cloud. A cloud lists its changes in one [Table]. The
+// server takes its routes from the table, and the client its functions.
 //
-// Each row names a method of the cloud and a route. The method's texts are the route's {wildcards}
-// and then its query parameters, in their order. Its last parameter is the JSON body, if it is no
-// text:
+// Each row has a method of the cloud and a route. The method's string parameters are the route's
+// {wildcards} and then its query parameters, in their order. If the last parameter is not a string,
+// it is the JSON body:
 //
 //	PutRole:          change.Put(t, "PUT /aws/accounts/{account}/roles", (*Cloud).PutRole),           // func(account string, r Role) error
 //	DeleteRole:       change.Delete(t, "DELETE /aws/accounts/{account}/roles?name", (*Cloud).DeleteRole), // func(account, name string) error
@@ -17,16 +17,16 @@ import (
 	"strings"
 )
 
-// Sender makes a request of the admin API. Body is nil or what becomes the JSON body.
+// Sender sends a request to the admin API. Body is encoded as the JSON body, unless it is nil.
 type Sender func(ctx context.Context, method, path string, query url.Values, body any) error
 
 // Decoder reads a request's JSON body.
 type Decoder func(r *http.Request, into any) error
 
-// Table is the table of a cloud's changes. C is the cloud's type, such as *aws.Cloud. Its zero
-// value is a table for a server.
+// Table is the list of a cloud's changes. C is the cloud's type, such as *aws.Cloud. The zero value
+// is a table for a server.
 type Table[C any] struct {
-	// Send makes the requests of the client's functions. A table for a server has none.
+	// Send sends the requests of the client's functions. It is nil in a table for a server.
 	Send Sender
 
 	rows []row[C]
@@ -37,7 +37,7 @@ type row[C any] struct {
 	serve   func(cloud C, r *http.Request, decode Decoder) error
 }
 
-// Routes are the changes of a cloud by their pattern for [http.ServeMux].
+// Routes returns the changes of a cloud by their pattern for [http.ServeMux].
 func (t *Table[C]) Routes(cloud C, decode Decoder) map[string]func(*http.Request) error {
 	routes := map[string]func(*http.Request) error{}
 	for _, row := range t.rows {
@@ -68,7 +68,7 @@ func parseRoute(s string) route {
 	return r
 }
 
-// read is the client's way in reverse: the texts of a request.
+// read returns the values of the route's parameters in a request. It is the inverse of target.
 func (t route) read(r *http.Request) []string {
 	var texts []string
 	for _, name := range t.wildcards {
@@ -80,7 +80,7 @@ func (t route) read(r *http.Request) []string {
 	return texts
 }
 
-// target is the path and query for texts.
+// target returns the path and query for the values of the route's parameters.
 func (t route) target(texts []string) (string, url.Values) {
 	path, query := t.path, url.Values{}
 	for i, name := range t.wildcards {
@@ -92,7 +92,7 @@ func (t route) target(texts []string) (string, url.Values) {
 	return path, query
 }
 
-// add adds a row with a body of type B, or without one if B is noBody. It returns the client's
+// add adds a row with a body of type B. If B is noBody, there is no body. It returns the client's
 // function.
 func add[C, B any](t *Table[C], pattern string, do func(cloud C, texts []string, body B) error) func(ctx context.Context, body B, texts ...string) error {
 	route := parseRoute(pattern)
@@ -116,25 +116,25 @@ func add[C, B any](t *Table[C], pattern string, do func(cloud C, texts []string,
 
 type noBody struct{}
 
-// Set is a row whose method takes a body only.
+// Set adds a row whose method has a body only.
 func Set[C, B any](t *Table[C], route string, do func(C, B) error) func(context.Context, B) error {
 	send := add(t, route, func(cloud C, _ []string, body B) error { return do(cloud, body) })
 	return func(ctx context.Context, body B) error { return send(ctx, body) }
 }
 
-// Put is a row whose method takes a text and a body.
+// Put adds a row whose method has one string and a body.
 func Put[C, B any](t *Table[C], route string, do func(C, string, B) error) func(context.Context, string, B) error {
 	send := add(t, route, func(cloud C, texts []string, body B) error { return do(cloud, texts[0], body) })
 	return func(ctx context.Context, in string, body B) error { return send(ctx, body, in) }
 }
 
-// PutIn is a row whose method takes two texts and a body.
+// PutIn adds a row whose method has two strings and a body.
 func PutIn[C, B any](t *Table[C], route string, do func(C, string, string, B) error) func(context.Context, string, string, B) error {
 	send := add(t, route, func(cloud C, texts []string, body B) error { return do(cloud, texts[0], texts[1], body) })
 	return func(ctx context.Context, in, of string, body B) error { return send(ctx, body, in, of) }
 }
 
-// Clear is a row whose method takes nothing.
+// Clear adds a row whose method has no parameters.
 func Clear[C any](t *Table[C], route string, do func(C)) func(context.Context) error {
 	send := add(t, route, func(cloud C, _ []string, _ noBody) error {
 		do(cloud)
@@ -143,13 +143,13 @@ func Clear[C any](t *Table[C], route string, do func(C)) func(context.Context) e
 	return func(ctx context.Context) error { return send(ctx, noBody{}) }
 }
 
-// Delete is a row whose method takes two texts.
+// Delete adds a row whose method has two strings.
 func Delete[C any](t *Table[C], route string, do func(C, string, string) error) func(context.Context, string, string) error {
 	send := add(t, route, func(cloud C, texts []string, _ noBody) error { return do(cloud, texts[0], texts[1]) })
 	return func(ctx context.Context, in, name string) error { return send(ctx, noBody{}, in, name) }
 }
 
-// DeleteIn is a row whose method takes three texts.
+// DeleteIn adds a row whose method has three strings.
 func DeleteIn[C any](t *Table[C], route string, do func(C, string, string, string) error) func(context.Context, string, string, string) error {
 	send := add(t, route, func(cloud C, texts []string, _ noBody) error { return do(cloud, texts[0], texts[1], texts[2]) })
 	return func(ctx context.Context, in, of, name string) error { return send(ctx, noBody{}, in, of, name) }

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/change"
 )
 
-// shelf notes how it is changed.
+// shelf records its changes.
 type shelf struct{ changes []string }
 
 var errFull = errors.New("full")
@@ -59,8 +59,8 @@ func newAdmin(t *change.Table[*shelf]) admin {
 	}
 }
 
-// TestTable: what the client's functions are given is what the cloud's methods get, whatever
-// letters it has.
+// TestTable: the cloud's methods get the values that the client's functions were given, whatever
+// characters they contain.
 func TestTable(t *testing.T) {
 	var cloud shelf
 	var server change.Table[*shelf]
