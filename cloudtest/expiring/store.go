@@ -1,5 +1,4 @@
-// Package expiring has the store in which a cloud remembers the sessions and tokens that it has
-// given out.
+// Package expiring has a store for the sessions and tokens that a cloud has issued.
 package expiring
 
 import (
@@ -7,15 +6,15 @@ import (
 	"time"
 )
 
-// keep is how long an expired entry is remembered, so that its user hears "expired" and not
-// "unknown".
+// keep is how long the store remembers an expired entry. In this time, its user gets the error
+// "expired", not "unknown".
 const keep = time.Hour
 
-// sweepSize is the size from which on a store looks for entries to forget.
+// sweepSize is the number of entries from which a store deletes old entries.
 const sweepSize = 1024
 
-// Store remembers values by a secret. It keeps only the secret's hash. It forgets a value some time
-// after the value has expired. Its zero value is empty. It is not safe for concurrent use.
+// Store maps secrets to values. It stores only the hash of a secret, and deletes a value some time
+// after the value has expired. The zero value is empty. It is not safe for concurrent use.
 type Store[V any] struct {
 	entries map[[sha256.Size]byte]entry[V]
 	sweepAt int
@@ -26,7 +25,7 @@ type entry[V any] struct {
 	expires time.Time
 }
 
-// Put remembers a value at the time now.
+// Put stores a value at the time now.
 func (s *Store[V]) Put(secret string, value V, expires, now time.Time) {
 	if s.entries == nil {
 		s.entries, s.sweepAt = map[[sha256.Size]byte]entry[V]{}, sweepSize

@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 )
 
-// TestStore: an expired value is known for an hour, and is then forgotten when the store has grown.
+// TestStore: an expired value stays for an hour. Later it is deleted, when the store has grown.
 func TestStore(t *testing.T) {
 	var s expiring.Store[int]
 	start := time.Unix(0, 0)
