@@ -1,6 +1,6 @@
-// Package oci reads what a request to an OCI registry asks for, and prepares an allowed request for
-// a data plane. Which permissions a request needs is each cloud's own. Source: OCI Distribution
-// Specification v1.1, "Endpoints".
+// Package oci determines the kind and the repository of a request to an OCI registry, and prepares
+// allowed requests for a data plane. Each cloud decides itself which permissions a request needs.
+// Source: OCI Distribution Specification v1.1, "Endpoints".
 package oci
 
 import (
@@ -16,16 +16,16 @@ import (
 // Kind is the kind of a request to a registry.
 type Kind int
 
-// What may be asked of a registry. What is not here is [Unknown], and nobody may do it.
+// Kinds of requests to a registry. Every other request is [Unknown], and is never allowed.
 const (
 	Unknown        Kind = iota
-	Ping                // GET /v2/: who is there
+	Ping                // GET /v2/: is a registry there
 	PullManifest        // GET or HEAD
 	PushManifest        // PUT
 	DeleteManifest      // DELETE
 	CheckBlob           // HEAD
 	PullBlob            // GET
-	StartUpload         // POST, to be continued
+	StartUpload         // POST, without the blob
 	PushBlob            // POST of a whole blob
 	ContinueUpload      // PATCH, and GET or DELETE of an upload
 	FinishUpload        // PUT
@@ -33,7 +33,7 @@ const (
 	ListReferrers       // GET
 )
 
-// Reads reports whether what is asked for changes nothing.
+// Reads reports whether a request of this kind changes nothing.
 func (k Kind) Reads() bool {
 	switch k {
 	case Ping, PullManifest, CheckBlob, PullBlob, ListTags, ListReferrers:
@@ -43,41 +43,42 @@ func (k Kind) Reads() bool {
 	return false
 }
 
-// Request is the meaning of a request to a registry.
+// Request describes a request to a registry.
 type Request struct {
 	Kind Kind
-	// Repository is the name between /v2/ and what is asked of it; empty for [Ping] and [Unknown].
-	// It has one reading only.
+	// Repository is the repository's name after /v2/; empty for [Ping] and [Unknown]. It can be
+	// read from the path in one way only.
 	Repository string
 }
 
-// namePattern is a repository's name. Source: OCI Distribution Specification v1.1, "Pulling
+// namePattern matches a repository's name. Source: OCI Distribution Specification v1.1, "Pulling
 // manifests".
 var namePattern = regexp.MustCompile(`\A[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*\z`)
 
-// maxName bounds a repository's name, in bytes.
+// maxName is the maximum length of a repository's name, in bytes.
 const maxName = 255
 
 // IsName reports whether a repository can have a name.
 func IsName(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
 
-// Read says what a request asks for.
+// Read determines the kind and the repository of a request.
 func Read(r *http.Request) Request {
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/")
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if reads && (r.URL.Path == "/v2" || r.URL.Path == "/v2/") {
 		return Request{Kind: Ping}
 	}
-	// Two readings of one path would be two repositories: the data plane must see the path that was
-	// judged.
+	// If a path could be read in two ways, it could lead to two repositories. The data plane must
+	// see the path that was checked.
 	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
 		return Request{}
 	}
-	// A query that is read in two ways could hide a mount from one reader, see [Forwarded].
+	// If a query could be read in two ways, a mount could be hidden, see [Forwarded].
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return Request{}
 	}
-	if last := rest[strings.LastIndexByte(rest, '/')+1:]; last == "." || last == ".." { // it would lead elsewhere
+	// Such a path would lead elsewhere.
+	if last := rest[strings.LastIndexByte(rest, '/')+1:]; last == "." || last == ".." {
 		return Request{}
 	}
 	name, kind := split(r, rest, reads)
@@ -87,7 +88,7 @@ func Read(r *http.Request) Request {
 	return Request{Kind: kind, Repository: name}
 }
 
-// split takes what is asked off the end of a path; what is left is the repository.
+// split splits a path into the repository's name and the end, which decides the kind.
 func split(r *http.Request, rest string, reads bool) (name string, kind Kind) {
 	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
 		if reads {
@@ -160,9 +161,9 @@ func cutReference(rest string) (name, what, reference string, ok bool) {
 }
 
 // Forwarded returns a copy of an allowed request for a data plane, see [plane.Request]. A mount
-// would read another repository than was judged, so the copy asks for none: registries may decline
-// a mount, and the client uploads. Some servers read parameters from a form in the body too, so the
-// body is no form.
+// would read another repository than the checked one, so the copy has no mount. Registries may
+// decline a mount; the client then uploads. Some servers also read parameters from a form in the
+// body, so the copy's content type is never a form.
 func Forwarded(r *http.Request) *http.Request {
 	out := plane.Request(r)
 	if q := out.URL.Query(); q.Has("mount") || q.Has("from") {
@@ -180,8 +181,8 @@ func Forwarded(r *http.Request) *http.Request {
 	return out
 }
 
-// isManifest reports whether a body can be a manifest, whose media type is its registry's business.
-// Everything else is bytes.
+// isManifest reports whether a body can be a manifest. The registry needs a manifest's media type;
+// all other bodies are only bytes.
 func isManifest(media string) bool {
 	return strings.HasPrefix(media, "application/vnd.") || media == "application/json"
 }

@@ -48,8 +48,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestForward: a data plane hears of no credentials and of no mount, wherever it looks for
-// parameters.
+// TestForward: a data plane gets no credentials and no mount, wherever it looks for parameters.
 func TestForward(t *testing.T) {
 	const form = "mount=sha256:0&from=b"
 	const multipart = "--b\r\nContent-Disposition: form-data; name=\"mount\"\r\n\r\nx\r\n--b--\r\n"
@@ -88,8 +87,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// FuzzRead asserts that a repository that was judged is the one that stands in the path, letter by
-// letter, and cannot be left through it.
+// FuzzRead asserts that the repository that Read returns is in the path, letter by letter, and that
+// the path does not leave the repository.
 func FuzzRead(f *testing.F) {
 	for _, path := range []string{"/v2/", "/v2/a/b/manifests/1", "/v2/a/blobs/uploads/x", "/v2/a%2f../b/tags/list", "/v2/a/manifests/../../b/manifests/1", "/v2/a/blobs/uploads/?mount=b;from=c"} {
 		f.Add(http.MethodGet, path)

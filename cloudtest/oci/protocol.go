@@ -9,14 +9,15 @@ import (
 // Words are the error texts of a cloud's registries.
 type Words struct{ Failure, Unavailable, Throttled string }
 
-// VersionHeader is the header by which a registry's answers are known, and its value.
+// VersionHeader and Version are a header by which clients recognize a registry, and its value.
 const (
 	VersionHeader = "Docker-Distribution-Api-Version"
 	Version       = "registry/2.0"
 )
 
-// Protocol is how registries refuse. Write is how the cloud writes JSON. A refusal's detail is the
-// error's member "detail". Source: OCI Distribution Specification v1.1, "Error Codes".
+// Protocol returns the error format of registries. Write writes the cloud's JSON. A refusal's
+// Detail becomes the error's member "detail". Source: OCI Distribution Specification v1.1, "Error
+// Codes".
 func Protocol(words Words, write func(r *service.Request, status int, body any) service.Answer) service.Protocol {
 	type one struct {
 		Code    string `json:"code"`
