@@ -1,6 +1,5 @@
 // Package plane prepares requests that a cloud has allowed for the data planes that answer them. A
-// data plane judges nothing, so it must not be able to read another request than the one that was
-// judged.
+// data plane checks no permissions, so it must read exactly the request that the cloud checked.
 package plane
 
 import (
@@ -10,10 +9,9 @@ import (
 	"strings"
 )
 
-// keptBack reports whether a header is not passed on. Headers that the cloud itself handles are
-// not. Nor are headers by which servers let a client change the method, host or path of a request,
-// or read another object. A cloud refuses copies by its own header; another cloud's header must not
-// work either.
+// keptBack reports whether a header is not forwarded. The cloud itself handles some headers. With
+// others, servers let a client change the method, host or path of a request, or read another
+// object. A cloud refuses copies by its own header; another cloud's header must not work either.
 func keptBack(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Copy-Source") || slices.Contains([]string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded", "X-Real-Ip", "X-Host", "X-Original-Host", "X-Original-Method", "X-Original-Url",
@@ -21,7 +19,7 @@ func keptBack(name string) bool {
 	}, name)
 }
 
-// spelled is a header's name as servers read it that cannot tell "_" from "-".
+// spelled returns a header's name as read by servers that do not distinguish "_" from "-".
 func spelled(name string) string {
 	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
@@ -37,10 +35,9 @@ func Has(h http.Header, name string) bool {
 	return false
 }
 
-// Request returns a copy of an allowed request for a data plane. The copy has the path, query and
-// host that the client used, but neither its credentials nor headers that would turn it into
-// another request. It says that the client came by https, so that the links in answers are https
-// too.
+// Request returns a copy of an allowed request for a data plane. The copy has the client's path,
+// query and host. It has no credentials and no headers that would turn it into another request. It
+// says that the client used https, so that links in answers use https too.
 func Request(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
 	for name := range out.Header {
@@ -52,7 +49,7 @@ func Request(r *http.Request) *http.Request {
 	return out
 }
 
-// Answer is what a data plane answered to a question of the cloud itself.
+// Answer is a data plane's answer to a request of the cloud itself.
 type Answer struct {
 	// Status is the HTTP status.
 	Status int
@@ -60,34 +57,34 @@ type Answer struct {
 	Body []byte
 }
 
-// Ask asks a data plane on the cloud's own behalf.
+// Ask sends a request of the cloud itself to a data plane.
 func Ask(to http.Handler, r *http.Request) Answer {
 	w := &buffer{header: http.Header{}}
 	to.ServeHTTP(w, r)
 	if w.status == 0 {
-		w.status = http.StatusOK // which net/http writes for a handler that wrote no header
+		w.status = http.StatusOK // as net/http does for a handler that wrote no header
 	}
 	return Answer{Status: w.status, Body: w.body.Bytes()}
 }
 
-// buffer keeps an answer.
+// buffer records an answer.
 type buffer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-// Header is the answer's header.
+// Header returns the answer's header.
 func (b *buffer) Header() http.Header { return b.header }
 
-// WriteHeader keeps the first final status.
+// WriteHeader records the first final status.
 func (b *buffer) WriteHeader(status int) {
 	if b.status == 0 && status >= http.StatusOK {
 		b.status = status
 	}
 }
 
-// Write keeps a part of the body.
+// Write records a part of the body.
 func (b *buffer) Write(data []byte) (int, error) {
 	b.WriteHeader(http.StatusOK)
 	return b.body.Write(data)
