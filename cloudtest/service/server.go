@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Server answers requests to services, under faults, and records them.
+// Server answers requests to services, applies faults, and records the calls.
 type Server struct {
 	// Faults are the faults and quotas in force. Required.
 	Faults *fault.Set
@@ -49,11 +49,12 @@ func (s *Server) Serve(w http.ResponseWriter, httpRequest *http.Request, read Se
 		_ = answer(rec)
 	}
 	if !rec.done {
-		call.Status = http.StatusOK // which net/http writes for a handler that wrote nothing
+		call.Status = http.StatusOK // as net/http does for a handler that wrote nothing
 	}
 }
 
-// decide applies the faults that hit the request. If they leave it alone, the handler decides.
+// decide applies the faults that match the request. If no fault refuses the request, the handler
+// decides.
 func (s *Server) decide(r *Request, handle Handler) (Answer, *Refusal) {
 	effect := s.Faults.Take(r.Call.Host, r.Call.Service, r.Call.Operation)
 	r.Call.Fault = effect.ID
@@ -62,7 +63,8 @@ func (s *Server) decide(r *Request, handle Handler) (Answer, *Refusal) {
 	}
 	r.Now = time.Now().Add(effect.Skew)
 	if effect.Skew != 0 {
-		r.Reply.Set("Date", r.Now.UTC().Format(http.TimeFormat)) // clients correct their clock by it
+		// Clients correct their clock with this header.
+		r.Reply.Set("Date", r.Now.UTC().Format(http.TimeFormat))
 	}
 	if after := effect.RetryAfterHeader(); after != "" {
 		r.Reply.Set("Retry-After", after)
@@ -91,8 +93,8 @@ func (r *Request) drop(code, reason string) {
 	panic(http.ErrAbortHandler)
 }
 
-// recorder writes the call into the journal when the answer's header is written, so that a caller
-// who has the answer finds the call in the journal.
+// recorder writes the call into the journal when the answer's header is written. So a caller who
+// has the answer finds the call in the journal.
 type recorder struct {
 	http.ResponseWriter
 
@@ -117,7 +119,7 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes the header first if need be.
+// Write writes the header first, if necessary.
 func (r *recorder) Write(b []byte) (int, error) {
 	if !r.done {
 		r.WriteHeader(http.StatusOK)
@@ -133,22 +135,22 @@ func (r *recorder) Flush() {
 	_ = http.NewResponseController(r.ResponseWriter).Flush()
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// hidingWriter passes a data plane's answer on, unless the answer is "not found". Then it keeps all
-// of it back.
+// hidingWriter forwards a data plane's answer, unless the answer is "not found". Then it discards
+// the whole answer.
 type hidingWriter struct {
 	to             http.ResponseWriter
 	header         http.Header
 	passed, hidden bool
 }
 
-// Header is the data plane's header; the caller gets it only with the answer.
+// Header returns the data plane's header. The caller gets the header only with the answer.
 func (h *hidingWriter) Header() http.Header { return h.header }
 
-// WriteHeader passes every status but 404 on. Statuses below 200 announce an answer that may still
-// be hidden.
+// WriteHeader forwards every final status except 404. It drops statuses below 200: the answer that
+// follows may still be hidden.
 func (h *hidingWriter) WriteHeader(status int) {
 	switch {
 	case status < http.StatusOK || h.hidden:
@@ -170,7 +172,7 @@ func (h *hidingWriter) pass() {
 	maps.Copy(h.to.Header(), h.header)
 }
 
-// Write drops what belongs to a hidden answer.
+// Write discards the body of a hidden answer.
 func (h *hidingWriter) Write(b []byte) (int, error) {
 	if h.hidden {
 		return len(b), nil

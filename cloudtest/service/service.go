@@ -1,9 +1,9 @@
 // Package service answers requests to the services of the local cloud. A cloud reads a request in a
-// [Service] and decides about it in a [Handler]. A [Server] does the rest, once for all clouds:
-// faults and quotas, the journal's line, and the refusal in the service's own words.
+// [Service] and decides about it in a [Handler]. A [Server] does the rest for all clouds: faults
+// and quotas, the journal's line, and the refusal in the service's error format.
 //
-// So a service of a new cloud is a function that reads requests, the handlers that it returns, and
-// a [Protocol]:
+// So a new cloud's service has a function that reads requests, the handlers that it returns, and a
+// [Protocol]:
 //
 //	func read(r *service.Request) (service.Protocol, service.Handler) {
 //		r.Call.Service, r.Call.Operation = "notes", "ReadNote"
@@ -25,13 +25,13 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// Service reads what a request asks for. It notes in r.Call the service and the operation, which
-// faults and quotas match, and returns how the service words its answers and the handler that
-// decides. It decides nothing itself: an injected fault comes before every refusal.
+// Service reads a request. It notes in r.Call the service and the operation, which faults and
+// quotas match. It returns the service's error format and the handler that decides. It decides
+// nothing itself, because an injected fault comes before every refusal.
 type Service func(r *Request) (Protocol, Handler)
 
 // Handler decides about a request. It returns either an answer or a refusal, and notes in r.Call
-// what it learns about the caller.
+// the facts that it learns about the caller.
 type Handler func(r *Request) (Answer, *Refusal)
 
 // Request is a request to a service.
@@ -40,24 +40,25 @@ type Request struct {
 
 	// Call is the request's line in the journal. It is written when the answer begins.
 	Call *journal.Call
-	// Now is the service's time. A fault may have moved it, so it is right in handlers and in
-	// [Protocol.Refuse] only.
+	// Now is the service's time, which a fault may have moved. It is set correctly only in handlers
+	// and in [Protocol.Refuse].
 	Now time.Time
-	// Reply are the headers of the answer or refusal, to be added to.
+	// Reply are the headers of the answer or refusal. Handlers may add headers.
 	Reply http.Header
 
 	writer   http.ResponseWriter
 	protocol Protocol
 }
 
-// ReadBody reads the whole body. A body longer than limit, in bytes, is an [*http.MaxBytesError].
+// ReadBody reads the whole body. If the body is longer than limit bytes, the error is an
+// [*http.MaxBytesError].
 func (r *Request) ReadBody(limit int64) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) //nolint:wrapcheck // each service has its own words for it
 }
 
-// Forward lets a data plane answer out, which was made of an allowed request. If the data plane
-// answers "not found" and hidden is not nil, the caller gets hidden instead. A nil data plane makes
-// the service unavailable.
+// Forward returns an answer that a data plane writes for out, a copy of an allowed request. If the
+// data plane answers "not found" and hidden is not nil, the caller gets hidden instead. Without a
+// data plane, the service is unavailable.
 func (r *Request) Forward(to http.Handler, out *http.Request, hidden *Refusal) (Answer, *Refusal) {
 	if to == nil {
 		return nil, r.protocol.Unavailable.Because("no data plane was handed in for the service " + r.Call.Service)
@@ -77,11 +78,11 @@ func (r *Request) Forward(to http.Handler, out *http.Request, hidden *Refusal) (
 	}, nil
 }
 
-// Answer writes an answer. If it returns a refusal instead, it has written nothing.
+// Answer writes an answer. If it returns a refusal instead, it has not written anything.
 type Answer func(w http.ResponseWriter) *Refusal
 
-// Whole is an answer with a body and its length. Encoders must have escaped in the body what a
-// caller sent.
+// Whole returns an answer with a complete body and its length. The body must come from an encoder
+// that escapes a caller's text.
 func Whole(status int, contentType string, body []byte) Answer {
 	return func(w http.ResponseWriter) *Refusal {
 		w.Header().Set("Content-Type", contentType)
@@ -92,7 +93,7 @@ func Whole(status int, contentType string, body []byte) Answer {
 	}
 }
 
-// Empty is an answer without a body.
+// Empty returns an answer without a body.
 func Empty(status int) Answer {
 	return func(w http.ResponseWriter) *Refusal {
 		w.WriteHeader(status)
@@ -100,7 +101,7 @@ func Empty(status int) Answer {
 	}
 }
 
-// Refusal is an error that the service answers with.
+// Refusal is an error answer of a service.
 type Refusal struct {
 	// Status is the HTTP status.
 	Status int
@@ -108,8 +109,8 @@ type Refusal struct {
 	Code string
 	// Message is the text for the caller.
 	Message string
-	// Reason is for the journal only, and may say what the cloud keeps to itself. It is Message if
-	// empty.
+	// Reason is for the journal only. It may contain facts that the caller must not learn. If it is
+	// empty, the journal has Message.
 	Reason string
 	// Detail has further values that the service's protocol puts into the error. The protocol
 	// decides its type.
@@ -136,14 +137,14 @@ func (e *Refusal) With(detail any) *Refusal {
 // Handle is a [Handler] that refuses every caller.
 func (e *Refusal) Handle(*Request) (Answer, *Refusal) { return nil, e }
 
-// Protocol is how a service words what goes wrong. A service makes a new one for each request,
-// whose refusals may then be changed.
+// Protocol is the error format of a service. A service makes a new Protocol for each request, so
+// its refusals may be changed.
 type Protocol struct {
-	// Refuse puts a refusal into the service's error format. It may change the refusal's code to
-	// the one that this protocol uses.
+	// Refuse writes a refusal in the service's error format. It may change the refusal's code to
+	// the code of this protocol.
 	Refuse func(r *Request, e *Refusal) Answer
-	// Failure, Unavailable and Throttled are the refusals for these kinds of faults.
+	// Failure, Unavailable and Throttled are the refusals for the faults of these kinds.
 	Failure, Unavailable, Throttled *Refusal
-	// Broken is the beginning of a granted answer, cut off in the middle of its syntax.
+	// Broken is the beginning of a successful answer, cut off in the middle of its syntax.
 	Broken Answer
 }

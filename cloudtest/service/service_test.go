@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// protocol refuses in one line. It renames the code "old".
+// protocol returns an error format of one line. It renames the code "old".
 func protocol() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
@@ -31,7 +31,7 @@ func protocol() service.Protocol {
 	}
 }
 
-// outcome is what a caller and the journal have of a call.
+// outcome is a call as the caller and the journal see it.
 type outcome struct {
 	Status int
 	Body   string
@@ -39,7 +39,7 @@ type outcome struct {
 	Call   journal.Call
 }
 
-// serve has a handler answer one request under faults.
+// serve answers one request with a handler, under faults.
 func serve(t *testing.T, handle service.Handler, faults ...fault.Fault) outcome {
 	t.Helper()
 	s := &service.Server{Faults: &fault.Set{}, Journal: journal.New(1)}
@@ -50,7 +50,7 @@ func serve(t *testing.T, handle service.Handler, faults ...fault.Fault) outcome 
 	}
 	w := httptest.NewRecorder()
 	func() {
-		defer func() { _ = recover() }() // net/http does
+		defer func() { _ = recover() }() // as net/http does
 		s.Serve(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://Host.example:443/", strings.NewReader("four")),
 			func(r *service.Request) (service.Protocol, service.Handler) {
 				r.Call.Service, r.Call.Operation = "test", "Do"
@@ -136,7 +136,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestForward: a data plane's "not found" is kept back with all its headers, and nothing else is.
+// TestForward: only a data plane's "not found" is hidden, with all its headers.
 func TestForward(t *testing.T) {
 	hidden := service.Refuse(403, "denied", "no")
 	for name, tt := range map[string]struct {
@@ -144,7 +144,7 @@ func TestForward(t *testing.T) {
 		hidden *service.Refusal
 		status int
 		body   string
-		header string // of the data plane's
+		header string // set by the data plane
 	}{
 		"there":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "object") }, hidden, 200, "object", "plane"},
 		"created":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) }, hidden, 201, "", "plane"},
@@ -169,7 +169,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestSkew: a handler sees the moved clock, and so does the caller.
+// TestSkew: the handler and the caller both see the moved clock.
 func TestSkew(t *testing.T) {
 	var now time.Time
 	got := serve(t, func(r *service.Request) (service.Answer, *service.Refusal) {
@@ -181,7 +181,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// TestWhole: an answer replaces what was prepared for another one.
+// TestWhole: an answer overwrites headers that were set for another answer.
 func TestWhole(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "1000")
