@@ -1,6 +1,6 @@
 // Package setting has the errors of changes to the local cloud's settings. There are two: an
-// [*Error] names the field of an invalid setting, and an error that wraps [ErrNotFound] says that
-// what is to be changed does not exist.
+// [*Error] names the field of an invalid setting. An error that wraps [ErrNotFound] says that the
+// object to change does not exist.
 package setting
 
 import (
@@ -9,32 +9,32 @@ import (
 	"strconv"
 )
 
-// ErrNotFound is wrapped by errors about what does not exist: an account, tenant or project, or
-// something in it.
+// ErrNotFound is wrapped by errors about objects that do not exist: an account, tenant or project,
+// or an object in it.
 var ErrNotFound = errors.New("not found")
 
-// Error says that a setting is invalid. Nothing was changed.
+// Error is the error of an invalid setting. Nothing was changed.
 type Error struct {
-	// Field is the path of the field at fault, as in the JSON that was given:
+	// Field is the path of the invalid field, as in the JSON that was given:
 	// "aws.accounts[0].roles[1].trustPolicy" in a whole configuration, "trustPolicy" in a role.
 	Field string
-	// Err says what is wrong and what is allowed.
+	// Err describes the problem and the allowed values.
 	Err error
 }
 
-// Error names the field and the fix.
+// Error returns the field and the problem.
 func (e *Error) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the problem.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Invalid is the [*Error] of a field, in the words of [fmt.Errorf].
+// Invalid returns the [*Error] of a field. Format and args are as for [fmt.Errorf].
 func Invalid(field, format string, args ...any) error {
 	return &Error{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// In puts the path of the parent in front of an error's field. An error that names no field becomes
-// one about the parent; nil stays nil.
+// In adds the parent's path before an error's field. An error without a field becomes an error of
+// the parent. Nil stays nil.
 func In(parent string, err error) error {
 	if err == nil {
 		return nil
@@ -45,14 +45,14 @@ func In(parent string, err error) error {
 	return &Error{Field: parent, Err: err}
 }
 
-// At is the path of a list's member.
+// At returns the path of a list's element.
 func At(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
-// Of is the path of a map's value.
+// Of returns the path of a map's value.
 func Of(table, key string) string { return table + "[" + strconv.Quote(key) + "]" }
 
-// Fill puts each member of a list. Two members with one name are an error, as is an error of put;
-// both name the member's path. Kind says what members are.
+// Fill calls put with each member of a list. It fails if two members have the same name, or if put
+// fails. The error names the member's path. Kind is the members' kind in error texts.
 func Fill[T any](list, kind string, members []T, name func(T) string, put func(T) error) error {
 	seen := map[string]bool{}
 	for i, m := range members {
@@ -67,10 +67,10 @@ func Fill[T any](list, kind string, members []T, name func(T) string, put func(T
 	return nil
 }
 
-// NotFound says that nothing of a kind has that name.
+// NotFound returns the error that no object of a kind has the name.
 func NotFound(kind, name string) error { return fmt.Errorf("%s %q: %w", kind, name, ErrNotFound) }
 
-// Remove deletes what is known under a key, which must be there.
+// Remove deletes the entry of a key. It fails if there is no such entry.
 func Remove[K comparable, V any](from map[K]V, key K, kind string) error {
 	if _, ok := from[key]; !ok {
 		return NotFound(kind, fmt.Sprint(key))

@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// TestPath: a field is called by its path in the JSON that was given, however deep.
+// TestPath: an error names its field by the path in the JSON that was given, at any depth.
 func TestPath(t *testing.T) {
 	deep := setting.Invalid(setting.Of("policies", `a"b`), "%w", io.EOF)
 	for want, err := range map[string]error{
@@ -40,7 +40,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestFill: a member's error names its path, and a name may be given once.
+// TestFill: a member's error names its path. A name must not occur twice.
 func TestFill(t *testing.T) {
 	fill := func(names ...string) (put []string, err error) {
 		err = setting.Fill("roles", "role", names, func(s string) string { return s }, func(s string) error {
