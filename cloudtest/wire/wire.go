@@ -1,4 +1,4 @@
-// Package wire has small functions with which all clouds read requests and make answers: bearer
+// Package wire has small functions for all clouds, to read requests and write answers: bearer
 // tokens, host names, random IDs.
 package wire
 
@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Bearer reads the token of a request's Authorization header. The scheme may be written in any
-// case. A header that is repeated and a token that is empty or has spaces do not count. Sources:
-// RFC 6750 §2.1; RFC 9110 §11.1 and §11.6.2.
+// Bearer reads the token of a request's Authorization header. It ignores the case of the scheme. It
+// rejects a repeated header, and a token that is empty or has spaces. Sources: RFC 6750 §2.1; RFC
+// 9110 §11.1 and §11.6.2.
 func Bearer(r *http.Request) (token string, ok bool) {
 	all := r.Header["Authorization"]
 	if len(all) != 1 {
@@ -25,8 +25,8 @@ func Bearer(r *http.Request) (token string, ok bool) {
 	return token, true
 }
 
-// Must returns what an encoder made of one of the cloud's own answers, which always succeeds; Must
-// panics if it did not.
+// Must returns an encoder's result for one of the cloud's own answers. Such encoding always
+// succeeds; otherwise Must panics.
 func Must(encoded []byte, err error) []byte {
 	if err != nil {
 		panic("cloudtest: an answer cannot fail to be encoded: " + err.Error())
@@ -34,7 +34,7 @@ func Must(encoded []byte, err error) []byte {
 	return encoded
 }
 
-// Host is the host of a Host header, in lower case and without port.
+// Host returns the host of a Host header, in lower case and without port.
 func Host(hostport string) string {
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		hostport = h
@@ -42,14 +42,14 @@ func Host(hostport string) string {
 	return strings.ToLower(hostport)
 }
 
-// Random makes n random bytes.
+// Random returns n random bytes.
 func Random(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return b
 }
 
-// UUID makes a random UUID, version 4. Source: RFC 9562 §5.4.
+// UUID returns a random UUID, version 4. Source: RFC 9562 §5.4.
 func UUID() string {
 	b := Random(16)
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
