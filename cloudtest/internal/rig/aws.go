@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// What is in the cloud of [AWSConfig].
+// Names in the cloud of [AWSConfig].
 const (
 	Account      = "123456789123"
 	OtherAccount = "210987654321"
@@ -38,11 +38,11 @@ const (
 type World struct {
 	*cloudtest.Cloud
 
-	Issuer *oidc.Issuer // that the account knows
-	Rogue  *oidc.Issuer // that it does not
+	Issuer *oidc.Issuer // trusted by the account
+	Rogue  *oidc.Issuer // not trusted by it
 }
 
-// TrustPolicy lets a ServiceAccount of the known issuer assume a role.
+// TrustPolicy returns a policy that lets a ServiceAccount of the trusted issuer assume a role.
 func TrustPolicy(subject string) json.RawMessage {
 	host := strings.TrimPrefix(IssuerURL, "https://")
 	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{
@@ -52,7 +52,7 @@ func TrustPolicy(subject string) json.RawMessage {
 		"Condition":{"StringEquals":{"%s:sub":%q,"%s:aud":%q}}}]}`, Account, host, host, subject, host, Audience)
 }
 
-// PullPolicy lets a repository be read.
+// PullPolicy returns a policy that lets a role read a repository.
 func PullPolicy(repository string) json.RawMessage {
 	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[
 		{"Effect":"Allow","Action":"ecr:GetAuthorizationToken","Resource":"*"},
@@ -60,7 +60,7 @@ func PullPolicy(repository string) json.RawMessage {
 		 "Resource":"arn:aws:ecr:%s:%s:repository/%s"}]}`, Region, Account, repository)
 }
 
-// TenantRole is the role of a tenant, <tenant>-ecr.
+// TenantRole returns the role <tenant>-ecr of a tenant.
 func TenantRole(tenant, subject string) aws.Role {
 	return aws.Role{
 		Name: tenant + "-ecr", TrustPolicy: TrustPolicy(subject),
@@ -68,8 +68,8 @@ func TenantRole(tenant, subject string) aws.Role {
 	}
 }
 
-// AWSConfig has two tenants, as the demonstration, a user who may do everything, a public registry,
-// and a second account.
+// AWSConfig returns a configuration with two tenants, like the demonstration, a user who may do
+// everything, a public registry, and a second account.
 func AWSConfig() cloudtest.Config {
 	const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 	return cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{
@@ -90,7 +90,7 @@ func AWSConfig() cloudtest.Config {
 	}}}
 }
 
-// NewWorld makes the cloud, with its issuers and a store in memory for each registry.
+// NewWorld makes the cloud with its issuers. Each registry stores its content in memory.
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	c, err := cloudtest.New(AWSConfig())
@@ -127,7 +127,7 @@ func NewWorld(t *testing.T) *World {
 	return w
 }
 
-// Mint makes a token of the known issuer.
+// Mint returns a token of the trusted issuer.
 func (w *World) Mint(t *testing.T, subject string) string {
 	t.Helper()
 	raw, err := w.Issuer.Mint(oidc.Claims{"sub": subject, "aud": []string{Audience}})
@@ -137,13 +137,13 @@ func (w *World) Mint(t *testing.T, subject string) string {
 	return raw
 }
 
-// Client reaches the cloud in process.
+// Client returns a client that calls the cloud in process.
 func (w *World) Client() *http.Client {
 	return &http.Client{Transport: w.Transport(), Timeout: 30 * time.Second}
 }
 
-// Assume asks STS for a session of a role, without an SDK, and returns the code of its refusal;
-// empty if it was granted.
+// Assume calls STS for a session of a role, without an SDK. It returns the code of the refusal, or
+// an empty string.
 func (w *World) Assume(t *testing.T, way http.RoundTripper, role, token string) string {
 	t.Helper()
 	form := url.Values{

@@ -12,22 +12,22 @@ import (
 	"testing"
 )
 
-// Golden are files that hold answers of the local cloud, byte for byte: what leaves the process is
-// reviewed.
+// Golden compares answers of the local cloud with golden files, byte for byte. So each change of an
+// answer is reviewed.
 type Golden struct {
-	// Dir is their folder. It holds nothing else.
+	// Dir is the folder of the golden files. It contains no other files.
 	Dir string
 	// Update writes the files instead of reading them.
 	Update bool
-	// Mask hides what differs from run to run.
+	// Mask hides values that differ from run to run.
 	Mask func(string) string
 
 	seen []string
 }
 
-// Answer holds an answer's status, headers and body against the file of a name, and closes the
-// body. Of the headers, Date and Content-Length are left out, and of those that name the request
-// anew each time the value.
+// Answer compares an answer's status, headers and body with the named file, and closes the body. It
+// leaves out the headers Date and Content-Length. Of headers with a new request ID, it leaves out
+// the value.
 func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 	t.Helper()
 	defer func() { _ = res.Body.Close() }()
@@ -50,7 +50,7 @@ func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 	f.Text(t, name, dump.String())
 }
 
-// Text holds a text against the file of a name.
+// Text compares a text with the named file.
 func (f *Golden) Text(t *testing.T, name, got string) {
 	t.Helper()
 	if slices.Contains(f.seen, name+".golden") {
@@ -76,7 +76,7 @@ func (f *Golden) Text(t *testing.T, name, got string) {
 	}
 }
 
-// Complete fails the test for each file that belongs to no answer.
+// Complete fails the test for each file in Dir that no answer used.
 func (f *Golden) Complete(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(f.Dir)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Plane is a registry in memory: blobs and manifests by path, uploads in one piece, tags. It fails
-// on a request that still carries credentials.
+// Plane is a registry in memory. It has blobs and manifests by path, uploads in one piece, and
+// tags. It fails on a request that still carries credentials.
 type Plane struct {
 	mu      sync.Mutex
 	content map[string][]byte
 }
 
-// NewPlane is empty.
+// NewPlane returns an empty Plane.
 func NewPlane() *Plane { return &Plane{content: map[string][]byte{}} }
 
 // Put stores content under a path.
@@ -30,7 +30,7 @@ func (p *Plane) Put(path, content string) {
 	p.content[path] = []byte(content)
 }
 
-// ServeHTTP stores and serves.
+// ServeHTTP stores and serves content.
 func (p *Plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		http.Error(w, "a data plane got credentials", http.StatusTeapot)
@@ -75,7 +75,7 @@ func (p *Plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listTags answers with the tags of the manifests below a path.
+// listTags answers with the tags of the manifests under a path.
 func (p *Plane) listTags(w http.ResponseWriter, manifests string) {
 	tags := []string{}
 	for at := range p.content {

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest"
 )
 
-// NewRequest makes a request, of a content type if it is not empty.
+// NewRequest makes a request. It sets the content type unless it is empty.
 func NewRequest(t *testing.T, method, target, contentType, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
@@ -36,8 +36,8 @@ func ReadAll(t *testing.T, res *http.Response) string {
 	return string(body)
 }
 
-// Proxied is a transport that reaches the cloud as another process would: through its proxy, which
-// it starts.
+// Proxied starts the cloud's proxy. It returns a transport that goes through the proxy, like
+// another process.
 func Proxied(t *testing.T, c *cloudtest.Cloud) *http.Transport {
 	t.Helper()
 	if err := c.Start(t.Context()); err != nil {
