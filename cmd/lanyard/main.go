@@ -1,5 +1,5 @@
-// Command lanyard shows for each object of a cluster the identity that fetched it. For lanyard up
-// and lanyard cloud it runs the program lanyard-local.
+// Command lanyard shows for each object of a cluster the identity that fetched it. For the commands
+// lanyard up and lanyard cloud, it runs the program lanyard-local.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	log.SetOutput(io.Discard) // net/http writes headers with credentials there, if GODEBUG has http2debug
+	log.SetOutput(io.Discard) // with GODEBUG=http2debug, net/http logs headers with credentials
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
 	home, err := os.UserHomeDir()
@@ -28,7 +28,7 @@ func main() {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		cache = "" // then uploads that break off are not remembered
+		cache = "" // then interrupted uploads are not remembered
 	}
 	file, err := os.Executable()
 	if err != nil {
@@ -47,7 +47,7 @@ func main() {
 // "Accessing the Kubernetes API from a Pod".
 const mount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// isTerminal is false for other devices, such as /dev/null.
+// isTerminal reports whether f is a terminal. It is false for other devices, such as /dev/null.
 func isTerminal(f *os.File) bool {
 	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// mainVar makes the test binary the program lanyard.
+// mainVar is an environment variable that makes the test binary run as the program lanyard.
 const mainVar = "LANYARD_TEST_MAIN"
 
 func TestMain(m *testing.M) {
@@ -28,12 +28,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// registry takes one token, has one tag, and sees the command lines of all processes.
+// registry accepts one token, has one tag, and records the command lines of all processes.
 type registry struct {
 	token string
 
 	mu           sync.Mutex
-	shown        bool // the token was shown by HTTP/2
+	shown        bool // the token was sent over HTTP/2
 	commandLines []byte
 }
 
@@ -55,8 +55,8 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, `{"name": "app", "tags": ["1.0.0"]}`)
 }
 
-// TestNothingSecret asserts that a credential appears nowhere but at the registry, at the highest
-// verbosity: not in what the program says, in a command line, or in a file.
+// TestNothingSecret asserts that a credential reaches only the registry, even at the highest
+// verbosity. It is not in the program's output, in a command line, or in a file.
 func TestNothingSecret(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example.com", oidc.ES256)
 	if err != nil {
