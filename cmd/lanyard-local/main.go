@@ -30,7 +30,7 @@ func main() {
 	os.Exit(status)
 }
 
-// isTerminal is false for other devices, such as /dev/null.
+// isTerminal reports whether f is a terminal. It is false for other devices, such as /dev/null.
 func isTerminal(f *os.File) bool {
 	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
