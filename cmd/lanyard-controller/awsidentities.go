@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity"
 )
 
-// addAWSIdentities has objects name AWS identities. It returns what tells of their changes, after
-// the token cache has heard of them.
+// addAWSIdentities lets objects name AWS identities. It returns a function that subscribes to
+// changes of these identities. The token cache learns of a change first.
 func addAWSIdentities(
 	ctx context.Context, f flags.Flags, mgr *authmanager.Manager, provider auth.Provider, reach *access.Access, rules *spec.Rules,
 ) (subscribe func(changed func(object.Dependency)), err error) {

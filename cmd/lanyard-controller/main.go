@@ -159,7 +159,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	return mgr.Start(ctx)
 }
 
-// newBroker makes the client of the SPIFFE broker; nil if the flags name none.
+// newBroker makes the client of the SPIFFE broker. It is nil if the flags name no broker.
 func newBroker(ctx context.Context, f flags.Flags) (*broker.Broker, error) {
 	if f.SPIFFEBroker.Endpoint == "" {
 		return nil, nil
@@ -178,7 +178,7 @@ func newManager(ctx context.Context, f flags.Flags, svids *broker.Broker, logger
 	}
 	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.LeaderElectNamespace)
 	options.PprofBindAddress = f.ProfileAddress
-	// No Secret that an object names is kept in memory: each is read when it is needed.
+	// Secrets that objects name are not cached: each is read when it is needed.
 	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
 	all := authmanager.Options{Manager: options, KeyRing: keyRing(f), Objects: objects(f), Tokens: tokens(f, logger)}
 	if svids == nil {
@@ -197,7 +197,8 @@ func reconciled() kinds.Table {
 	return kinds.All().Where(func(k kinds.Kind) bool { return k.Program == kinds.Controller })
 }
 
-// objects returns the kinds that can have SVIDs; none without token server and SPIFFE broker.
+// objects returns the kinds that can have SVIDs. It is nil if there is no token server and no
+// SPIFFE broker.
 func objects(f flags.Flags) map[auth.Kind]client.Object {
 	if f.KeyRingNamespace == "" && f.SPIFFEBroker.Endpoint == "" {
 		return nil
@@ -239,7 +240,7 @@ func credentials(mgr *authmanager.Manager, svids *broker.Broker, served *provide
 	}, nil
 }
 
-// keyRing is the KeyRing of the issuer; zero without issuer.
+// keyRing returns the name of the issuer's KeyRing. It is zero without an issuer.
 func keyRing(f flags.Flags) types.NamespacedName {
 	if f.KeyRingNamespace == "" {
 		return types.NamespacedName{}
@@ -250,7 +251,7 @@ func keyRing(f flags.Flags) types.NamespacedName {
 // tokens returns the options of the token cache.
 func tokens(f flags.Flags, logger *slog.Logger) cache.Options {
 	size := f.TokenCacheMaxSize
-	if size == 0 { // the flag's 0 keeps nothing; in the options, 0 means the default
+	if size == 0 { // the flag's 0 means no cache; in the options, 0 means the default
 		size = cache.KeepNothing
 	}
 	return cache.Options{
@@ -266,8 +267,9 @@ func connections(f flags.Flags) (*transport.Pool, error) {
 	return transport.NewPool(transport.Options{Dial: guard.DialContext(transport.Dialer()), CheckTarget: guard.CheckTarget})
 }
 
-// memory says what the manager's cache keeps: the shard's objects, and only the parts of them that
-// the program reads. Package auth/kube/manager adds the ServiceAccounts.
+// memory returns the options of the manager's cache. The cache stores only the shard's objects, and
+// only the parts of them that the program reads. Package auth/kube/manager adds the
+// ServiceAccounts.
 func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	kept := map[client.Object]kubecache.ByObject{}
 	if f.AWSIdentities {
@@ -299,8 +301,8 @@ func rules(f flags.Flags, providers []string, live client.Reader) spec.Rules {
 	}
 }
 
-// storeSize is the size of the artifact store as a metric. Tenants cannot influence its name and
-// labels.
+// storeSize returns the size of the artifact store as a metric. Tenants cannot influence its name
+// and labels.
 func storeSize(artifacts *store.Store) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "lanyard_artifact_store_bytes", Help: "Bytes of all artifacts in the artifact store.",

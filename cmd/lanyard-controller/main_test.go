@@ -62,14 +62,14 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The flags for addresses apply to every connection to a host that a tenant names, and to every
-// proxy.
+// TestConnectionsAreGuarded checks that the flags for addresses apply to every connection to a host
+// that a tenant names, and to every proxy.
 func TestConnectionsAreGuarded(t *testing.T) {
 	const host = "192.0.2.1:5000" // of a documentation network (RFC 5737): nobody is there
 	for name, c := range map[string]struct {
 		flag   string
 		target string
-		want   string // kind of the refusal; empty for none
+		want   string // kind of the refusal; empty for no refusal
 	}{
 		"private by default": {"--log-level=info", "10.96.0.1:443", "in --deny-cidrs"},
 		"denied":             {"--deny-cidrs=192.0.2.0/24", host, "in --deny-cidrs"},
@@ -113,8 +113,8 @@ func TestConnectionsAreGuarded(t *testing.T) {
 	}
 }
 
-// Memory keeps no data that a tenant attaches to an object of any kind, and no object of another
-// shard.
+// TestMemoryIsOfWhatIsRead checks that the cache stores no data that tenants attach to objects of
+// any kind, and no objects of other shards.
 func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -147,7 +147,8 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	}
 }
 
-// The flag's 0 keeps no token. In the options of the cache, 0 means the default.
+// TestTokenCacheSize checks that the cache stores no token if the flag is 0. In the cache's
+// options, 0 means the default.
 func TestTokenCacheSize(t *testing.T) {
 	for flag, want := range map[string]int{"--log-level=info": 10_000, "--token-cache-max-size=0": cache.KeepNothing, "--token-cache-max-size=7": 7} {
 		f, _, err := flags.Parse([]string{base, flag}, nothing, "", io.Discard)
