@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			if !slices.ContainsFunc(issuers, func(i *discovery.Issuer) bool { return i.Documents() != nil }) {
 				return document.ErrNoKeys
 			}
-			return nil // an issuer without keys yet must not take away the documents of the other
+			return nil // one issuer without keys must not hide the other's documents
 		}),
 	)
 	if err != nil {
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // listen opens the address on which documents are served. With TLS, it also returns the
-// certificate, which must be started to be read again when it changes.
+// certificate. Start the certificate, so that it is read again when it changes.
 func listen(ctx context.Context, f flags.Flags) (net.Listener, *certwatcher.CertWatcher, error) {
 	var certificate *certwatcher.CertWatcher
 	var err error
@@ -122,7 +122,8 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	return manager.New(config, options)
 }
 
-// newIssuers makes the issuers, with what keeps their documents.
+// newIssuers makes the issuers. Their documents follow the KeyRings, or the API server for a
+// mirror.
 func newIssuers(ctx context.Context, f flags.Flags, mgr manager.Manager, log *slog.Logger) ([]*discovery.Issuer, error) {
 	var issuers []*discovery.Issuer
 	for _, own := range []struct{ url, ring string }{{f.Issuer, keyring.IssuerRing}, {f.SPIFFEIssuer, keyring.SPIFFERing}} {

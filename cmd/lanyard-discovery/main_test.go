@@ -23,7 +23,7 @@ import (
 )
 
 // TestCertificateIsReadAgain replaces the serving certificate, as cert-manager does. New
-// connections get the new one, without a restart.
+// connections get the new certificate, without a restart.
 func TestCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	f := flags.Flags{ListenAddress: "127.0.0.1:0", CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
