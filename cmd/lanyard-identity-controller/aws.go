@@ -23,9 +23,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// awsIdentities is the part of the AWS identities and of the AWSClusters.
+// awsIdentities is the part that reconciles the AWS identities and the AWSClusters.
 type awsIdentities struct {
-	ctx        context.Context //nolint:containedctx // that of the program
+	ctx        context.Context //nolint:containedctx // the program's context
 	flags      flags.Flags
 	provider   *aws.Provider
 	accounts   *kube.Accounts
@@ -59,7 +59,7 @@ func newAWSIdentities(ctx context.Context, f flags.Flags, mgr manager.Manager, e
 	return &awsIdentities{ctx: ctx, flags: f, provider: provider, accounts: accounts, tokens: tokens, identities: identities, users: users}, nil
 }
 
-// synced reports whether memory has all that was there when the program started.
+// synced reports whether the caches have all objects that existed when the program started.
 func (a *awsIdentities) synced() bool { return a.accounts.Synced() && a.identities.Synced() }
 
 func (a *awsIdentities) close() { a.provider.Close() }
@@ -93,8 +93,8 @@ func (a *awsIdentities) setup(ctx context.Context, objects *object.Shared, mgr m
 	)
 }
 
-// createControllerIdentity makes the AWSClusterControllerIdentity that lends the program's identity
-// to every namespace. One that exists is left alone.
+// createControllerIdentity returns a function that creates the AWSClusterControllerIdentity. This
+// object lends the program's identity to every namespace. An existing one is left unchanged.
 func createControllerIdentity(kube client.Client) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		err := kube.Create(ctx, &identityv1.AWSClusterControllerIdentity{
@@ -110,7 +110,7 @@ func createControllerIdentity(kube client.Client) func(ctx context.Context) erro
 	}
 }
 
-// everyReplica is a Runnable that runs in every replica, also in one that is not the leader.
+// everyReplica is a Runnable that runs in every replica, not only in the leader.
 type everyReplica func(ctx context.Context) error
 
 // Start implements controller-runtime's Runnable.

@@ -21,17 +21,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
-// bindings is the part of the WorkloadIdentityBindings.
+// bindings is the part that reconciles the WorkloadIdentityBindings.
 type bindings struct {
 	concurrent int
 	clouds     *providers.Set
 	hub        *hub.Hub     // nil if the identities are in this cluster
-	measured   *cache.Cache // measures the exchanges and keeps nothing; nil if the part of the AWS identities measures them
+	measured   *cache.Cache // measures exchanges, stores nothing; nil if awsIdentities measures
 	options    binding.Options
 }
 
-// newBindings makes the part. The identities of the cluster are nil if they are at a hub, and the
-// AWS identities if the program does not keep them.
+// newBindings makes the part. Owned is nil if the identities are at a hub. Lent is nil if the
+// program does not reconcile AWS identities.
 func newBindings(ctx context.Context, f flags.Flags, mgr manager.Manager, env func(string) string, owned *workloadIdentities, lent *awsIdentities) (*bindings, error) {
 	clouds, err := providers.New(providers.Config{Env: env, AWSRegion: f.AWSRegion})
 	if err != nil {
@@ -58,7 +58,7 @@ func newBindings(ctx context.Context, f flags.Flags, mgr manager.Manager, env fu
 	return b, nil
 }
 
-// useCluster has the bindings use the identities of their own cluster.
+// useCluster makes the bindings use the identities of their own cluster.
 func (b *bindings) useCluster(ctx context.Context, f flags.Flags, mgr manager.Manager, owned *workloadIdentities) error {
 	identities, err := kube.WorkloadIdentitiesFromManager(ctx, mgr, kube.WorkloadIdentityOptions{
 		Watched: &identityv1.WorkloadIdentity{}, KeyRing: types.NamespacedName{Namespace: f.Namespace, Name: identityv1.IssuerKeyRing},
@@ -67,7 +67,7 @@ func (b *bindings) useCluster(ctx context.Context, f flags.Flags, mgr manager.Ma
 	return err
 }
 
-// useHub has the bindings use the identities of another cluster.
+// useHub makes the bindings use the identities of another cluster.
 func (b *bindings) useHub(ctx context.Context, f flags.Flags) error {
 	config, err := hub.LoadConfig(f.HubKubeconfig, flags.Name+"/"+program.Version(version))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command lanyard-identity-controller keeps identities: the status of WorkloadIdentities, the AWS
-// identities that administrators lend to namespaces, AWSClusters, which use them, and the
-// credentials in the Secrets of WorkloadIdentityBindings.
+// Command lanyard-identity-controller reconciles identities: the status of WorkloadIdentities, the
+// AWS identities that administrators lend to namespaces, and the AWSClusters that use them. It also
+// writes the credentials in the Secrets of WorkloadIdentityBindings.
 package main
 
 import (
@@ -85,8 +85,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// newParts makes the parts that the flags ask for. With an error, the parts that were made are to
-// be closed too.
+// newParts makes the parts that the flags request. If it fails, the caller must close the returned
+// parts too.
 func newParts(ctx context.Context, f flags.Flags, mgr manager.Manager) ([]part, error) {
 	var parts []part
 	var owned *workloadIdentities
@@ -114,11 +114,11 @@ func newParts(ctx context.Context, f flags.Flags, mgr manager.Manager) ([]part, 
 	return parts, nil
 }
 
-// part is one group of kinds that the program keeps.
+// part reconciles one group of kinds.
 type part interface {
-	// subscribe has changed called for what the objects of the kinds depend on.
+	// subscribe registers changed, which is called when a dependency of the kinds' objects changes.
 	subscribe(changed func(object.Dependency))
-	// setup has the manager run the reconcilers.
+	// setup adds the reconcilers to the manager.
 	setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error
 	// close ends connections.
 	close()
@@ -131,15 +131,16 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 		return nil, err
 	}
 	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.Namespace)
-	// Static keys have an informer of their own. The Secret of a binding is read when it is its turn.
+	// Secrets with static keys have their own informer. The Secret of a binding is read when the
+	// binding is reconciled.
 	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
-	// What is under way ends at once. Workers that the queue holds in a deadlock never end
+	// At shutdown, running work ends at once. But workers in a deadlock of the queue never end
 	// (kubernetes-sigs/controller-runtime#3538), and the next replica waits for the lease.
 	options.GracefulShutdownTimeout = new(5 * time.Second)
 	return manager.New(config, options)
 }
 
-// memory says what the manager's cache keeps of each kind.
+// memory returns the options of the manager's cache: what it stores of each kind.
 func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	kept := map[client.Object]kubecache.ByObject{}
 	if f.Issuer != "" {
@@ -155,7 +156,7 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	if f.AWSIdentities {
 		maps.Copy(kept, awsidentity.ByObject(kinds.All(), f.SecretNamespace))
 		kept[&infrav1.AWSCluster{}] = kubecache.ByObject{Transform: object.Remember}
-		// Of the objects that fetch, only whose identity they use.
+		// Of objects that fetch artifacts, store only the reference to their identity.
 		for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
 			kept[kind.New()] = kubecache.ByObject{Transform: awsidentity.RememberRef(kind)}
 		}
@@ -164,7 +165,7 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	return kept
 }
 
-// workloadIdentities is the part of the WorkloadIdentities.
+// workloadIdentities is the part that reconciles the WorkloadIdentities.
 type workloadIdentities struct {
 	concurrent int
 	issuer     *issuer.Issuer
@@ -192,7 +193,7 @@ func (w *workloadIdentities) setup(ctx context.Context, objects *object.Shared, 
 	return workloadidentity.New(objects, w.issuer, w.ring).SetupWithManager(ctx, mgr, w.concurrent)
 }
 
-// newIssuer makes the issuer as the token server has it.
+// newIssuer makes an issuer with the token server's settings.
 func newIssuer(ctx context.Context, f flags.Flags, mgr manager.Manager) (*issuer.Issuer, error) {
 	audiences, err := program.APIAudiences(ctx, f.APIAudiences, mgr.GetClient())
 	if err != nil {
