@@ -1,5 +1,5 @@
-// Command lanyard-token-server makes tokens of WorkloadIdentities and SVIDs of objects, and keeps
-// the signing keys.
+// Command lanyard-token-server issues tokens of WorkloadIdentities and SVIDs of objects, and
+// manages the signing keys.
 package main
 
 import (
@@ -75,8 +75,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	rings := slices.DeleteFunc([]*ring{issuerRing, spiffeRing}, func(r *ring) bool { return r == nil })
 
-	// What must hold while tokens are made. The program does not start with the API server's issuer
-	// or keys.
+	// Preconditions for making tokens. The program does not start if a ring has the API server's
+	// issuer or keys.
 	rights := tokenserver.NewPrecondition("rights", "it is not certain that no other program of Lanyard can reach the signing keys", tokenserver.Rights{
 		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: f.Namespace, Accounts: f.OtherAccounts, Accepted: f.AcceptOtherAccounts, Log: log,
 	}.Check)
@@ -134,8 +134,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		add(server.Run),
 		every(tokenserver.CertificateInterval, certificate.Step),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		// A replica is not ready for reasons of its own only. While tokens must not be made anywhere,
-		// requests are refused one by one.
+		// Readiness depends only on this replica. If no replica may make tokens, each request is
+		// refused instead.
 		mgr.AddReadyzCheck("rights", rights.Checked),
 	}
 	for _, p := range preconditions {
@@ -162,7 +162,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// newManager makes the caches, and the servers of metrics and health.
+// newManager makes a manager with the caches, and the servers of metrics and health.
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	options, err := f.ManagerOptions(map[client.Object]kubecache.ByObject{
 		&corev1.Namespace{}:   {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
@@ -176,7 +176,8 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	return manager.New(config, options)
 }
 
-// newServing makes the part of the server's configuration that decides what tokens and SVIDs say.
+// newServing returns the server's configuration, as far as it decides what tokens and SVIDs
+// contain.
 func newServing(
 	ctx context.Context, f flags.Flags, mgr manager.Manager, live client.Client, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
 ) (tokenserver.Config, error) {
@@ -209,7 +210,7 @@ func newServing(
 	return c, err
 }
 
-// newContexts makes what checks the objects that tokens are used for.
+// newContexts returns the resolver that checks the objects for which tokens are used.
 func newContexts(f flags.Flags, objects dynamic.Interface, clientset kubernetes.Interface, log *slog.Logger) (tokenserver.Contexts, error) {
 	contexts, err := contextobject.Load(kinds.All(), f.ClaimsConfig)
 	if err != nil {
@@ -220,7 +221,7 @@ func newContexts(f flags.Flags, objects dynamic.Interface, clientset kubernetes.
 	}, nil
 }
 
-// replica is the name of this process among the replicas.
+// replica returns a name that distinguishes this process from other replicas.
 func replica() string {
 	name, err := os.Hostname()
 	if err != nil {

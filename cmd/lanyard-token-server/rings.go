@@ -23,18 +23,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
-// ring is a KeyRing with its signer, which runs in every replica, and its rotator, which runs in
-// one.
+// ring is a KeyRing with its signer and its rotator. The signer runs in every replica, the rotator
+// in one replica.
 type ring struct {
 	key     client.ObjectKey
 	signer  *sign.Signer
 	rotator *sign.Rotator
-	// distinct: the API server takes no token of the ring for one of its own.
+	// distinct checks that the API server does not accept tokens of the ring as its own.
 	distinct *tokenserver.Precondition
 }
 
-// newRings makes the rings of the issuer and of the trust domain, as far as flags name them. A ring
-// of a trust domain that no flag names any more is retired by [newRetired].
+// newRings makes the rings of the issuer and of the trust domain. A ring is nil if no flag names
+// it. [newRetired] handles the ring of a former trust domain.
 func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (issuer, spiffe *ring, err error) {
 	if f.Issuer != "" {
 		if issuer, err = newRing(f, keyring.IssuerRing, f.Policy(), live, clientset, clock, log); err != nil {
@@ -57,13 +57,13 @@ func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface,
 	return issuer, spiffe, err
 }
 
-// newRetired makes the ring of the trust domain while no flag names one: it only retires what a
-// former trust domain has left.
+// newRetired makes the ring of the trust domain while no flag names a trust domain. This ring only
+// retires the objects that a former trust domain left.
 func newRetired(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (*ring, error) {
 	return newRing(f, keyring.SPIFFERing, f.SPIFFEPolicy(), live, clientset, clock, log)
 }
 
-// retire has a manager run the ring until nothing of it is left.
+// retire adds the ring to a manager. The manager runs the ring until nothing of it is left.
 func (r *ring) retire(mgr manager.Manager, clientset kubernetes.Interface) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		ctx, done := context.WithCancel(ctx)
@@ -76,7 +76,8 @@ func (r *ring) retire(mgr manager.Manager, clientset kubernetes.Interface) error
 	}))
 }
 
-// newImport returns what reads the CA of the trust domain, or nil if the ring makes its own CAs.
+// newImport returns the function that reads the CA of the trust domain. It is nil if the ring makes
+// its own CAs.
 func newImport(f flags.Flags, live client.Client) (func(context.Context) (*sign.CA, error), error) {
 	secret := client.ObjectKey{Namespace: f.Namespace, Name: f.SPIFFESecretName}
 	switch {
@@ -118,8 +119,8 @@ func newRing(
 	return r, nil
 }
 
-// add has a manager run the ring. A change of the ring is seen at once: a revocation does not wait
-// for the next look.
+// add adds the ring's signer and rotator to a manager. Both see a change of the ring at once, so a
+// revocation does not wait for the next check.
 func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernetes.Interface) error {
 	toSigner, toRotator := make(chan struct{}, 1), make(chan struct{}, 1)
 	if err := tokenserver.FollowRing(ctx, mgr.GetCache(), r.key, toSigner, toRotator); err != nil {
@@ -138,8 +139,8 @@ func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernete
 	}))
 }
 
-// keyVaults returns who makes and keeps private keys outside Secrets; nobody by default. The name
-// is the ring's in the descriptions of keys.
+// keyVaults returns the services that make and store private keys outside Secrets; by default,
+// there are none. Name stands for the ring in the descriptions of keys.
 func keyVaults(f flags.Flags, name string) ([]sign.Vault, error) {
 	if f.KeyStore != flags.KeysInAWSKMS {
 		return nil, nil
@@ -151,11 +152,11 @@ func keyVaults(f flags.Flags, name string) ([]sign.Vault, error) {
 	return []sign.Vault{vault}, nil
 }
 
-// stranger returns a client that reads public documents as services do.
+// stranger returns a client that reads public documents as other services do.
 func stranger() *http.Client {
 	direct := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-		DisableKeepAlives: true, // each look is a stranger's
+		DisableKeepAlives: true, // a new connection each time, like a stranger's
 	}
 	return &http.Client{Transport: direct, Timeout: 10 * time.Second}
 }
