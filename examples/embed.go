@@ -23,8 +23,8 @@ var artifacts embed.FS
 //go:embed cloud/cloud.yaml
 var cloud []byte
 
-// ExpectAnnotation names the expected result of an object of the demonstration: "pulled", or
-// "refused:" followed by the reason of the object's condition Ready, such as
+// ExpectAnnotation is the annotation with the expected result of an object of the demonstration:
+// "pulled", or "refused:" followed by the reason of the object's condition Ready, such as
 // "refused:TrustRefused". Without the annotation, "pulled" is expected.
 const ExpectAnnotation = "demo.lanyard.dev/expect"
 
@@ -32,15 +32,15 @@ const ExpectAnnotation = "demo.lanyard.dev/expect"
 // the order of the other files does not matter.
 func Files() fs.FS { return files }
 
-// WithoutLent returns [Files] without lent.yaml, whose objects need AWS identities, and programs
-// with an identity of their own at AWS.
+// WithoutLent returns [Files] without lent.yaml. The objects in lent.yaml need AWS identities, and
+// programs that have their own identity at AWS.
 func WithoutLent() fs.FS { return withoutLent }
 
 // WithoutIssuer returns [WithoutLent] without issuer.yaml, whose objects need Lanyard's own issuer.
 func WithoutIssuer() fs.FS { return withoutIssuer }
 
-// Artifacts returns the files that the tenants publish. Each tenant has a folder of its name,
-// with the content of <tenant>/app:1.0.0.
+// Artifacts returns the files that the tenants publish. Each tenant has a folder with its name and
+// the content of <tenant>/app:1.0.0.
 func Artifacts() (fs.FS, error) { return fs.Sub(artifacts, "artifacts") }
 
 // Cloud returns the content of the local cloud, as YAML.

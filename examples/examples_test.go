@@ -52,8 +52,8 @@ func objects(t *testing.T, file string) []runtime.Object {
 	}
 }
 
-// fetches is an object that fetches: its namespace and name, its account, WorkloadIdentity or lent
-// identity, and its expected result.
+// fetches describes an object that fetches artifacts: its namespace and name, its account,
+// WorkloadIdentity or lent identity, and its expected result.
 type fetches struct{ kind, namespace, name, account, identity, lent, provider, expect string }
 
 func fetchersOf(all []runtime.Object) []fetches {
@@ -154,10 +154,11 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// TestAccounts checks that every object's account exists in its namespace, except the account
-// that is missing on purpose. Otherwise a typing error could cause a refusal for the wrong
-// reason. An account names its cloud identity, unless the account itself is the principal. A
-// WorkloadIdentity is of the object's provider, and a lent identity admits who is not refused.
+// TestAccounts checks that every object's account exists in its namespace, except the account that
+// is missing on purpose. Otherwise a typing error could cause a refusal for the wrong reason. An
+// account names its cloud identity, unless the account itself is the principal. A WorkloadIdentity
+// is for the object's provider. A lent identity admits a namespace unless its object expects a
+// refusal.
 func TestAccounts(t *testing.T) {
 	identity := map[string]string{
 		"aws": "eks.amazonaws.com/role-arn", "azure": "azure.workload.identity/client-id", "gcp": "iam.gke.io/gcp-service-account",
