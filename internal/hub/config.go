@@ -9,9 +9,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// LoadConfig reads the kubeconfig file of a spoke. The parameter agent names the program in the
-// hub's logs. A connection whose other end is not verified is refused, because it carries
-// credentials, and so is a kubeconfig that starts a program.
+// LoadConfig reads the spoke's kubeconfig file for the hub. The parameter agent is added to the
+// user agent, which appears in the hub's logs. The server must have HTTPS and a verified
+// certificate, because the connection carries credentials. A kubeconfig with a credential plugin is
+// refused.
 func LoadConfig(path, agent string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
@@ -27,6 +28,6 @@ func LoadConfig(path, agent string) (*rest.Config, error) {
 		return nil, errors.New("the hub's kubeconfig has a credential plugin, and Lanyard starts no program for a credential: write tokenFile instead")
 	}
 	config = rest.AddUserAgent(config, agent)
-	config.QPS = -1 // the hub's priority and fairness bounds the rate
+	config.QPS = -1 // no limit at the client: the hub's API Priority and Fairness bounds the rate
 	return config, nil
 }

@@ -26,11 +26,11 @@ import (
 )
 
 const (
-	// probeInterval is how often the hub is asked whether it answers.
+	// probeInterval is the time between two probes of the hub.
 	probeInterval = 15 * time.Second
-	// probeTimeout bounds one question.
+	// probeTimeout bounds one probe.
 	probeTimeout = 10 * time.Second
-	// memoryTimeout is how long a reader waits for memory that is not complete yet.
+	// memoryTimeout is how long a reader waits for a cache that is not synced yet.
 	memoryTimeout = time.Second
 )
 
@@ -38,17 +38,17 @@ const (
 type Options struct {
 	// Config is the connection to the hub's API server, see [LoadConfig].
 	Config *rest.Config
-	// Namespaces are the spoke's namespaces with identities at the hub.
+	// Namespaces maps namespaces of the spoke to namespaces of the hub.
 	Namespaces Namespaces
-	// KeyRing names the KeyRing of the hub's issuer.
+	// KeyRing is the name of the KeyRing of the hub's issuer.
 	KeyRing types.NamespacedName
 }
 
-// Hub is the connection to the hub. It is safe for concurrent use. It must be added to the manager,
-// which does not wait for it.
+// Hub is a spoke's connection to its hub. It is safe for concurrent use. A Hub must be added to the
+// manager, which does not wait for the hub's answer.
 type Hub struct {
-	// Identities read and prove the WorkloadIdentities at the hub. Their subjects are in namespaces
-	// of the hub.
+	// Identities reads the hub's WorkloadIdentities and gets their tokens. The namespaces of the
+	// subjects are namespaces of the hub.
 	Identities *kube.WorkloadIdentities
 
 	namespaces Namespaces
@@ -61,7 +61,7 @@ type Hub struct {
 	subscribers []func() // guarded by mu; only ever appended to
 }
 
-// New makes a Hub. It calls nobody.
+// New returns a Hub. It sends no request.
 func New(ctx context.Context, o Options) (*Hub, error) {
 	scheme := runtime.NewScheme()
 	if err := identityv1.AddToScheme(scheme); err != nil {
@@ -80,8 +80,8 @@ func New(ctx context.Context, o Options) (*Hub, error) {
 	return &Hub{namespaces: o.Namespaces, Identities: identities, cluster: made, ring: o.KeyRing, began: time.Now()}, nil
 }
 
-// mapper knows the kinds that are read at the hub. The hub is not asked for its kinds, because it
-// may not answer yet.
+// mapper returns a RESTMapper of the kinds that are read at the hub. The kinds are fixed, because
+// the hub may not answer discovery requests yet.
 func mapper(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
 	known := apimeta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{identityv1.WorkloadIdentityKind, identityv1.KeyRingKind} {
@@ -90,8 +90,8 @@ func mapper(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
 	return known, nil
 }
 
-// memory says what is kept of the hub: the identities of the spoke's namespaces there, and one
-// KeyRing. A list that asked for more would be refused.
+// memory returns the options of the cache. The cache has the identities in the spoke's namespaces
+// at the hub, and one KeyRing. The hub would refuse to list more.
 func memory(o Options) cache.Options {
 	namespaces := map[string]cache.Config{}
 	for _, at := range o.Namespaces {
@@ -106,7 +106,7 @@ func memory(o Options) cache.Options {
 	return cache.Options{ByObject: kept, DefaultTransform: cache.TransformStripManagedFields()}
 }
 
-// Start implements controller-runtime's Runnable. It follows the hub until ctx ends.
+// Start implements controller-runtime's Runnable. It watches and probes the hub until ctx ends.
 func (h *Hub) Start(ctx context.Context) error {
 	var probing sync.WaitGroup
 	probing.Go(func() { h.probe(ctx) })
@@ -114,16 +114,16 @@ func (h *Hub) Start(ctx context.Context) error {
 	return h.cluster.Start(ctx)
 }
 
-// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: each replica knows the
-// hub before it leads.
+// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: each replica watches
+// the hub before it leads.
 func (*Hub) NeedLeaderElection() bool { return false }
 
 // NamespaceOf returns the namespace at the hub for a namespace of the spoke, as [Namespaces.Of]
 // does.
 func (h *Hub) NamespaceOf(namespace string) (string, error) { return h.namespaces.Of(namespace) }
 
-// Get reads an identity, by its name at the hub, from memory or, while memory is not complete, from
-// the hub. If the hub does not answer and memory has never been complete, the error has the
+// Get reads an identity by its name at the hub. It reads from the cache, or from the hub if the
+// cache is not synced yet. If the cache is not synced and the hub does not answer, the error is the
 // [*Error] of [Hub.State].
 func (h *Hub) Get(ctx context.Context, key client.ObjectKey, identity *identityv1.WorkloadIdentity) error {
 	state := h.State()
@@ -149,22 +149,23 @@ func (h *Hub) Get(ctx context.Context, key client.ObjectKey, identity *identityv
 	return err
 }
 
-// State says whether the hub answered the last question. Before the first answer it does.
+// State returns the result of the last probe. Before the first probe ends, it has no error.
 func (h *Hub) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state
 }
 
-// Subscribe has answers called each time when the hub answers again. It must return at once.
+// Subscribe registers a function that is called each time the hub answers again. The function must
+// return at once.
 func (h *Hub) Subscribe(answers func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.subscribers = append(h.subscribers, answers)
 }
 
-// probe asks the hub for the KeyRing until ctx ends: the right to read it is the least that a spoke
-// has.
+// probe regularly reads the KeyRing from the hub until ctx ends. Every spoke has at least the right
+// to read the KeyRing.
 func (h *Hub) probe(ctx context.Context) {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
@@ -188,7 +189,7 @@ func (h *Hub) ask(ctx context.Context) *Error {
 	return h.failure(ctx, err)
 }
 
-// see keeps what a question has found. It logs a change, and tells subscribers that the hub answers
+// see stores the result of a probe. It logs a change, and calls the subscribers if the hub answers
 // again.
 func (h *Hub) see(ctx context.Context, failed *Error) {
 	if ctx.Err() != nil {
@@ -206,7 +207,7 @@ func (h *Hub) see(ctx context.Context, failed *Error) {
 	}
 }
 
-// keep stores the next state, and returns the last one.
+// keep stores the next state. It returns the last state and the subscribers.
 func (h *Hub) keep(failed *Error) (last State, subscribers []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

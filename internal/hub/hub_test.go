@@ -27,13 +27,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// world is the API server of a hub.
+// world is a fake API server of a hub.
 type world struct {
 	*httptest.Server
 
-	status atomic.Int32 // of every answer; 0 is success
+	status atomic.Int32 // HTTP status of every answer; 0 is success
 	mu     sync.Mutex
-	asked  map[string]bool // path and field selector
+	asked  map[string]bool // the keys are path and field selector
 }
 
 var ring = types.NamespacedName{Namespace: "lanyard-system", Name: "issuer"}
@@ -51,7 +51,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// ServeHTTP answers as an API server does. The namespace hub-b is refused.
+// ServeHTTP answers as an API server does. It refuses every request for the namespace hub-b.
 func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.asked[strings.TrimSuffix(r.URL.Path+" "+r.URL.Query().Get("fieldSelector"), " ")] = true
@@ -61,7 +61,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		status = http.StatusForbidden
 	}
 	if r.URL.Query().Get("sendInitialEvents") != "" {
-		status = http.StatusUnprocessableEntity // so that clients list
+		status = http.StatusUnprocessableEntity // refuse a watch-list, so that clients list
 	}
 	rw.Header().Set("Content-Type", "application/json")
 	if status != 0 {
@@ -123,8 +123,8 @@ func start(t *testing.T, h *Hub) {
 	})
 }
 
-// TestSpokeAsksForItsOwn checks that a spoke asks for no more than lanyard hub grant lets it read.
-// It also checks that a namespace which is not granted keeps no other from being known.
+// TestSpokeAsksForItsOwn checks that a spoke requests only what lanyard hub grant lets it read. It
+// also checks that the other namespaces are read although one namespace is not granted.
 func TestSpokeAsksForItsOwn(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(t)
@@ -164,7 +164,7 @@ func TestSpokeAsksForItsOwn(t *testing.T) {
 	}
 }
 
-// TestState checks what is said of a hub that fails, and since when.
+// TestState checks the state of a hub that fails, and the time since when it fails.
 func TestState(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(t)
@@ -217,7 +217,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestHubIsDown checks a spoke that starts while its hub is down: it runs, and says so at once.
+// TestHubIsDown starts a spoke while its hub is down. The spoke runs, and Get returns the error at
+// once.
 func TestHubIsDown(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(t)

@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Namespaces is the namespace at the hub for each namespace of the spoke. Other namespaces of the
-// spoke have no identities.
+// Namespaces maps namespaces of the spoke to namespaces of the hub. Namespaces of the spoke that
+// are not in the map have no identities.
 //
-// There are no patterns. With a pattern, whoever makes a namespace in the spoke would choose a
-// namespace of the hub; the names of two spokes could run together ("a" and "b-c", "a-b" and "c");
-// and the spoke would need the right to watch the identities of the whole hub.
+// Patterns are not supported, for three reasons. Whoever creates a namespace in the spoke would
+// choose a namespace of the hub. The names of two spokes could collide ("a" and "b-c", "a-b" and
+// "c"). The spoke would need the right to watch the identities of the whole hub.
 type Namespaces map[string]string
 
-// Of returns the namespace at the hub for a namespace of the spoke; otherwise a [*NotMappedError].
+// Of returns the hub's namespace for a namespace of the spoke, or a [*NotMappedError].
 func (n Namespaces) Of(namespace string) (string, error) {
 	if at := n[namespace]; at != "" {
 		return at, nil

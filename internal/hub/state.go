@@ -13,7 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// State says whether the hub answers. Its zero value is not valid: [Hub.State] makes it.
+// State says whether the hub answers. [Hub.State] returns it. The zero value means that no probe
+// has ended yet.
 type State struct {
 	// Answered is when the hub last answered as it should, UTC; zero if it never did.
 	Answered time.Time
@@ -25,10 +26,10 @@ type State struct {
 type Error struct {
 	// Reason is meta.ReasonHubUnreachable or meta.ReasonHubRefused.
 	Reason string
-	// Since is when the hub last answered as it should, or when the program began to ask, UTC. It
-	// is zero for a refusal that concerns a single namespace.
+	// Since is when the hub last answered as it should, in UTC. If the hub never did, Since is when
+	// the program began to ask. It is zero for a refusal that concerns a single namespace.
 	Since time.Time
-	// Fix is one sentence for people.
+	// Fix is the next step for people, in one sentence.
 	Fix string
 	// Err is the cause.
 	Err error
@@ -47,8 +48,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// failure turns the error of a probe into an Error without a time. It repeats nothing of an answer
-// but its status.
+// failure turns the error of a probe into an Error without a time. From the hub's answer, the Error
+// has only the status.
 func (h *Hub) failure(ctx context.Context, err error) *Error {
 	refused := &Error{Reason: meta.ReasonHubRefused}
 	unreachable := &Error{Reason: meta.ReasonHubUnreachable, Fix: "check the hub, and the way to it"}
