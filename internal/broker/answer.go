@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
-// choose returns the first SVID of the ID. The broker sends one for each identity that it has for
-// the object, so SVIDs of other IDs are not even parsed.
+// choose returns the first SVID of the ID. The broker sends one SVID for each identity of the
+// object, so SVIDs of other IDs are not even parsed.
 func choose[S interface{ GetSpiffeId() string }](svids []S, id spiffeid.ID) (chosen S, err error) {
 	for _, s := range svids {
 		if s.GetSpiffeId() == id.String() {
@@ -34,13 +34,13 @@ func choose[S interface{ GetSpiffeId() string }](svids []S, id spiffeid.ID) (cho
 	}
 }
 
-// fixEntry is the next step where the broker does not know the object by its ID.
+// fixEntry returns the next step if the broker has no SVID of the ID for the object.
 func fixEntry(id spiffeid.ID) string {
 	return fmt.Sprintf("have the administrator register %s for the object, selected by its kind, namespace and name", id)
 }
 
-// jwtOf returns the JWT-SVID of the ID for exactly these audiences. The signature is not verified
-// here: the broker has authenticated itself, and the receiver verifies.
+// jwtOf returns the JWT-SVID of the ID. It must have exactly these audiences. Its signature is not
+// verified here: the broker has authenticated itself, and the receiver verifies the signature.
 func jwtOf(svids []*brokerapi.JWTSVID, id spiffeid.ID, audiences []string, now time.Time) (auth.Proof, error) {
 	chosen, err := choose(svids, id)
 	if err != nil {
@@ -60,14 +60,15 @@ func jwtOf(svids []*brokerapi.JWTSVID, id spiffeid.ID, audiences []string, now t
 	return &auth.JWT{Token: auth.NewSecret(chosen.GetSvid()), ExpiresAt: parsed.Expiry.UTC()}, nil
 }
 
-// certificateOf returns the X.509-SVID of the ID, which must lead to an authority of the bundle and
-// come with its own key.
+// certificateOf returns the X.509-SVID of the ID. Its chain must end at an authority of the bundle,
+// and the key must belong to the certificate.
 func certificateOf(svids []*brokerapi.X509SVID, id spiffeid.ID, bundles x509bundle.Source, now time.Time) (auth.Proof, error) {
 	chosen, err := choose(svids, id)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := privatekey.Parse(chosen.GetX509SvidKey()); err != nil { // before ParseRaw computes with it
+	// Check the key before ParseRaw computes with it.
+	if _, err := privatekey.Parse(chosen.GetX509SvidKey()); err != nil {
 		return nil, invalid(id, err)
 	}
 	parsed, err := x509svid.ParseRaw(chosen.GetX509Svid(), chosen.GetX509SvidKey())

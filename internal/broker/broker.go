@@ -1,15 +1,15 @@
 // Package broker gets SVIDs of Kubernetes objects from a SPIFFE broker, such as an agent of SPIRE,
 // in place of Lanyard's token server.
 //
-// An object keeps the SPIFFE ID that it has with the token server: the ID comes from its kind,
-// namespace and name. The broker vouches for the object and signs, but it does not choose the ID:
-// an SVID of any other ID is refused. docs/adr/0009 says why.
+// An object has the same SPIFFE ID as with the token server: the ID comes from the object's kind,
+// namespace and name. The broker vouches for the object and signs, but it does not choose the ID.
+// An SVID of any other ID is refused. docs/adr/0009 says why.
 //
 // The broker makes the private key of a certificate and sends it with the certificate. The key
 // stays in memory, and is never logged.
 //
-// Sources are SPIFFE's texts SPIFFE Broker API and SPIFFE Broker Endpoint, at
-// https://github.com/spiffe/spiffe/tree/main/standards. The types of the protocol are go-spiffe's.
+// Sources are the standards SPIFFE Broker API and SPIFFE Broker Endpoint, at
+// https://github.com/spiffe/spiffe/tree/main/standards. The protocol's types are from go-spiffe.
 package broker
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// callTimeout bounds one call to the broker. It is that of calls to the API server.
+// callTimeout bounds one call to the broker. Calls to the API server have the same timeout.
 const callTimeout = 10 * time.Second
 
 // Config configures a [Broker].
@@ -42,11 +42,11 @@ type Config struct {
 	// Endpoint is the address of the broker (--spiffe-broker-endpoint): unix:///path/of/a.sock,
 	// tcp://ip:port or dns:///host:port. Required.
 	Endpoint string
-	// ID is the SPIFFE ID of the broker (--spiffe-broker-id). With a slash at its end, it is the
-	// beginning of the IDs of several brokers, such as the agents of a cluster's nodes. Its trust
-	// domain is that of the objects. Required.
+	// ID is the SPIFFE ID of the broker (--spiffe-broker-id). With a slash at its end, it is a
+	// prefix of the IDs of several brokers, such as the agents of a cluster's nodes. Its trust
+	// domain is also the trust domain of the objects. Required.
 	ID string
-	// WorkloadAPI is the address of the SPIFFE Workload API, from which this program has its own SVID:
+	// WorkloadAPI is the address of the SPIFFE Workload API, which gives this program its own SVID:
 	// unix:///path/of/a.sock, as in the variable SPIFFE_ENDPOINT_SOCKET. Required.
 	WorkloadAPI string
 }
@@ -65,8 +65,8 @@ var (
 	_ svid.Ring       = (*Broker)(nil)
 )
 
-// New makes a Broker, and calls nobody. The SVID of this program arrives while [Broker.Start] runs.
-// The error names the flag that is malformed.
+// New returns a Broker, and sends no request. This program gets its own SVID while [Broker.Start]
+// runs. The error says which flag is malformed.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	target, err := targetOf(config.Endpoint)
 	if err != nil {
@@ -83,7 +83,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	connection, err := grpc.NewClient(target,
 		grpc.WithTransportCredentials(credentials.NewTLS(tlsconfig.MTLSClientConfig(own, own, own.authorize))),
 		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
-		// A broker that comes back is asked again soon.
+		// With short delays, the client soon reconnects to a broker that was down.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second},
 			MinConnectTimeout: callTimeout,
@@ -97,7 +97,7 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	}, nil
 }
 
-// Start keeps the SVID of this program until ctx ends. Then it closes the connections. It
+// Start keeps this program's SVID up to date until ctx ends. Then it closes the connections. It
 // implements controller-runtime's Runnable.
 func (b *Broker) Start(ctx context.Context) error {
 	b.self.watch(ctx)
@@ -105,8 +105,8 @@ func (b *Broker) Start(ctx context.Context) error {
 	return errors.Join(b.connection.Close(), b.self.close())
 }
 
-// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: every replica has an
-// SVID.
+// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: every replica gets its
+// own SVID.
 func (*Broker) NeedLeaderElection() bool { return false }
 
 // Signers implements [svid.Ring].
@@ -114,9 +114,9 @@ func (b *Broker) Signers() (svid.Signers, error) {
 	return svid.Signers{TrustDomain: b.domain, Broker: b.endpoint}, nil
 }
 
-// Prove implements [kube.SVIDBroker] with one call to the broker. Of a subscription to certificates
-// it takes the first answer: the broker must send it without delay, and the cache asks again before
-// the certificate ends. Source: SPIFFE Broker API §4.4.
+// Prove implements [kube.SVIDBroker] with one call to the broker. For a certificate, the call is a
+// subscription, and Prove takes the first answer. The broker must send this answer without delay,
+// and the cache calls Prove again before the certificate ends. Source: SPIFFE Broker API §4.4.
 func (b *Broker) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	id, err := svid.IDOf(b.domain, account.Subject)
 	if err != nil {
@@ -130,7 +130,7 @@ func (b *Broker) Prove(ctx context.Context, account auth.Account, request auth.P
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "broker.spiffe.io", "true"), callTimeout)
-	defer cancel() // ends a subscription
+	defer cancel() // also ends the subscription
 	now := time.Now()
 	if request.Form == auth.FormCertificate {
 		answer, err := b.subscribe(ctx, reference)
@@ -157,8 +157,9 @@ func (b *Broker) subscribe(ctx context.Context, reference *brokerapi.WorkloadRef
 	return stream.Recv()
 }
 
-// referenceOf names an object to the broker. With the UID, the broker must refuse an object that
-// was deleted and created again. Source: SPIFFE Broker API §3.1.3.
+// referenceOf returns the broker's reference to an object. Because the reference has the UID, the
+// broker must refuse an object that was deleted and created again. Source: SPIFFE Broker API
+// §3.1.3.
 func referenceOf(account auth.Account) (*brokerapi.WorkloadReference, error) {
 	plural, _ := svid.Resource(account.Subject.Kind())
 	object, err := anypb.New(&brokerapi.KubernetesObjectReference{
@@ -172,13 +173,13 @@ func referenceOf(account auth.Account) (*brokerapi.WorkloadReference, error) {
 	return &brokerapi.WorkloadReference{Reference: object}, nil
 }
 
-// allowed are the SPIFFE IDs that a broker may have.
+// allowed is the set of SPIFFE IDs that a broker may have.
 type allowed struct {
 	domain spiffeid.TrustDomain
-	text   string // an ID, or with a slash at its end what IDs begin with
+	text   string // an ID, or a prefix of IDs that ends with a slash
 }
 
-// parseAllowed reads a SPIFFE ID, with a slash at its end for all IDs below it.
+// parseAllowed parses a SPIFFE ID. A slash at its end allows all IDs below it.
 func parseAllowed(text string) (allowed, error) {
 	id, err := spiffeid.FromString(strings.TrimSuffix(text, "/"))
 	if err == nil && id.Path() == "" {

@@ -26,11 +26,11 @@ const (
 	uid      = "5d0c7a8e-1c5f-4b0e-9a43-2f1b7a0c9e21"
 	audience = "registry.example.com"
 	ownID    = "spiffe://example.com/ocirepositories/tenant-a/app"
-	// agents are all agents of the test's cluster.
+	// agents is the prefix of the IDs of all agents of the test's cluster.
 	agents = "spiffe://example.com/spire/agent/k8s_psat/test/"
 )
 
-// account is the object of the tests.
+// account returns the account of the tests' object.
 func account(t *testing.T) auth.Account {
 	t.Helper()
 	subject, err := auth.Object("OCIRepository", "tenant-a", "app")
@@ -40,7 +40,7 @@ func account(t *testing.T) auth.Account {
 	return auth.Account{Subject: subject, UID: uid}
 }
 
-// client starts a client of the broker, and waits until it has its own SVID.
+// client starts a Broker for the server, and waits until the Broker has its own SVID.
 func client(t *testing.T, s *brokertest.Server, change ...func(*broker.Config)) *broker.Broker {
 	t.Helper()
 	config := broker.Config{Endpoint: s.Endpoint(), ID: agents, WorkloadAPI: s.WorkloadAPI()}
@@ -126,8 +126,8 @@ func TestSVIDs(t *testing.T) {
 	}
 }
 
-// TestRotation has another authority sign: the next SVID is of the new one, and the client's own
-// connection goes on.
+// TestRotation rotates the authority that signs. The next SVID comes from the new authority, and
+// the client's connection still works.
 func TestRotation(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
@@ -147,7 +147,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestRefusedSVIDs has the broker answer with SVIDs that must not be used.
+// TestRefusedSVIDs lets the broker answer with SVIDs that the client must refuse.
 func TestRefusedSVIDs(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
@@ -218,12 +218,12 @@ func TestRefusedSVIDs(t *testing.T) {
 	}
 }
 
-// swapped gives an object the ID of another tenant's object.
+// swapped changes the object's ID to the ID of another tenant's object.
 func swapped(own string) []string { return []string{strings.Replace(own, "tenant-a", "tenant-b", 1)} }
 
-// TestFailures has the broker refuse, by each status code of gRPC. The error says what to do, and
-// no word of the broker's own reaches it. The object is always tried again: it was just read, so an
-// object that the broker does not find need not be created.
+// TestFailures lets the broker refuse with each status code of gRPC. The error says what to do, and
+// repeats no text of the broker. No status code means that the object must be created: the object
+// was read before.
 func TestFailures(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
@@ -264,7 +264,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers has no broker at the endpoint.
+// TestNobodyAnswers calls an endpoint that has no broker.
 func TestNobodyAnswers(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s, func(c *broker.Config) { c.Endpoint = "unix://" + filepath.Join(t.TempDir(), "none.sock") })
@@ -276,8 +276,8 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestHang has a broker that accepts calls and never answers: a caller waits as long as it wants
-// to.
+// TestHang has a broker that accepts calls and never answers. The call ends at the caller's
+// deadline.
 func TestHang(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
@@ -292,7 +292,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestImpostor has somebody answer at the broker's address who is a member of the trust domain.
+// TestImpostor lets another member of the trust domain answer at the broker's address.
 func TestImpostor(t *testing.T) {
 	for name, tt := range map[string]struct{ own, allowed string }{
 		"of the prefix's siblings": {"spiffe://example.com/spire/agent/k8s_psat/testing/node-1", agents},
@@ -311,7 +311,8 @@ func TestImpostor(t *testing.T) {
 	}
 }
 
-// TestWithoutOwnSVID has no agent: the program runs, and objects wait.
+// TestWithoutOwnSVID has no SPIFFE agent: the program runs, and Prove fails without a call to the
+// broker.
 func TestWithoutOwnSVID(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := start(t, broker.Config{Endpoint: s.Endpoint(), ID: agents, WorkloadAPI: "unix://" + filepath.Join(t.TempDir(), "none.sock")})
@@ -321,8 +322,8 @@ func TestWithoutOwnSVID(t *testing.T) {
 	}
 }
 
-// TestKey shows what the cache's key binds: a token of one broker or trust domain is none of
-// another.
+// TestKey checks that the cache's key has the broker and the trust domain. So an SVID is never
+// reused for another broker or trust domain.
 func TestKey(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)

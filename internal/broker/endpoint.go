@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// targetOf returns the address of a broker as gRPC writes it. Source of unix and tcp: SPIFFE Broker
-// Endpoint §4. A name in DNS, such as that of a Service, is gRPC's own form.
+// targetOf converts the address of a broker to gRPC's form. Source of unix and tcp: SPIFFE Broker
+// Endpoint §4. The form dns, for a name such as a Service's, is gRPC's own.
 func targetOf(endpoint string) (string, error) {
 	malformed := fmt.Errorf("%q is not unix:///path/of/a.sock, tcp://ip:port or dns:///host:port", endpoint)
 	u, err := url.Parse(endpoint)

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// failure says why the broker gave no SVID. It repeats the broker's status code, and nothing else
-// of its answer. Sources: SPIFFE Broker API §4.8, SPIFFE Broker Endpoint §6.
+// failure returns the error of a failed call to the broker. From the broker's answer, the error has
+// only the status code. Sources: SPIFFE Broker API §4.8, SPIFFE Broker Endpoint §6.
 func (b *Broker) failure(ctx context.Context, err error, id spiffeid.ID) error {
 	code := status.Code(err)
 	failed := &auth.Error{
@@ -43,8 +43,8 @@ func (b *Broker) failure(ctx context.Context, err error, id spiffeid.ID) error {
 		failed.Code = auth.CodeProofDenied
 		failed.Fix = fixEntry(id) + ", and allow lanyard-controller's own SPIFFE ID to ask for it (in SPIRE: brokers of the agent, and the verb impersonate-via-spire in RBAC)"
 	case code == codes.NotFound:
-		// The object was just read, so the broker cannot see it, or not yet. SubjectNotFound would
-		// wait for an object that is there already.
+		// The object exists: it was read before. The broker is not allowed to read the object, or
+		// has not seen it yet. SubjectNotFound would wait for the object's creation.
 		failed.Code = auth.CodeProofDenied
 		failed.Fix = "have the administrator let the SPIFFE broker read objects of this kind; nothing, if the object is new"
 		failed.Err = fmt.Errorf("the SPIFFE broker does not find the object of %s", id)

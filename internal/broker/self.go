@@ -16,15 +16,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// self is this program at the broker: its own SVID and the bundles of the trust domains, which the
-// Workload API keeps up to date, and whom it takes for the broker. Unlike go-spiffe's X509Source,
-// it does not make the program wait for its first SVID. It is safe for concurrent use.
+// self is this program as the broker's client. It has its own SVID and the trust bundles, which the
+// Workload API updates, and the IDs that the broker may have. Unlike go-spiffe's X509Source, it
+// does not block until the first SVID. It is safe for concurrent use.
 type self struct {
 	client  *workloadapi.Client
 	broker  allowed
 	current atomic.Pointer[workloadapi.X509Context] // nil until the first SVID
-	failed  atomic.Pointer[error]                   // why the Workload API gives nothing
-	refused atomic.Pointer[spiffeid.ID]             // who answered last in the broker's place
+	failed  atomic.Pointer[error]                   // last error of the Workload API
+	refused atomic.Pointer[spiffeid.ID]             // ID of the last server, if not the broker
 }
 
 var (
@@ -33,7 +33,7 @@ var (
 	_ workloadapi.X509ContextWatcher = (*self)(nil)
 )
 
-// newSelf calls nobody.
+// newSelf sends no request.
 func newSelf(ctx context.Context, address string, broker allowed) (*self, error) {
 	if err := checkWorkloadAPI(address); err != nil {
 		return nil, err
@@ -47,9 +47,9 @@ func newSelf(ctx context.Context, address string, broker allowed) (*self, error)
 
 func (s *self) close() error { return s.client.Close() }
 
-// watch keeps the SVID up to date until ctx ends, or the Workload API says that it never will.
+// watch updates the SVID until ctx ends, or until the Workload API refuses for good.
 func (s *self) watch(ctx context.Context) {
-	_ = s.client.WatchX509Context(ctx, s) // OnX509ContextWatchError has the error
+	_ = s.client.WatchX509Context(ctx, s) // OnX509ContextWatchError stores the error
 }
 
 // OnX509ContextUpdate implements workloadapi.X509ContextWatcher.
@@ -58,11 +58,11 @@ func (s *self) OnX509ContextUpdate(current *workloadapi.X509Context) {
 	s.failed.Store(nil)
 }
 
-// OnX509ContextWatchError implements workloadapi.X509ContextWatcher. The last SVID stays until it
-// ends.
+// OnX509ContextWatchError implements workloadapi.X509ContextWatcher. The last SVID stays in use
+// until it expires.
 func (s *self) OnX509ContextWatchError(err error) { s.failed.Store(&err) }
 
-// ready is the error while this program has no SVID of its own.
+// ready returns an error while this program has no SVID of its own.
 func (s *self) ready() error {
 	if s.current.Load() != nil {
 		return nil
@@ -94,8 +94,8 @@ func (s *self) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bu
 	return nil, errors.New("the SPIFFE Workload API has given no bundle")
 }
 
-// authorize is a tlsconfig.Authorizer. It refuses whoever is not the broker, so that nobody in its
-// place hands out SVIDs. Source: SPIFFE Broker Endpoint §5.
+// authorize is a tlsconfig.Authorizer. It refuses every server except the broker, so that no other
+// server can hand out SVIDs. Source: SPIFFE Broker Endpoint §5.
 func (s *self) authorize(id spiffeid.ID, _ [][]*x509.Certificate) error {
 	if s.broker.has(id) {
 		s.refused.Store(nil)

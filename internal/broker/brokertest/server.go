@@ -1,5 +1,5 @@
-// Package brokertest has a SPIFFE broker that speaks the published protocol and refuses what
-// SPIRE's refuses. Only tests link it.
+// Package brokertest has a fake SPIFFE broker. It speaks the published protocol and refuses the
+// same calls as SPIRE's broker. Only tests link the package.
 package brokertest
 
 import (
@@ -43,22 +43,22 @@ const (
 	ClientID = "spiffe://example.com/lanyard-controller"
 )
 
-// Server is a broker, and the Workload API of its client. It has an SVID of
-// spiffe://example.com/<plural>/<namespace>/<name> for each object that Find knows. Its fields are
-// set before its first call, and Change changes them later.
+// Server is a broker, and the Workload API of the broker's client. It issues SVIDs of
+// spiffe://example.com/<plural>/<namespace>/<name> for each object that Find finds. Set the fields
+// before the first call; use Change later.
 type Server struct {
 	brokerapi.UnimplementedAPIServer
 
 	// Find returns the UID of an object; false if the object does not exist. Default: every object
-	// exists, with the UID that the client names.
+	// exists, with the UID that the client sends.
 	Find func(ctx context.Context, object *brokerapi.KubernetesObjectReference) (uid string, found bool)
-	// Code is the answer to every call, if it is not OK.
+	// Code is the status code of every answer, if it is not OK.
 	Code codes.Code
-	// Hang keeps every call without an answer.
+	// Hang leaves every call without an answer.
 	Hang bool
-	// Life is how long SVIDs live. Default: one hour. A negative life makes SVIDs that have ended.
+	// Life is the lifetime of SVIDs. Default: one hour. A negative Life makes expired SVIDs.
 	Life time.Duration
-	// IDs are the IDs of the SVIDs for an object. Default: its own.
+	// IDs returns the IDs of the SVIDs for an object, given its own ID. Default: only its own ID.
 	IDs func(own string) []string
 	// Claims changes the claims of JWT-SVIDs.
 	Claims func(oidc.Claims)
@@ -84,8 +84,8 @@ type authority struct {
 	key         crypto.Signer
 }
 
-// New starts a broker, and the Workload API of its client, until the test ends. The issuer of the
-// JWT-SVIDs has the URL.
+// New starts a broker, and the Workload API of its client, until the test ends. The parameter
+// issuer is the URL of the JWT-SVIDs' issuer.
 func New(tb testing.TB, issuer string) *Server {
 	tb.Helper()
 	s := &Server{Life: time.Hour, Own: ServerID, changed: make(chan struct{})}
@@ -131,22 +131,22 @@ func (s *Server) TCP() string { return s.tcp }
 // WorkloadAPI is the value of SPIFFE_ENDPOINT_SOCKET for the client.
 func (s *Server) WorkloadAPI() string { return s.workloadAPI }
 
-// Change changes fields while calls may come.
+// Change changes fields while the server runs.
 func (s *Server) Change(how func(*Server)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	how(s)
 }
 
-// Calls is the number of calls to the broker that were authenticated.
+// Calls returns the number of authenticated calls to the broker.
 func (s *Server) Calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls
 }
 
-// Authorities are the certificates of all authorities, the newest last. The newest does not sign
-// yet.
+// Authorities returns the certificates of all authorities, the newest last. The newest authority
+// does not sign yet.
 func (s *Server) Authorities() []*x509.Certificate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +157,8 @@ func (s *Server) Authorities() []*x509.Certificate {
 	return all
 }
 
-// Rotate has the next authority sign X.509-SVIDs, which was in the bundle before. The former ones
-// stay there.
+// Rotate lets the newest authority sign X.509-SVIDs, and adds a new authority to the bundle. Former
+// authorities stay in the bundle.
 func (s *Server) Rotate(tb testing.TB) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -185,8 +185,8 @@ func (s *Server) Rotate(tb testing.TB) {
 	s.changed = make(chan struct{})
 }
 
-// admit judges a call as SPIRE does. Sources: SPIFFE Broker Endpoint §3 and §6, SPIFFE Broker API
-// §4.8.
+// admit accepts or refuses a call as SPIRE does. It returns the IDs of the object's SVIDs. Sources:
+// SPIFFE Broker Endpoint §3 and §6, SPIFFE Broker API §4.8.
 func (s *Server) admit(ctx context.Context, reference *brokerapi.WorkloadReference) (ids []string, err error) {
 	header, _ := metadata.FromIncomingContext(ctx)
 	if !slices.Equal(header.Get("broker.spiffe.io"), []string{"true"}) {
@@ -288,7 +288,7 @@ func (s *Server) SubscribeToX509SVID(request *brokerapi.SubscribeToX509SVIDReque
 	}
 }
 
-// Issue makes an X.509-SVID under the authority that signs.
+// Issue makes an X.509-SVID, signed by the current authority.
 func (s *Server) Issue(id string, life time.Duration) (*x509svid.SVID, error) {
 	parsed, err := spiffeid.FromString(id)
 	if err != nil {
@@ -316,7 +316,7 @@ func (s *Server) Issue(id string, life time.Duration) (*x509svid.SVID, error) {
 	return &x509svid.SVID{ID: parsed, Certificates: []*x509.Certificate{certificate}, PrivateKey: key}, nil
 }
 
-// bundle is the DER of all authorities.
+// bundle returns the certificates of all authorities in DER.
 func (s *Server) bundle() (der []byte) {
 	for _, a := range s.Authorities() {
 		der = append(der, a.Raw...)
