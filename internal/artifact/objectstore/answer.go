@@ -12,20 +12,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// maxErrorBody bounds what is read of a refusal, in bytes.
+// maxErrorBody bounds the bytes that are read of an error answer's body.
 const maxErrorBody = 64 << 10
 
-// meaning is the meaning of a service's own error code, which is more precise than the HTTP status.
+// meaning describes a service's own error code, which is more precise than the HTTP status.
 type meaning struct {
 	code       origin.Code
-	fix        string // if it is another next step than the code's
-	permission string // that the identity lacks
+	fix        string // empty: the code's usual next step
+	permission string // what the identity lacks
 }
 
-// meaningOf knows the error codes that decide something. No other text of a service is ever shown.
-// Sources: "Error responses" of the Amazon S3 API reference; "Blob service error codes" and "Common
-// REST API error codes" of Azure Storage; "HTTP status and error codes for JSON" of Google Cloud
-// Storage.
+// meaningOf returns the meaning of an error code; false for codes that make no difference. No other
+// text from a service is ever shown. Sources: "Error responses" of the Amazon S3 API reference;
+// "Blob service error codes" and "Common REST API error codes" of Azure Storage; "HTTP status and
+// error codes for JSON" of Google Cloud Storage.
 func meaningOf(serviceCode string) (meaning, bool) {
 	switch serviceCode {
 	case "NoSuchBucket", "ContainerNotFound", "ResourceNotFound", "notFound":
@@ -58,7 +58,7 @@ func meaningOf(serviceCode string) (meaning, bool) {
 	}
 }
 
-// answerError turns an answer that is not a success into an Error. It reads the body and does not
+// answerError converts an answer other than success to an Error. It reads the body and does not
 // close it.
 func answerError(resp *http.Response, caller origin.Caller) *origin.Error {
 	e := Server(resp.Request.URL.Host, caller).Answered(resp.StatusCode)
@@ -70,7 +70,7 @@ func answerError(resp *http.Response, caller origin.Caller) *origin.Error {
 		e.ServerCode, e.Code, e.Fix, e.Permission = serviceCode, m.code, m.fix, m.permission
 		e.Err = fmt.Errorf("%w: %s", e.Err, serviceCode)
 	}
-	// S3 names the bucket's region in its answer to a request in another region.
+	// S3 answers a request to a wrong region with the bucket's region.
 	if region := resp.Header.Get("x-amz-bucket-region"); e.Code == origin.CodeProtocol && isRegion(region) {
 		e.Field, e.Fix = "spec.region", "set it to "+region
 		e.Err = fmt.Errorf("the bucket is in region %s: %w", region, e.Err)
@@ -84,7 +84,7 @@ func answerError(resp *http.Response, caller origin.Caller) *origin.Error {
 	return e
 }
 
-// errorCode is the service's word for what failed: in a header (Azure), in XML (S3) or in JSON
+// errorCode returns the service's error code from a header (Azure), from XML (S3) or from JSON
 // (Google).
 func errorCode(resp *http.Response) string {
 	if code := resp.Header.Get("x-ms-error-code"); code != "" {
@@ -113,7 +113,8 @@ func errorCode(resp *http.Response) string {
 	return ""
 }
 
-// isRegion keeps a header's text out of errors unless it looks like a region.
+// isRegion reports whether a header's value looks like a region. Other text must not get into
+// errors.
 func isRegion(s string) bool {
 	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }

@@ -39,7 +39,7 @@ func TestArchiveHasTheObjectsUnderTheirKeys(t *testing.T) {
 	if got := prefixed.files(t); !slices.Equal(got, []string{"b/two.yaml=2"}) {
 		t.Errorf("with a prefix: %q", got)
 	}
-	// Whoever unpacks other artifacts unpacks this one.
+	// The archive must be accepted like any other artifact.
 	if _, err := archive.Normalize(t.Context(), bytes.NewReader(a.bytes), io.Discard, archive.Options{}); err != nil {
 		t.Error(err)
 	}
@@ -107,13 +107,13 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	}
 }
 
-// firstLine is that of the index of fetch.
+// firstLine returns the first line of the index that fetch makes for the reader.
 func firstLine(reader string) string {
 	return fmt.Sprintf("lanyard bucket index 1\t\"test\"\t%x\n", sha256.Sum256([]byte(reader)))
 }
 
-// Who may list a bucket need not be one who may read it: the revision is the same, and nothing of
-// it is kept.
+// TestPreviousOfAnotherReaderIsNotUsed fetches the same bucket as another reader. The revision is
+// the same, but nothing is reused: who may list a bucket may not be allowed to read it.
 func TestPreviousOfAnotherReaderIsNotUsed(t *testing.T) {
 	before := mustFetch(t, bucketOf("a=1"), nil, objectstore.Options{Reader: "tenant-a"})
 	same := mustFetch(t, bucketOf("a=1"), before, objectstore.Options{Reader: "tenant-a"})
@@ -134,7 +134,8 @@ func TestPreviousOfAnotherReaderIsNotUsed(t *testing.T) {
 	}
 }
 
-// What was fetched from one bucket says nothing about another, whatever its versions are called.
+// TestPreviousOfAnotherSourceIsNotUsed fetches another bucket whose versions are the same. The
+// content of the first bucket must not be reused.
 func TestPreviousOfAnotherSourceIsNotUsed(t *testing.T) {
 	before := mustFetch(t, bucketOf("a=1"), nil, objectstore.Options{})
 	s := bucketOf("a=1")
@@ -155,7 +156,7 @@ func TestDamagedPreviousIsSaid(t *testing.T) {
 	other := mustFetch(t, bucketOf("a=1", "c=3"), nil, objectstore.Options{})
 	longer := mustFetch(t, bucketOf("a=1", "b=22", "c=3"), nil, objectstore.Options{})
 	badSum := bytes.Clone(good.bytes)
-	badSum[len(badSum)-8]++ // of the CRC, which only the end shows
+	badSum[len(badSum)-8]++ // a byte of the CRC, which is checked only at the end
 	for name, previous := range map[string]*artifact{
 		"archive of other objects": {text: good.text, bytes: other.bytes},
 		"archive of other sizes":   {text: good.text, bytes: longer.bytes},
@@ -171,7 +172,7 @@ func TestDamagedPreviousIsSaid(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// An index that cannot be read at all is as good as none.
+	// An index that cannot be read at all counts as no index.
 	for name, text := range map[string]string{"empty": "", "of another format": "something\n", "of one long line": strings.Repeat("x", 1<<20)} {
 		a, err := fetch(t, bucketOf(now...), &artifact{text: []byte(text), bytes: good.bytes}, objectstore.Options{})
 		if err != nil || a.summary.Fetched != 3 {
@@ -243,7 +244,7 @@ func TestListingsThatCannotBeUsedAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects []objectstore.Object
 		opts    objectstore.Options
-		code    origin.Code // empty: archive's refusal of what is too large
+		code    origin.Code // empty: package archive refuses it as too large
 		text    string
 	}{
 		"no version":         {[]objectstore.Object{{Key: "a", Size: 1}}, objectstore.Options{}, origin.CodeProtocol, "entity tag"},
@@ -278,7 +279,7 @@ func TestListingsThatCannotBeUsedAreRefused(t *testing.T) {
 	}
 }
 
-// unprefixed lists everything, whatever is asked for.
+// unprefixed lists all objects and ignores the prefix.
 type unprefixed struct{ *fake }
 
 func (u *unprefixed) List(ctx context.Context, _ string) iter.Seq2[objectstore.Object, error] {
@@ -292,7 +293,7 @@ func TestListingThatNeverEndsIsRefused(t *testing.T) {
 	}
 }
 
-// A page that has come is not read to its end.
+// TestListingEndsWithItsContext checks that List also stops in the middle of a page.
 func TestListingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -301,7 +302,8 @@ func TestListingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Patterns that take too long for the keys are refused, and the refusal names them.
+// TestPatternsThatTakeTooLong checks that patterns are refused if matching takes too long. The
+// error mentions spec.ignore.
 func TestPatternsThatTakeTooLong(t *testing.T) {
 	ignore := patterns(t, strings.Repeat("**/*a?a/*a?a/*a?a/*a?a/c\n", 490))
 	s := &fake{}
@@ -314,7 +316,7 @@ func TestPatternsThatTakeTooLong(t *testing.T) {
 	}
 }
 
-// endless lists objects that are all ignored, for ever.
+// endless lists ignored objects without end.
 type endless struct{ fake }
 
 func (*endless) List(context.Context, string) iter.Seq2[objectstore.Object, error] {
@@ -334,8 +336,9 @@ func TestLongKeysAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// 100000 objects: the listing and its index stay small, and so does an update of a few objects
-// among them. The race detector sees the same with fewer, in seconds instead of a minute.
+// TestAHundredThousandObjectsStaySmall checks the memory of a listing and its index, and of an
+// update of a few objects. With the race detector the test has fewer objects: it takes seconds
+// instead of a minute.
 func TestAHundredThousandObjectsStaySmall(t *testing.T) {
 	n := objectstore.MaxObjects
 	if raceDetector {
@@ -394,7 +397,8 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// watchHeap samples the heap while garbage is collected early, and returns the most that it saw.
+// watchHeap samples the heap while garbage is collected early. The function peak returns the
+// largest sample.
 func watchHeap(t *testing.T) (peak func() int64) {
 	t.Helper()
 	percent := debug.SetGCPercent(50)
@@ -420,7 +424,8 @@ func watchHeap(t *testing.T) (peak func() int64) {
 	}
 }
 
-// Large objects do not count: at most a piece of eight of them is in memory.
+// TestLargeObjectsAreStreamed checks that memory does not grow with the size of objects: at most
+// one piece of each of eight objects is in memory.
 func TestLargeObjectsAreStreamed(t *testing.T) {
 	s := &fake{}
 	for i := range 12 {
@@ -452,14 +457,14 @@ func TestObjectsThatAreNotAsListed(t *testing.T) {
 	for name, test := range map[string]struct {
 		body     func(key string, n int) (io.ReadCloser, error)
 		content  string
-		code     origin.Code // empty: it works
+		code     origin.Code // empty: success
 		openings int
 	}{
 		"longer":        {reads("12345"), "1234", origin.CodeChanged, 1},
 		"shorter":       {reads("123"), "1234", origin.CodeUnreachable, 3},
 		"empty":         {reads(""), "1234", origin.CodeUnreachable, 3},
 		"large, longer": {reads(large + "x"), large, origin.CodeChanged, 1},
-		// It is half written when it breaks.
+		// Not read again: half of the content is already written.
 		"large, shorter": {reads(large[1:]), large, origin.CodeUnreachable, 1},
 		"breaks once": {func(_ string, n int) (io.ReadCloser, error) {
 			if n == 1 {
@@ -496,7 +501,7 @@ func fails(err error) func(string, int) (io.ReadCloser, error) {
 	return func(string, int) (io.ReadCloser, error) { return nil, err }
 }
 
-// One failure ends everything, and leaves nothing behind.
+// TestFailureClosesEverything checks that one failure ends all fetches, bodies and goroutines.
 func TestFailureClosesEverything(t *testing.T) {
 	pairs := make([]string, 200)
 	for i := range pairs {
@@ -519,7 +524,7 @@ func TestFailureClosesEverything(t *testing.T) {
 	}
 	settled(t, before)
 
-	// Nobody wants the archive any more.
+	// Writing to out fails.
 	full := errors.New("disk full")
 	s = bucketOf(pairs...)
 	index, err := objectstore.List(t.Context(), s, "", objectstore.Options{})
@@ -531,7 +536,7 @@ func TestFailureClosesEverything(t *testing.T) {
 	}
 	settled(t, before)
 
-	// The context ends while a service is silent.
+	// The context ends while the service does not answer.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := objectstore.Write(ctx, &silent{s}, index, nil, io.Discard, 0); !errors.Is(err, context.DeadlineExceeded) {
@@ -544,7 +549,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// silent answers nothing until its context ends.
+// silent opens no object before the context ends.
 type silent struct{ *fake }
 
 func (*silent) Open(ctx context.Context, _ objectstore.Object) (io.ReadCloser, error) {
@@ -574,9 +579,9 @@ func TestArchiveOfManyFoldersIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzKeys: a bucket's keys are either refused before anything is fetched, or become an archive of
-// exactly those files. Everybody accepts the archive, and it is the same if half of its objects
-// were in the archive before.
+// FuzzKeys checks that a bucket's keys are refused before any fetch, or become an archive of
+// exactly those files. Package archive accepts the archive. The archive is the same if half of its
+// objects come from a previous archive.
 func FuzzKeys(f *testing.F) {
 	f.Add("a", "b/c", "b/d", "e/")
 	f.Add("../a", "/b", "c//d", "c/d")
@@ -598,7 +603,7 @@ func FuzzKeys(f *testing.F) {
 			return
 		}
 		for _, file := range all.files(t) {
-			name := file[:strings.LastIndexByte(file, '=')] // no content has one
+			name := file[:strings.LastIndexByte(file, '=')] // contents have no "="
 			if name != path.Clean(name) || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "/") {
 				t.Errorf("%q has the file %q", keys, name)
 			}
@@ -615,7 +620,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// panicking is a body that breaks its client.
+// panicking is a body that panics after some bytes.
 type panicking struct{ after int64 }
 
 func (p *panicking) Read(b []byte) (int, error) {
@@ -627,8 +632,8 @@ func (p *panicking) Read(b []byte) (int, error) {
 	return int(n), nil
 }
 
-// TestPanickingClient asserts that an answer which makes a cloud's client panic ends one fetch and
-// not the program.
+// TestPanickingClient asserts that a panic of a cloud's client ends only one fetch. The program
+// goes on.
 func TestPanickingClient(t *testing.T) {
 	for name, after := range map[string]int64{"in the first piece": 0, "later": 2 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -648,7 +653,7 @@ func TestPanickingClient(t *testing.T) {
 	}
 }
 
-// stalling is a content that stops in the middle until the caller's time is up.
+// stalling is a body that sends half of the content and then fails with the context's deadline.
 type stalling struct{ sent bool }
 
 func (s *stalling) Read(p []byte) (int, error) {
@@ -659,7 +664,8 @@ func (s *stalling) Read(p []byte) (int, error) {
 	return 0, context.DeadlineExceeded
 }
 
-// Callers tell the end of their own time from a service that breaks off.
+// TestContentThatStalls checks that callers can distinguish their own deadline from a service that
+// breaks off.
 func TestContentThatStalls(t *testing.T) {
 	s := bucketOf("a=half and more")
 	s.body = func(string, int) (io.ReadCloser, error) { return io.NopCloser(&stalling{}), nil }

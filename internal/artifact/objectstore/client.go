@@ -10,11 +10,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// NewClient returns the HTTP client for a cloud's client. It sends requests through next, by https
-// unless insecure. It repeats requests, and nothing else does. An answer that is not a success,
-// redirects included, becomes an [*origin.Error] before the cloud's client sees it. Only [Content]
-// gets answers that are longer than a page of a listing. The client has no timeout; each request's
-// context bounds it.
+// NewClient returns the HTTP client for a cloud's client. It sends requests through next, over
+// HTTPS unless insecure. Only this client retries requests. An answer other than success, including
+// a redirect, becomes an [*origin.Error] before the cloud's client sees it. Answers may be as long
+// as a page of a listing; only answers to [Content] requests may be longer. The client has no
+// timeout: each request's context bounds it.
 func NewClient(next http.RoundTripper, insecure bool, caller origin.Caller) *http.Client {
 	return &http.Client{
 		Transport:     &session{next: next, insecure: insecure, caller: caller},
@@ -24,12 +24,13 @@ func NewClient(next http.RoundTripper, insecure bool, caller origin.Caller) *htt
 
 type contentKey struct{}
 
-// Content marks the requests for the content of objects, which bound their answers themselves.
+// Content marks requests for the content of objects. Their answers have no bound here, because
+// their readers bound them.
 func Content(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contentKey{}, true)
 }
 
-// session holds what must be true of every request, whichever cloud's client makes it.
+// session is the transport that enforces the rules of [NewClient] for every cloud's client.
 type session struct {
 	next     http.RoundTripper
 	insecure bool
@@ -46,7 +47,8 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &origin.Error{Server: server, Code: origin.CodeProtocol, Fix: "report this as a fault of lanyard-controller", Err: errors.New("a request that does not only read is refused")}
 	}
 	if req.Header.Get("Accept-Encoding") == "" {
-		// Otherwise net/http would accept, and undo, an encoding that is the object's own.
+		// Without the header, net/http would accept gzip and also decode an object that is stored
+		// compressed.
 		req = req.Clone(req.Context())
 		req.Header.Set("Accept-Encoding", "identity")
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// asked makes one request of a client whose service answers with the handlers in turn, the last one
-// again and again.
+// asked sends one request to a service that answers with the handlers in turn. The last handler
+// answers all further attempts.
 func asked(t *testing.T, ctx context.Context, answers ...http.HandlerFunc) (body string, requests int, err error) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +170,7 @@ func TestPagesAreBoundedAndContentIsNot(t *testing.T) {
 	}
 }
 
-// A page is bounded by what a client makes of it, too.
+// TestPartsOfPagesAreBounded checks that a page is also bounded by its number of XML parts.
 func TestPartsOfPagesAreBounded(t *testing.T) {
 	object := `<Contents>` + strings.Repeat(`<Owner><ID>x</ID></Owner>`, 10) + `</Contents>`
 	for name, test := range map[string]struct {

@@ -7,14 +7,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// CredentialError carries an error of the source of credentials through a cloud's client. The
-// client's own words would only surround it.
+// CredentialError wraps an error of the credentials' source, so that it gets through a cloud's
+// client. Explain unwraps it and drops the client's own text.
 type CredentialError struct{ Err error }
 
-// Error is the text of the error inside.
+// Error returns the text of the wrapped error.
 func (e *CredentialError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error inside.
+// Unwrap returns the wrapped error.
 func (e *CredentialError) Unwrap() error { return e.Err }
 
 // Server returns the endpoint at a host[:port].
@@ -22,8 +22,8 @@ func Server(host string, caller origin.Caller) origin.Server {
 	return origin.Server{Kind: origin.Endpoint, Host: host, Caller: caller}
 }
 
-// Explain turns what a cloud's client returned into what a [Storage] returns. Nothing of the
-// client's own text is taken over: it may quote an answer.
+// Explain converts an error of a cloud's client to an error of a [Storage]. The client's own text
+// is dropped, because it may quote an answer.
 func Explain(ctx context.Context, server origin.Server, err error) error {
 	if err == nil {
 		return nil

@@ -22,21 +22,21 @@ import (
 // fake is a bucket in memory that lists in the order of its slice.
 type fake struct {
 	objects []objectstore.Object
-	// content of a key; nil for as many bytes as the size says.
+	// content maps keys to contents; if nil, every object has as many bytes as its size says.
 	content map[string]string
-	// body replaces what Open gives, for the n-th opening of the key, from 1.
+	// body replaces the result of Open for the n-th opening of the key, counted from 1.
 	body func(key string, n int) (io.ReadCloser, error)
-	// listErr ends the listing.
+	// listErr is the error at the end of the listing.
 	listErr error
 
 	open atomic.Int64 // bodies that are not closed
 
 	mu     sync.Mutex
 	opened map[string]int
-	most   int64 // of open
+	most   int64 // maximum of open
 }
 
-// bucketOf is a fake with objects "key=content"; the content is the version too.
+// bucketOf returns a fake with objects from "key=content". The content is also the version.
 func bucketOf(pairs ...string) *fake {
 	f := &fake{content: map[string]string{}}
 	for _, pair := range pairs {
@@ -116,7 +116,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// artifact is what List and Write make of a bucket.
+// artifact is the result of List and Write for a bucket.
 type artifact struct {
 	index    *objectstore.Index
 	text     []byte

@@ -11,23 +11,24 @@ import (
 )
 
 const (
-	// Concurrency is how many objects are fetched at the same time.
+	// Concurrency is the maximum number of objects that are fetched at the same time.
 	Concurrency = 8
-	// piece is how much of an object is read before its turn, in bytes. Of a longer one the rest is
-	// read when it is written.
+	// piece is the size of the part that is read of an object before its turn, in bytes. The rest
+	// of a longer object is read while it is written.
 	piece = 1 << 20
-	// ahead is how many objects are planned before their turn. Most are kept and cost nothing.
+	// ahead is the number of objects that are planned before their turn. Most of them come from the
+	// previous archive and cost nothing.
 	ahead = 4096
 )
 
 // item is the state of one object of the index.
 type item struct {
-	at      int      // in the index
+	at      int      // position in the index
 	content *pending // nil: the previous archive has it
 	err     error    // ends the plan
 }
 
-// discard ends what nobody waits for.
+// discard waits for the content, and closes it unread.
 func (i item) discard() {
 	if i.content == nil {
 		return
@@ -37,8 +38,9 @@ func (i item) discard() {
 	}
 }
 
-// plan compares the index with the previous one, both being sorted, and begins to fetch what
-// differs. The channel has all objects in the index's order; it ends early with ctx.
+// plan compares the index with the previous index, and starts to fetch the objects that differ.
+// Both indexes are sorted. The channel returns all objects in the index's order; it ends early if
+// ctx ends.
 func plan(ctx context.Context, storage Storage, index *Index, previous *Previous) <-chan item {
 	items := make(chan item, ahead)
 	slots := make(chan struct{}, Concurrency)
@@ -73,9 +75,9 @@ func plan(ctx context.Context, storage Storage, index *Index, previous *Previous
 	return items
 }
 
-// cursor walks through a previous index beside a new one.
+// cursor walks through the previous index in step with the new index.
 type cursor struct {
-	lines *decoder // nil: nothing is known
+	lines *decoder // nil: no usable previous index
 	at    entry
 	begun bool
 	ended bool
@@ -88,8 +90,8 @@ func newCursor(index *Index, previous *Previous) *cursor {
 	return &cursor{lines: newDecoder(previous.Index, index.header())}
 }
 
-// has reports whether the previous index has the same object. Entries are asked for in ascending
-// order.
+// has reports whether the previous index has the same entry. Calls must be in ascending order of
+// names.
 func (c *cursor) has(e entry) (bool, error) {
 	if c.lines == nil {
 		return false, nil
@@ -117,16 +119,16 @@ type pending struct {
 	err error
 }
 
-// content is an object's content: a piece of it in memory, and what follows.
+// content is an object's content: its first piece in memory, and the rest as a stream.
 type content struct {
 	object Object
 	head   []byte
-	rest   io.ReadCloser // nil: there is nothing else
+	rest   io.ReadCloser // nil: head is the whole content
 	slots  <-chan struct{}
 }
 
-// fetch begins to read an object. Its slot is free again when the content is closed, or when there
-// is none.
+// fetch starts to read an object. The object's slot is released when the content is closed, or when
+// the fetch fails.
 func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}) *pending {
 	p := &pending{ready: make(chan struct{}), content: content{object: o, slots: slots}}
 	go func() {
@@ -146,16 +148,16 @@ func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}
 	return p
 }
 
-// errPanicked says nothing of what was thrown, which may hold anything.
+// errPanicked does not have the panic's value, which may contain anything.
 var errPanicked = errors.New("the client of the service panicked on its answer; report this as a fault of lanyard-controller")
 
-// read reads the first piece. An answer that broke off can be asked for again: the client has tried
-// only until it began.
+// read opens the object and reads its first piece. It reports whether the answer broke off, so that
+// the caller can try again: the HTTP client retries only until the answer begins.
 func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err error) {
 	o := p.object
 	defer func() {
-		// A client of somebody else's runs here on answers that a tenant chose, and nobody above
-		// this goroutine would keep a panic from ending the program.
+		// A third party's client decodes answers here that a tenant chose. No caller of this
+		// goroutine recovers, so a panic would end the program.
 		if recover() != nil {
 			broke, err = false, fmt.Errorf("object %s: %w", quote(o.Key), errPanicked)
 		}
@@ -164,7 +166,7 @@ func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err er
 	if err != nil {
 		return false, fmt.Errorf("object %s: %w", quote(o.Key), err)
 	}
-	// One byte more than expected shows an object that is longer.
+	// One byte more than expected detects an object that is too long.
 	p.head = make([]byte, min(o.Size+1, piece))
 	n, err := io.ReadFull(body, p.head)
 	p.head = p.head[:n]
@@ -183,13 +185,14 @@ func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err er
 	}
 }
 
-// wait waits until the first piece is there, or the request has failed; its context ends both.
+// wait waits until the first piece is read or the fetch has failed. The fetch's context bounds the
+// wait.
 func (p *pending) wait() (*content, error) {
 	<-p.ready
 	return &p.content, p.err
 }
 
-// copy writes the content.
+// copy writes the content and checks its length.
 func (c *content) copy(out io.Writer) error {
 	if _, err := out.Write(c.head); err != nil || c.rest == nil {
 		return err
@@ -199,7 +202,7 @@ func (c *content) copy(out io.Writer) error {
 	n, err := io.CopyN(out, source, missing)
 	switch {
 	case n < missing && source.err == nil && !errors.Is(err, io.EOF):
-		return err // of out
+		return err // an error of out
 	case n < missing:
 		return broken(c.object, source.err)
 	}
@@ -209,7 +212,7 @@ func (c *content) copy(out io.Writer) error {
 	return nil
 }
 
-// close lets another object be fetched.
+// close releases the content and its slot, so that another object can be fetched.
 func (c *content) close() {
 	c.head = nil
 	c.closeBody()
@@ -223,13 +226,13 @@ func (c *content) closeBody() {
 	}
 }
 
-// changed is an object that is longer than the listing said.
+// changed returns the error for an object that is longer than the listing said.
 func changed(o Object) error {
 	return &origin.Error{Code: origin.CodeChanged, Err: fmt.Errorf("object %s has changed since it was listed", quote(o.Key))}
 }
 
-// broken returns the error of a content that ended too early. The end of the caller's context stays
-// visible in it: callers explain that end.
+// broken returns the error for a content that ended too early. It wraps the end of the caller's
+// context, so that callers can explain it.
 func broken(o Object, err error) error {
 	early := fmt.Errorf("the content of object %s broke off", quote(o.Key))
 	switch {

@@ -20,38 +20,37 @@ import (
 )
 
 const (
-	// MaxObjects is 100000 objects in one artifact.
+	// MaxObjects is the maximum number of objects in one artifact.
 	MaxObjects = 100_000
-	// maxListed bounds the objects that are looked at, those that patterns leave out included: 1000
-	// pages of 1000.
+	// maxListed bounds the listed objects, including those that patterns leave out: 1000 pages of
+	// 1000 objects.
 	maxListed = 1_000_000
-	// maxIndex bounds the keys, names and versions of an index, in bytes. It bounds memory if keys
-	// are long.
+	// maxIndex bounds the total length of an index's keys, names and versions, in bytes. It bounds
+	// memory if keys are long.
 	maxIndex = 16 << 20
-	// maxKey is the longest key of every cloud, in bytes. It bounds the cost of matching patterns
-	// with keys that are no names.
+	// maxKey is the longest key that any cloud allows, in bytes. It bounds the cost of matching
+	// patterns with keys that are not valid names.
 	maxKey = 1024
-	// maxVersion bounds a version, in bytes. Entity tags have about 40.
+	// maxVersion bounds the length of a version, in bytes. Entity tags have about 40.
 	maxVersion = 256
 )
 
 // Options of List.
 type Options struct {
-	// Reader names, in any words, the identity and the way by which the objects are read. Content
-	// that another reader has read is never reused: a listing may show this reader versions of
-	// objects that it may not read.
+	// Reader identifies, in any form, who reads the objects and how. Content that another reader
+	// has fetched is never reused: this reader may list versions of objects that it may not read.
 	Reader string
 	// Prefix selects objects by the beginning of their keys.
 	Prefix string
 	// Ignore leaves objects out. An object that is left out may have any key.
 	Ignore archive.Patterns
-	// MaxBytes bounds the unpacked archive. Zero stands for archive.DefaultMaxBytes.
+	// MaxBytes bounds the unpacked archive. Zero means archive.DefaultMaxBytes.
 	MaxBytes int64
 }
 
-// entry is one object that the archive will have.
+// entry is one object of the future archive.
 type entry struct {
-	name string // of the file in the archive: the clean key
+	name string // name of the file in the archive: the clean key
 	Object
 }
 
@@ -61,13 +60,13 @@ type Index struct {
 	reader   string
 	entries  []entry
 	revision string
-	// Ignored is the number of objects that were left out.
+	// Ignored is the number of objects that patterns left out.
 	Ignored int
 }
 
-// List makes the index of a bucket's objects. Source names the bucket: versions of another source
-// are never compared with those of this one. Errors are [*origin.Error], [*archive.Error] for a key
-// that cannot be a file's name, or of the credentials.
+// List makes the index of a bucket's objects. The parameter source identifies the bucket: versions
+// from different sources are never compared. Errors are [*origin.Error], [*archive.Error] for a key
+// that cannot be a file's name, or errors of the credentials.
 func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, archive.DefaultMaxBytes)
 	l := lister{opts: opts, matcher: opts.Ignore.Matcher(), index: &Index{source: source, reader: opts.Reader}}
@@ -76,7 +75,7 @@ func List(ctx context.Context, storage Storage, source string, opts Options) (*I
 			return nil, err
 		}
 		if err := context.Cause(ctx); err != nil {
-			return nil, err // a page that has come holds many objects
+			return nil, err // check for each object, because a page has many
 		}
 		if err := l.add(object); err != nil {
 			return nil, err
@@ -90,8 +89,8 @@ type lister struct {
 	matcher *archive.Matcher
 	index   *Index
 	listed  int
-	size    int   // of the index
-	bytes   int64 // of the archive
+	size    int   // bytes of the index
+	bytes   int64 // bytes of the unpacked archive
 }
 
 func (l *lister) add(o Object) error {
@@ -109,7 +108,7 @@ func (l *lister) add(o Object) error {
 	}
 	folder := strings.HasSuffix(o.Key, "/")
 	if folder && o.Size == 0 {
-		return nil // what tools make to show a folder
+		return nil // tools create such objects to show a folder
 	}
 	name, refused := nameOf(o.Key)
 	if refused != nil {
@@ -129,7 +128,7 @@ func (l *lister) add(o Object) error {
 		return refused
 	}
 	if name == o.Key {
-		name = o.Key // one string, not two
+		name = o.Key // share the string's memory
 	} else {
 		l.size += len(name)
 	}
@@ -140,7 +139,8 @@ func (l *lister) add(o Object) error {
 	if l.size += len(o.Key) + len(o.Version); l.size > maxIndex {
 		return tooLarge("the keys and entity tags are longer than %d bytes together", maxIndex)
 	}
-	const block = 512 // of tar: a header, and content that is filled up
+	// A tar block: the size of a header. Contents are padded to whole blocks.
+	const block = 512
 	if o.Size > l.opts.MaxBytes {
 		return l.tooLarge()
 	}
@@ -150,7 +150,7 @@ func (l *lister) add(o Object) error {
 	return nil
 }
 
-// nameOf returns the name of the file that an object with content becomes.
+// nameOf returns the name of the archive's file for an object with content.
 func nameOf(key string) (string, error) {
 	name, err := archive.CleanName(key)
 	if err == nil && (strings.HasSuffix(key, "/") || name == ".") {
@@ -159,8 +159,8 @@ func nameOf(key string) (string, error) {
 	return name, rename(err)
 }
 
-// tooLarge returns the error that package archive would return for the whole, before anything is
-// fetched.
+// tooLarge returns an error like package archive's for an archive that is too large, but before
+// anything is fetched.
 func (l *lister) tooLarge() error {
 	return &archive.Error{
 		Reason: archive.ReasonTooLarge, Fix: fixFewer + ", or ask the administrator for a higher limit",
@@ -168,7 +168,7 @@ func (l *lister) tooLarge() error {
 	}
 }
 
-// finish sorts, looks for names that exclude each other, and computes the revision.
+// finish sorts the entries, refuses names that exclude each other, and computes the revision.
 func (l *lister) finish() (*Index, error) {
 	x := l.index
 	slices.SortFunc(x.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
@@ -200,27 +200,27 @@ func (x *Index) has(name string) bool {
 	return found
 }
 
-// Revision is the digest of the source and of all objects with their versions, as sha256:<hex>.
-// Equal revisions are equal archives.
+// Revision returns the digest of the source and of all objects with their versions, as
+// sha256:<hex>. Equal revisions mean equal archives.
 func (x *Index) Revision() string { return x.revision }
 
-// Continues reports whether an index that Encode wrote is of the same source and the same reader as
-// this one.
+// Continues reports whether the previous index, as written by Encode, has the same source and
+// reader as this index.
 func (x *Index) Continues(previous io.Reader) bool { return newDecoder(previous, x.header()) != nil }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (x *Index) Len() int { return len(x.entries) }
 
-// Encode writes the index as a text. The first line has the source and a digest of the reader. Then
-// each object has a line with its version, its size and its key, separated by tabs. None of these
-// fields has a control character.
+// Encode writes the index as text. The first line has the source and a digest of the reader. Each
+// further line is an object: version, size and key, separated by tabs. These fields have no control
+// characters.
 func (x *Index) Encode(w io.Writer) error { return x.encode(w, x.header()) }
 
 func (x *Index) encode(w io.Writer, first string) error {
 	buffered := bufio.NewWriter(w)
 	line := []byte(first)
 	for _, e := range x.entries {
-		_, _ = buffered.Write(line) // Flush has the error
+		_, _ = buffered.Write(line) // Flush returns the error
 		line = append(line[:0], e.Version...)
 		line = append(line, '\t')
 		line = strconv.AppendInt(line, e.Size, 10)
@@ -236,25 +236,25 @@ func header(source, reader string) string {
 	return "lanyard bucket index 1\t" + strconv.Quote(source) + "\t" + reader + "\n"
 }
 
-// header has a digest of the reader: its names are for nobody who finds the file.
+// header returns the first line. It has only a digest of the reader, because the file must not
+// reveal the reader's names.
 func (x *Index) header() string {
 	reader := sha256.Sum256([]byte(x.reader))
 	return header(x.source, hex.EncodeToString(reader[:]))
 }
 
-// decoder reads what Encode wrote, line by line: it need not fit into memory beside another one.
+// decoder reads the output of Encode line by line, so that a second index need not fit into memory.
 type decoder struct {
 	lines *bufio.Scanner
 }
 
-// maxLine bounds a line of an index: archive's longest name, a version and a number.
+// maxLine bounds a line of an index: the longest name of package archive, a version and a number.
 const maxLine = 2 << 10
 
-// newDecoder returns nil for an index that does not begin with the first line: nothing is known of
-// such an index.
+// newDecoder returns nil if the index has another first line: such an index cannot be used.
 func newDecoder(r io.Reader, first string) *decoder {
 	lines := bufio.NewScanner(r)
-	// The source is a bucket's name and a prefix, quoted.
+	// The first line may be longer: the source is a bucket's name and a prefix, quoted.
 	lines.Buffer(make([]byte, 4<<10), 16<<10)
 	if !lines.Scan() || lines.Text()+"\n" != first {
 		return nil
@@ -262,7 +262,7 @@ func newDecoder(r io.Reader, first string) *decoder {
 	return &decoder{lines}
 }
 
-// next is the next entry, or io.EOF.
+// next returns the next entry, or io.EOF at the end.
 func (d *decoder) next() (entry, error) {
 	if !d.lines.Scan() {
 		if err := d.lines.Err(); err != nil {
@@ -298,7 +298,7 @@ func unusable(what string) error {
 	}
 }
 
-// rename says of a refused name what the bucket's owner can do.
+// rename adds to a refused name's error what the bucket's owner can do.
 func rename(err error) error {
 	if refused, ok := errors.AsType[*archive.Error](err); ok {
 		refused.Fix = "rename the object, or leave it out with spec.prefix or spec.ignore"
@@ -306,7 +306,7 @@ func rename(err error) error {
 	return err
 }
 
-// quote prints a stranger's text on one line and short enough for a condition.
+// quote quotes untrusted text on one line, cut to a length that fits into a condition.
 func quote(s string) string {
 	const limit = 120
 	if len(s) > limit {

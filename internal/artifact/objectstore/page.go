@@ -8,29 +8,29 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Bounds of an answer that is no object's content. The longest are pages of a listing, of a
-// thousand objects at most.
+// Bounds of an answer that is not an object's content. The longest such answers are pages of a
+// listing, with at most a thousand objects.
 const (
-	// maxPage bounds its bytes: a thousand keys of 1024 bytes, every byte escaped, and what stands
-	// around them.
+	// maxPage bounds the bytes of a page: a thousand keys of 1024 bytes, every byte escaped, and
+	// the text around the keys.
 	maxPage = 8 << 20
-	// maxParts bounds its parts: a hundred for each of a thousand objects. Azure's have about sixty
-	// tags, and few keys have "=".
+	// maxParts bounds the parts of a page: a hundred for each of a thousand objects. Azure's
+	// objects have about sixty tags, and few keys have "=".
 	maxParts = 100 * 1000
 )
 
-// page is the body of an answer that fails after too much of it.
+// page is the body of an answer. Read fails if the body is too long or has too many parts.
 //
-// A bound on the bytes is not enough: of a part of a few bytes, such as <Contents/>, a client makes
-// a hundred in memory. So the page counts the bytes without which XML has no tag and no attribute,
-// wherever they stand. It reads no grammar, since a reader with another grammar than the client's
-// can be led to count less than the client builds. JSON can be written with neither byte: who
-// decodes it bounds it (package boundedjson).
+// A bound on the bytes is not enough: a client needs a hundred bytes of memory for a part of a few
+// bytes, such as <Contents/>. So the page also counts the bytes "<" and "=", wherever they stand:
+// every XML tag and attribute needs one of them. The page does not parse XML, because a parser that
+// differs from the client's could be led to count less than the client builds. JSON can be written
+// without these bytes, so its decoder must bound it (package boundedjson).
 type page struct {
 	io.ReadCloser
 
 	server origin.Server
-	left   int64 // bytes that may still come
+	left   int64 // bytes that may still be read
 	parts  int
 }
 
@@ -45,7 +45,7 @@ func (p *page) Read(b []byte) (int, error) {
 	}
 	n, err := p.ReadCloser.Read(b[:min(int64(len(b)), p.left)])
 	p.left -= int64(n)
-	for _, mark := range []string{"<", "="} { // of a tag, of an attribute
+	for _, mark := range []string{"<", "="} { // of tags and of attributes
 		p.parts += bytes.Count(b[:n], []byte(mark))
 	}
 	if p.parts > maxParts {
@@ -54,7 +54,8 @@ func (p *page) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TooLarge is the refusal of a page of a listing; format says by which limit.
+// TooLarge returns the error for a page of a listing that exceeds a limit; format describes the
+// limit.
 func TooLarge(server origin.Server, format string, limit int) error {
 	return &origin.Error{Server: server, Code: origin.CodeTooLarge, Fix: fixFewer, Err: fmt.Errorf("a page of the listing "+format, limit)}
 }

@@ -52,7 +52,8 @@ func services() []service {
 	}
 }
 
-// allocated is how many bytes it takes to list the page with the service's client, garbage included.
+// allocated returns how many bytes are allocated to list the page with the service's client,
+// garbage included.
 func allocated(t *testing.T, of service, page string) int64 {
 	t.Helper()
 	storage, err := of.open(&onePage{page: page})
@@ -70,11 +71,11 @@ func allocated(t *testing.T, of service, page string) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// maxListing bounds what is allocated for any page. It counts garbage too, so it does not depend on
-// when garbage is collected.
+// maxListing bounds the bytes allocated for any page. Garbage counts too, so the result does not
+// depend on when garbage is collected.
 const maxListing = 128 << 20
 
-// hostilePages are written to take as much memory as they can for their eight megabytes.
+// hostilePages returns pages that take as much memory as possible for their eight megabytes.
 func hostilePages() map[string]string {
 	fill := func(before, part, after string) string {
 		return before + strings.Repeat(part, (8<<20-len(before)-len(after))/len(part)) + after
@@ -102,7 +103,8 @@ func hostilePages() map[string]string {
 	}
 }
 
-// Whatever a page holds, reading it takes no more memory than is planned for.
+// TestMemoryOfHostilePages checks that reading a page takes at most the planned memory, whatever
+// the page contains.
 func TestMemoryOfHostilePages(t *testing.T) {
 	for name, page := range hostilePages() {
 		for _, service := range services() {
@@ -113,8 +115,9 @@ func TestMemoryOfHostilePages(t *testing.T) {
 	}
 }
 
-// The fuzzer's inputs are short, so they are repeated: what passes a bound does so many times. Each
-// input is for one service: go test takes an input that needs more than ten seconds for a deadlock.
+// FuzzMemoryOfPages repeats the fuzzer's inputs, because they are short: an input that gets past a
+// bound then does so many times. Each input is for one service, because go test reports a deadlock
+// if one input takes more than ten seconds.
 func FuzzMemoryOfPages(f *testing.F) {
 	for _, seed := range []struct{ before, part, after string }{
 		{`"<ListBucketResult>`, `<Contents/>`, `</ListBucketResult>`},

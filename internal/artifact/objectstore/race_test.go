@@ -2,5 +2,5 @@
 
 package objectstore_test
 
-// raceDetector: tests run some ten times slower.
+// raceDetector says that the race detector is on: tests run about ten times slower.
 const raceDetector = true

@@ -13,18 +13,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// Previous is an artifact that was made before, with its index. Whatever of it is still current is
-// not fetched again.
+// Previous is an earlier artifact with its index. Objects in it that are still current are not
+// fetched again.
 type Previous struct {
 	Index   io.Reader
 	Archive io.Reader
 }
 
-// ErrPrevious is a previous artifact that is not what its index says. Without it, everything can be
-// fetched.
+// ErrPrevious means that the previous artifact does not match its index. The caller can call
+// [Write] again without the previous artifact.
 var ErrPrevious = errors.New("the previous artifact cannot be used")
 
-// Summary describes the objects of which an artifact was made.
+// Summary says where the objects of an artifact came from.
 type Summary struct {
 	// Fetched is the number of objects that were fetched.
 	Fetched int
@@ -32,10 +32,10 @@ type Summary struct {
 	Kept int
 }
 
-// Write makes the archive of an index's objects, in its order, and writes it as archive.Normalize
-// does: equal objects give equal bytes, whether they were fetched or kept. maxBytes bounds the
-// archive as Options.MaxBytes does. After an error, what was written to out is worthless. Errors are
-// those of List, of out, or ErrPrevious.
+// Write writes the archive of an index's objects to out, in the index's order. The output is
+// normalized as by archive.Normalize: equal objects give equal bytes, whether they were fetched or
+// kept. maxBytes bounds the archive as Options.MaxBytes does. After an error, the data in out is
+// useless. Errors are those of List, errors of out, or ErrPrevious.
 func Write(ctx context.Context, storage Storage, index *Index, previous *Previous, out io.Writer, maxBytes int64) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -47,19 +47,19 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 		defer close(written)
 		err := w.guarded(ctx, items, previous, pw)
 		if err != nil {
-			// Through the pipe goes only that there was one: a connection's io.EOF would look like
-			// the archive's end.
+			// The pipe gets only a fixed error: a connection's io.EOF would look like the archive's
+			// end.
 			failed <- err
 			err = errWriter
 		}
 		pw.CloseWithError(err)
 	}()
-	// Each object may imply a folder or more; archive counts them too.
+	// Package archive counts folders too, and each object may imply folders.
 	_, err := archive.Normalize(ctx, pr, out, archive.Options{Limits: archive.Limits{MaxBytes: maxBytes, MaxFiles: 2 * MaxObjects}})
 	if err != nil {
 		select {
 		case err = <-failed:
-		default: // archive refused it, or out failed
+		default: // archive refused the content, or out failed
 		}
 	}
 	cancel()
@@ -71,7 +71,7 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 	return w.done, err
 }
 
-// guarded is write, which reads what clients of somebody else's hand out; see [pending.read].
+// guarded calls write and recovers from panics of third-party clients; see [pending.read].
 func (w *writer) guarded(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -81,7 +81,7 @@ func (w *writer) guarded(ctx context.Context, items <-chan item, previous *Previ
 	return w.write(ctx, items, previous, out)
 }
 
-// What goes through the pipe in place of errors.
+// These errors go through the pipe in place of the real errors.
 var (
 	errWriter   = errors.New("the archive could not be written")
 	errUnwanted = errors.New("the archive is no longer wanted")
@@ -92,9 +92,9 @@ type writer struct {
 	done  Summary
 }
 
-// write writes the plain archive.
+// write writes the tar archive without compression.
 func (w *writer) write(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) error {
-	// Small objects are many, and each write to the pipe wakes the other side.
+	// Each write to the pipe wakes the reader, and there are many small objects.
 	buffered := bufio.NewWriterSize(out, 64<<10)
 	tw := tar.NewWriter(buffered)
 	var old *kept
@@ -143,7 +143,7 @@ func (w *writer) write(ctx context.Context, items <-chan item, previous *Previou
 	return buffered.Flush()
 }
 
-// kept reads the files of a previous archive that are still current, forwards only.
+// kept reads the still current files from a previous archive, in order.
 type kept struct {
 	plain *gzip.Reader
 	files *tar.Reader
@@ -172,13 +172,13 @@ func (k *kept) copy(out io.Writer, e entry) error {
 		source := &reader{r: k.files}
 		_, err := io.CopyBuffer(struct{ io.Writer }{out}, source, k.buf)
 		if k.err = source.err; k.err == nil {
-			return err // of out, or none
+			return err // an error of out, or nil
 		}
 	}
 	return fmt.Errorf("%w: %w", ErrPrevious, k.err)
 }
 
-// check reads what is left: the checksum, which only shows at the end, is of everything that was
+// check reads the rest of the archive. Its checksum comes at the end and covers all files that were
 // taken.
 func (k *kept) check() error {
 	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, k.plain, k.buf); err != nil {
@@ -187,7 +187,7 @@ func (k *kept) check() error {
 	return nil
 }
 
-// reader remembers the error of what is read, to tell it from one of what is written.
+// reader remembers its read error, to distinguish it from a write error.
 type reader struct {
 	r   io.Reader
 	err error

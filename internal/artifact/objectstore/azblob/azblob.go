@@ -1,5 +1,5 @@
-// Package azblob reads containers of Azure Blob Storage through Azure's own client. It looks for no
-// credentials and no configuration but what it is given.
+// Package azblob reads containers of Azure Blob Storage through Azure's own client. Credentials and
+// configuration come only from [Options], not from the environment.
 package azblob
 
 import (
@@ -21,19 +21,19 @@ import (
 
 // Options of a container.
 type Options struct {
-	// Container is its name. Required.
+	// Container is the name of the container. Required.
 	Container string
 	// Endpoint is the host[:port] of the storage account. Required.
 	Endpoint string
-	// Credential gives bearer tokens; it is asked again when one ends. Nil: the container is read
-	// without one.
+	// Credential returns bearer tokens. It is called again when a token ends. Nil: the container is
+	// read without a token.
 	Credential azcore.TokenCredential
-	// Audience is the resource that tokens are asked for, such as https://storage.azure.com, which
-	// is the default.
+	// Audience is the resource for which tokens are requested. Default: https://storage.azure.com.
 	Audience string
-	// Caller is what errors must know of the credential and the way.
+	// Caller describes the credential and the proxy, for error texts.
 	Caller origin.Caller
-	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
+	// Transport sends the requests. It is responsible for TLS, the proxy and the check of dialled
+	// addresses. Required.
 	Transport http.RoundTripper
 }
 
@@ -72,7 +72,7 @@ func New(opts Options) (objectstore.Storage, error) {
 	return &storage{client: client, server: objectstore.Server(opts.Endpoint, opts.Caller)}, nil
 }
 
-// credential lets errors of the credential be told from those of the service.
+// credential marks errors of the credential, to distinguish them from errors of the service.
 type credential struct{ azcore.TokenCredential }
 
 // GetToken implements [azcore.TokenCredential].
@@ -84,7 +84,7 @@ func (c credential) GetToken(ctx context.Context, opts policy.TokenRequestOption
 	return token, nil
 }
 
-// perPage is how many blobs a page of a listing may have; Azure would send 5000.
+// perPage is the maximum number of blobs on a page of a listing; Azure's default is 5000.
 const perPage = 1000
 
 // List implements [objectstore.Storage].
@@ -116,14 +116,14 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore
 	}
 }
 
-// isDirectory reports whether the item is no blob: accounts with a hierarchical namespace list
-// their directories too.
+// isDirectory reports whether the item is a directory and not a blob. Accounts with a hierarchical
+// namespace list their directories too.
 func isDirectory(item *container.BlobItem) bool {
 	return item.Properties != nil && item.Properties.ResourceType != nil && *item.Properties.ResourceType == "directory"
 }
 
-// object is an item of a listing. A field that the service left out is empty; the reader of the
-// listing refuses it.
+// object converts an item of a listing. A field that the service left out stays empty, and the
+// reader of the listing refuses it.
 func object(item *container.BlobItem) objectstore.Object {
 	var o objectstore.Object
 	if item.Name != nil {

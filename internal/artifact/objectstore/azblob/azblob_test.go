@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// service speaks as much of Azure Blob Storage's protocol as a container's reader needs: List Blobs
-// with markers, Get Blob with If-Match.
+// service is a fake of Azure Blob Storage. It has what a container's reader needs: List Blobs with
+// markers, Get Blob with If-Match.
 type service struct {
 	objects  map[string]string
 	page     int
@@ -153,7 +153,8 @@ func TestListsEveryPage(t *testing.T) {
 	}
 }
 
-// Accounts with a hierarchical namespace list directories, which are no objects.
+// TestDirectoriesAreNoObjects lists an account with a hierarchical namespace. Its directories are
+// not objects.
 func TestDirectoriesAreNoObjects(t *testing.T) {
 	storage := open(t, azblob.Options{Transport: objectstoretest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.URL.Query().Get("maxresults"); n != "1000" {
@@ -200,7 +201,7 @@ func TestOpensWhatWasListed(t *testing.T) {
 	}
 }
 
-// A challenge names another place for tokens; it is not followed.
+// The service's challenge offers another token endpoint; the client must not follow it.
 func TestErrorsAreTyped(t *testing.T) {
 	s := &service{page: 10}
 	transport := objectstoretest.Serve(t, s)

@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// errCorrupt reports a content that differs from what the service stored. It wraps
+// errCorrupt means that the content differs from what the service stored. It wraps
 // io.ErrUnexpectedEOF, so that the object is read again.
 var errCorrupt = fmt.Errorf("the content does not match its checksum: %w", io.ErrUnexpectedEOF)
 
 // content reads an object and verifies its checksum. If the checksum is wrong, Read returns an
-// error in place of the last bytes: a reader that counts bytes must not ignore the error after
-// them.
+// error instead of the last bytes. A reader that counts bytes would ignore an error after the last
+// byte.
 type content struct {
 	io.ReadCloser
 
 	sum  hash.Hash32
 	want uint32
-	left int64 // bytes that the object still has
+	left int64 // bytes of the object that are not read yet
 }
 
-// checked returns the answer's body, which verifies the checksum if the service sent one. Not all
-// objects have a checksum.
+// checked returns a body that verifies the checksum. If the service sent no checksum, checked
+// returns the answer's body: not all objects have a checksum.
 func checked(resp *http.Response, size int64) io.ReadCloser {
 	want, ok := checksum(resp.Header)
 	if !ok {
@@ -39,17 +39,17 @@ func checked(resp *http.Response, size int64) io.ReadCloser {
 // Read implements io.Reader.
 func (c *content) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
-	_, _ = c.sum.Write(b[:n]) // a hash takes everything
+	_, _ = c.sum.Write(b[:n]) // a hash never fails
 	c.left -= int64(n)
-	// Of more bytes than were listed, the reader finds out by itself.
+	// If the service sends more bytes than it listed, the caller of Read detects it.
 	if n > 0 && c.left == 0 && c.sum.Sum32() != c.want {
 		return 0, errCorrupt
 	}
 	return n, err
 }
 
-// checksum returns the CRC32C of the stored bytes. Source: Cloud Storage XML API, "x-goog-hash";
-// the JSON API sends the header as well.
+// checksum returns the CRC32C of the stored bytes. Source: Cloud Storage XML API, "x-goog-hash".
+// The JSON API sends the same header.
 func checksum(header http.Header) (uint32, bool) {
 	for _, value := range header.Values("X-Goog-Hash") {
 		for part := range strings.SplitSeq(value, ",") {

@@ -1,5 +1,5 @@
-// Package gcs reads buckets of Google Cloud Storage through its JSON API. It makes the API's two
-// read requests itself: Google's clients link gRPC, which doubles the controller's size.
+// Package gcs reads buckets of Google Cloud Storage through its JSON API. It needs only two read
+// requests and sends them itself: Google's clients link gRPC, which doubles the controller's size.
 package gcs
 
 import (
@@ -21,15 +21,17 @@ import (
 
 // Options of a bucket.
 type Options struct {
-	// Bucket is its name. Required.
+	// Bucket is the name of the bucket. Required.
 	Bucket string
-	// Endpoint is the host[:port] that serves it, such as storage.googleapis.com. Required.
+	// Endpoint is the host[:port] of the service, such as storage.googleapis.com. Required.
 	Endpoint string
-	// Tokens gives bearer tokens; it is asked at each request. Nil: the bucket is read without one.
+	// Tokens returns bearer tokens. It is called for each request. Nil: the bucket is read without
+	// a token.
 	Tokens oauth2.TokenSource
-	// Caller is what errors must know of the credential and the way.
+	// Caller describes the credential and the proxy, for error texts.
 	Caller origin.Caller
-	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
+	// Transport sends the requests. It is responsible for TLS, the proxy and the check of dialled
+	// addresses. Required.
 	Transport http.RoundTripper
 }
 
@@ -56,8 +58,8 @@ func New(opts Options) (objectstore.Storage, error) {
 	return &bucketStorage{client: client, objects: objects, server: objectstore.Server(opts.Endpoint, opts.Caller)}, nil
 }
 
-// bearer is oauth2.Transport without its memory of one token, and with errors that can be told from
-// those of the service.
+// bearer adds a bearer token to each request. Unlike oauth2.Transport, it caches no token, and it
+// marks errors of the token source to distinguish them from errors of the service.
 type bearer struct {
 	tokens oauth2.TokenSource
 	next   http.RoundTripper
@@ -74,25 +76,24 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(req)
 }
 
-// listing is a page of objects. Source: Cloud Storage JSON API v1, "Objects:
-// list".
+// listing is a page of objects. Source: Cloud Storage JSON API v1, "Objects: list".
 type listing struct {
 	Next  string    `json:"nextPageToken"`
 	Items []*object `json:"items"`
 }
 
-// object is an object of a page. The API writes numbers of 64 bits as strings.
+// object is one object on a page. The API writes 64-bit numbers as strings.
 type object struct {
 	Name       string `json:"name"`
 	Generation int64  `json:"generation,string"`
 	Size       int64  `json:"size,string"`
 }
 
-// maxTokens bounds the JSON tokens of a page: a hundred for each of a thousand objects. With all
-// its fields, which are not asked for, an object has about seventy.
+// maxTokens bounds the JSON tokens of a page: a hundred for each of a thousand objects. An object
+// with all its fields has about seventy; only a few fields are requested.
 const maxTokens = 100 * 1000
 
-// fields are the parts of an answer that a listing uses.
+// fields are the fields of the answer that a listing needs.
 const fields = "nextPageToken,items(name,generation,size)"
 
 // List implements [objectstore.Storage].
@@ -143,14 +144,15 @@ func (s *bucketStorage) list(ctx context.Context, query url.Values) (*listing, e
 	return &page, nil
 }
 
-// Open implements [objectstore.Storage]. An object that is stored compressed stays so.
+// Open implements [objectstore.Storage]. It does not decompress an object that is stored
+// compressed.
 func (s *bucketStorage) Open(ctx context.Context, o objectstore.Object) (io.ReadCloser, error) {
 	if _, err := strconv.ParseInt(o.Version, 10, 64); err != nil {
 		return nil, objectstore.Explain(ctx, s.server, err)
 	}
 	query := url.Values{"alt": {"media"}, "generation": {o.Version}}
-	// Unless gzip is accepted, Google unpacks what is stored packed. Source: Cloud Storage,
-	// "Transcoding of gzip-compressed files".
+	// Accept gzip: otherwise Google decompresses objects that are stored with gzip. Source: Cloud
+	// Storage, "Transcoding of gzip-compressed files".
 	resp, err := s.get(objectstore.Content(ctx), s.objects+"/"+url.PathEscape(o.Key), query, "gzip")
 	if err != nil {
 		return nil, objectstore.Explain(ctx, s.server, err)
@@ -158,7 +160,8 @@ func (s *bucketStorage) Open(ctx context.Context, o objectstore.Object) (io.Read
 	return checked(resp, o.Size), nil
 }
 
-// get requests a resource and accepts an encoding of its content; empty for none.
+// get requests a resource. The parameter encoding is the accepted encoding of the content; it may
+// be empty.
 func (s *bucketStorage) get(ctx context.Context, address string, query url.Values, encoding string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"?"+query.Encode(), http.NoBody)
 	if err != nil {

@@ -60,7 +60,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const host = "storage.googleapis.com"
 
-// serve returns what connects to the service, and only under the name of Google's host.
+// serve returns a transport that reaches the service only under the name of Google's host.
 func serve(t *testing.T, s http.Handler) http.RoundTripper {
 	t.Helper()
 	transport := objectstoretest.Serve(t, s)
@@ -139,8 +139,8 @@ func TestCompressedObjectStaysCompressed(t *testing.T) {
 	}
 }
 
-// TestPages asserts that all pages of a listing are read, and that the answer's fields are no more
-// than what is used.
+// TestPages asserts that all pages of a listing are read, and that only the needed fields are
+// requested.
 func TestPages(t *testing.T) {
 	var asked []string
 	storage := open(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,7 +164,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestChecksum asserts that a content is never whole unless it is what the service stored.
+// TestChecksum asserts that content with a wrong checksum is never returned completely.
 func TestChecksum(t *testing.T) {
 	for name, test := range map[string]struct {
 		hash string
@@ -197,7 +197,8 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// Google's clients know of files, variables and servers with credentials. None of them is asked.
+// TestNobodyIsAskedForCredentials asserts that no credentials are searched for. Google's clients
+// would search in files, variables and on a metadata server.
 func TestNobodyIsAskedForCredentials(t *testing.T) {
 	asked := false
 	metadata := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
@@ -215,7 +216,7 @@ func TestNobodyIsAskedForCredentials(t *testing.T) {
 	}
 }
 
-// Whoever answers in Google's place may send what Google does not.
+// TestHostileListingsAreRefused answers with listings that Google would not send.
 func TestHostileListingsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		items string

@@ -1,4 +1,4 @@
-// Package objectstoretest has what the tests of all clouds' storages share.
+// Package objectstoretest has test helpers for the storages of all clouds.
 package objectstoretest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 )
 
-// Serve serves a cloud over TLS until the test ends. The transport that it returns reaches the
-// cloud under any host's name.
+// Serve serves a fake cloud over TLS until the test ends. The returned transport connects to the
+// cloud for any host name.
 func Serve(t *testing.T, cloud http.Handler) *http.Transport {
 	t.Helper()
 	server := httptest.NewTLSServer(cloud)
@@ -25,7 +25,7 @@ func Serve(t *testing.T, cloud http.Handler) *http.Transport {
 	return transport
 }
 
-// List returns the objects that a storage lists before its first error, and this error.
+// List returns the objects that a storage lists before its first error, and that error.
 func List(t *testing.T, storage objectstore.Storage, prefix string) ([]objectstore.Object, error) {
 	t.Helper()
 	var objects []objectstore.Object

@@ -9,7 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// The table of S3's hosts is the SDK's, in every partition and variant that the SDK serves.
+// TestHostsAreTheSDKs compares the table of S3's hosts with the SDK's, in every partition and
+// variant that the SDK supports.
 func TestHostsAreTheSDKs(t *testing.T) {
 	resolved := 0
 	for _, name := range []string{
@@ -25,7 +26,7 @@ func TestHostsAreTheSDKs(t *testing.T) {
 				Region: &name, UseFIPS: aws.Bool(v.FIPS), UseDualStack: aws.Bool(v.DualStack),
 			})
 			if err != nil {
-				continue // not served by the SDK
+				continue // the SDK does not support it
 			}
 			resolved++
 			if own := region.S3Host(v); own != got.URI.Host {

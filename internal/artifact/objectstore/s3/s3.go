@@ -1,5 +1,5 @@
-// Package s3 reads buckets of Amazon S3, and of services that speak its protocol, through AWS's own
-// client. It looks for no credentials and no configuration but what it is given.
+// Package s3 reads buckets of Amazon S3, and of services with the same protocol, through AWS's own
+// client. Credentials and configuration come only from [Options], not from the environment.
 package s3
 
 import (
@@ -21,22 +21,24 @@ import (
 
 // Options of a bucket.
 type Options struct {
-	// Bucket is its name. Required.
+	// Bucket is the name of the bucket. Required.
 	Bucket string
-	// Endpoint is the host[:port] that serves it. Required.
+	// Endpoint is the host[:port] of the service. Required.
 	Endpoint string
-	// Region is the region that requests are signed for. Required.
+	// Region is the region in the requests' signatures. Required.
 	Region string
-	// PathStyle puts the bucket's name into the path and not before the host. Services other than
-	// Amazon's want it.
+	// PathStyle puts the bucket's name into the path instead of the host name. Services other than
+	// Amazon's need it.
 	PathStyle bool
-	// Insecure asks by plain http.
+	// Insecure sends requests over plain HTTP.
 	Insecure bool
-	// Credentials sign the requests; they are asked for at each one. Nil: the requests are not signed.
+	// Credentials returns the credentials that sign a request. It is called for each request. Nil:
+	// requests are not signed.
 	Credentials aws.CredentialsProvider
-	// Caller is what errors must know of the credential and the way.
+	// Caller describes the credential and the proxy, for error texts.
 	Caller origin.Caller
-	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
+	// Transport sends the requests. It is responsible for TLS, the proxy and the check of dialled
+	// addresses. Required.
 	Transport http.RoundTripper
 }
 
@@ -65,7 +67,8 @@ func New(opts Options) (objectstore.Storage, error) {
 		Credentials:  credentials(opts.Credentials),
 		HTTPClient:   objectstore.NewClient(opts.Transport, opts.Insecure, opts.Caller),
 		Retryer:      aws.NopRetryer{},
-		// Other services know no checksums but MD5; what S3 sends by itself is TLS's to protect.
+		// Other services support no checksum except MD5. For S3's own answers, TLS protects the
+		// content.
 		RequestChecksumCalculation:  aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation:  aws.ResponseChecksumValidationWhenRequired,
 		DisableS3ExpressSessionAuth: aws.Bool(true),
@@ -73,7 +76,7 @@ func New(opts Options) (objectstore.Storage, error) {
 	return &storage{client: client, bucket: opts.Bucket, server: objectstore.Server(opts.Endpoint, opts.Caller)}, nil
 }
 
-// credentials lets errors of the provider be told from those of the service.
+// credentials marks errors of the provider, to distinguish them from errors of the service.
 func credentials(p aws.CredentialsProvider) aws.CredentialsProvider {
 	if p == nil {
 		return aws.AnonymousCredentials{}
@@ -92,14 +95,14 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore
 	return func(yield func(objectstore.Object, error) bool) {
 		pages := s3.NewListObjectsV2Paginator(s.client, &s3.ListObjectsV2Input{
 			Bucket: &s.bucket, Prefix: &prefix,
-			// XML cannot hold all characters of a key.
+			// XML cannot represent all characters of a key.
 			EncodingType: types.EncodingTypeUrl,
 		})
 		for last := ""; pages.HasMorePages(); {
 			page, err := pages.NextPage(ctx)
 			if err == nil && aws.ToBool(page.IsTruncated) {
-				// The client takes a listing without a way on for its end, and half a bucket would
-				// pass for the whole.
+				// The client takes a page without a continuation token for the last page. Then half
+				// a bucket would look like the whole bucket.
 				next := aws.ToString(page.NextContinuationToken)
 				if next == "" || next == last {
 					err = errors.New("a page that is not the last leads nowhere")
@@ -133,7 +136,7 @@ func (s *storage) Open(ctx context.Context, o objectstore.Object) (io.ReadCloser
 		return nil, objectstore.Explain(ctx, s.server, err)
 	}
 	if got := aws.ToString(out.ETag); got != "" && strings.Trim(got, `"`) != strings.Trim(o.Version, `"`) {
-		// Not every service knows If-Match; nor do all put the same quotes.
+		// Compare here too: some services ignore If-Match, and services differ in quotes.
 		_ = out.Body.Close()
 		return nil, &origin.Error{Server: s.server, Code: origin.CodeChanged, Err: errors.New("it has changed since it was listed")}
 	}

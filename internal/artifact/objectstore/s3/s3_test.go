@@ -20,12 +20,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// service speaks as much of Amazon S3's protocol as a bucket's reader needs: ListObjectsV2 with
-// pages, GetObject with If-Match.
+// service is a fake of Amazon S3. It has what a bucket's reader needs: ListObjectsV2 with pages,
+// GetObject with If-Match.
 type service struct {
 	objects  map[string]string
 	page     int
-	raw      bool // does not know encoding-type
+	raw      bool // ignores encoding-type
 	requests []*http.Request
 }
 
@@ -52,7 +52,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get("If-Match") != etag(content):
 		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
 	default:
-		// Not undone by anybody.
+		// The client must not decode this encoding.
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Header().Set("ETag", etag(content))
 		_, _ = io.WriteString(w, content)
@@ -168,7 +168,7 @@ func TestOpensWhatWasListed(t *testing.T) {
 	}
 }
 
-// Some services do not know the condition and send what they have.
+// Some services ignore If-Match and send the current object.
 func TestChangedObjectIsRefusedWithoutTheServicesHelp(t *testing.T) {
 	answer := map[string]string{"a": `"2"`, "b": `1`, "c": ""}
 	storage := open(t, s3.Options{
@@ -266,7 +266,8 @@ func (html) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "<html><body>secret & more</body>")
 }
 
-// A listing that does not get to its end is no listing: what it lacks would pass for deleted.
+// TestPagesThatLeadNowhereAreAnError refuses an incomplete listing, because its missing objects
+// would look deleted.
 func TestPagesThatLeadNowhereAreAnError(t *testing.T) {
 	const object = `<Contents><Key>a</Key><ETag>"1"</ETag><Size>1</Size></Contents>`
 	for name, next := range map[string]string{
