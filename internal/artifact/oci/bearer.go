@@ -10,9 +10,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// showToken asks the registry how it wants to be authenticated to, and shows it the token so: as
-// the password of the user if it asks for Basic alone, and otherwise as bearer token. The library
-// would take the token only to registries that name a token server, and ask that server first.
+// showToken asks the registry for its challenge and returns a transport that sends the token in
+// that way. It sends the token as the user's password if the registry wants Basic, and otherwise as
+// bearer token. The library itself would send a token only to registries with a token server, and
+// would ask that server first.
 func showToken(ctx context.Context, registry name.Registry, s *session, shown authn.AuthConfig) (http.RoundTripper, error) {
 	agent := transport.NewUserAgent(s, userAgent)
 	challenge, err := transport.Ping(ctx, registry, agent)
@@ -26,7 +27,7 @@ func showToken(ctx context.Context, registry name.Registry, s *session, shown au
 	return bearer{next: agent, session: s, token: shown.RegistryToken, insecure: challenge.Insecure}, nil
 }
 
-// bearer shows a token to the registry, and to no host that the registry redirects to.
+// bearer sends a token to the registry, but not to hosts that the registry redirects to.
 type bearer struct {
 	next     http.RoundTripper
 	session  *session
@@ -39,7 +40,7 @@ func (b bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !b.session.isHome(req.URL) {
 		return b.next.RoundTrip(req)
 	}
-	req = req.Clone(req.Context()) // the caller's stays as it is (http.RoundTripper)
+	req = req.Clone(req.Context()) // do not change the caller's request (http.RoundTripper)
 	if b.insecure {
 		req.URL.Scheme = "http"
 	}

@@ -16,12 +16,12 @@ const (
 	tokenUser = "token"
 )
 
-// shows are the options of a client that has a token.
+// shows returns the options of a client that has a token.
 func shows(token string) oci.Options {
 	return oci.Options{Auth: authn.FromConfig(authn.AuthConfig{Username: tokenUser, RegistryToken: token})}
 }
 
-// asks is a registry that lets in who shows the header, and challenges others.
+// asks is a registry that accepts requests with this Authorization header and challenges others.
 func asks(header, challenge string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == header {
@@ -35,7 +35,8 @@ func asks(header, challenge string, next http.Handler) http.Handler {
 	})
 }
 
-// A token is shown as the registry's challenge asks for it. No token server is asked.
+// TestTokenIsShownDirectly checks that a token is sent as the registry's challenge demands, and
+// that no token server is asked.
 func TestTokenIsShownDirectly(t *testing.T) {
 	f, _ := artifact("layer")
 	const asBearer, asPassword = "Bearer " + jwt, "Basic dG9rZW46YS5qLnd0" // token:a.j.wt
@@ -63,7 +64,7 @@ func TestTokenIsShownDirectly(t *testing.T) {
 	}
 }
 
-// openDoor does not challenge, as a proxy does that protects repositories alone.
+// openDoor answers /v2/ without a challenge, like a proxy that protects only repositories.
 func openDoor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v2/" {
@@ -74,8 +75,8 @@ func openDoor(next http.Handler) http.Handler {
 	})
 }
 
-// A token that is refused is said to be refused, whatever the challenge. The error does not quote
-// the token, and no token server gets it.
+// TestRefusedToken checks the error for a refused token, for each kind of challenge. The error does
+// not quote the token, and no token server gets the token.
 func TestRefusedToken(t *testing.T) {
 	f, _ := artifact("layer")
 	for _, challenge := range []string{"", `Bearer realm="lanyard"`, `Bearer realm="https://` + tokenHost + `/token"`, `Basic realm="test"`} {
@@ -90,10 +91,11 @@ func TestRefusedToken(t *testing.T) {
 	}
 }
 
-// A token goes to no host that the registry redirects to, nor without TLS.
+// TestTokenStaysAtHome checks that a token is not sent to a redirect's host, nor without TLS.
 func TestTokenStaysAtHome(t *testing.T) {
 	f, _ := artifact("layer")
-	const alike = "reg\u0130stry.example.com" // strings.ToLower makes it the registry's name; DNS does not
+	// strings.ToLower would turn this name into the registry's name; DNS does not.
+	const alike = "reg\u0130stry.example.com"
 	for to, reached := range map[string]bool{tokenHost: true, alike: false} {
 		away := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "/manifests/") {

@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// BenchmarkResolve is what a reconciliation at rest does at a registry.
+// BenchmarkResolve measures the requests of a reconciliation that finds no change.
 func BenchmarkResolve(b *testing.B) {
 	f, _ := artifact("layer")
 	for name, challenges := range map[string]*oci.Challenges{"remembered": {}, "asked": nil} {
@@ -28,7 +28,7 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
-// BenchmarkList lists 50,000 versions, which the registry sends in lexical order at once.
+// BenchmarkList lists 50,000 versions. The registry sends them in one answer, in lexical order.
 func BenchmarkList(b *testing.B) {
 	tags := make([]string, 50_000)
 	for i := range tags {

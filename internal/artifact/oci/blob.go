@@ -13,14 +13,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// maxResumes bounds how often the transfer of one layer goes on after a broken connection.
+// maxResumes bounds how often the transfer of one layer is resumed after a broken connection.
 const maxResumes = 5
 
-// Open returns the layer's bytes as they are transferred. They are verified while they are read:
-// io.EOF comes only after the announced length with the right digest, any other end is an
-// *origin.Error with CodeTruncated, CodeDigestMismatch or, when ctx ends, CodeUnreachable. A reader
-// that stops earlier has verified nothing. If the connection breaks, the stream goes on from there
-// (RFC 9110, "Range Requests"). The caller closes the stream.
+// Open returns the layer's bytes as they are transferred, and verifies them while they are read.
+// io.EOF comes only after the announced length with the right digest. Any other end is an
+// *origin.Error with CodeTruncated, CodeDigestMismatch or, if ctx ends, CodeUnreachable. A reader
+// that stops before io.EOF has verified nothing. After a broken connection, the stream continues at
+// the same offset (RFC 9110, "Range Requests"). The caller closes the stream.
 func (c *Client) Open(ctx context.Context, layer Layer) (io.ReadCloser, error) {
 	if err := checkDigest(layer.Digest); err != nil {
 		return nil, c.protocol("the layer has no valid sha256 digest")
@@ -38,7 +38,7 @@ func (c *Client) Open(ctx context.Context, layer Layer) (io.ReadCloser, error) {
 	return &verified{ctx: ctx, client: c, layer: layer, body: resp.Body, hash: sha256.New()}, nil
 }
 
-// verified passes a layer's bytes on and ends well only if they were the right ones.
+// verified reads a layer's bytes. It returns io.EOF only if their length and digest are right.
 type verified struct {
 	ctx     context.Context //nolint:containedctx // tells a deadline from a broken connection; io.Reader takes none
 	client  *Client
@@ -47,7 +47,7 @@ type verified struct {
 	hash    hash.Hash
 	n       int64
 	resumes int
-	begun   int64 // where the present transfer began
+	begun   int64 // offset at which the current transfer began
 	err     error
 }
 
@@ -79,8 +79,8 @@ func (v *verified) Read(p []byte) (int, error) {
 	return n, v.err
 }
 
-// resume goes on after a broken connection. It reports whether there is more to read: not if the
-// last transfer brought nothing, so that a registry cannot keep us busy.
+// resume continues after a broken connection. It reports whether there is more to read. It gives up
+// if the last transfer brought no bytes, so that a registry cannot keep the client busy.
 func (v *verified) resume() bool {
 	if v.ctx.Err() != nil || v.n == v.begun || v.n == v.layer.Size || v.resumes == maxResumes {
 		return false
@@ -95,7 +95,7 @@ func (v *verified) resume() bool {
 	return true
 }
 
-// openAt returns the layer's bytes from an offset on.
+// openAt returns the layer's bytes from an offset to the end.
 func (c *Client) openAt(ctx context.Context, layer Layer, offset int64) (io.ReadCloser, error) {
 	resp, err := c.do(ctx, request{
 		method: http.MethodGet, url: c.url("blobs", layer.Digest), target: targetBlob,
@@ -104,7 +104,7 @@ func (c *Client) openAt(ctx context.Context, layer Layer, offset int64) (io.Read
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode == http.StatusOK { // a registry without ranges sends everything again
+	if resp.StatusCode == http.StatusOK { // a registry without range requests sends the whole layer
 		_, err = io.CopyN(io.Discard, resp.Body, offset)
 	} else if got := resp.Header.Get("Content-Range"); got != fmt.Sprintf("bytes %d-%d/%d", offset, layer.Size-1, layer.Size) {
 		err = c.protocol("the registry sends another part of the layer than was asked for")

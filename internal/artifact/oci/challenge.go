@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// Bounds of what is remembered.
+// Bounds of the remembered challenges.
 const (
-	// challengeLife is how long a registry's answer is remembered. If somebody on the way hides the
-	// TLS of an insecure registry for a moment, clients go without TLS for this long.
+	// challengeLife is how long a registry's answer is remembered. If an attacker on the network
+	// blocks the TLS of an insecure registry for a moment, clients use plain http for this long.
 	challengeLife = 10 * time.Minute
-	// maxChallenges bounds the registries. Tenants name them: a tenant that names too many costs
-	// the others a request each.
+	// maxChallenges bounds the number of registries. Tenants choose registries: a tenant that
+	// chooses too many costs the other tenants one request each.
 	maxChallenges = 1000
-	// maxChallengeBytes bounds the WWW-Authenticate headers of one answer. Those of public
-	// registries have 200 bytes.
+	// maxChallengeBytes bounds the WWW-Authenticate headers of one answer. Public registries send
+	// 200 bytes.
 	maxChallengeBytes = 4 << 10
 )
 
-// Challenges remembers how registries want to be authenticated to: their answers to GET /v2/.
-// Without it each [Connect] asks. It is safe for concurrent use; the zero value remembers nothing
-// yet.
+// Challenges remembers the registries' answers to GET /v2/, which say how clients must
+// authenticate. Without a Challenges, each [Connect] asks the registry. It is safe for concurrent
+// use. The zero value is empty.
 //
-// An answer serves only clients that reach the same host by the same route. It holds no credential,
-// and where a request or a password may go is judged each time. The registry is asked again after
-// ten minutes, and after an answer such as HTTP 401, which may mean that the remembered challenge
-// is wrong.
+// An answer is used only by clients that reach the same host by the same route. It has no
+// credential. Where a request or a password may go is checked each time. The registry is asked
+// again after ten minutes, and after an answer such as HTTP 401: the remembered challenge may be
+// wrong then.
 type Challenges struct {
 	mu    sync.Mutex // never held during I/O
 	known map[door]*challenge
 }
 
-// door is where a registry is asked: all that may change its answer.
+// door is the key of a remembered answer. It has everything that may change the answer.
 type door struct {
 	route, host string
 	insecure    bool
@@ -42,13 +42,13 @@ type door struct {
 
 // challenge is a registry's answer to GET /v2/.
 type challenge struct {
-	scheme       string // of the URL that was answered
+	scheme       string // scheme of the answered URL
 	status       int
 	authenticate []string // the WWW-Authenticate headers
 	until        time.Time
 }
 
-// get returns nil where nothing is remembered.
+// get returns the remembered answer; nil if there is none.
 func (c *Challenges) get(at door) *challenge {
 	if c == nil {
 		return nil
@@ -61,7 +61,7 @@ func (c *Challenges) get(at door) *challenge {
 	return nil
 }
 
-// put remembers what the registry answered to req, if the answer may be used again.
+// put remembers the registry's answer to req, if the answer may be used again.
 func (c *Challenges) put(at door, req *http.Request, resp *http.Response) {
 	answer := &challenge{
 		scheme: req.URL.Scheme, status: resp.StatusCode, authenticate: slices.Clone(resp.Header.Values("WWW-Authenticate")),
@@ -73,14 +73,14 @@ func (c *Challenges) put(at door, req *http.Request, resp *http.Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before := c.known[at]; before.current() && before.scheme == "https" && answer.scheme == "http" {
-		return // an insecure registry may be asked both ways at once
+		return // an insecure registry may be asked by https and http at the same time
 	}
 	if c.known == nil {
 		c.known = make(map[door]*challenge)
 	}
 	if len(c.known) >= maxChallenges {
 		for other := range c.known {
-			delete(c.known, other) // no matter which: its registry is asked once more
+			delete(c.known, other) // any entry will do: its registry is asked once more
 			break
 		}
 	}
@@ -97,12 +97,12 @@ func (c *Challenges) drop(at door) {
 	delete(c.known, at)
 }
 
-// current reports whether there is an answer that has not ended.
+// current reports whether c is an answer that has not expired.
 func (c *challenge) current() bool { return c != nil && time.Now().Before(c.until) }
 
-// usable reports whether the answer may be remembered. Redirects and failures may not. Nor may a
-// token server that was named without TLS: an attacker on the way could name their own, and would
-// still get passwords later.
+// usable reports whether the answer may be remembered. Redirects and failures may not. An answer
+// without TLS that refers to a token server may not either: an attacker on the network could refer
+// to their own server, which would get passwords even later.
 func (c *challenge) usable() bool {
 	bytes, tokenServer := 0, false
 	for _, header := range c.authenticate {
@@ -113,8 +113,8 @@ func (c *challenge) usable() bool {
 		(c.scheme == "https" || !tokenServer)
 }
 
-// response is the remembered answer to req. Its own request tells the library which scheme was
-// answered.
+// response returns the remembered answer to req. Its Request has the scheme of the answered URL,
+// because the library reads the scheme there.
 func (c *challenge) response(req *http.Request) *http.Response {
 	answered := req.Clone(req.Context())
 	answered.URL.Scheme = c.scheme

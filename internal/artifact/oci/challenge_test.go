@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// asks counts the requests for a host's challenge.
+// asks returns the number of requests for a host's challenge.
 func (n *network) asks(host string) int {
 	count := 0
 	for _, r := range n.sent(host) {
@@ -28,7 +28,7 @@ func (n *network) asks(host string) int {
 	return count
 }
 
-// resolve connects and asks for a digest, as a reconciliation at rest does.
+// resolve connects and requests a digest, like a reconciliation that finds no change.
 func resolve(ctx context.Context, n http.RoundTripper, opts oci.Options, repo oci.Repository) error {
 	opts.Transport = n
 	client, err := oci.Connect(ctx, repo, opts)
@@ -39,7 +39,8 @@ func resolve(ctx context.Context, n http.RoundTripper, opts oci.Options, repo oc
 	return err
 }
 
-// bearer asks for a token of the server at realm.
+// bearer is a registry that accepts the token and refers other requests to the token server at
+// realm.
 func bearer(realm, token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
@@ -75,7 +76,7 @@ func TestChallengesAreRemembered(t *testing.T) {
 		if got := n.asks(registryHost); got != 1 {
 			t.Errorf("%s: the registry was asked %d times for its challenge", name, got)
 		}
-		// Neither another route nor another setting of TLS is served by it.
+		// Clients with another route or another TLS setting must not use the answer.
 		for what, change := range map[string]func(*oci.Options){
 			"route":    func(o *oci.Options) { o.Route = "another" },
 			"insecure": func(o *oci.Options) { o.Insecure = true },
@@ -92,7 +93,7 @@ func TestChallengesAreRemembered(t *testing.T) {
 	}
 }
 
-// A host's answer, however hostile, is for that host.
+// TestChallengesBelongToOneHost checks that a hostile host's answer is used for that host only.
 func TestChallengesBelongToOneHost(t *testing.T) {
 	f, _ := artifact("layer")
 	const hostile = "hostile.example.com"
@@ -113,7 +114,7 @@ func TestChallengesBelongToOneHost(t *testing.T) {
 	}
 }
 
-// What a registry wants may change at any time, and no object fails for it.
+// TestChangedChallenge changes the registry's challenge between requests. No request may fail.
 func TestChangedChallenge(t *testing.T) {
 	f, _ := artifact("layer")
 	open, password, token := http.Handler(f), basic(f), bearer("https://"+tokenHost+"/token", "t0ken", f)
@@ -143,7 +144,7 @@ func TestChangedChallenge(t *testing.T) {
 	}
 }
 
-// Wrong credentials are no reason to ask again and again.
+// TestRefusedCredentialsEnd checks that wrong credentials cause only a few requests.
 func TestRefusedCredentialsEnd(t *testing.T) {
 	f, _ := artifact("layer")
 	n := serve(t, map[string]http.Handler{registryHost: basic(f)})
@@ -162,7 +163,8 @@ func TestRefusedCredentialsEnd(t *testing.T) {
 	}
 }
 
-// The realm of a remembered challenge is judged like one that has just come.
+// TestRememberedRealmIsJudged checks that the realm of a remembered challenge is checked like the
+// realm of a new one.
 func TestRememberedRealmIsJudged(t *testing.T) {
 	f, _ := artifact("layer")
 	for _, realm := range []string{"https://169.254.169.254/token", "http://" + tokenHost + "/token", "https://10.0.0.1/token"} {
@@ -182,8 +184,8 @@ func TestRememberedRealmIsJudged(t *testing.T) {
 	}
 }
 
-// An insecure registry without TLS keeps its connection: only the first call finds out that there
-// is no TLS.
+// TestInsecureRegistryKeepsItsConnection checks a registry without TLS: only the first call tries
+// TLS, and later calls use the same connection.
 func TestInsecureRegistryKeepsItsConnection(t *testing.T) {
 	f, _ := artifact("layer")
 	n := serveBoth(t, nil, map[string]http.Handler{registryHost: basic(f)})
@@ -207,22 +209,23 @@ func TestInsecureRegistryKeepsItsConnection(t *testing.T) {
 	if got := dials.Load() - first; got != 0 {
 		t.Errorf("%d new connections", got)
 	}
-	if got := len(n.sent(registryHost)); got > 3+5 { // the first: https in vain (three times at most), http, HEAD
+	// The first call sends https, which fails (three times at most), http, and HEAD.
+	if got := len(n.sent(registryHost)); got > 3+5 {
 		t.Errorf("%d requests", got)
 	}
-	// The same challenges never serve who wants TLS.
+	// A client that demands TLS must not use these challenges.
 	opts.Insecure = false
 	if err := resolve(t.Context(), n, opts, repository(t, appURL)); err == nil {
 		t.Error("plain http without insecure")
 	}
 }
 
-// A registry gets TLS, or loses it.
+// TestInsecureRegistryChangesItsMind checks a registry that gets TLS, and then loses it.
 func TestInsecureRegistryChangesItsMind(t *testing.T) {
 	f, _ := artifact("layer")
 	plain := serveBoth(t, nil, map[string]http.Handler{registryHost: f})
 	secure := serve(t, map[string]http.Handler{registryHost: f})
-	// As net/http's servers with TLS answer.
+	// This is the answer of net/http's TLS servers.
 	secure.RegisterProtocol("http", roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: http.StatusBadRequest, Body: io.NopCloser(strings.NewReader("Client sent an HTTP request to an HTTPS server.\n")),
@@ -244,7 +247,8 @@ func TestInsecureRegistryChangesItsMind(t *testing.T) {
 	}
 }
 
-// Without TLS anybody on the way could name a token server of his own, once and for all.
+// TestTokenServerNamedWithoutTLSIsNotRemembered checks a challenge without TLS: an attacker on the
+// network could insert their own token server for all later requests.
 func TestTokenServerNamedWithoutTLSIsNotRemembered(t *testing.T) {
 	f, _ := artifact("layer")
 	n := serveBoth(t, map[string]http.Handler{tokenHost: tokenServer("t0ken")},
@@ -263,7 +267,8 @@ func TestTokenServerNamedWithoutTLSIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Failures and long headers are not kept, and what is kept ends.
+// TestChallengesAreBounded checks that failures and long headers are not remembered, and that a
+// remembered answer expires.
 func TestChallengesAreBounded(t *testing.T) {
 	_, digest := artifact("layer")
 	synctest.Test(t, func(t *testing.T) {
@@ -311,7 +316,8 @@ func TestChallengesAreBounded(t *testing.T) {
 	})
 }
 
-// An insecure registry that lost its TLS while nobody asked is remembered without TLS.
+// TestEndedChallengeGivesWay checks an insecure registry that loses its TLS after its remembered
+// answer expired. The answer without TLS must be remembered.
 func TestEndedChallengeGivesWay(t *testing.T) {
 	_, digest := artifact("layer")
 	synctest.Test(t, func(t *testing.T) {

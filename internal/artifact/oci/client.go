@@ -21,59 +21,60 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Bounds of what a registry may send.
+// Bounds of a registry's answers.
 const (
 	// DefaultMaxLayerBytes is 256 MiB.
 	DefaultMaxLayerBytes = 256 << 20
-	// maxManifestBytes is the 4 MiB that the distribution specification asks registries to accept.
+	// maxManifestBytes is 4 MiB. The distribution specification asks registries to accept this
+	// size.
 	maxManifestBytes = 4 << 20
-	// maxTags is 100000, twice what the largest repositories are known to have.
+	// maxTags is 100000, twice the number of tags in the largest known repositories.
 	maxTags = 100_000
-	// maxTagPages is 2000: maxTags in pages of 50, which are Quay's.
+	// maxTagPages is 2000: it is enough for maxTags in Quay's pages of 50 tags.
 	maxTagPages = 2_000
-	// maxTagBytes is 64 MiB. Google's registries send all tags in one answer, each beside a
-	// description of its image of about 500 bytes.
+	// maxTagBytes is 64 MiB. Google's registries send all tags in one answer, together with a
+	// description of about 500 bytes for each image.
 	maxTagBytes = 64 << 20
 )
 
 // tagLimits bound a list of tags.
 type tagLimits struct {
 	Tags  int
-	Pages int   // answers that the list comes in
-	Bytes int64 // of these answers together
+	Pages int   // answers of one list
+	Bytes int64 // total size of these answers
 }
 
 // Options of a connection.
 type Options struct {
-	// Auth gives the credentials; nil means none. Use Basic for a user name and password. A
-	// RegistryToken is shown to the registry as bearer token, without a token server in between. If
-	// the registry asks for a user and a password, the token is the password of Username.
+	// Auth returns the credentials; nil means anonymous access. Use Basic for a user name and
+	// password. A RegistryToken is sent to the registry as bearer token, without a token server. If
+	// the registry asks for a user and a password, the token is sent as the password of Username.
 	Auth authn.Authenticator
-	// Caller is what errors must know of the credential and the way; the zero Caller has a
+	// Caller describes the credential and the proxy, for error texts. The zero Caller has a
 	// credential and no proxy.
 	Caller origin.Caller
-	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
+	// Transport sends the requests. It is responsible for TLS, the proxy and the check of dialled
+	// addresses. Required.
 	Transport http.RoundTripper
-	// Insecure allows plain http to the repository's own host, as spec.insecure does. Without it no
-	// request leaves without TLS, on loopback either, and never one to where the registry redirects
-	// or has its token server elsewhere.
+	// Insecure allows plain http to the repository's own host only, as spec.insecure does. Redirect
+	// targets and token servers at other hosts always need https. Loopback is no exception.
 	Insecure bool
-	// MaxLayerBytes bounds a layer as it is transferred. Zero stands for DefaultMaxLayerBytes.
+	// MaxLayerBytes bounds the transferred bytes of a layer. Zero means DefaultMaxLayerBytes.
 	MaxLayerBytes int64
-	// Write asks for the permission to push, which registries with a token server grant on request.
+	// Write requests the permission to push. Registries with a token server grant it on request.
 	Write bool
-	// Uploads remembers uploads that break off, so that a later Push continues them. The zero value
+	// Uploads remembers uploads that broke off, so that a later Push continues them. The zero value
 	// remembers nothing.
 	Uploads Uploads
-	// Challenges remembers how registries want to be authenticated to; nil remembers nothing.
+	// Challenges remembers how clients must authenticate to registries; nil remembers nothing.
 	Challenges *Challenges
-	// Route names all that decides which server Transport reaches under a host's name: proxy,
-	// certificate authorities, client certificate. Challenges are not shared between routes.
+	// Route identifies everything that decides which server Transport reaches for a host name:
+	// proxy, certificate authorities, client certificate. Challenges are not shared between routes.
 	Route string
 }
 
-// Basic returns an Authenticator for a user name and a password, which is how cloud registries take
-// their tokens.
+// Basic returns an Authenticator for a user name and a password. Cloud registries take their tokens
+// in this form.
 func Basic(username, password string) authn.Authenticator {
 	return &authn.Basic{Username: username, Password: password}
 }
@@ -85,15 +86,15 @@ type Client struct {
 	login    func(ctx context.Context, shown authn.AuthConfig) (http.RoundTripper, error)
 	auth     authn.Authenticator
 	shown    atomic.Pointer[authn.AuthConfig] // the credential of the last login
-	http     atomic.Pointer[http.Client]      // replaced when the registry's challenge has changed
+	http     atomic.Pointer[http.Client]      // replaced at each login
 	base     url.URL
 	maxLayer int64     // bytes
 	maxTags  tagLimits // lower in tests
 	uploads  Uploads
 }
 
-// Connect asks the registry how it wants to be authenticated to and does so. The error is an
-// *origin.Error, or one of Options.Auth.
+// Connect asks the registry for its challenge and authenticates in that way. The error is an
+// *origin.Error, or an error of Options.Auth.
 func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error) {
 	if repo.IsZero() {
 		return nil, invalidRepository(fieldURL, "", "no repository is given")
@@ -128,7 +129,7 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 			return transport.NewWithContext(ctx, target.Registry, authn.FromConfig(shown),
 				transport.NewUserAgent(s, userAgent), []string{target.Scope(scope)})
 		},
-		// The library changes the scheme where the repository is insecure and the registry has no TLS.
+		// The library changes the scheme if the repository is insecure and the registry has no TLS.
 		base:     url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
 		maxLayer: cmp.Or(opts.MaxLayerBytes, DefaultMaxLayerBytes),
 		maxTags:  tagLimits{Tags: maxTags, Pages: maxTagPages, Bytes: maxTagBytes},
@@ -140,14 +141,14 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 	return c, nil
 }
 
-// authenticate shows the registry the present credential in the way that the registry's challenge
-// asks for. Its error is an *origin.Error, or one of Options.Auth.
+// authenticate logs in with the current credential, in the way that the registry's challenge
+// demands. The error is an *origin.Error, or an error of Options.Auth.
 func (c *Client) authenticate(ctx context.Context) error {
 	shown, err := authn.Authorization(ctx, c.auth)
 	if err != nil {
 		return fmt.Errorf("oci: Options.Auth: %w", err)
 	}
-	// Not all of them are sent as an Authorization header.
+	// Not all of these secrets are sent in an Authorization header, where RoundTrip finds them.
 	c.session.keep(shown.Password, shown.IdentityToken, shown.RegistryToken)
 	c.shown.Store(shown)
 	rt, err := c.login(ctx, *shown)
@@ -159,8 +160,8 @@ func (c *Client) authenticate(ctx context.Context) error {
 	return nil
 }
 
-// hasRenewed reports whether Options.Auth has another credential than the one that was shown: the
-// first one may end during a long transfer.
+// hasRenewed reports whether Options.Auth returns another credential than at the last login. A
+// credential may end during a long transfer.
 func (c *Client) hasRenewed(ctx context.Context) bool {
 	now, err := authn.Authorization(ctx, c.auth)
 	return err == nil && *now != *c.shown.Load()
@@ -177,12 +178,12 @@ type request struct {
 	url    url.URL
 	target target
 	header http.Header
-	// body returns the content from its begin; nil for none.
+	// body returns the content from its beginning; nil if there is no content.
 	body func() io.Reader
 	size int64 // of the body
-	// want are the statuses of success; empty for 200 alone.
+	// want are the statuses of success; empty means only 200.
 	want []int
-	// renewed: the request was refused before, and is sent with a new credential.
+	// renewed is true if the request was refused before and is sent with a new credential.
 	renewed bool
 }
 
@@ -196,7 +197,7 @@ func (r request) build(ctx context.Context) (*http.Request, error) {
 		return nil, err
 	}
 	maps.Copy(req.Header, r.header)
-	// Otherwise net/http would accept, and undo, an encoding that is none of the content's.
+	// Without the header, net/http would accept gzip and decode the answer.
 	req.Header.Set("Accept-Encoding", "identity")
 	if r.body != nil {
 		req.ContentLength = r.size
@@ -205,7 +206,7 @@ func (r request) build(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// send makes one request and returns the answer if its status is 200. The caller closes the body.
+// send sends one request and returns the answer if its status is 200. The caller closes the body.
 func (c *Client) send(ctx context.Context, method string, u url.URL, t target, accept ...string) (*http.Response, error) {
 	r := request{method: method, url: u, target: t, header: http.Header{}}
 	if len(accept) > 0 {
@@ -214,7 +215,7 @@ func (c *Client) send(ctx context.Context, method string, u url.URL, t target, a
 	return c.do(ctx, r)
 }
 
-// do makes one request and returns the answer if its status is a wanted one. The caller closes the
+// do sends one request and returns the answer if its status is in r.want. The caller closes the
 // body.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	req, err := r.build(ctx)
@@ -242,8 +243,8 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	return nil, c.session.responseError(resp, r.target)
 }
 
-// timely is a body that returns an error in place of io.EOF once its context has ended. When we
-// close a connection, a server may answer with the end of the body, as if the body were whole.
+// timely is a body that returns an error instead of io.EOF after its context has ended. When the
+// client closes a connection, a server may end the body properly, as if it were complete.
 type timely struct {
 	io.ReadCloser
 
@@ -258,8 +259,8 @@ func (t *timely) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// repeat makes a writing request that may arrive twice without harm: again after a failure that may
-// pass within a second, as package attempt repeats reading ones.
+// repeat sends a writing request that may arrive twice without harm. It sends the request again
+// after a failure that may pass within a second, as package attempt does for reading requests.
 func (c *Client) repeat(ctx context.Context, r request) (resp *http.Response, err error) {
 	ended := attempt.Do(ctx, attempt.Reads, func() bool {
 		resp, err = c.do(ctx, r) //nolint:bodyclose // the caller's
@@ -283,8 +284,8 @@ func mayPass(err error) bool {
 	return e.Status != 0 && attempt.Again(e.Status, nil)
 }
 
-// contradicts reports whether an answer may mean that the registry wants something else than its
-// challenge said: other credentials, or TLS, without which servers answer 400.
+// contradicts reports whether an answer may mean that the registry's challenge was wrong. Servers
+// answer 401 if they need other credentials, and 400 if they need TLS.
 func contradicts(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusBadRequest
 }
@@ -299,7 +300,7 @@ func (c *Client) protocol(what string) *origin.Error {
 	return &origin.Error{Server: c.session.server, Code: origin.CodeProtocol, Err: errors.New(what)}
 }
 
-// readAll reads a bounded answer.
+// readAll reads an answer of at most limit bytes.
 func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
@@ -311,7 +312,7 @@ func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what str
 	return body, nil
 }
 
-// bodyError is an answer that began and did not end.
+// bodyError returns the error for an answer that began but did not end.
 func (c *Client) bodyError(ctx context.Context, err error, what string) *origin.Error {
 	if cause := context.Cause(ctx); cause != nil {
 		return &origin.Error{Server: c.session.server, Code: origin.CodeUnreachable, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause)}

@@ -1,6 +1,6 @@
 // Package oci reads and writes artifacts in OCI registries (OCI distribution specification 1.1).
 //
-// A pull has four steps, each of which can be refused on its own:
+// A pull has four steps after Connect, and each step can fail on its own:
 //
 //	repo, err := oci.ParseURL("oci://registry.example/team/app")
 //	client, err := oci.Connect(ctx, repo, oci.Options{Auth: auth, Transport: transport})
@@ -10,12 +10,12 @@
 //	stream, err := client.Open(ctx, layer) // verified while it is read
 //
 // Nothing that a registry sends is trusted. Answers are bounded, and digests are computed from the
-// bytes. Hosts that the registry names, such as its token server, are asked by https only, and have
-// no private address. A credential goes to the registry and to its token server alone. Every
-// failure is an *origin.Error. Its text has no credential and no query of a URL. Of the answer's
-// body, the text has only the registry's error code and message, shortened.
+// bytes. The registry can refer to other hosts, such as its token server. These hosts need https
+// and must not have a private address. A credential goes only to the registry and to its token
+// server. Every failure is an *origin.Error. Its text has no credential and no query of a URL. From
+// an answer's body, the text has only the registry's error code and message, shortened.
 //
-// The package knows neither clouds nor Kubernetes. Credentials come in as an authn.Authenticator;
-// certificates, proxy and the check of dialled addresses come in with the http.RoundTripper.
-// Deadlines are the caller's contexts'.
+// The package is independent of clouds and Kubernetes. Credentials come from an
+// authn.Authenticator. Certificates, proxy and the check of dialled addresses belong to the
+// http.RoundTripper. Deadlines come from the callers' contexts.
 package oci

@@ -18,13 +18,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// Bounds of what is taken over from an answer.
+// Bounds of the parts of an answer that an error quotes.
 const (
 	maxErrorBody = 64 << 10
 	maxMessage   = 300 // bytes of the registry's message that are shown
 )
 
-// target is what a request asked for; it tells the meanings of 404 apart.
+// target is the kind of resource that was requested. It decides what HTTP 404 means.
 type target int
 
 const (
@@ -40,19 +40,19 @@ type diagnostic struct {
 	Message string `json:"message"`
 }
 
-// responseError turns an unexpected answer into an Error. It reads the body and does not close it.
+// responseError converts an unexpected answer to an Error. It reads the body and does not close it.
 func (s *session) responseError(resp *http.Response, t target) *origin.Error {
 	var body struct {
 		Errors []diagnostic `json:"errors"`
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err == nil {
-		_ = json.Unmarshal(raw, &body) // another format means that there is nothing to take over
+		_ = json.Unmarshal(raw, &body) // a body in another format has no diagnostics
 	}
 	return s.statusError(resp.Request, resp.StatusCode, attempt.RetryAfter(resp.Header), body.Errors, t)
 }
 
-// statusError explains an answer to a request, which may be nil.
+// statusError returns the error for an answer with this status. The request may be nil.
 func (s *session) statusError(req *http.Request, status int, retryAfter time.Duration, diagnostics []diagnostic, t target) *origin.Error {
 	server := s.server
 	if req != nil {
@@ -93,7 +93,7 @@ func (s *session) notFound(registryCode string, t target) (c origin.Code, field 
 	}
 }
 
-// requestError turns a request without a usable answer into an Error.
+// requestError converts the error of a request without a usable answer to an Error.
 func (s *session) requestError(ctx context.Context, err error, t target) *origin.Error {
 	if origin.CodeOf(err) != "" || context.Cause(ctx) != nil {
 		return s.server.NoAnswer(ctx, err)
@@ -103,14 +103,14 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 	}
 	failed, ok := errors.AsType[*url.Error](err)
 	if !ok {
-		// The text of other errors of the handshake can hold an answer's body.
+		// Other errors of the handshake may quote an answer's body, so their text is dropped.
 		return &origin.Error{
 			Server: s.server, Code: origin.CodeProtocol, Field: s.field,
 			Fix: "check that the host is an OCI registry, and that its realm has TLS and a public address",
 			Err: errors.New("the authentication handshake failed: the registry or its token server sent an unusable answer, or the realm is refused"),
 		}
 	}
-	// Of several attempts this is the first.
+	// After several attempts, failed is the error of the first attempt.
 	if plain, ok := errors.AsType[*plainError](failed.Err); ok {
 		return plain.refused
 	}
@@ -125,8 +125,8 @@ func (s *session) handshakeError(answered *transport.Error, t target) *origin.Er
 	return s.statusError(answered.Request, answered.StatusCode, s.lastRetryAfter(), diagnostics, t)
 }
 
-// clean makes a stranger's text fit for a condition: one line, short, without a credential that
-// this session has sent.
+// clean makes a server's text fit for a condition: one line, short, without credentials that this
+// session has sent.
 func (s *session) clean(text string) string {
 	text = strings.TrimSpace(plain.Text(s.redact(text)))
 	if len(text) > maxMessage {

@@ -28,7 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// pull does all steps for the tag latest and returns the first error.
+// pull does all steps of a pull for the tag latest. It returns the first error.
 func pull(ctx context.Context, n http.RoundTripper, opts oci.Options, url string) (string, error) {
 	repo, err := oci.ParseURL(url)
 	if err != nil {
@@ -64,7 +64,7 @@ func credentials() oci.Options { return oci.Options{Auth: oci.Basic(username, pa
 
 func TestStatusCodes(t *testing.T) {
 	for _, c := range []struct {
-		name, at, header string // at is a part of the path; header is Retry-After
+		name, at, header string // at is a part of the path; header is the value of Retry-After
 		status           int
 		registryCode     string
 		want             origin.Error
@@ -126,7 +126,7 @@ func TestStatusCodes(t *testing.T) {
 					t.Errorf("%q is shown: %v", never, err)
 				}
 			}
-			// HEAD has no body, and is not followed by GET when the registry is overloaded.
+			// An answer to HEAD has no message, and no GET follows if the registry is overloaded.
 			if c.want.ServerCode != "" && !strings.Contains(err.Error(), c.registryCode+": a message of two lines") {
 				t.Errorf("the registry's message is missing: %v", err)
 			}
@@ -135,8 +135,9 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// At hosts that look local the library tries http once https has failed. Why it failed is what
-// people are told, and not to do without TLS.
+// TestLocalHostsFailForWhatFailed checks the error for hosts that look local. The library tries
+// http after https has failed. The error must say why https failed, and must not advise to use
+// http.
 func TestLocalHostsFailForWhatFailed(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	answering := func(status int) http.Handler {
@@ -188,7 +189,8 @@ func deny(w http.ResponseWriter) bool {
 	return true
 }
 
-// A hiccup is not an error, and a lasting one ends after three attempts.
+// TestRetriesAreBounded checks that two failures cause no error, and that more failures end after
+// three attempts.
 func TestRetriesAreBounded(t *testing.T) {
 	for failures, want := range map[int32]origin.Code{2: "", 1000: origin.CodeServer} {
 		f, _ := artifact("layer")
@@ -214,7 +216,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// The pauses between attempts end with the context.
+// TestRetriesKeepTheDeadline checks that the pauses between attempts end with the context.
 func TestRetriesKeepTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -296,7 +298,7 @@ func TestBrokenContent(t *testing.T) {
 	}
 }
 
-// What the stream says of itself wins over what the archive looks like.
+// TestBrokenLayerThroughNormalize prefers an error of the stream to an error of the archive.
 func TestBrokenLayerThroughNormalize(t *testing.T) {
 	const layer = "no archive at all, but of the right digest"
 	f, digest := artifact(layer)
@@ -345,7 +347,8 @@ func TestMalformedAnswers(t *testing.T) {
 		"huge layer":        {`{"layers":[{"digest":"` + digestOf("x") + `","size":268435457}]}`, "", origin.CodeTooLarge},
 		"countless layers":  {`{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
 		"countless URLs":    {`{"layers":[{"urls":[` + strings.Repeat(`"",`, 1<<20) + `""]}]}`, "", origin.CodeTooLarge},
-		// What is no float64 ends no count, and neither does the end of a first document.
+		// The decoder must go on counting after a number that is no float64, and after the end of a
+		// first document.
 		"layers after a number": {`{"x":1e999,"schemaVersion":2,"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
 		"images after a number": {`{"x":1e999,"manifests":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "application/vnd.oci.image.index.v1+json", origin.CodeTooLarge},
 		"layers after a text":   {`{"x":"\""}{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
@@ -366,7 +369,7 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 }
 
-// HEAD may be missing or lie; what counts is the content.
+// TestHeadIsNotBelieved checks answers to HEAD that are missing or wrong. The content decides.
 func TestHeadIsNotBelieved(t *testing.T) {
 	for name, head := range map[string]func(http.ResponseWriter){
 		"not allowed":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusMethodNotAllowed) },
@@ -402,7 +405,8 @@ func TestHeadIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A known digest is asked for all the same, or a withdrawn permission would go unnoticed.
+// TestResolveOfDigestAsks checks that even a known digest is requested. Otherwise nobody would
+// notice a withdrawn permission.
 func TestResolveOfDigestAsks(t *testing.T) {
 	f, digest := artifact("layer")
 	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL)
@@ -443,7 +447,7 @@ func TestSlowServers(t *testing.T) {
 	}
 }
 
-// ending has each body of some paths end in good order, just after the context of its request has
+// ending makes each body of some paths end with io.EOF immediately after the request's context has
 // ended.
 type ending struct {
 	http.RoundTripper
@@ -471,8 +475,8 @@ func (e *ended) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A server may answer the end of our side of a connection with an end of the body in good order.
-// Then the body is no whole one.
+// TestBodiesEndWithTheirContext checks bodies that end properly because the client has closed the
+// connection. Such a body is not complete.
 func TestBodiesEndWithTheirContext(t *testing.T) {
 	for _, at := range []string{"/manifests/sha256:", "/blobs/", "/tags/list"} {
 		f, digest := artifact("layer")
@@ -520,8 +524,8 @@ func TestUnreachable(t *testing.T) {
 	if origin.CodeOf(err) != origin.CodeInvalidURL {
 		t.Errorf("no repository: %v", err)
 	}
-	// What a name resolves to in the cluster, and who resolves it, is nothing for whoever chooses
-	// the name.
+	// The error must not show the address of a name in the cluster, nor the DNS server: a tenant
+	// chooses the name.
 	closed := &net.OpError{
 		Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 96, 0, 1), Port: 443},
 		Err: &os.SyscallError{Syscall: "connect", Err: syscall.ECONNREFUSED},
@@ -541,7 +545,7 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	// An injected transport's own refusal stays recognisable.
+	// The error wraps the refusal of an injected transport.
 	refusal := errors.New("the address is denied")
 	_, err = pull(t.Context(), roundTripper(func(*http.Request) (*http.Response, error) { return nil, refusal }), credentials(), appURL)
 	if !errors.Is(err, refusal) {
@@ -549,7 +553,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Blobs may lie elsewhere; credentials stay.
+// TestRedirectsCarryNoCredentials redirects blobs to another host, which must not get credentials.
 func TestRedirectsCarryNoCredentials(t *testing.T) {
 	const bearer = "bearer-token-of-this-test"
 	blobs := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -607,7 +611,7 @@ func TestRedirectsCarryNoCredentials(t *testing.T) {
 			}
 		}
 	}
-	// An error of the other host names that host and not the signed query.
+	// An error of the other host shows that host, but not the signed query.
 	n := serve(t, map[string]http.Handler{registryHost: basic(redirecting()), blobHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	})})
@@ -651,7 +655,8 @@ func TestRedirectsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Neither a redirect nor a loopback address makes the library leave TLS.
+// TestPlainHTTPNeedsInsecure checks that the library uses TLS even after a redirect and at a
+// loopback address.
 func TestPlainHTTPNeedsInsecure(t *testing.T) {
 	f, _ := artifact("layer")
 	plain := httptest.NewServer(basic(f))
@@ -690,7 +695,8 @@ func TestPlainHTTPNeedsInsecure(t *testing.T) {
 	}
 }
 
-// A registry's message cannot reverse the text around it.
+// TestMessagesShowAllTheirCharacters checks that a registry's message cannot reverse the text
+// around it.
 func TestMessagesShowAllTheirCharacters(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		registryError(w, http.StatusForbidden, "DENIED\u2067", "\u202etxt.exe\u2028is\u200b denied\ufeff")
@@ -701,7 +707,8 @@ func TestMessagesShowAllTheirCharacters(t *testing.T) {
 	}
 }
 
-// An identity token goes into a form, and a hostile token server can repeat that too.
+// TestEchoedIdentityTokenIsRedacted lets a hostile token server echo an identity token, which is
+// sent in a form.
 func TestEchoedIdentityTokenIsRedacted(t *testing.T) {
 	const token = "identity-token-of-this-test"
 	n := serve(t, map[string]http.Handler{
@@ -720,7 +727,8 @@ func TestEchoedIdentityTokenIsRedacted(t *testing.T) {
 	noSecret(t, err, token)
 }
 
-// A server that repeats what it was sent cannot make us show it.
+// TestEchoedCredentialsAreRedacted checks that errors do not show credentials which a server
+// echoes.
 func TestEchoedCredentialsAreRedacted(t *testing.T) {
 	const bearer = "bearer-token-of-this-test"
 	echo := func(w http.ResponseWriter, r *http.Request) {

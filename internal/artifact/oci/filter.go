@@ -5,19 +5,19 @@ import (
 	"regexp/syntax"
 )
 
-// maxInstructions bounds the regular expressions of one object together, in instructions of the
-// program that they are compiled to. Matching takes time in proportion to it, and a few characters
-// may stand for thousands: `\pL{999}`. An ordinary expression has ten to fifty.
+// maxInstructions bounds the total size of one object's regular expressions, in instructions of the
+// compiled programs. The time of matching grows with this size. A few characters may stand for
+// thousands of instructions: `\pL{999}`. An ordinary expression has ten to fifty.
 const maxInstructions = 2_000
 
-// parseFilter reads a regular expression in RE2's syntax. The error is an *origin.Error with
+// parseFilter parses a regular expression in RE2's syntax. The error is an *origin.Error with
 // CodeInvalidReference.
 func parseFilter(field, expression string) (*regexp.Regexp, error) {
 	left := maxInstructions
 	return compile(field, expression, &left)
 }
 
-// compile takes the expression's instructions from those that are left.
+// compile compiles an expression and subtracts its instructions from left.
 func compile(field, expression string, left *int) (*regexp.Regexp, error) {
 	const fix = "give a regular expression in RE2's syntax"
 	parsed, err := syntax.Parse(expression, syntax.Perl)

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// tokens is a token server that gives a token of what is inside to anybody.
+// tokens is a token server inside the cluster that gives its token to anybody.
 func tokens(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"token": insideToken})
 }
@@ -28,7 +28,7 @@ func challenge(realm string) http.HandlerFunc {
 	}
 }
 
-// at answers requests whose path has the part, and the registry the others.
+// at returns a registry. Requests whose path has the part get the answer.
 func at(part string, answer http.HandlerFunc) *fake {
 	f, _ := artifact("layer")
 	f.override = func(w http.ResponseWriter, r *http.Request) bool {
@@ -41,8 +41,9 @@ func at(part string, answer http.HandlerFunc) *fake {
 	return f
 }
 
-// A registry may be the tenant's own, and lead the controller to where the tenant cannot go: with
-// its root, with the server that gives tokens and the redirects of that one, and with blobs.
+// TestHostileRegistryLeadsNowhere checks a registry of a tenant that leads the controller to hosts
+// which the tenant cannot reach. It does so with its root, its token server, redirects of its token
+// server, and blobs.
 func TestHostileRegistryLeadsNowhere(t *testing.T) {
 	for _, to := range []string{
 		"http://" + inside + "/any/path?x=y", "http://" + inside + ":8500/any/path?x=y", "http://10.0.3.7:9090/any/path?x=y",
@@ -100,7 +101,7 @@ func TestHostileRegistryLeadsNowhere(t *testing.T) {
 	}
 }
 
-// What registries that people use do is not hindered.
+// TestRegistriesLeadElsewhere checks that redirects and token servers of common registries work.
 func TestRegistriesLeadElsewhere(t *testing.T) {
 	withToken := func(realm string) http.Handler {
 		f, _ := artifact("layer")
@@ -143,7 +144,8 @@ func TestRegistriesLeadElsewhere(t *testing.T) {
 	}
 }
 
-// Docker Hub is asked at another host than it is named by, and that one is its own.
+// TestDockerHubIsAtHome checks that requests go to the host of Docker Hub's API, which differs from
+// the host in its repositories' names.
 func TestDockerHubIsAtHome(t *testing.T) {
 	n := serveBoth(t, nil, nil)
 	opts := credentials()

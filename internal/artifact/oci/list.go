@@ -9,25 +9,26 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// TagFilter selects tags for a list. The zero value selects all but signatures.
+// TagFilter selects tags for a list. The zero value selects all tags except signatures.
 type TagFilter struct {
 	constraint *semver.Constraints
 	pattern    *regexp.Regexp
 	signatures bool
 }
 
-// TagSelection is how people write a [TagFilter].
+// TagSelection is a [TagFilter] as users write it.
 type TagSelection struct {
-	// SemVer is a range of versions, as in [Reference]; empty for none. Only versions are selected.
+	// SemVer selects only versions in this range, as in [Reference]; empty for no range.
 	SemVer string
-	// Pattern is a regular expression (RE2, not anchored) that tags must match; empty for none.
+	// Pattern is a regular expression (RE2, not anchored) that tags must match; empty for no
+	// pattern.
 	Pattern string
-	// Signatures: the tags of cosign's signatures, attestations and SBOMs, too.
+	// Signatures also selects the tags of cosign's signatures, attestations and SBOMs.
 	Signatures bool
 }
 
-// Filter reads the selection. The error is an *origin.Error with CodeInvalidReference that names
-// the flag.
+// Filter parses the selection. The error is an *origin.Error with CodeInvalidReference and the
+// flag's name.
 func (s TagSelection) Filter() (TagFilter, error) {
 	f := TagFilter{signatures: s.Signatures}
 	var err error
@@ -46,7 +47,8 @@ func (s TagSelection) Filter() (TagFilter, error) {
 	return f, err
 }
 
-// signature matches the tags that cosign gives ("Signature Specification", "Tag-based discovery").
+// signature matches the tags that cosign creates ("Signature Specification", "Tag-based
+// discovery").
 var signature = regexp.MustCompile(`^sha256-[0-9a-f]{64}\.(sig|att|sbom)$`)
 
 func (f TagFilter) match(tag string) bool {
@@ -62,12 +64,12 @@ func (f TagFilter) match(tag string) bool {
 	return one.isVersion && f.constraint.Check(one.whole())
 }
 
-// listed is a tag, with its version if it is one.
+// listed is a tag, with its version if the tag is a version.
 type listed struct {
 	tag       string
 	isVersion bool
 	numbers   [3]uint64
-	version   *semver.Version // nil if the numbers are all of it
+	version   *semver.Version // nil if numbers is the whole version
 }
 
 func newListed(tag string) listed {
@@ -81,7 +83,7 @@ func newListed(tag string) listed {
 	return listed{tag: tag, isVersion: true, numbers: [3]uint64{version.Major(), version.Minor(), version.Patch()}, version: version}
 }
 
-// whole is the version of a tag that has one.
+// whole returns the version of a tag that is a version.
 func (l listed) whole() *semver.Version {
 	if l.version != nil {
 		return l.version
@@ -89,8 +91,8 @@ func (l listed) whole() *semver.Version {
 	return semver.New(l.numbers[0], l.numbers[1], l.numbers[2], "", "")
 }
 
-// releaseNumbers reads the form that most versions have: 1.2.3 or v1.2.3. It allocates nothing,
-// unlike package semver.
+// releaseNumbers parses the most common form of versions: 1.2.3 or v1.2.3. Unlike package semver,
+// it allocates nothing.
 func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
 	rest := strings.TrimPrefix(tag, "v")
 	for i := range numbers {
@@ -109,9 +111,9 @@ func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
 	return numbers, true
 }
 
-// List returns the selected tags: versions from the highest to the lowest, and then all others in
-// descending order by bytes. It keeps the selected tags in memory, at most 100,000. The error is an
-// *origin.Error, as of Tags.
+// List returns the selected tags: first versions from the highest to the lowest, then all others in
+// descending order by bytes. It holds the selected tags in memory, at most 100,000. The error is an
+// *origin.Error, as for Tags.
 func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 	tags := []string{}
 	for tag, err := range c.tags(ctx, whole) {
@@ -122,7 +124,7 @@ func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 			tags = append(tags, tag)
 		}
 	}
-	list := make([]listed, len(tags)) // appending to it tag by tag would double the time of List
+	list := make([]listed, len(tags)) // appending tag by tag would double the time of List
 	for i, tag := range tags {
 		list[i] = newListed(tag)
 	}
@@ -138,7 +140,7 @@ func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 	return slices.Compact(tags), nil
 }
 
-// compareVersions puts what is no version below all versions.
+// compareVersions puts tags that are not versions below all versions.
 func compareVersions(a, b listed) int {
 	switch {
 	case !a.isVersion && !b.isVersion:

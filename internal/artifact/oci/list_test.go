@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// TestList holds the order of a list, and what is selected.
+// TestList checks the order of a list, and which tags are selected.
 func TestList(t *testing.T) {
 	signature := "sha256-" + strings.Repeat("0", 64) + ".sig"
 	tags := []string{"latest", "1.9.0", "v1.10.0", "1.10.0-rc.1", "1.10.0-rc.0", "1.10", "01.2.3", "main", signature, "0.1.0", "1.10.0", "latest"}
@@ -59,7 +59,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestParseArtifact holds how people may write an artifact.
+// TestParseArtifact checks the forms in which users may write an artifact.
 func TestParseArtifact(t *testing.T) {
 	digest := digestOf("x")
 	for text, want := range map[string]struct {
@@ -97,12 +97,12 @@ func TestParseArtifact(t *testing.T) {
 	}
 }
 
-// TestListAsksForAll: a registry that has all tags in one answer is asked once. One that sends
-// pages is asked for large ones.
+// TestListAsksForAll checks the requests for a list. A registry that sends all tags in one answer
+// gets one request. A registry that sends pages is asked for large pages.
 func TestListAsksForAll(t *testing.T) {
 	want := numbered(0, 2500)
 	for name, tt := range map[string]struct {
-		small   int // tags on a page, unless a number is asked for; 0 for all
+		small   int // tags per page if the query has no number; 0 for all tags
 		queries []string
 	}{
 		"Distribution":            {0, []string{""}},
@@ -133,7 +133,7 @@ func TestListAsksForAll(t *testing.T) {
 	}
 }
 
-// TestIsTag compares with the specification's own pattern.
+// TestIsTag compares IsTag with the specification's own pattern.
 func TestIsTag(t *testing.T) {
 	pattern := regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 	texts := []string{"", "1.0.0", "V1_x-y.z", strings.Repeat("x", 128), strings.Repeat("x", 129), "é", "a\n", "a b"}

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Resolved is the answer to a Reference: one artifact, named by its digest.
+// Resolved identifies one artifact by its digest. It is the result for a Reference.
 type Resolved struct {
 	// Tag is the tag that led to the digest, empty for a reference by digest.
 	Tag string
@@ -27,7 +27,7 @@ type Resolved struct {
 	Digest string
 }
 
-// Revision returns what an object's status shows: <tag>@sha256:<hex>, or sha256:<hex> for a
+// Revision returns the text in an object's status: <tag>@sha256:<hex>, or sha256:<hex> for a
 // reference by digest.
 func (r Resolved) Revision() string {
 	if r.Tag == "" {
@@ -38,11 +38,11 @@ func (r Resolved) Revision() string {
 
 // Manifest is an artifact's manifest, verified against its digest.
 type Manifest struct {
-	// Resolved names the artifact. For an index, which is one artifact per platform, the digest is
+	// Resolved identifies the artifact. An index has one artifact per platform; then the digest is
 	// the index's.
 	Resolved
-	// Metadata are the manifest's annotations. Those beyond 16 KiB in all are left out, in the
-	// order of their keys: they go into an object's status.
+	// Metadata are the manifest's annotations. They go into an object's status, so their total size
+	// is bounded: annotations beyond 16 KiB are left out, in the order of their keys.
 	Metadata map[string]string
 	// Layers are the layers in the manifest's order.
 	Layers []Layer
@@ -50,7 +50,7 @@ type Manifest struct {
 
 // Layer is a descriptor of a layer.
 type Layer struct {
-	// MediaType is the publisher's, for example application/vnd.cncf.flux.content.v1.tar+gzip.
+	// MediaType is set by the publisher, for example application/vnd.cncf.flux.content.v1.tar+gzip.
 	MediaType string
 	// Digest is sha256:<hex> of the layer as it is transferred.
 	Digest string
@@ -58,23 +58,24 @@ type Layer struct {
 	Size int64
 }
 
-// Operation says what becomes of a layer.
+// Operation says what is done with a layer.
 type Operation string
 
 // The operations.
 const (
-	// Extract unpacks the layer, leaves out what is ignored and packs it again. It is the default.
+	// Extract unpacks the layer, leaves out ignored files and packs the rest again. It is the
+	// default.
 	Extract Operation = "extract"
-	// Copy keeps the layer's bytes.
+	// Copy takes the layer's bytes unchanged.
 	Copy Operation = "copy"
 )
 
-// LayerSelector chooses one layer: an object's spec.layerSelector. The zero value is the first
-// layer, to be extracted.
+// LayerSelector chooses one layer: an object's spec.layerSelector. The zero value extracts the
+// first layer.
 type LayerSelector struct {
 	// MediaType chooses the first layer of this type; empty means the first layer.
 	MediaType string
-	// Operation is what becomes of it; empty means Extract.
+	// Operation says what is done with the layer; empty means Extract.
 	Operation Operation
 }
 
@@ -91,9 +92,9 @@ func (s LayerSelector) Validate() error {
 	}
 }
 
-// Resolve finds the artifact that ref means and asks the registry for it, so that a missing
-// permission shows even when the digest was known before. It transfers no content if the registry
-// answers HEAD requests properly. The error is an *origin.Error.
+// Resolve finds the artifact of ref. It asks the registry even for a known digest, to detect a
+// missing permission. It transfers no content if the registry answers HEAD requests properly. The
+// error is an *origin.Error.
 func (c *Client) Resolve(ctx context.Context, ref Reference) (Resolved, error) {
 	s, err := ref.selector()
 	if err != nil {
@@ -112,7 +113,7 @@ func (c *Client) Resolve(ctx context.Context, ref Reference) (Resolved, error) {
 	return Resolved{Tag: s.tag, Digest: digest}, err
 }
 
-// version is the highest tag that matches.
+// version returns the highest matching tag.
 func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 	const field = "spec.ref.semver"
 	highest := m.highest()
@@ -134,9 +135,9 @@ func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 	return highest.tag, nil
 }
 
-// digest asks which manifest stands at reference. An error of HEAD has no body and its header may
-// be missing, so anything but a good answer is asked again with GET. What HEAD answers is only
-// believed once Fetch has verified it.
+// digest returns the digest of the manifest at reference. It sends HEAD first. If the answer is an
+// error or has no valid digest, it sends GET: an error of HEAD has no body, and the digest's header
+// may be missing. The digest from HEAD is trusted only after Fetch has verified it.
 func (c *Client) digest(ctx context.Context, reference string) (string, error) {
 	resp, err := c.send(ctx, http.MethodHead, c.url("manifests", reference), targetManifest, manifestTypes()...)
 	if err == nil {
@@ -168,7 +169,7 @@ func manifestTypes() []string {
 	}
 }
 
-// manifest fetches by tag or digest; a digest is verified.
+// manifest fetches a manifest by tag or digest. It verifies the digest.
 func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, error) {
 	resp, err := c.send(ctx, http.MethodGet, c.url("manifests", reference), targetManifest, manifestTypes()...)
 	if err != nil {
@@ -198,7 +199,7 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 // maxValues bounds the JSON tokens of a manifest or index.
 const maxValues = 50_000
 
-// decode decodes a manifest or index, which what names.
+// decode decodes a manifest or index. The parameter what describes it in errors.
 func (c *Client) decode(body []byte, what string, v any) error {
 	err := boundedjson.Unmarshal(body, maxValues, v)
 	switch {
@@ -214,9 +215,8 @@ func (c *Client) decode(body []byte, what string, v any) error {
 	}
 }
 
-// Fetch reads the manifest of a resolved artifact. Of an index it takes the manifest for
-// linux/amd64, or the first one that names no platform, or the only one. The error is an
-// *origin.Error.
+// Fetch reads the manifest of a resolved artifact. From an index it takes the first manifest that
+// is for linux/amd64 or has no platform, or else the only manifest. The error is an *origin.Error.
 func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 	if err := checkDigest(r.Digest); err != nil {
 		return nil, invalidReference("spec.ref.digest", "", "%w", err)
@@ -228,8 +228,8 @@ func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 	return c.read(ctx, r, raw)
 }
 
-// Get is Resolve and Fetch in one. It makes a request less, and always transfers the manifest. The
-// error is an *origin.Error.
+// Get combines Resolve and Fetch. For a tag it sends one request less, and always transfers the
+// manifest. The error is an *origin.Error.
 func (c *Client) Get(ctx context.Context, ref Reference) (*Manifest, error) {
 	s, err := ref.selector()
 	if err != nil {
@@ -249,7 +249,7 @@ func (c *Client) Get(ctx context.Context, ref Reference) (*Manifest, error) {
 	return c.read(ctx, Resolved{Tag: s.tag, Digest: raw.digest}, raw)
 }
 
-// read reads a manifest, or fetches the one that it takes of an index.
+// read parses a manifest. If raw is an index, read first fetches the chosen manifest.
 func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manifest, error) {
 	if raw.mediaType.IsIndex() {
 		child, err := c.child(raw.body)
@@ -279,7 +279,8 @@ func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manife
 	return m, nil
 }
 
-// child chooses a manifest of an index as the library and with it Flux does.
+// child returns the digest of the chosen manifest of an index. The library and Flux choose in the
+// same way.
 func (c *Client) child(index []byte) (string, error) {
 	var parsed v1.IndexManifest
 	if err := c.decode(index, "the index", &parsed); err != nil {
@@ -306,7 +307,7 @@ func (c *Client) unsupported(fix string, err error) *origin.Error {
 	return &origin.Error{Server: c.session.server, Code: origin.CodeUnsupportedMediaType, Fix: fix, Err: err}
 }
 
-// metadata bounds what a publisher can put into an object's status.
+// metadata bounds the annotations that a publisher can put into an object's status.
 func (c *Client) metadata(annotations map[string]string) map[string]string {
 	left := 16 << 10
 	out := make(map[string]string)
@@ -319,7 +320,7 @@ func (c *Client) metadata(annotations map[string]string) map[string]string {
 	return out
 }
 
-// Select returns the layer that the selector means. The error is an *origin.Error.
+// Select returns the layer that the selector chooses. The error is an *origin.Error.
 func (m *Manifest) Select(s LayerSelector) (Layer, error) {
 	if err := s.Validate(); err != nil {
 		return Layer{}, err

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// oneManifest answers every request for a manifest with the body.
+// oneManifest answers every request for a manifest with this body.
 type oneManifest struct{ body, mediaType string }
 
 func (o oneManifest) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -28,8 +28,8 @@ func (o oneManifest) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }
 
-// allocated is how many bytes it takes to read the body as a manifest and as an index, garbage
-// included.
+// allocated returns how many bytes are allocated to read the body, as a manifest and as an index.
+// Garbage counts too.
 func allocated(t *testing.T, body string) map[types.MediaType]int64 {
 	t.Helper()
 	taken := map[types.MediaType]int64{}
@@ -47,8 +47,8 @@ func allocated(t *testing.T, body string) map[types.MediaType]int64 {
 	return taken
 }
 
-// maxReading bounds what is allocated for any manifest of four megabytes. Garbage counts too, so
-// the time of its collection does not matter.
+// maxReading bounds the bytes allocated for any manifest of four megabytes. Garbage counts too, so
+// the result does not depend on when garbage is collected.
 const maxReading = 128 << 20
 
 func hostileManifests() map[string]string {
@@ -73,7 +73,8 @@ func hostileManifests() map[string]string {
 	}
 }
 
-// Whatever a manifest holds, reading it takes no more memory than is planned for.
+// TestMemoryOfHostileManifests checks that reading a manifest takes at most the planned memory,
+// whatever the manifest contains.
 func TestMemoryOfHostileManifests(t *testing.T) {
 	for name, body := range hostileManifests() {
 		for mediaType, n := range allocated(t, body) {
@@ -84,7 +85,8 @@ func TestMemoryOfHostileManifests(t *testing.T) {
 	}
 }
 
-// The fuzzer's inputs are short, so they are repeated: what passes a bound does so many times.
+// FuzzMemoryOfManifests repeats the fuzzer's inputs, because they are short: an input that gets
+// past a bound then does so many times.
 func FuzzMemoryOfManifests(f *testing.F) {
 	for _, seed := range []struct{ before, part, after string }{
 		{`{"layers":[`, `{},`, `{}]}`},

@@ -36,7 +36,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// A folder goes to the real registry and comes back.
+// TestPushAndPull pushes a folder to the real registry and pulls it again.
 func TestPushAndPull(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
 	opts := oci.Options{Auth: oci.Basic(username, password), Transport: n}
@@ -87,7 +87,7 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("summary %+v", sum)
 	}
 
-	// What Flux's clients look for, on the wire.
+	// Check the media types that Flux's clients look for in the registry's answer.
 	raw := get(t, n, "https://"+registryHost+"/v2/team/app/manifests/1.0.0")
 	var wire struct {
 		MediaType string `json:"mediaType"`
@@ -107,7 +107,8 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("manifest %s", raw)
 	}
 
-	// The packed file is the same artifact; equal content without a time has an equal digest.
+	// Pushing the packed file gives the same artifact. Without a time, equal content has an equal
+	// digest.
 	file := filepath.Join(t.TempDir(), "app.tar.gz")
 	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
@@ -244,7 +245,7 @@ func TestFetchOfIndex(t *testing.T) {
 			t.Errorf("%s: %+v", name, m)
 		}
 	}
-	// An index in an index is refused, not followed.
+	// An index in an index is refused.
 	inner := index(entry(child, ""))
 	outer := index(entry(inner, ""))
 	f.types[inner] = "application/vnd.oci.image.index.v1+json"
@@ -301,13 +302,13 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
-// TestVersionsAreReadAsFluxReadsThem: each list of tags ends with the one that the range means.
+// TestVersionsAreReadAsFluxReadsThem checks which tag a range selects from each list of tags.
 func TestVersionsAreReadAsFluxReadsThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		tags  []string
 		rang  string
 		chart bool
-		want  string // empty for none
+		want  string // empty: no tag
 	}{
 		"leading zeros":             {tags: []string{"2024.01.15", "2023.12.31", "latest"}, rang: ">=2024", want: "2024.01.15"},
 		"leading zero at the front": {tags: []string{"01.2.3", "1.2.2"}, rang: "1.x", want: "01.2.3"},

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// The media types of a Flux artifact ("OCI artifacts" in Flux's documentation), which Push writes.
+// The media types of a Flux artifact ("OCI artifacts" in Flux's documentation). Push writes them.
 const (
 	ConfigMediaType = "application/vnd.cncf.flux.config.v1+json"
 	LayerMediaType  = "application/vnd.cncf.flux.content.v1.tar+gzip"
@@ -34,43 +34,42 @@ const (
 	AnnotationRevision = "org.opencontainers.image.revision"
 )
 
-// Artifact is what Push publishes.
+// Artifact is the content that Push publishes, and its metadata.
 type Artifact struct {
-	// Path is a folder, a tar.gz archive, or any other file, which is published as the one file of a
-	// folder. Folder and archive are brought into the uniform form of package archive.
+	// Path is a folder, a tar.gz archive, or any other file. Another file is published as the only
+	// file of a folder. Folders and archives get the uniform form of package archive.
 	Path string
 	// Ignore leaves files of a folder out.
 	Ignore archive.Patterns
 	// Limits bound the content.
 	Limits archive.Limits
-	// Source is where the content comes from, a URL by convention; empty for none.
+	// Source is the origin of the content, by convention a URL; empty for none.
 	Source string
 	// Revision is the content's version at its source, <branch>@sha1:<commit> by convention; empty
 	// for none.
 	Revision string
-	// Created is the time of publication, UTC in the annotation. The zero time leaves the
-	// annotation out, which makes equal content have equal digests.
+	// Created is the time of publication; the annotation has it in UTC. The zero time leaves the
+	// annotation out, so that equal content has equal digests.
 	Created time.Time
-	// Annotations are added to the manifest; those of the fields above win.
+	// Annotations are added to the manifest. Annotations from the fields above take precedence.
 	Annotations map[string]string
-	// Progress is told how much of the layer was sent, in bytes, while it is sent; nil for nobody.
+	// Progress is called with the number of the layer's bytes that were sent. It may be nil.
 	Progress func(done, total int64)
 }
 
-// Pushed is what Push has published.
+// Pushed is the result of Push.
 type Pushed struct {
 	Resolved
 	archive.Summary
 
-	// Layer is the content.
+	// Layer is the layer with the content.
 	Layer Layer
 }
 
-// Push publishes an artifact under a tag, as Flux's clients expect it, and returns what stands
-// there now. The content is packed into a temporary file, while the registry is asked how it wants
-// to be authenticated to. The tag is written last: whatever fails before leaves the tag as it was.
-// Errors of the registry are *origin.Error, those of the content archive.Error. Options.Write is
-// implied.
+// Push publishes an artifact under a tag, in the form that Flux's clients expect, and returns what
+// it published. It packs the content into a temporary file while it connects to the registry. It
+// writes the tag last: an earlier failure leaves the tag as it was. Errors of the registry are
+// *origin.Error, errors of the content are archive.Error. Options.Write is implied.
 func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, opts Options) (Pushed, error) {
 	if err := checkTag(tag); err != nil {
 		return Pushed{}, err
@@ -109,7 +108,7 @@ func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, o
 	return pushed, client.putManifest(ctx, tag, rawManifest{body: manifest, digest: pushed.Digest, mediaType: types.OCIManifestSchema1})
 }
 
-// checkTag refuses what is no tag.
+// checkTag refuses a text that is not a tag.
 func checkTag(tag string) error {
 	if tag == "" {
 		return invalidReference("spec.ref.tag", "name a tag", "there is none")
@@ -117,7 +116,8 @@ func checkTag(tag string) error {
 	return Reference{Tag: tag}.Validate()
 }
 
-// Tag gives an artifact one more tag. Only its manifest is read. The error is an *origin.Error.
+// Tag adds a tag to an artifact. It reads only the artifact's manifest. The error is an
+// *origin.Error.
 func (c *Client) Tag(ctx context.Context, r Resolved, tag string) error {
 	if err := checkTag(tag); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (c *Client) Tag(ctx context.Context, r Resolved, tag string) error {
 	return c.putManifest(ctx, tag, raw)
 }
 
-// putManifest has the registry keep a manifest under a tag.
+// putManifest stores a manifest in the registry under a tag.
 func (c *Client) putManifest(ctx context.Context, tag string, m rawManifest) error {
 	resp, err := c.repeat(ctx, request{
 		method: http.MethodPut, url: c.url("manifests", tag), target: targetManifest,
@@ -140,7 +140,7 @@ func (c *Client) putManifest(ctx context.Context, tag string, m rawManifest) err
 	if err != nil {
 		return err
 	}
-	_ = resp.Body.Close() // nothing is read
+	_ = resp.Body.Close() // the body is not read
 	return c.checkStored(resp, m.digest)
 }
 
@@ -153,18 +153,18 @@ func digestOf(content []byte) string {
 type packed struct {
 	file   *os.File
 	layer  Layer
-	diffID string // the digest before compression
+	diffID string // hex digest of the content before compression
 	sum    archive.Summary
 }
 
 func (p *packed) remove() {
 	if p.file != nil {
-		_ = p.file.Close() // opened by us, and no longer needed
+		_ = p.file.Close() // the file is not needed any more
 		_ = os.Remove(p.file.Name())
 	}
 }
 
-// pack writes the content to a temporary file, which remove removes.
+// pack writes the content to a temporary file; remove deletes the file.
 func (p *packed) pack(ctx context.Context, artifact Artifact) (err error) {
 	if p.file, err = os.CreateTemp("", "lanyard-push-*.tar.gz"); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (a Artifact) Pack(ctx context.Context, out io.Writer) (archive.Summary, err
 	return a.write(ctx, out, io.Discard)
 }
 
-// write packs the content into out, and the same before its compression into plain.
+// write writes the packed content to out, and the same content before compression to plain.
 func (a Artifact) write(ctx context.Context, out, plain io.Writer) (archive.Summary, error) {
 	opts := archive.Options{Limits: a.Limits, Plain: plain}
 	info, err := os.Stat(a.Path)
@@ -217,7 +217,7 @@ func (a Artifact) write(ctx context.Context, out, plain io.Writer) (archive.Summ
 	return archive.CreateFile(ctx, os.DirFS(filepath.Dir(a.Path)), filepath.Base(a.Path), out, opts)
 }
 
-// isGzip reports whether a file begins as one of gzip (RFC 1952 §2.3.1).
+// isGzip reports whether a file begins with gzip's magic bytes (RFC 1952 §2.3.1).
 func isGzip(file io.ReaderAt) bool {
 	var magic [2]byte
 	_, err := file.ReadAt(magic[:], 0)
@@ -241,8 +241,8 @@ func (a Artifact) annotations() map[string]string {
 	return annotations
 }
 
-// config is the configuration that an image must have (OCI image specification, "Image
-// Configuration"). An artifact uses nothing of it.
+// config returns the configuration that every image must have (OCI image specification, "Image
+// Configuration"). An artifact does not use it.
 func (p *packed) config() v1.ConfigFile {
 	return v1.ConfigFile{RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{{Algorithm: "sha256", Hex: p.diffID}}}}
 }

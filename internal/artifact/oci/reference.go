@@ -11,22 +11,22 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// DefaultTag is what an empty Reference stands for.
+// DefaultTag is the tag of an empty Reference.
 const DefaultTag = "latest"
 
-// Reference says which artifact of a repository is wanted: an object's spec.ref. Of several fields
-// the digest wins over the range, and the range over the tag; none means DefaultTag. The precedence
-// is Flux's.
+// Reference selects an artifact of a repository: an object's spec.ref. If several fields are set,
+// the digest wins over the range, and the range over the tag. An empty Reference means DefaultTag.
+// Flux has the same precedence.
 type Reference struct {
 	// Tag is a tag's name.
 	Tag string
 	// SemVer is a range of versions
-	// (https://github.com/Masterminds/semver#checking-version-constraints). The highest tag in it
-	// is taken. As in Flux, a version has at least two dots; a leading "v" and leading zeros are
-	// allowed. Other tags do not count.
+	// (https://github.com/Masterminds/semver#checking-version-constraints). The highest version in
+	// the range is chosen. As in Flux, a version has at least two dots; a leading "v" and leading
+	// zeros are allowed. Other tags are ignored.
 	SemVer string
-	// Chart: the tags are those of a Helm chart, where "_" stands for the "+" of a version, which
-	// no tag can have.
+	// Chart is true for the tags of a Helm chart. They have "_" in place of a version's "+", which
+	// is not allowed in a tag.
 	Chart bool
 	// SemVerFilter is a regular expression (RE2, not anchored) that tags must match to be
 	// considered for SemVer.
@@ -54,11 +54,11 @@ func IsTag(text string) bool {
 	return true
 }
 
-// maxExpression bounds ranges and filters, in bytes.
+// maxExpression is the longest range or filter, in bytes.
 const maxExpression = 512
 
-// Validate checks every field without asking a registry. The error is an *origin.Error with
-// CodeInvalidReference that names the field.
+// Validate checks every field without a request to a registry. The error is an *origin.Error with
+// CodeInvalidReference and the field's name.
 func (r Reference) Validate() error {
 	_, err := r.selector()
 	return err
@@ -128,18 +128,18 @@ func (r Reference) matcher() (*matcher, error) {
 	return m, nil
 }
 
-// highest is the highest version of a range among the tags that were considered so far.
+// highest holds the highest version in a range among the tags considered so far.
 type highest struct {
 	matcher    *matcher
 	considered int
 	tag        string
-	version    *semver.Version // nil for none
+	version    *semver.Version // nil: no version yet
 }
 
 func (m *matcher) highest() *highest { return &highest{matcher: m} }
 
-// consider takes the tag if none that came before is higher. Equal versions are told apart by their
-// text, so that the answer does not depend on the registry's order.
+// consider takes the tag if its version is higher than all earlier ones. If versions are equal, the
+// texts are compared, so that the result does not depend on the registry's order.
 func (h *highest) consider(tag string) {
 	h.considered++
 	if h.matcher.filter != nil && !h.matcher.filter.MatchString(tag) {
@@ -157,7 +157,7 @@ func (h *highest) consider(tag string) {
 	h.tag, h.version = tag, v
 }
 
-// version reads a tag as Flux does (package version of fluxcd/pkg).
+// version parses a tag in the same way as Flux (package version of fluxcd/pkg).
 func (m *matcher) version(tag string) (*semver.Version, bool) {
 	if strings.Count(tag, ".") < 2 {
 		return nil, false
@@ -167,16 +167,16 @@ func (m *matcher) version(tag string) (*semver.Version, bool) {
 	}
 	bare := strings.TrimPrefix(tag, "v")
 	if bare == "" || bare[0] < '0' || bare[0] > '9' {
-		return nil, false // as most tags that are no version
+		return nil, false // most tags that are not versions end here
 	}
 	if v, err := semver.StrictNewVersion(bare); err == nil {
-		return v, true // as NewVersion returns it, without a regular expression
+		return v, true // the result of NewVersion, without a regular expression
 	}
 	v, err := semver.NewVersion(tag)
 	return v, err == nil
 }
 
-// checkDigest accepts sha256 only: it is the one algorithm that every registry knows.
+// checkDigest accepts only sha256, the one algorithm that every registry supports.
 func checkDigest(digest string) error {
 	if h, err := v1.NewHash(digest); err != nil || h.Algorithm != "sha256" || h.String() != digest {
 		return fmt.Errorf("%q is no sha256 digest", shorten(digest))
@@ -188,7 +188,7 @@ func invalidReference(field, fix, format string, args ...any) *origin.Error {
 	return &origin.Error{Code: origin.CodeInvalidReference, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// shorten keeps a tenant's text from filling a condition.
+// shorten cuts a tenant's text, so that it cannot fill a condition.
 func shorten(s string) string {
 	const limit = 128
 	if len(s) > limit {

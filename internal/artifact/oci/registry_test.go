@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// Hosts under the names of httptest's certificate.
+// Host names that httptest's certificate covers.
 const (
 	registryHost = "registry.example.com"
 	blobHost     = "blobs.example.com"
@@ -37,7 +37,7 @@ const (
 	password = "s3cret-registry-password"
 )
 
-// network carries requests by host name to servers of this process and records them.
+// network sends requests to servers of this process, chosen by host name, and records the requests.
 type network struct {
 	*http.Transport
 	mu       sync.Mutex
@@ -70,7 +70,7 @@ func serve(tb testing.TB, hosts map[string]http.Handler) *network {
 	return serveBoth(tb, hosts, nil)
 }
 
-// serveBoth starts servers without TLS besides.
+// serveBoth starts a TLS server for each of hosts, and a server without TLS for each of plain.
 func serveBoth(tb testing.TB, hosts, plain map[string]http.Handler) *network {
 	tb.Helper()
 	roots := x509.NewCertPool()
@@ -102,7 +102,7 @@ func serveBoth(tb testing.TB, hosts, plain map[string]http.Handler) *network {
 	return n
 }
 
-// distribution is the real registry, in memory.
+// distribution returns the real registry, with its storage in a temporary folder.
 func distribution(t *testing.T) http.Handler {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
@@ -118,7 +118,7 @@ func distribution(t *testing.T) http.Handler {
 	return handlers.NewApp(t.Context(), config)
 }
 
-// basic asks for the user name and password of this test.
+// basic requires the user name and password of this test.
 func basic(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, ok := r.BasicAuth(); !ok || u != username || p != password {
@@ -161,7 +161,7 @@ func digestOf(content string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// fake is a registry that serves fixed content by hand, in order to serve it wrongly.
+// fake is a registry with fixed content. Tests can make it answer wrongly.
 type fake struct {
 	manifests map[string]string // tag or digest -> body
 	types     map[string]string // body's digest -> media type; default OCI manifest

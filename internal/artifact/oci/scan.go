@@ -10,24 +10,24 @@ import (
 	"slices"
 )
 
-// Bounds of a scan's exclusions, which are the schema's.
+// Bounds of a scan's exclusions. The schema has the same bounds.
 const (
 	maxExclusions      = 25
 	maxExclusionLength = 256 // bytes
 )
 
-// latestTags is how many tags a Scan names.
+// latestTags is the number of tags in Scan.Latest.
 const latestTags = 10
 
-// Exclusions leave tags out of a scan: an object's spec.exclusionList. The zero value leaves out
-// none.
+// Exclusions leave tags out of a scan: an object's spec.exclusionList. The zero value excludes no
+// tags.
 type Exclusions struct {
 	expressions []*regexp.Regexp
 }
 
-// ParseExclusions reads at most 25 regular expressions in RE2's syntax, not anchored, of at most
-// 256 bytes each. The error is an
-// *origin.Error with CodeInvalidReference that names the expression by its place.
+// ParseExclusions parses at most 25 regular expressions in RE2's syntax, not anchored, of at most
+// 256 bytes each. The error is an *origin.Error with CodeInvalidReference and the index of the
+// expression.
 func ParseExclusions(list []string) (Exclusions, error) {
 	const field = "spec.exclusionList"
 	if len(list) > maxExclusions {
@@ -59,18 +59,18 @@ func (e Exclusions) Match(tag string) bool {
 
 // Scan is a summary of a repository's tags.
 type Scan struct {
-	// Tags is their number.
+	// Tags is the number of tags.
 	Tags int
-	// Revision is the digest of the tags, each followed by a line feed, in ascending order by
-	// bytes: sha256:<hex>. No tag holds a line feed, so different sets have different revisions.
+	// Revision is the digest, sha256:<hex>, of the tags in ascending order by bytes, each followed
+	// by a line feed. No tag contains a line feed, so different sets have different revisions.
 	Revision string
-	// Latest are the first ten in descending order by bytes.
+	// Latest are the first ten tags in descending order by bytes.
 	Latest []string
 }
 
-// Scan lists the tags that are not excluded. It keeps these in memory while it runs, at most
-// 100,000 of 128 bytes: 50,000 of 40 bytes come to 3 MiB, the most that are allowed to 15 MiB. The
-// error is an *origin.Error, as of Tags.
+// Scan summarizes the tags that are not excluded. Meanwhile it holds these tags in memory, at most
+// 100,000 of 128 bytes. 50,000 tags of 40 bytes take 3 MiB; the maximum takes 15 MiB. The error is
+// an *origin.Error, as for Tags.
 func (c *Client) Scan(ctx context.Context, exclusions Exclusions) (Scan, error) {
 	var tags []string
 	for tag, err := range c.Tags(ctx) {

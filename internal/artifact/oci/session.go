@@ -23,14 +23,14 @@ const (
 	maxSecrets   = 24
 )
 
-// session is the bottom of a client's transport. It holds what must be true of every request, also
-// of those that the library makes by itself for redirects and token servers: where a request may
-// go, and how often it is tried again. It remembers the credentials that were sent, so that no text
-// which a server echoes can reveal them.
+// session is the innermost transport of a client. It enforces the rules for every request,
+// including the library's own requests for redirects and token servers: where a request may go, and
+// how often it is repeated. It remembers the credentials that were sent, to redact them in texts
+// that a server echoes.
 type session struct {
-	field    string        // of the object, that names the repository
-	server   origin.Server // by the host that the object names
-	home     string        // as it is asked, which differs for Docker Hub
+	field    string        // the object's field with the repository
+	server   origin.Server // with the host from the object
+	home     string        // host of the requests; another host for Docker Hub
 	insecure bool
 	next     http.RoundTripper
 
@@ -40,8 +40,8 @@ type session struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	secrets    []string
 	retryAfter time.Duration
-	recalled   bool // the registry's challenge comes from memory
-	doubted    bool // what is remembered is not used
+	recalled   bool // the current challenge is a remembered one
+	doubted    bool // remembered challenges are not used
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -64,15 +64,15 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// door is where the session asks for the registry's challenge.
+// door returns the key of the registry's challenge.
 func (s *session) door() door { return door{route: s.route, host: s.home, insecure: s.insecure} }
 
-// asksForChallenge reports whether req is the library's first one, which carries no credential.
+// asksForChallenge reports whether req is the library's first request, which has no credential.
 func (s *session) asksForChallenge(req *http.Request) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == "" && s.isHome(req.URL)
 }
 
-// recall returns the remembered challenge, or nil where the registry must be asked.
+// recall returns the remembered challenge, or nil if the registry must be asked.
 func (s *session) recall() *challenge {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,13 +95,13 @@ func (s *session) doubt() bool {
 	return again
 }
 
-// remember keeps the credential of an Authorization header.
+// remember adds the credential of an Authorization header to the secrets.
 func (s *session) remember(header string) {
 	_, credential, _ := strings.Cut(header, " ")
 	s.keep(credential)
 }
 
-// keep adds secrets, the last in front.
+// keep adds secrets in front of the earlier ones.
 func (s *session) keep(secrets ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *session) keep(secrets ...string) {
 	s.secrets = s.secrets[:min(len(s.secrets), maxSecrets)]
 }
 
-// redact takes what was kept out of a text of somebody else.
+// redact replaces the session's secrets in a server's text.
 func (s *session) redact(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,9 +122,9 @@ func (s *session) redact(text string) string {
 	return text
 }
 
-// parts returns a secret and, if it is user and password as Basic sends them, their plain text and
-// the password alone. The whole comes before its parts: what is replaced first must not hide the
-// rest. Only errors need the parts, so no request has to decode a password of kilobytes.
+// parts returns a secret. For a credential in Basic's form, it also returns the plain text and the
+// password. The whole secret comes before its parts: replacing a part first would hide the rest.
+// Only errors need the parts, so no request has to decode a password of kilobytes.
 func parts(secret string) []string {
 	plain, err := base64.StdEncoding.DecodeString(secret)
 	if err != nil {
@@ -134,7 +134,7 @@ func parts(secret string) []string {
 	return slices.DeleteFunc([]string{secret, string(plain), password}, func(part string) bool { return part == "" })
 }
 
-// note keeps the pause a server asks for: the handshake's errors do not carry it.
+// note stores the pause that a server asks for, because the handshake's errors do not have it.
 func (s *session) note(resp *http.Response) {
 	if resp == nil {
 		return
@@ -151,11 +151,11 @@ func (s *session) lastRetryAfter() time.Duration {
 	return s.retryAfter
 }
 
-// admit judges where a request goes. The registry says where its blobs and tokens are. A hostile
-// registry would name hosts of the cluster. So every host but the object's own is asked by https,
-// and its certificate must be valid for its name. An address in place of a name must be public.
-// What a name resolves to is judged when it is dialled, by the injected transport. Registries that
-// people use need no more: their token servers and storage are at the same host, or at others with
+// admit checks where a request goes. The registry chooses where its blobs and tokens are, and a
+// hostile registry would choose hosts of the cluster. So every host except the object's own needs
+// https, and a certificate that is valid for its name. An IP address in place of a name must be
+// public. The injected transport checks the address of a name when it dials. Common registries need
+// no more: their token servers and storage are at the same host, or at other hosts with
 // certificates.
 //
 // The error is an *origin.Error or a [*plainError].
@@ -181,20 +181,20 @@ func (s *session) admit(u *url.URL) error {
 	return nil
 }
 
-// isHome reports whether a URL is at the object's own host. Folding is for comparison alone:
-// strings.ToLower would make an i of the letter İ, and with it the home of another host.
+// isHome reports whether a URL is at the object's own host. It folds case only to compare:
+// strings.ToLower would turn the letter İ into i, and another host into the home.
 func (s *session) isHome(u *url.URL) bool {
 	return strings.EqualFold(authority(u.Scheme, u.Host), authority(u.Scheme, s.home))
 }
 
-// plainError is the refusal of a request without TLS. It is found by nobody who looks for an
-// *origin.Error: once https has failed at a host that looks local, the library tries http by
-// itself, and what counts is why https has.
+// plainError refuses a request without TLS. It is hidden from a search for an *origin.Error: after
+// https has failed at a host that looks local, the library tries http by itself, but the error must
+// say why https failed.
 type plainError struct{ refused *origin.Error }
 
 func (e *plainError) Error() string { return e.refused.Error() }
 
-// authority is host:port, with the scheme's own port where there is none.
+// authority returns host:port, with the scheme's default port if the host has no port.
 func authority(scheme, host string) string {
 	u := url.URL{Host: host}
 	port := u.Port()
@@ -208,7 +208,7 @@ func authority(scheme, host string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// checkRedirect bounds what [session.admit] judges one by one.
+// checkRedirect bounds the number of redirects; [session.admit] checks each redirect.
 func (s *session) checkRedirect(_ *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return s.refused(fmt.Sprintf("it redirects more than %d times", maxRedirects), "")

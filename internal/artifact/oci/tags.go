@@ -19,36 +19,37 @@ import (
 
 // Bounds of a list of tags besides tagLimits.
 const (
-	// tagsPerPage is what is asked for at once. Amazon ECR refuses to be asked for more, and
-	// Azure's registry sends no more.
+	// tagsPerPage is the requested size of a page. Amazon ECR refuses a larger number, and Azure's
+	// registry sends no larger pages.
 	tagsPerPage = "1000"
-	// maxEmptyPages is how many pages in a row may come without a tag. One may: the last, or one
-	// whose tags are gone.
+	// maxEmptyPages bounds the consecutive pages without a tag. One such page is normal: the last
+	// page, or a page whose tags were deleted.
 	maxEmptyPages = 10
-	// maxToken is the longest string of a page, in bytes. A tag has 128.
+	// maxToken is the longest string of a page, in bytes. A tag has at most 128.
 	maxToken = 64 << 10
-	// maxLink is the longest link to a next page, in bytes. That of Amazon ECR has some hundreds.
+	// maxLink is the longest link to a next page, in bytes. Amazon ECR's links have some hundreds.
 	maxLink = 8 << 10
 )
 
-// Tags streams the repository's tags in the registry's order, page after page, in memory that does
-// not grow with their number. The sequence ends with the first error, an *origin.Error.
+// Tags streams the repository's tags in the registry's order, page by page. Its memory does not
+// grow with the number of tags. The sequence ends with the first error, an *origin.Error.
 // CodeTooLarge: the list is longer than the limits. CodeProtocol: the list repeats a page, has too
-// many pages without a tag, names another host, or has an entry that is no tag. CodeUnreachable:
-// ctx ends before the list. A tag may come twice if the repository changes meanwhile.
+// many pages without a tag, links to another host, or has an entry that is not a tag.
+// CodeUnreachable: ctx ends before the list. A tag may come twice if the repository changes
+// meanwhile.
 func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] { return c.tags(ctx, pages) }
 
-// Queries that begin a list of tags.
+// The first query of a list of tags.
 const (
-	// pages asks for large pages: no answer takes long.
+	// pages requests large pages, so that no answer takes long.
 	pages = "n=" + tagsPerPage
-	// whole asks for all at once. Distribution goes through all tags for each page, so that it has
-	// 50,000 whole in a tenth of the time. A registry that sends pages all the same is asked for
-	// large ones: without a number, Amazon ECR and others send a hundred.
+	// whole requests all tags at once. Distribution reads all tags for each page, so it sends
+	// 50,000 tags in one answer in a tenth of the time. If a registry sends pages nevertheless,
+	// large pages are requested: without a number, Amazon ECR and others send a hundred tags.
 	whole = ""
 )
 
-// tags is Tags, begun with a query.
+// tags implements Tags; begin is the first query.
 func (c *Client) tags(ctx context.Context, begin string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		l := &listing{client: c, bytes: c.maxTags.Bytes, asked: map[[sha256.Size]byte]struct{}{}, yield: yield}
@@ -58,15 +59,15 @@ func (c *Client) tags(ctx context.Context, begin string) iter.Seq2[string, error
 	}
 }
 
-// errStopped ends a listing that nobody listens to any more.
+// errStopped ends a listing after the caller has stopped the iteration.
 var errStopped = errors.New("stopped")
 
 // listing is a list of tags that is being read.
 type listing struct {
 	client *Client
 	yield  func(string, error) bool
-	bytes  int64                          // that may still come
-	tags   int                            // that came
+	bytes  int64                          // bytes that may still be read
+	tags   int                            // number of tags so far
 	empty  int                            // pages in a row without a tag
 	asked  map[[sha256.Size]byte]struct{} // digests of the queries that were sent
 }
@@ -89,7 +90,7 @@ func (l *listing) run(ctx context.Context, query string) error {
 	}
 }
 
-// page passes the tags of one page on and returns the query of the next, empty for none.
+// page yields the tags of one page. It returns the query of the next page; empty if there is none.
 func (l *listing) page(ctx context.Context, query string) (string, error) {
 	u := l.client.url("tags", "list")
 	u.RawQuery = query
@@ -113,11 +114,11 @@ func (l *listing) page(ctx context.Context, query string) (string, error) {
 	return l.client.following(resp)
 }
 
-// read decodes {"name": …, "tags": […]} while it arrives. What else is in a page is skipped:
+// read decodes {"name": …, "tags": […]} while the page arrives. It skips all other members:
 // Google's registries describe every image there.
 func (l *listing) read(ctx context.Context, body io.Reader) error {
 	metered := &meter{next: body, left: l.bytes}
-	// To find a name that comes twice, the decoder would keep all names in memory.
+	// Allow duplicate names: to detect them, the decoder would hold all names in memory.
 	page := jsontext.NewDecoder(metered, jsontext.AllowDuplicateNames(true))
 	metered.decoded = page.InputOffset
 	err := l.decode(ctx, page)
@@ -136,7 +137,7 @@ func (l *listing) read(ctx context.Context, body io.Reader) error {
 	}
 }
 
-// errNoList is a page that is no list of tags.
+// errNoList means that a page is not a list of tags.
 var errNoList = errors.New("no list of tags")
 
 func (l *listing) decode(ctx context.Context, page *jsontext.Decoder) error {
@@ -170,7 +171,7 @@ func (l *listing) decode(ctx context.Context, page *jsontext.Decoder) error {
 	return nil
 }
 
-// array passes on the tags of one array. Null stands for an empty one.
+// array yields the tags of one array. Null counts as an empty array.
 func (l *listing) array(ctx context.Context, page *jsontext.Decoder) error {
 	if page.PeekKind() == jsontext.KindNull {
 		return skip(page)
@@ -200,7 +201,7 @@ func (l *listing) array(ctx context.Context, page *jsontext.Decoder) error {
 	return expect(page, jsontext.KindEndArray)
 }
 
-// expect reads one bracket.
+// expect reads the wanted bracket.
 func expect(page *jsontext.Decoder, want jsontext.Kind) error {
 	if got, err := page.ReadToken(); err != nil || got.Kind() != want {
 		return errNoList
@@ -216,20 +217,20 @@ func skip(page *jsontext.Decoder) error {
 	return nil
 }
 
-// Ends of a meter.
+// Errors of a meter that has reached a bound.
 var (
 	errTooLong   = errors.New("too many bytes")
 	errLongToken = errors.New("a value is too long")
 )
 
-// meter bounds what a decoder reads, in all and for one value: the decoder keeps a value whole in
-// memory.
+// meter bounds the bytes that a decoder reads, in total and for one value. The decoder holds a
+// whole value in memory.
 type meter struct {
 	next    io.Reader
 	left    int64
-	decoded func() int64 // how far the decoder has come, in bytes
+	decoded func() int64 // returns how many bytes are decoded
 	read    int64
-	err     error // why it ended, unless in good order
+	err     error // why reading failed; nil for io.EOF
 }
 
 func (m *meter) Read(p []byte) (int, error) {
@@ -237,14 +238,15 @@ func (m *meter) Read(p []byte) (int, error) {
 	case m.err != nil:
 		return 0, m.err
 	case m.read-m.decoded() > maxToken:
-		// Asked for more, the decoder has used up what it has, and that was no whole value.
+		// The decoder asks for more although maxToken bytes are not decoded yet: the value is too
+		// long.
 		m.err = errLongToken
 		return 0, m.err
 	case m.left < 0:
 		m.err = errTooLong
 		return 0, m.err
 	}
-	// One byte more than may come tells the end from what is too long.
+	// Read one byte more than allowed, to distinguish the end from a body that is too long.
 	n, err := m.next.Read(p[:min(int64(len(p)), m.left+1)])
 	m.left -= int64(n)
 	m.read += int64(n)
@@ -261,9 +263,9 @@ func (l *listing) tooLarge(format string, args ...any) *origin.Error {
 	}
 }
 
-// following reads the Link headers (RFC 8288) and returns the query of the next page, empty for
-// none. The link must lead to this registry and this list. Of it only the query is used: registries
-// behind a proxy that ends TLS write http there.
+// following returns the query of the next page from the Link headers (RFC 8288); empty if there is
+// none. The link must lead to this registry and this list. Only the link's query is used:
+// registries behind a proxy that ends TLS write http into the link.
 func (c *Client) following(resp *http.Response) (string, error) {
 	const malformed = "the link to the next page of tags is malformed"
 	target, ok := nextLink(resp.Header.Values("Link"))
@@ -290,8 +292,9 @@ func (c *Client) following(resp *http.Response) (string, error) {
 	return next.RawQuery, nil
 }
 
-// nextLink returns the target of the link whose relation is next, or that names none, as some
-// registries write it. Empty means that there is no such link, false that the header is malformed.
+// nextLink returns the target of the link with the relation next, or without a relation, as some
+// registries write it. An empty target means that there is no such link; false means that the
+// header is malformed.
 func nextLink(headers []string) (string, bool) {
 	for _, header := range headers {
 		for rest := strings.TrimSpace(header); rest != ""; {
@@ -299,8 +302,8 @@ func nextLink(headers []string) (string, bool) {
 			if !ok || !strings.HasPrefix(rest, "<") {
 				return "", false
 			}
-			// A comma ends a link unless it is quoted; the parameters of these links quote nothing
-			// that has one.
+			// A comma that is not quoted ends a link. The parameters of these links have no quoted
+			// commas.
 			parameters, others, _ := strings.Cut(after, ",")
 			if isNext(parameters) {
 				return target, target != ""

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// lister is a registry whose list of tags a test answers; it counts the pages.
+// lister is a registry. The test answers its list of tags; asked counts the pages.
 type lister struct {
 	asked int
 	page  func(w http.ResponseWriter, r *http.Request, asked int)
@@ -49,7 +49,7 @@ func writeTags(w http.ResponseWriter, link string, tags ...string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"name": "team/app", "tags": tags})
 }
 
-// numbered are so many tags from a number on.
+// numbered returns count tags with consecutive numbers.
 func numbered(from, count int) []string {
 	tags := make([]string, count)
 	for i := range tags {
@@ -104,7 +104,8 @@ func TestTagsArePagedAndBounded(t *testing.T) {
 	}
 }
 
-// The pages of the clouds' registries, as their documentation and their users show them.
+// TestTagsOfRealRegistries reads pages of the clouds' registries, as their documentation and their
+// users show them.
 func TestTagsOfRealRegistries(t *testing.T) {
 	want := numbered(0, 2500)
 	rest := func(query url.Values, cursor string) []string {
@@ -182,7 +183,8 @@ func TestTagsOfRealRegistries(t *testing.T) {
 	}
 }
 
-// The distribution project's registry itself, which pages by the last tag.
+// TestTagsOfDistribution reads pages of the distribution project's own registry. Its next page
+// begins after the last tag.
 func TestTagsOfDistribution(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: basic(pageSize(distribution(t), "2"))})
 	want := []string{"1.0.0", "1.1.0", "2.0.0", "latest", "sha256-0a.sig"}
@@ -213,7 +215,8 @@ func TestTagsOfDistribution(t *testing.T) {
 	}
 }
 
-// pageSize has a registry send smaller pages than it was asked for, as its administrator may.
+// pageSize makes a registry send smaller pages than requested. A registry's administrator may do
+// the same.
 func pageSize(next http.Handler, size string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if query := r.URL.Query(); query.Has("n") {
@@ -224,7 +227,8 @@ func pageSize(next http.Handler, size string) http.Handler {
 	})
 }
 
-// A list that never ends is ended, with an error that says how it was unending.
+// TestTagsThatNeverEnd checks that a list without end is stopped. The error says which bound was
+// reached.
 func TestTagsThatNeverEnd(t *testing.T) {
 	endless := func(tags func(asked int) []string) func(http.ResponseWriter, *http.Request, int) {
 		return func(w http.ResponseWriter, _ *http.Request, asked int) {
@@ -345,7 +349,8 @@ func TestTagsThatNeverEnd(t *testing.T) {
 	}
 }
 
-// A list that comes in drops ends with its context, and says why.
+// TestTagsThatDrip reads a list that arrives tag by tag. It ends with its context, and the error
+// says why.
 func TestTagsThatDrip(t *testing.T) {
 	l := &lister{page: func(w http.ResponseWriter, r *http.Request, _ int) {
 		_, _ = io.WriteString(w, `{"tags":["0"`)
@@ -434,7 +439,7 @@ func TestTagsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Who stops listening stops the reading, and hears nothing more.
+// TestTagsStop checks that a caller who stops the iteration stops the reading and gets no error.
 func TestTagsStop(t *testing.T) {
 	l := &lister{page: func(w http.ResponseWriter, _ *http.Request, asked int) {
 		writeTags(w, fmt.Sprintf("/v2/team/app/tags/list?last=%d", asked), numbered(asked*10, 10)...)
@@ -453,7 +458,8 @@ func TestTagsStop(t *testing.T) {
 	}
 }
 
-// A registry that throttles says how long; that the second page is refused makes no shorter list.
+// TestTagsAreThrottled refuses the second page. The error has the pause that the registry asks for,
+// and there is no shorter list.
 func TestTagsAreThrottled(t *testing.T) {
 	l := &lister{page: func(w http.ResponseWriter, _ *http.Request, asked int) {
 		if asked == 2 {
@@ -471,8 +477,8 @@ func TestTagsAreThrottled(t *testing.T) {
 	}
 }
 
-// 50,000 tags are scanned in the memory that their names take, and a version is found among them in
-// almost none.
+// TestManyTagsTakeLittleMemory reads 50,000 tags. A scan takes the memory of their names. Finding a
+// version takes almost no memory.
 func TestManyTagsTakeLittleMemory(t *testing.T) {
 	const count, perPage = 50_000, 1000
 	heap := func() uint64 {
@@ -481,7 +487,7 @@ func TestManyTagsTakeLittleMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	var last uint64 // when the last page is asked for
+	var last uint64 // heap when the last page is requested
 	l := &lister{page: func(w http.ResponseWriter, r *http.Request, _ int) {
 		page := 0
 		_, _ = fmt.Sscanf(r.URL.Query().Get("last"), "%d", &page)
@@ -517,7 +523,7 @@ func TestManyTagsTakeLittleMemory(t *testing.T) {
 	})
 }
 
-// The revision depends on which tags there are and on nothing else.
+// TestScanRevision checks that the revision depends only on the set of tags.
 func TestScanRevision(t *testing.T) {
 	scan := func(exclusions []string, pages ...[]string) oci.Scan {
 		t.Helper()
@@ -567,7 +573,7 @@ func TestScanRevision(t *testing.T) {
 func TestParseExclusions(t *testing.T) {
 	for what, c := range map[string]struct {
 		list []string
-		text string // of the error
+		text string // text of the error
 	}{
 		"no list":              {},
 		"Flux's default":       {list: []string{`^.*\.sig$`}},
@@ -593,7 +599,8 @@ func TestParseExclusions(t *testing.T) {
 	}
 }
 
-// An expression that would take hours is refused for a version's filter too.
+// TestSemVerFilterIsBounded checks that a filter of versions, too, is refused if matching would
+// take hours.
 func TestSemVerFilterIsBounded(t *testing.T) {
 	ref := oci.Reference{SemVer: "*", SemVerFilter: strings.Repeat(`\pL{900}`, 30)}
 	if err := ref.Validate(); origin.CodeOf(err) != origin.CodeInvalidReference || !strings.Contains(err.Error(), "spec.ref.semverFilter: the expressions are too large") {
@@ -601,8 +608,8 @@ func TestSemVerFilterIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzTagsPage: whatever a registry sends as a page, the list yields only tags. When the list accepts a page,
-// encoding/json reads the same tags.
+// FuzzTagsPage checks that the list yields only tags, whatever a registry sends as a page. If the
+// list accepts a page, encoding/json reads the same tags.
 func FuzzTagsPage(f *testing.F) {
 	for _, page := range []string{
 		`{"name":"team/app","tags":["1.0.0","latest"]}`, `{"tags":null}`, `{"tags":[]}`, `{}`, `[]`, `{"tags":["a",1]}`, `{"tags":["` + "\x00" + `"]}`,
@@ -654,8 +661,9 @@ func FuzzTagsPage(f *testing.F) {
 	})
 }
 
-// tagsOf reads a page with encoding/json, and returns the tags of all members that are named exactly "tags".
-// json.Unmarshal would also read "tagS", and would return only the tags of the last such member.
+// tagsOf reads a page with encoding/json. It returns the tags of all members with exactly the name
+// "tags". json.Unmarshal would also read "tagS", and would return only the tags of the last such
+// member.
 func tagsOf(page []byte) ([]string, error) {
 	if !json.Valid(page) {
 		return nil, errors.New("the page is not one JSON value")

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// smallBlob is how long a blob may be, in bytes, to be sent with the request that completes its
-	// upload. It costs a request less, and cannot be continued.
+	// smallBlob is the maximum size, in bytes, of a blob that is sent in the request that completes
+	// its upload. This saves a request, but the upload cannot be continued.
 	smallBlob = 1 << 20
-	// maxContinued bounds how often one upload goes on after a broken connection, each time from
-	// where the registry says that it is.
+	// maxContinued bounds how often one upload continues after a broken connection, each time at
+	// the registry's offset.
 	maxContinued = 20
 )
 
-// blob is content that is uploaded.
+// blob is content to upload.
 type blob struct {
 	digest   string
 	size     int64
 	content  io.ReaderAt
-	progress func(done int64) // nil for nobody
+	progress func(done int64) // may be nil
 }
 
-// from returns the content from an offset on.
+// from returns the content from an offset to the end.
 func (b blob) from(offset int64) io.Reader {
 	section := io.NewSectionReader(b.content, offset, b.size-offset)
 	if b.progress == nil {
@@ -42,7 +42,7 @@ func (b blob) from(offset int64) io.Reader {
 	return &counter{next: section, done: offset, report: b.progress}
 }
 
-// counter reports how far a reader has come.
+// counter is a reader that reports its offset.
 type counter struct {
 	next   io.Reader
 	done   int64
@@ -56,8 +56,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// uploadAll puts blobs into the repository at once. The first failure ends all, and is returned
-// when they have ended.
+// uploadAll uploads blobs into the repository in parallel. The first failure ends all uploads. It
+// is returned when all uploads have ended.
 func (c *Client) uploadAll(ctx context.Context, blobs ...blob) error {
 	group, all := errgroup.WithContext(ctx)
 	for _, b := range blobs {
@@ -66,8 +66,8 @@ func (c *Client) uploadAll(ctx context.Context, blobs ...blob) error {
 	return group.Wait()
 }
 
-// upload puts a blob into the repository, unless it is there (OCI distribution specification,
-// "Push"). An upload that broke off is continued if the registry still has it.
+// upload uploads a blob unless the repository has it (OCI distribution specification, "Push"). It
+// continues an upload that broke off if the registry still has that upload.
 func (c *Client) upload(ctx context.Context, b blob) error {
 	if has, err := c.has(ctx, b.digest); has || err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *Client) upload(ctx context.Context, b blob) error {
 	}
 	err := u.repeat(ctx)
 	if u.continued && origin.CodeOf(err) == origin.CodeProtocol {
-		// What the registry kept was not what we had sent.
+		// The part that the registry had was wrong, so everything is sent again.
 		u.forget()
 		err = u.repeat(ctx)
 	}
@@ -98,16 +98,16 @@ func (c *Client) has(ctx context.Context, digest string) (bool, error) {
 	}
 }
 
-// uploading is a blob on its way.
+// uploading is the state of one upload.
 type uploading struct {
 	client    *Client
 	blob      blob
-	location  *url.URL // where the upload goes on; nil before it is begun
-	offset    int64    // how much the registry has
-	continued bool     // the registry said so
+	location  *url.URL // URL of the next request; nil before the upload begins
+	offset    int64    // number of bytes that the registry has
+	continued bool     // the registry has said the offset
 }
 
-// find continues the upload of an earlier Push. Whatever is wrong with it, a new one is begun.
+// find continues the upload of an earlier Push. If that upload cannot be used, a new one begins.
 func (u *uploading) find(ctx context.Context) {
 	kept := u.client.uploads.location(u.client.repo, u.blob.digest)
 	location, err := url.Parse(kept)
@@ -120,7 +120,7 @@ func (u *uploading) find(ctx context.Context) {
 	}
 }
 
-// forget has the upload begin anew.
+// forget makes the upload begin again.
 func (u *uploading) forget() {
 	u.location, u.offset = nil, 0
 	u.client.uploads.forget(u.client.repo, u.blob.digest)
@@ -131,7 +131,7 @@ func (u *uploading) repeat(ctx context.Context) (err error) {
 	ended := attempt.Do(ctx, attempt.Reads, func() bool {
 		err = u.run(ctx)
 		if u.blob.size <= smallBlob {
-			u.location = nil // the registry may have a part of it, and is not asked which
+			u.location = nil // begin again: the registry may have an unknown part of the blob
 		}
 		return mayPass(err)
 	})
@@ -156,7 +156,7 @@ func (u *uploading) run(ctx context.Context) error {
 	return u.complete(ctx)
 }
 
-// begin asks the registry for a place to upload to.
+// begin asks the registry for the URL of a new upload.
 func (u *uploading) begin(ctx context.Context) error {
 	uploads := u.client.url("blobs", "uploads")
 	uploads.Path += "/"
@@ -175,7 +175,7 @@ func (u *uploading) begin(ctx context.Context) error {
 	return nil
 }
 
-// proceed takes over where an answer says that the upload goes on, and closes the answer.
+// proceed takes the next URL of the upload from an answer, and closes the answer.
 func (u *uploading) proceed(resp *http.Response) error {
 	defer resp.Body.Close() //nolint:errcheck // nothing is read
 	ref, err := url.Parse(resp.Header.Get("Location"))
@@ -184,13 +184,14 @@ func (u *uploading) proceed(resp *http.Response) error {
 	}
 	next := resp.Request.URL.ResolveReference(ref)
 	if u.client.session.isHome(next) {
-		next.Scheme = u.client.base.Scheme // registries behind a proxy that ends TLS write http
+		// Registries behind a proxy that ends TLS answer with http.
+		next.Scheme = u.client.base.Scheme
 	}
 	u.location = next
 	return nil
 }
 
-// fill sends the content, and goes on after a broken connection from where the registry is.
+// fill sends the content. After a broken connection it continues at the registry's offset.
 func (u *uploading) fill(ctx context.Context) error {
 	stuck := 0
 	for range maxContinued {
@@ -206,7 +207,7 @@ func (u *uploading) fill(ctx context.Context) error {
 			return err
 		}
 		if asked := u.ask(ctx); ctx.Err() != nil {
-			return asked // it is remembered where the upload goes on
+			return asked // a later Push can continue the upload
 		} else if asked != nil {
 			u.forget()
 			if again := u.begin(ctx); again != nil {
@@ -222,8 +223,8 @@ func (u *uploading) fill(ctx context.Context) error {
 	return u.client.protocol(fmt.Sprintf("the upload broke off more than %d times", maxContinued))
 }
 
-// mayContinue reports whether a broken upload may go on: a connection that ended, a fault that may
-// pass, a part that the registry did not expect, and an upload that it has given up.
+// mayContinue reports whether an upload may continue after an error: the connection ended, the
+// fault may pass, the registry did not expect this part, or the registry has given up the upload.
 func mayContinue(err error) bool {
 	e, ok := errors.AsType[*origin.Error](err)
 	if !ok {
@@ -237,7 +238,7 @@ func mayContinue(err error) bool {
 // send sends the rest of the content in one request.
 func (u *uploading) send(ctx context.Context) error {
 	header := http.Header{"Content-Type": {"application/octet-stream"}}
-	if u.offset > 0 { // without it, docker's clients and all registries speak
+	if u.offset > 0 { // docker's clients send no Content-Range, and all registries accept that
 		header.Set("Content-Range", fmt.Sprintf("%d-%d", u.offset, u.blob.size-1))
 	}
 	offset := u.offset
@@ -253,7 +254,7 @@ func (u *uploading) send(ctx context.Context) error {
 	return u.proceed(resp)
 }
 
-// ask asks the registry how far the upload is.
+// ask asks the registry how many bytes of the upload it has.
 func (u *uploading) ask(ctx context.Context) error {
 	resp, err := u.client.do(ctx, request{
 		method: http.MethodGet, url: *u.location, target: targetUpload,
@@ -263,7 +264,7 @@ func (u *uploading) ask(ctx context.Context) error {
 		return err
 	}
 	end, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(resp.Header.Get("Range"), "bytes="), "0-"), 10, 64)
-	// "0-0" is one byte, and what some registries answer if they have none.
+	// "0-0" means one byte, but some registries answer it if they have no bytes.
 	if err != nil || end <= 0 || end >= u.blob.size {
 		_ = resp.Body.Close()
 		return u.client.protocol("the registry does not say how far the upload is")
@@ -278,7 +279,7 @@ func (u *uploading) ask(ctx context.Context) error {
 	return nil
 }
 
-// complete has the registry check the digest and keep the blob.
+// complete ends the upload: the registry checks the digest and stores the blob.
 func (u *uploading) complete(ctx context.Context) error {
 	location := *u.location
 	query := location.Query()
@@ -294,7 +295,7 @@ func (u *uploading) complete(ctx context.Context) error {
 	}
 	resp, err := u.client.do(ctx, r)
 	if err != nil && mayPass(err) {
-		// The registry may have kept the blob, and only its answer was lost.
+		// The registry may have stored the blob although its answer was lost.
 		if has, _ := u.client.has(ctx, u.blob.digest); has {
 			err = nil
 		}
@@ -310,7 +311,7 @@ func (u *uploading) complete(ctx context.Context) error {
 	return u.client.checkStored(resp, u.blob.digest)
 }
 
-// checkStored refuses the answer of a registry that has stored something else.
+// checkStored returns an error if the registry says that it has stored another digest.
 func (c *Client) checkStored(resp *http.Response, digest string) error {
 	if got := resp.Header.Get("Docker-Content-Digest"); got != "" && got != digest {
 		return &origin.Error{

@@ -21,7 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// large returns a folder with 4 MiB that do not compress, equal each time.
+// large returns a folder with 4 MiB of content that cannot be compressed. The content is the same
+// each time.
 func large(t *testing.T) string {
 	t.Helper()
 	content := make([]byte, 4<<20)
@@ -31,14 +32,15 @@ func large(t *testing.T) string {
 	return folder(t, map[string]string{"large.bin": string(content)})
 }
 
-// line is what a test sees and breaks of the uploads to a registry.
+// line is a proxy before a registry. It records uploads, and breaks them off.
 type line struct {
 	registry http.Handler
-	// cut says after how many bytes the nth upload request breaks off; negative for never.
+	// cut returns the number of bytes after which the nth upload request breaks off; negative for
+	// never.
 	cut func(n int) int64
-	// spoil changes what is broken off.
+	// spoil changes the bytes of requests that break off.
 	spoil bool
-	// answer answers a request in the registry's place, if it returns true.
+	// answer answers a request in place of the registry. False passes the request to the registry.
 	answer func(w http.ResponseWriter, r *http.Request) bool
 
 	received atomic.Int64 // bytes of all requests' bodies
@@ -75,7 +77,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sent returns the requests whose line has a prefix.
+// sent returns the number of requests whose method and path have a prefix.
 func (l *line) sent(prefix string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +89,7 @@ func (l *line) sent(prefix string) (n int) {
 	return n
 }
 
-// cable is a body that breaks off when nothing is left.
+// cable is a body that breaks off after left bytes; a negative left means never.
 type cable struct {
 	io.Reader
 	left, n int64
@@ -114,7 +116,7 @@ func (c *cable) Read(p []byte) (int, error) {
 
 func (c *cable) Close() error { return nil }
 
-// discard is an answer that never arrives.
+// discard is a ResponseWriter whose answer never arrives.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
@@ -126,7 +128,8 @@ func push(ctx context.Context, t *testing.T, n http.RoundTripper, path string, u
 	return oci.Push(ctx, repository(t, appURL), "1.0.0", oci.Artifact{Path: path}, oci.Options{Transport: n, Uploads: uploads})
 }
 
-// An upload that breaks off goes on from where the registry is, in the same push.
+// TestUploadGoesOn checks that an upload that breaks off continues at the registry's offset, in the
+// same push.
 func TestUploadGoesOn(t *testing.T) {
 	const first = 1<<20 + 11
 	l := &line{registry: distribution(t), cut: func(n int) int64 {
@@ -147,7 +150,7 @@ func TestUploadGoesOn(t *testing.T) {
 	fetch(t, n, pushed)
 }
 
-// fetch pulls what was pushed.
+// fetch pulls the pushed artifact and checks it.
 func fetch(t *testing.T, n http.RoundTripper, pushed oci.Pushed) {
 	t.Helper()
 	client, err := oci.Connect(t.Context(), repository(t, appURL), oci.Options{Transport: n})
@@ -167,7 +170,8 @@ func fetch(t *testing.T, n http.RoundTripper, pushed oci.Pushed) {
 	}
 }
 
-// A push that is interrupted leaves no tag, and the next one goes on with its upload.
+// TestInterruptedPushIsContinued checks that an interrupted push writes no tag, and that the next
+// push continues its upload.
 func TestInterruptedPushIsContinued(t *testing.T) {
 	const first = 2<<20 + 5
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -180,7 +184,7 @@ func TestInterruptedPushIsContinued(t *testing.T) {
 	}}
 	n := serve(t, map[string]http.Handler{registryHost: l})
 	path, uploads := large(t), oci.Uploads{Folder: filepath.Join(t.TempDir(), "uploads")}
-	// The interrupt comes when the registry has the first part.
+	// Interrupt the push when the registry has the first part.
 	l.answer = func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/uploads/") && r.Method == http.MethodGet {
 			interrupt(signal)
@@ -211,12 +215,13 @@ func TestInterruptedPushIsContinued(t *testing.T) {
 	fetch(t, n, pushed)
 }
 
-// Faults that may pass do not end a push, whichever request they answer.
+// TestPushOutlivesFaults checks that a temporary fault does not end a push, for each kind of
+// request.
 func TestPushOutlivesFaults(t *testing.T) {
 	path := large(t)
 	for _, method := range []string{http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodPut} {
 		var mu sync.Mutex
-		failed := map[string]bool{} // by place
+		failed := map[string]bool{} // by kind of request
 		l := &line{registry: distribution(t), answer: func(w http.ResponseWriter, r *http.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -239,7 +244,8 @@ func TestPushOutlivesFaults(t *testing.T) {
 	}
 }
 
-// A registry that kept something else than was sent gets everything again.
+// TestUploadOfWhatWasSpoilt checks that everything is sent again if the registry's part differs
+// from what was sent.
 func TestUploadOfWhatWasSpoilt(t *testing.T) {
 	l := &line{registry: distribution(t), spoil: true, cut: func(n int) int64 {
 		if n == 1 {
@@ -258,7 +264,7 @@ func TestUploadOfWhatWasSpoilt(t *testing.T) {
 	fetch(t, n, pushed)
 }
 
-// What is remembered of an upload may be of no use: then the push begins anew.
+// TestUselessMemoryOfUploads checks remembered URLs that cannot be used. The upload begins again.
 func TestUselessMemoryOfUploads(t *testing.T) {
 	path := large(t)
 	for name, spoil := range map[string]func(location string) string{
@@ -307,8 +313,8 @@ func TestUselessMemoryOfUploads(t *testing.T) {
 	}
 }
 
-// TestUploadsInTheFolderOfOthers: what somebody else has put where uploads are remembered leads
-// nowhere, and is neither written to nor removed.
+// TestUploadsInTheFolderOfOthers checks files that somebody else has put into the folder of
+// Uploads. They are not used, written or removed.
 func TestUploadsInTheFolderOfOthers(t *testing.T) {
 	path, uploads := large(t), oci.Uploads{Folder: filepath.Join(t.TempDir(), "uploads")}
 	var interrupt atomic.Pointer[context.CancelFunc]
@@ -360,8 +366,8 @@ func TestUploadsInTheFolderOfOthers(t *testing.T) {
 	}
 }
 
-// TestHostileUploads: whatever a registry says of an upload, the push ends with the cause, after a
-// bounded number of requests, and sends nothing to where it must not.
+// TestHostileUploads checks a registry's hostile answers to an upload. The push ends with the cause
+// after a bounded number of requests, and sends nothing to forbidden hosts.
 func TestHostileUploads(t *testing.T) {
 	path := large(t)
 	upload := func(w http.ResponseWriter, headers ...string) {
@@ -380,7 +386,7 @@ func TestHostileUploads(t *testing.T) {
 			return true
 		}
 	}
-	// status breaks each part off, and then says how far the upload is.
+	// status breaks off each part, and then answers with these headers when asked for the offset.
 	status := func(headers ...string) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			switch {
@@ -390,7 +396,8 @@ func TestHostileUploads(t *testing.T) {
 			case r.Method == http.MethodPatch:
 				_, _ = io.CopyN(io.Discard, r.Body, 1000)
 				panic(http.ErrAbortHandler)
-			case r.Method == http.MethodPut && r.URL.Path == location && r.ContentLength > 0: // the configuration's
+			// This is the upload of the configuration.
+			case r.Method == http.MethodPut && r.URL.Path == location && r.ContentLength > 0:
 				w.WriteHeader(http.StatusCreated)
 			case r.Method == http.MethodGet && r.URL.Path == location:
 				upload(w, headers...)
@@ -477,7 +484,8 @@ func TestHostileUploads(t *testing.T) {
 	}
 }
 
-// A blob that is there is not sent again, and a tag moves no content.
+// TestTagAndKnownBlobs checks that a blob that the registry has is not sent again, and that adding
+// a tag sends no content.
 func TestTagAndKnownBlobs(t *testing.T) {
 	l := &line{registry: distribution(t)}
 	n := serve(t, map[string]http.Handler{registryHost: l})
@@ -506,12 +514,13 @@ func TestTagAndKnownBlobs(t *testing.T) {
 	}
 }
 
-// TestDownloadGoesOn: a broken download goes on where it broke, if the registry says that it sends
-// this part, and ends if nothing more arrives.
+// TestDownloadGoesOn checks a download that breaks off. It continues at the same offset if the
+// registry says that it sends this part. It ends if no more bytes arrive.
 func TestDownloadGoesOn(t *testing.T) {
 	layer := strings.Repeat("0123456789", 1000)
 	for name, tt := range map[string]struct {
-		answer   func(w http.ResponseWriter, from string, request int) // after the first part
+		// answer answers the requests after the first part.
+		answer   func(w http.ResponseWriter, from string, request int)
 		requests int
 		code     origin.Code
 	}{

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// uploadLife is how long an upload is remembered. Registries give up theirs after some hours or
+// uploadLife is how long an upload is remembered. Registries give up uploads after some hours or
 // days.
 const uploadLife = 7 * 24 * time.Hour
 
-// maxLocation bounds the URL of an upload, in bytes.
+// maxLocation is the longest URL of an upload, in bytes.
 const maxLocation = 8 << 10
 
-// Uploads is a folder that remembers where uploads go on that broke off. It has one file for each;
-// the name is a digest of repository and blob, and the content is the URL that the registry gave.
-// Only URLs at the registry's own host are kept, which open nothing without a credential. A failure
-// of the folder costs a new upload, and is no error. The folder may be one that others write into:
-// what they put there has no effect. The zero value remembers nothing.
+// Uploads is a folder that remembers the URLs of uploads that broke off. It has one file for each
+// upload: the name is a digest of repository and blob, and the content is the registry's URL. Only
+// URLs at the registry's own host are stored; they give no access without a credential. A failure
+// of the folder is not an error: a new upload begins. Others may write into the folder; their files
+// have no effect. The zero value remembers nothing.
 type Uploads struct {
-	// Folder is made when it is needed, for its owner only; empty for none.
+	// Folder is created when it is needed, for its owner only. Empty means no folder.
 	Folder string
 }
 
@@ -33,15 +33,16 @@ func (u Uploads) file(repo Repository, digest string) string {
 	return filepath.Join(u.Folder, hex.EncodeToString(sum[:]))
 }
 
-// location returns the URL of an upload, empty for none. Of a file that its owner alone may read,
-// who can read it is the owner: a URL of somebody else would have the content sent to where they
-// want.
+// location returns the URL of an upload; empty if there is none. Only the owner may have
+// permissions for the file: if the file can be read, this process is its owner. A URL from somebody
+// else could send the content to a place of their choice.
 func (u Uploads) location(repo Repository, digest string) string {
 	if u.Folder == "" {
 		return ""
 	}
 	path := u.file(repo, digest)
-	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() { // to open a pipe would wait
+	// Opening a pipe would block.
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
 	file, err := os.Open(path) //nolint:gosec // a file of our own folder
@@ -60,36 +61,36 @@ func (u Uploads) location(repo Repository, digest string) string {
 	return string(text)
 }
 
-// isUpload reports whether a file may be one of ours.
+// isUpload reports whether a file may be a file of Uploads.
 func isUpload(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && len(info.Name()) == hex.EncodedLen(sha256.Size)
 }
 
-// keep remembers the URL of an upload. A failure means that the upload is not continued.
+// keep stores the URL of an upload. If that fails, the upload is not continued.
 func (u Uploads) keep(repo Repository, digest, location string) {
 	if u.Folder == "" || len(location) > maxLocation || os.MkdirAll(u.Folder, 0o700) != nil {
 		return
 	}
 	u.clean()
 	path := u.file(repo, digest)
-	_ = os.Remove(path)                                                      // the last one
+	_ = os.Remove(path)                                                      // an earlier file
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // follows no link
 	if err != nil {
 		return
 	}
 	_, err = file.WriteString(location)
 	if errors.Join(err, file.Close()) != nil {
-		_ = os.Remove(path) // else a part of the URL would count
+		_ = os.Remove(path) // a part of the URL must not stay
 	}
 }
 
 func (u Uploads) forget(repo Repository, digest string) {
 	if u.Folder != "" {
-		_ = os.Remove(u.file(repo, digest)) // it may not be there
+		_ = os.Remove(u.file(repo, digest)) // the file may not exist
 	}
 }
 
-// clean removes what is too old to be continued.
+// clean removes uploads that are too old to be continued.
 func (u Uploads) clean() {
 	entries, err := os.ReadDir(u.Folder)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Repository is a repository in a registry. It is parsed once and comparable; its zero value is no
-// repository.
+// Repository identifies a repository in a registry. It is parsed once and comparable. The zero
+// value is not a repository.
 type Repository struct {
-	field string // of the object, that names it
+	field string // the object's field with the repository
 	host  string
 	repo  name.Repository
 }
 
-// The patterns are compiled when they are needed: they take a program half a millisecond.
+// The patterns are compiled on first use, because this takes half a millisecond.
 //
 //nolint:gochecknoglobals // they do not change
 var (
@@ -31,32 +31,32 @@ var (
 	repositoryPattern = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 	})
-	// hostPattern is a DNS name; addresses are parsed.
+	// hostPattern matches a DNS name. IP addresses are parsed without it.
 	hostPattern = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^([a-z0-9]|[a-z0-9][a-z0-9-]{0,61}[a-z0-9])(\.([a-z0-9]|[a-z0-9][a-z0-9-]{0,61}[a-z0-9]))*$`)
 	})
 )
 
-// The fields of objects that name a repository.
+// The fields of objects that have a repository.
 const (
 	fieldURL   = "spec.url"
 	fieldImage = "spec.image"
 )
 
-// secretRef is where an object's credential belongs.
+// secretRef says where an object's credential belongs.
 const secretRef = "put credentials into the Secret of spec.secretRef"
 
-// spelling is how one kind of object writes a repository down.
+// spelling describes how one kind of object writes a repository.
 type spelling struct {
 	field  string
 	scheme string // before the host; empty for none
-	form   string // what is right, for people
+	form   string // the right form, for error texts
 	tag    string // where a tag belongs
 	digest string // where a digest belongs
 	login  string // where a credential belongs
 }
 
-// ParseURL reads an OCIRepository's spec.url, oci://host[:port]/repository. Tag and digest, user,
+// ParseURL parses an OCIRepository's spec.url, oci://host[:port]/repository. Tag and digest, user,
 // query and fragment are refused. The error is an *origin.Error with CodeInvalidURL.
 func ParseURL(raw string) (Repository, error) {
 	return spelling{
@@ -65,9 +65,9 @@ func ParseURL(raw string) (Repository, error) {
 	}.parse(raw)
 }
 
-// ParseImage reads an ImageRepository's spec.image, host[:port]/repository. Scheme, tag and digest
-// are refused. So is a first part that need not be a host, as in "team/app": nothing is completed
-// to Docker Hub's. The error is an *origin.Error with CodeInvalidURL.
+// ParseImage parses an ImageRepository's spec.image, host[:port]/repository. Scheme, tag and digest
+// are refused. A first part that may not be a host, as in "team/app", is refused too: Docker Hub is
+// not the default. The error is an *origin.Error with CodeInvalidURL.
 func ParseImage(raw string) (Repository, error) {
 	s := spelling{
 		field: fieldImage, form: "write it as host/repository, such as registry.example.com/team/app",
@@ -91,9 +91,9 @@ func ParseAddress(raw string) (Repository, error) {
 	return ParseImage(raw)
 }
 
-// ParseArtifact reads the argument of a command: oci://host[:port]/repository, and then :tag or
-// @sha256:digest, or neither. User, query and fragment are refused. The error is an *origin.Error
-// with CodeInvalidURL or CodeInvalidReference.
+// ParseArtifact parses the argument of a command: oci://host[:port]/repository, optionally with
+// :tag or @sha256:digest. User, query and fragment are refused. The error is an *origin.Error with
+// CodeInvalidURL or CodeInvalidReference.
 func ParseArtifact(raw string) (Repository, Reference, error) {
 	s := spelling{
 		field: "the artifact", scheme: "oci://", form: "write it as oci://host/repository:tag", tag: "write one tag", digest: "write one digest",
@@ -112,7 +112,8 @@ func ParseArtifact(raw string) (Repository, Reference, error) {
 		rest, ref.Tag = rest[:slash]+name, tag
 	}
 	if digested && (!strings.Contains(strings.TrimPrefix(rest, s.scheme), "/") || checkDigest(digest) != nil) {
-		if !strings.HasPrefix(digest, "sha256:") { // before the "@" there may be a password
+		// Do not quote the text: a password may precede the "@".
+		if !strings.HasPrefix(digest, "sha256:") {
 			return Repository{}, Reference{}, s.invalid(s.login, "it has user information, or a digest that is none of sha256")
 		}
 		return Repository{}, Reference{}, s.invalid("write it as oci://host/repository@sha256:<64 lower-case hex digits>", "it has no sha256 digest")
@@ -134,7 +135,7 @@ func (s spelling) parse(raw string) (Repository, error) {
 	}
 	authority, path, _ := strings.Cut(rest, "/")
 	if strings.Contains(authority, "@") {
-		// Not quoted: there may be a password in it.
+		// Do not quote the text: it may have a password.
 		return Repository{}, s.invalid(s.login, "it has user information")
 	}
 	host := strings.ToLower(authority)
@@ -155,7 +156,7 @@ func (s spelling) parse(raw string) (Repository, error) {
 	if err != nil {
 		return Repository{}, s.invalid(s.form, "%q is no registry host", host)
 	}
-	// Docker Hub's short names are completed once, so that equal repositories are equal values.
+	// Complete Docker Hub's short names, so that equal repositories are equal values.
 	return Repository{field: s.field, host: host, repo: registry.Repo(registry.Repo(path).RepositoryStr())}, nil
 }
 
@@ -189,11 +190,11 @@ func invalidRepository(field, fix, format string, args ...any) *origin.Error {
 	return &origin.Error{Code: origin.CodeInvalidURL, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// Host is the registry's host[:port] in lower case as the URL gives it; what credentials are chosen
-// by.
+// Host returns the registry's host[:port] in lower case, as in the URL. Credentials are chosen by
+// this host.
 func (r Repository) Host() string { return r.host }
 
-// Name is the repository's name in the registry, such as "team/app".
+// Name returns the repository's name in the registry, such as "team/app".
 func (r Repository) Name() string { return r.repo.RepositoryStr() }
 
 // Image returns the repository's full name, host/repository with Docker Hub's own host and
@@ -213,10 +214,10 @@ func (r Repository) String() string {
 	return "oci://" + r.host + "/" + r.Name()
 }
 
-// IsZero reports whether r is no repository.
+// IsZero reports whether r is the zero value, which is not a repository.
 func (r Repository) IsZero() bool { return r == Repository{} }
 
-// target returns the library's repository for the scheme that may be used.
+// target returns the repository as the library's type. If insecure, the library may use http.
 func (r Repository) target(insecure bool) (name.Repository, error) {
 	options := []name.Option{name.StrictValidation}
 	if insecure {
@@ -229,7 +230,7 @@ func (r Repository) target(insecure bool) (name.Repository, error) {
 	return registry.Repo(r.Name()), nil
 }
 
-// server is the repository's registry.
+// server returns the repository's registry, for errors.
 func (r Repository) server(caller origin.Caller) origin.Server {
 	return origin.Server{Kind: origin.Registry, Host: r.host, Caller: caller}
 }

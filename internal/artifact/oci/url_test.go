@@ -131,7 +131,8 @@ func TestParseImage(t *testing.T) {
 	}
 }
 
-// The registry's refusals name the field that an object of this kind has.
+// TestErrorsNameTheFieldOfTheRepository checks that a registry's error has the field of the
+// object's kind.
 func TestErrorsNameTheFieldOfTheRepository(t *testing.T) {
 	nothing := &fake{override: func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/v2/" {
@@ -193,8 +194,8 @@ func TestReferenceValidate(t *testing.T) {
 	}
 }
 
-// FuzzParseURL holds that what is accepted is one clean host and repository that print back to
-// themselves.
+// FuzzParseURL checks that an accepted URL has one clean host and repository, and that printing and
+// parsing it again gives the same repository.
 func FuzzParseURL(f *testing.F) {
 	for _, seed := range []string{"oci://registry.example/a", "oci://[::1]:5000/a/b", "oci://a@b/c", "oci://a/b:c", "oci://a/b?c", "oci://docker.io/x"} {
 		f.Add(seed)
