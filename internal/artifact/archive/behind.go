@@ -5,18 +5,18 @@ import (
 	"io"
 )
 
-// ahead is how much of an archive may wait for its compression, in bytes: enough that neither side
-// waits for the other at each file.
+// ahead is how many bytes of an archive may wait for compression. It is large enough that neither
+// side waits for the other at each file.
 const ahead = 256 << 10
 
-// behind writes to another writer in the background, so that files are read and hashed while those
-// before them are compressed. It must be stopped.
+// behind writes to another writer in the background, so that files are read and hashed while
+// earlier files are compressed. It must be stopped.
 type behind struct {
 	*bufio.Writer
 
 	pipe  *io.PipeWriter
-	ended chan struct{} // closed when nothing writes any more
-	err   error         // of the other writer; set when ended is closed
+	ended chan struct{} // closed when the goroutine ends
+	err   error         // error of the other writer; set when ended is closed
 }
 
 func newBehind(out io.Writer) *behind {
@@ -25,7 +25,7 @@ func newBehind(out io.Writer) *behind {
 	go func() {
 		defer close(b.ended)
 		_, b.err = io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{r}, make([]byte, ahead))
-		_ = r.CloseWithError(b.err) // which the next Write returns; the call never fails
+		_ = r.CloseWithError(b.err) // the next Write returns b.err; this call never fails
 	}()
 	return b
 }
@@ -39,7 +39,7 @@ func (b *behind) Close() error {
 	return b.err
 }
 
-// stop waits until nothing is written any more. What was not flushed is lost.
+// stop waits until the goroutine has ended. Bytes that were not flushed are lost.
 func (b *behind) stop() {
 	_ = b.pipe.Close() // it never fails
 	<-b.ended

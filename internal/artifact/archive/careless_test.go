@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// unpacked is what a reader makes of an entry.
+// unpacked is an entry as a reader understands it.
 type unpacked struct {
 	kind       byte
 	name, link string
@@ -25,7 +25,7 @@ type unpacked struct {
 	body       string
 }
 
-// plain is an archive without its compression.
+// plain returns an archive without its compression.
 func plain(t *testing.T, packed []byte) []byte {
 	t.Helper()
 	if !bytes.HasPrefix(packed, []byte{0x1f, 0x8b}) {
@@ -42,7 +42,7 @@ func plain(t *testing.T, packed []byte) []byte {
 	return out
 }
 
-// careful reads with archive/tar.
+// careful reads an archive with archive/tar.
 func careful(t *testing.T, packed []byte) []unpacked {
 	t.Helper()
 	var out []unpacked
@@ -66,10 +66,10 @@ func careful(t *testing.T, packed []byte) []unpacked {
 	}
 }
 
-// careless reads an archive in all the ways in which programs differ from archive/tar. The prefix
-// of a name counts in every format. Global records and the first of two extensions win. A size in a
-// record counts, a number ends at its first NUL, and a folder has no content. It stops at a header
-// that it does not understand.
+// careless reads an archive with all the differences that other programs have from archive/tar. The
+// prefix of a name counts in every format. Global records and the first of two extensions win. A
+// size in a record counts, a number ends at its first NUL, and a folder has no content. careless
+// stops at a header that it does not understand.
 func careless(t *testing.T, packed []byte) []unpacked {
 	t.Helper()
 	rest := plain(t, packed)
@@ -145,7 +145,7 @@ func careless(t *testing.T, packed []byte) []unpacked {
 	return out
 }
 
-// recordsOf reads records, the first of a name counting.
+// recordsOf parses records. If a name occurs twice, the first record counts.
 func recordsOf(text string) map[string]string {
 	out := map[string]string{}
 	for text != "" {
@@ -164,15 +164,15 @@ func recordsOf(text string) map[string]string {
 }
 
 // harmless fails if an archive could harm its reader. The files of the most careless extractor must
-// stay in its folder, without links and special permissions, and equal those that a careful reader
-// sees.
+// stay in its folder, without links and special permissions. They must equal the files of a careful
+// reader.
 func harmless(t *testing.T, packed []byte, limit int64) {
 	t.Helper()
 	entries := careless(t, packed)
 	if want := careful(t, packed); !slices.Equal(entries, want) {
 		t.Fatalf("programs differ:\n%+v\n%+v", entries, want)
 	}
-	// Two levels below a folder that it must not touch.
+	// The root is two levels below a folder that the extractor must not touch.
 	outside := t.TempDir()
 	root := filepath.Join(outside, "a", "root")
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -213,7 +213,7 @@ func harmless(t *testing.T, packed []byte, limit int64) {
 	}
 }
 
-// extract joins names by text and lets the system follow links.
+// extract unpacks an entry. It joins names as text and lets the system follow links.
 func (e unpacked) extract(root string) error {
 	name := root + "/" + e.name
 	switch e.kind {

@@ -12,16 +12,17 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Create packs the folder fsys as tar.gz into out, in lexical order. Use os.Root.FS, which keeps
-// links inside the folder while it is read. Create has Normalize's rules, refusals and uniform
-// headers, so that equal folders give equal bytes. Unlike Normalize, it never reads or counts the
-// files that opts.Ignore leaves out. It also refuses a file that changes while it is read, and two
-// names that differ only in Unicode's normalization, which are one name on some systems.
+// Create packs the folder fsys as tar.gz into out, in lexical order. Use os.Root.FS: it keeps links
+// inside the folder while the folder is read. Create has Normalize's rules, refusals and uniform
+// headers, so equal folders give equal bytes. Unlike Normalize, it never reads or counts the files
+// that opts.Ignore leaves out. It also refuses a file that changes while it is read. And it refuses
+// two names that differ only in Unicode's normalization: on some systems they are one name.
 func Create(ctx context.Context, fsys fs.FS, out io.Writer, opts Options) (Summary, error) {
 	return create(fsys, out, opts, func(w *walker) error { return w.walk(ctx, opts.Ignore) })
 }
 
-// CreateFile packs one file of a folder as Create packs a folder with nothing else in it.
+// CreateFile packs one file of a folder. The result is the same as Create's for a folder with only
+// this file.
 func CreateFile(ctx context.Context, fsys fs.FS, name string, out io.Writer, opts Options) (Summary, error) {
 	return create(fsys, out, opts, func(w *walker) error {
 		info, err := fs.Stat(fsys, name)
@@ -32,7 +33,7 @@ func CreateFile(ctx context.Context, fsys fs.FS, name string, out io.Writer, opt
 	})
 }
 
-// create packs what a walk finds.
+// create packs the entries that walk adds.
 func create(fsys fs.FS, out io.Writer, opts Options, walk func(*walker) error) (Summary, error) {
 	zip := newZip(out)
 	defer zip.release()
@@ -48,17 +49,17 @@ func create(fsys fs.FS, out io.Writer, opts Options, walk func(*walker) error) (
 	})
 }
 
-// Entry is a folder or file that an archive of a folder has.
+// Entry is a folder or file in the archive of a folder.
 type Entry struct {
 	// Name is the path below the folder, with slashes.
 	Name string
 	// Dir says that the entry is a folder.
 	Dir bool
-	// Executable says that its owner may execute the file.
+	// Executable says that the file's owner may execute it.
 	Executable bool
 }
 
-// List returns what Create would pack, in lexical order, without reading the files.
+// List returns the entries that Create would pack, in lexical order. It does not read the files.
 func List(ctx context.Context, fsys fs.FS, opts Options) ([]Entry, error) {
 	n := newNormalizer(Options{Limits: opts.Limits})
 	list := &lister{}
@@ -68,7 +69,7 @@ func List(ctx context.Context, fsys fs.FS, opts Options) ([]Entry, error) {
 	return list.entries, err
 }
 
-// lister is a sink that keeps no content.
+// lister is a sink that records entries without their content.
 type lister struct{ entries []Entry }
 
 func (l *lister) WriteHeader(hdr *tar.Header) error {
@@ -80,11 +81,11 @@ func (l *lister) WriteHeader(hdr *tar.Header) error {
 func (l *lister) Write(p []byte) (int, error) { return len(p), nil }
 func (l *lister) Close() error                { return nil }
 
-// walker hands the entries of a folder to a normalizer.
+// walker passes the entries of a folder to a normalizer.
 type walker struct {
 	fsys       fs.FS
 	normalizer *normalizer
-	read       bool // the files' content, too
+	read       bool // also read the files' content
 	composed   map[string]string
 }
 
@@ -118,7 +119,7 @@ func (w *walker) walk(ctx context.Context, ignore Patterns) error {
 	})
 }
 
-// compose refuses a name that is equal to an earlier one in Unicode's composed form (NFC, UAX #15).
+// compose refuses a name if an earlier name has the same composed form in Unicode (NFC, UAX #15).
 func (w *walker) compose(name string) error {
 	if isASCII(name) {
 		return nil
@@ -171,12 +172,12 @@ func (w *walker) add(ctx context.Context, name string, d fs.DirEntry) error {
 	return w.normalizer.entry(hdr, content)
 }
 
-// steady is a file that must not change while it is read.
+// steady reads a file, and fails if the file changes meanwhile.
 type steady struct {
 	ctx      context.Context //nolint:containedctx // lives for one call of Create; io.Reader takes none
 	file     fs.File
 	name     string
-	size     int64 // before it was opened, as is the next
+	size     int64 // size and modified are from before the file was opened
 	modified time.Time
 	left     int64
 }
@@ -196,7 +197,7 @@ func (s *steady) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end returns io.EOF if the file is still what it was.
+// end returns io.EOF if the file has not changed.
 func (s *steady) end() error {
 	after, err := s.file.Stat()
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package archive turns the tar archives that strangers publish into archives that are safe to
-// unpack.
+// Package archive converts untrusted tar archives to archives that are safe to unpack.
 //
 // Normalize reads a tar stream, plain or gzip, and writes a tar.gz that contains only directories
 // and regular files, with clean relative names and uniform headers. It keeps no content in memory

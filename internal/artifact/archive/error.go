@@ -48,7 +48,7 @@ type Error struct {
 	// Reason is the rule that was broken.
 	Reason Reason
 	// Entry is the name of the refused entry, unchanged from the archive; empty if the whole
-	// archive is refused. The name is a stranger's text: Error() quotes and shortens it.
+	// archive is refused. The name is untrusted text: Error() quotes and shortens it.
 	Entry string
 	// Fix is the next step for the publisher or the administrator, in one sentence.
 	Fix string
@@ -84,7 +84,7 @@ func refuse(r Reason, entry, fix, format string, args ...any) *Error {
 	return &Error{Reason: r, Entry: entry, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// quote returns a stranger's text on one line, short enough for a condition.
+// quote quotes untrusted text on one line, cut to a length that fits into a condition.
 func quote(s string) string {
 	const limit = 120
 	if len(s) > limit {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Extract reads a tar archive, plain or gzip, from in up to its end, and writes its folders and
-// files below root, which should be empty. It has Normalize's rules and refusals: no link is made,
-// and no file is written twice or outside root. Files have the permissions 0644 or 0755, less the
-// process's umask. After any error, root has a part of the archive and must be deleted.
+// Extract reads a tar archive, plain or gzip, from in up to its end. It writes the archive's
+// folders and files below root, which should be empty. It has Normalize's rules and refusals: it
+// makes no link, and writes no file twice or outside root. Files have the permissions 0644 or 0755,
+// less the process's umask. After any error, root has a part of the archive and must be deleted.
 func Extract(ctx context.Context, in io.Reader, root *os.Root, opts Options) (Summary, error) {
 	n := newNormalizer(opts)
 	n.out = &unpacker{root: root, content: n.written}
@@ -22,12 +22,12 @@ func Extract(ctx context.Context, in io.Reader, root *os.Root, opts Options) (Su
 // unpacker is a sink that writes into a folder.
 type unpacker struct {
 	root    *os.Root
-	content *meter // of the present file
+	content *meter // writes to file, up to the limit
 	file    *os.File
-	parent  string // the last one that was made
+	parent  string // parent folder that was made last
 }
 
-// WriteHeader makes the folder, or begins the file.
+// WriteHeader makes the folder, or creates the file.
 func (u *unpacker) WriteHeader(hdr *tar.Header) error {
 	if err := u.Close(); err != nil {
 		return err
@@ -47,10 +47,10 @@ func (u *unpacker) WriteHeader(hdr *tar.Header) error {
 	return err
 }
 
-// Write writes to the file that was begun last.
+// Write writes to the current file.
 func (u *unpacker) Write(p []byte) (int, error) { return u.content.Write(p) }
 
-// Close ends the file that was begun last. Some disks say only now that they are full.
+// Close closes the current file. Some disks report only now that they are full.
 func (u *unpacker) Close() error {
 	if u.file == nil {
 		return nil

@@ -21,7 +21,8 @@ import (
 )
 
 // extract extracts an archive into a new folder. It returns the folder's files as unpack does, in
-// lexical order, and fails if there is anything else, or something beside the folder.
+// lexical order. It fails if the folder has other entries, or if there is anything beside the
+// folder.
 func extract(t *testing.T, in []byte, opts archive.Options) ([]string, error) {
 	t.Helper()
 	outside := t.TempDir()
@@ -69,7 +70,8 @@ func mkdir(t *testing.T, path string) string {
 	return path
 }
 
-// A file that is there before is not overwritten, and a link is not followed.
+// TestExtractIntoWhatIsThere checks that an existing file is not overwritten, and that an existing
+// link is not followed.
 func TestExtractIntoWhatIsThere(t *testing.T) {
 	for name, prepare := range map[string]func(root string) error{
 		"file":           func(root string) error { return os.WriteFile(filepath.Join(root, "a"), []byte("before"), 0o600) },
@@ -109,7 +111,7 @@ func (g growing) Open(name string) (fs.File, error) {
 		return f, err
 	}
 	g.change(g.MapFS[name])
-	return g.MapFS.Open(name) // as a file that is open shows what others write
+	return g.MapFS.Open(name) // an open file shows what others write
 }
 
 func TestCreateRefusesWhatChanges(t *testing.T) {
@@ -127,7 +129,8 @@ func TestCreateRefusesWhatChanges(t *testing.T) {
 	}
 }
 
-// TestCreateRefusesKinds: what is neither folder, file nor link is named, and never opened.
+// TestCreateRefusesKinds checks entries that are neither folder, file nor link. The error has the
+// name of the entry, and the entry is never opened.
 func TestCreateRefusesKinds(t *testing.T) {
 	sockets := t.TempDir()
 	t.Chdir(sockets) // a socket's path must be short
@@ -150,7 +153,8 @@ func TestCreateRefusesKinds(t *testing.T) {
 	}
 }
 
-// TestCreateUnicode: composed and decomposed names are kept as they are, unless both are there.
+// TestCreateUnicode checks that a composed or decomposed name is unchanged, and that both in one
+// folder are refused.
 func TestCreateUnicode(t *testing.T) {
 	const composed, decomposed = "caf\u00e9.yaml", "cafe\u0301.yaml"
 	for _, name := range []string{composed, decomposed} {
@@ -203,8 +207,8 @@ func TestCreateFile(t *testing.T) {
 	}
 }
 
-// TestCreateIsNormal: a folder and an archive of it give the same bytes, however much is compressed
-// in the background.
+// TestCreateIsNormal checks that a folder and its archive give the same bytes, however much is
+// compressed in the background.
 func TestCreateIsNormal(t *testing.T) {
 	folder, entries := fstest.MapFS{}, []entry{}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -242,7 +246,8 @@ func (f *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestCreateOnFullDisk: the disk's error is returned as it is, whenever the disk is full.
+// TestCreateOnFullDisk checks that the disk's error is returned unchanged, wherever the disk
+// becomes full.
 func TestCreateOnFullDisk(t *testing.T) {
 	content := make([]byte, 3<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content)

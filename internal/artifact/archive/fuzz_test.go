@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// FuzzNormalize holds what the package promises of whatever comes out, rewritten or copied: it is
-// harmless, and normalising again changes nothing.
+// FuzzNormalize checks the package's promises for every output, rewritten or copied: the output is
+// harmless, and normalising it again changes nothing.
 func FuzzNormalize(f *testing.F) {
 	limits := archive.Limits{MaxBytes: 1 << 20, MaxFiles: 100}
 	f.Add(pack(f, dir("d"), reg("d/x", "1"), link("l", "d")), "")
@@ -26,9 +26,9 @@ func FuzzNormalize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, ignore string) { holds(t, in, ignore, limits) })
 }
 
-// FuzzEntries holds the same for archives that are valid tar: a fuzzer seldom finds a header's
-// checksum. A script has one entry per line: its type, its name and its link's target, separated by
-// NUL.
+// FuzzEntries checks the same promises for valid tar archives, because a fuzzer seldom finds a
+// header's checksum. A script has one entry per line: its type, its name and its link's target,
+// separated by NUL.
 func FuzzEntries(f *testing.F) {
 	f.Add("0d/x\x00\n5d\n2l\x00d\n0l/x", "")
 	f.Add("0d\x00/", "") // a file whose content ends with a slash
@@ -119,8 +119,8 @@ func oldSparseSeed(f *testing.F) []byte {
 	return retype(in, tar.TypeGNUSparse)
 }
 
-// FuzzPatterns holds that patterns never panic, and mean what a slow and simple matcher makes of
-// them.
+// FuzzPatterns checks that patterns never panic, and that a slow and simple matcher gives the same
+// results.
 func FuzzPatterns(f *testing.F) {
 	f.Add("a/**/b\n!c", "a/x/b", false)
 	f.Add("[a-", "a", true)
@@ -138,13 +138,13 @@ func FuzzPatterns(f *testing.F) {
 			return
 		}
 		got := excludes(t, p, path, isDir)
-		// Excludes gets clean paths only, and the reference takes long for many elements.
+		// Excludes accepts only clean paths, and the reference is slow for many elements.
 		if simple := strings.Count(text, "/")+strings.Count(path, "/") < 10; simple && fs.ValidPath(path) {
 			if want := reference(text, path, isDir); got != want {
 				t.Fatalf("%q, folder: %t: %t, want %t", path, isDir, got, want)
 			}
 		}
-		// Everything that is left out must be taken in again by a last word.
+		// A last pattern "!*" must include every excluded path again.
 		all, err := archive.ParsePatterns(text + "\n!*")
 		if err == nil && path != "" && excludes(t, all, path, isDir) {
 			t.Fatalf("%q is left out although the last pattern takes everything in", path)
@@ -152,7 +152,7 @@ func FuzzPatterns(f *testing.F) {
 	})
 }
 
-// excludes asks for one path of an archive.
+// excludes asks a new Matcher about one path.
 func excludes(t *testing.T, p archive.Patterns, name string, isDir bool) bool {
 	t.Helper()
 	excluded, err := p.Matcher().Excludes(name, isDir)

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// glob is a pattern for one path element: its pieces before, between and after each "*", in order.
-// A pattern without "*" has one piece.
+// glob is a pattern for one path element. It is the list of its pieces before, between and after
+// each "*". A pattern without "*" has one piece.
 type glob []piece
 
 // piece is a part of a glob without "*".
@@ -64,7 +64,7 @@ func newPiece(text string) piece {
 	}
 	p := piece{text: text}
 	for at := 0; at < len(text); p.runes++ {
-		n, _ := elementLen(text[at:]) // newGlob has asked
+		n, _ := elementLen(text[at:]) // newGlob has checked the text
 		at += n
 	}
 	return p
@@ -146,8 +146,8 @@ func (p piece) within(name string, steps *int) (int, bool) {
 	return 0, false
 }
 
-// matchOne matches the pattern's first element, which is not "*", against one rune and returns its
-// length in bytes.
+// matchOne matches the pattern's first element, which is not "*", against one rune. It also returns
+// the element's length in bytes.
 func matchOne(pat string, r rune) (int, bool) {
 	switch pat[0] {
 	case '?':
@@ -163,8 +163,8 @@ func matchOne(pat string, r rune) (int, bool) {
 	}
 }
 
-// matchClass matches a bracket expression such as [a-z] or [!0-9]. Its length is 0 for one that is
-// not closed.
+// matchClass matches a bracket expression such as [a-z] or [!0-9]. It returns the expression's
+// length; 0 if the expression is not closed.
 func matchClass(pat string, r rune) (int, bool) {
 	i := 1
 	negated := false

@@ -11,7 +11,7 @@ import (
 const (
 	maxPatternBytes = 16 << 10
 	maxPatterns     = 500
-	maxElements     = 63 // of one pattern: a state has a bit for each, and one for the pattern's end
+	maxElements     = 63 // elements of a pattern: a state has a bit for each, and one for the end
 )
 
 // Flux's default exclusions. Source: Flux's documentation, "Default exclusions" of GitRepository
@@ -45,19 +45,19 @@ codeship-steps.yml
 `
 )
 
-// Patterns decides which paths are left out of an archive. The zero value leaves nothing out. It is
-// immutable.
+// Patterns decide which paths are left out of an archive. The zero value leaves nothing out. They
+// are immutable.
 type Patterns struct {
 	list  []pattern
-	field string // where they are written, for people
+	field string // field of the patterns, for error texts
 }
 
 // ignoreField is the field of an object with patterns.
 const ignoreField = "spec.ignore"
 
-// pattern is one line.
+// pattern is one line of Patterns.
 type pattern struct {
-	elements []glob // of the path; nil is "**", any number of them
+	elements []glob // path elements; nil stands for "**", any number of elements
 	first    uint64 // the state at the root
 	anchored bool   // matches from the root, not at any depth
 	dirOnly  bool
@@ -72,16 +72,17 @@ func DefaultPatterns() Patterns {
 	return p
 }
 
-// ParsePatterns reads the .gitignore format (https://git-scm.com/docs/gitignore) from the field
+// ParsePatterns parses the .gitignore format (https://git-scm.com/docs/gitignore) of the field
 // spec.ignore. The error is an *Error with ReasonPattern.
 func ParsePatterns(text string) (Patterns, error) {
 	return parse("", ignoreField, text)
 }
 
-// ParseOver reads as ParsePatterns. As in Flux, the patterns replace those of [DefaultPatterns],
-// except those for version control files, which always come first. A text that has only comments
-// and empty lines replaces nothing. The caller keeps the default patterns: to parse them takes
-// longer than all else that makes a plan of a spec. Field is where people wrote the text.
+// ParseOver parses like ParsePatterns. As in Flux, the patterns replace those of [DefaultPatterns],
+// except the patterns for version control files, which always come first. A text with only comments
+// and empty lines replaces nothing. The caller parses the default patterns once, because parsing
+// takes longer than everything else in planning a spec. The parameter field is the text's field,
+// for errors.
 func ParseOver(defaults Patterns, field, text string) (Patterns, error) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "#") && strings.TrimSpace(line) != "" {
@@ -91,7 +92,7 @@ func ParseOver(defaults Patterns, field, text string) (Patterns, error) {
 	return defaults, nil
 }
 
-// parse reads our own patterns, and then those of a field.
+// parse parses Lanyard's own patterns, and then the patterns of a field.
 func parse(own, field, text string) (Patterns, error) {
 	if len(text) > maxPatternBytes {
 		return Patterns{}, refuse(ReasonPattern, "", "shorten "+field, "%s is longer than %d bytes", field, maxPatternBytes)
@@ -152,7 +153,7 @@ func parseLine(line string) (p pattern, ok bool, reason string) {
 	}
 	// "a/**" means everything inside a, not a itself.
 	if p.elements[len(p.elements)-1] == nil {
-		anything, _ := newGlob("*") // which is one
+		anything, _ := newGlob("*") // "*" is a valid glob
 		p.elements = append(p.elements, anything)
 	}
 	if len(p.elements) > maxElements {
@@ -172,9 +173,9 @@ func (p pattern) state(element int) uint64 {
 	return s
 }
 
-// next goes from a folder to the entry of that name in it. State is the folder's state; the pattern
-// does not match the folder. It returns the entry's state, and whether the pattern matches the
-// entry, and subtracts the cost from steps.
+// next returns the state of the entry with this name in a folder, and whether the pattern matches
+// the entry. The parameter state is the folder's state; the pattern does not match the folder. The
+// cost is subtracted from steps.
 func (p pattern) next(state uint64, name string, steps *int) (next uint64, matches bool) {
 	*steps--
 	if !p.anchored {

@@ -93,13 +93,14 @@ func TestDefaultPatterns(t *testing.T) {
 	}
 }
 
-// TestPatternsOverDefaults: for Flux's code, comments and empty lines are no ignore. Any other text
-// leaves of the default patterns only those for version control files.
+// TestPatternsOverDefaults checks when a text replaces the default patterns. As in Flux's code,
+// comments and empty lines do not. Any other text replaces all default patterns except those for
+// version control files.
 func TestPatternsOverDefaults(t *testing.T) {
 	for text, c := range map[string]struct{ out, in string }{
 		"":                  {".git/config a.jpg .github/x", "a.yaml"},
 		"\n# a comment\n\n": {".git/config a.jpg .github/x", "a.yaml"},
-		"/":                 {".git/config", "a.jpg .github/x"}, // matches no path, and is a pattern
+		"/":                 {".git/config", "a.jpg .github/x"}, // a pattern that matches no path
 		"*.md":              {".git/config d/.git/x .gitignore a.md", ".gith a.jpg .github/x"},
 		"!*.zip":            {".git/config", "a.zip a.jpg"},
 		"!.git/":            {"", ".git/config"},
@@ -143,8 +144,8 @@ func TestParsePatternsRefuses(t *testing.T) {
 	}
 }
 
-// What is remembered of folders must not change what is decided: each path alone, and all of them
-// in any order.
+// TestMatcherRemembersFolders checks that remembered folders do not change a decision: each path
+// alone gives the same result as all paths in any order.
 func TestMatcherRemembersFolders(t *testing.T) {
 	p, err := archive.ParsePatterns("*.md\n/a/**/x\n!/a/b/keep\nc/\n!c/*.txt\n**/d/*/e\n")
 	if err != nil {
@@ -174,8 +175,8 @@ func TestMatcherRemembersFolders(t *testing.T) {
 	}
 }
 
-// hostilePatterns are as many as spec.ignore may hold, and each begins to match hostilePath in each
-// of its folders.
+// hostilePatterns returns as many patterns as spec.ignore may have. Each pattern begins to match
+// hostilePath in each of its folders.
 func hostilePatterns(tb testing.TB) archive.Patterns {
 	tb.Helper()
 	var text strings.Builder
@@ -189,12 +190,12 @@ func hostilePatterns(tb testing.TB) archive.Patterns {
 	return p
 }
 
-// hostilePath is a path of 64 elements.
+// hostilePath returns a path of 64 elements.
 func hostilePath(i int) string {
 	return fmt.Sprintf("%014x/", i) + strings.Repeat("aaaaaaaaaaaaab/", 62) + "aaaaaaaaaaaaac"
 }
 
-// Patterns that take too long are refused, and few paths are enough to know.
+// TestPatternsAreBounded checks that patterns that take too long are refused after a few paths.
 func TestPatternsAreBounded(t *testing.T) {
 	m := hostilePatterns(t).Matcher()
 	for i := range 50_000 {
@@ -213,7 +214,8 @@ func TestPatternsAreBounded(t *testing.T) {
 	t.Error("matched to the end")
 }
 
-// What people write never takes too long: it costs less for a path than a path is allowed.
+// TestManyOrdinaryPatternsAreTaken checks that ordinary patterns never take too long: a path costs
+// less than its allowance.
 func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
 	var text strings.Builder
 	for i := range 490 {
@@ -231,7 +233,8 @@ func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
 	}
 }
 
-// Nor do patterns with a "?" where each file has a folder of its own.
+// TestOrdinaryPatternsOfDeepTreesAreTaken checks patterns with a "?" and files that each have a
+// folder of their own.
 func TestOrdinaryPatternsOfDeepTreesAreTaken(t *testing.T) {
 	var text strings.Builder
 	for i := range 200 {

@@ -3,24 +3,25 @@ package archive
 import "strings"
 
 // Bounds of a Matcher's cost, in steps. A step is a comparison of a byte, or of a pattern with a
-// path element. Each path adds to the allowance, so that only the average path is bounded.
+// path element. Each path adds steps to the allowance, so only the cost of the average path is
+// bounded.
 const (
 	// firstSteps is 32 million, some tenths of a second.
 	firstSteps = 32 << 20
-	// stepsPerPath is 8192. With 500 patterns, a path's file and each of its folders that the last
-	// path did not have cost one or two thousand steps. For DefaultMaxFiles paths this takes about
-	// two seconds, less than the compression of the archive.
+	// stepsPerPath is 8192. With 500 patterns, a file costs one or two thousand steps, and so does
+	// each folder of its path that was not in the last path. For DefaultMaxFiles paths this takes
+	// about two seconds, less than the compression of the archive.
 	stepsPerPath = 8 << 10
 )
 
 // Matcher says for each path of an archive whether patterns leave it out. It remembers the folders
-// of the last path: if the paths of a folder follow each other, the folder is matched once and not
-// for each file. A Matcher serves one archive and one goroutine.
+// of the last path: if the paths of a folder follow each other, the folder is matched only once. A
+// Matcher is for one archive and one goroutine.
 type Matcher struct {
 	list    []pattern
 	field   string
-	left    int     // steps
-	folders []level // of the last path, from the root
+	left    int     // remaining steps
+	folders []level // folders of the last path, from the root
 }
 
 // level is a folder on the way to a path.
@@ -29,16 +30,16 @@ type level struct {
 	// decided is one more than the index of the last pattern that matches the folder or a parent of
 	// it; 0 for none. Earlier patterns have no effect below the folder.
 	decided int
-	// states are the states in this folder of each pattern from decided on; see pattern.next.
+	// states has the state in this folder of each pattern from index decided on; see pattern.next.
 	states []uint64
 }
 
 // Matcher returns a Matcher for one archive.
 func (p Patterns) Matcher() *Matcher { return &Matcher{list: p.list, field: p.field, left: firstSteps} }
 
-// Excludes reports whether the clean path name is left out. For a directory the answer concerns its
-// own entry; its content needs further calls. The error is an *Error with ReasonPattern: the
-// patterns take too long for these paths.
+// Excludes reports whether the clean path name is left out. For a directory, the answer is only
+// about the directory's own entry; call Excludes for its content too. The error is an *Error with
+// ReasonPattern: the patterns take too long for these paths.
 func (m *Matcher) Excludes(name string, isDir bool) (bool, error) {
 	if len(m.list) == 0 {
 		return false, nil
@@ -69,7 +70,8 @@ func (m *Matcher) tooManySteps() *Error {
 	return refuse(ReasonPattern, "", "write fewer or simpler patterns", "the patterns of %s take too long to match with these paths", m.field)
 }
 
-// enter goes from the folder of the last path to the folder dir.
+// enter returns the level of the folder dir. It reuses the levels of the folders that the last path
+// has in common with dir.
 func (m *Matcher) enter(dir string) level {
 	at := level{} // the archive itself, which no pattern matches
 	depth := 0
@@ -96,8 +98,8 @@ func (m *Matcher) state(folder level, at int) uint64 {
 	return folder.states[at-folder.decided]
 }
 
-// descend goes into a folder of a folder. The last match decides: patterns before a match are not
-// tried.
+// descend returns the level of a folder in the folder above. The last match decides, so patterns
+// before a match are not tried.
 func (m *Matcher) descend(above level, name string) level {
 	below := level{name: name, decided: above.decided}
 	states := make([]uint64, len(m.list)-above.decided)
@@ -113,7 +115,7 @@ func (m *Matcher) descend(above level, name string) level {
 	return below
 }
 
-// file returns the decision for a file in a folder; see level.decided.
+// file returns the decision for a file in a folder, in the form of level.decided.
 func (m *Matcher) file(folder level, name string) int {
 	for at := len(m.list) - 1; at >= folder.decided; at-- {
 		if m.list[at].dirOnly {

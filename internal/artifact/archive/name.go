@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a name. They bound the memory for the names of an archive, and fit every common file
-// system.
+// Bounds of a name. They bound the memory for the names of an archive. Every common file system
+// accepts names within these bounds.
 const (
 	maxPath    = 1024 // bytes of a whole path
 	maxSegment = 255  // bytes of one path element
 	maxDepth   = 64   // elements of a path
 )
 
-// CleanName returns the name that Normalize gives to an entry, for callers that do not have an
-// archive yet. The error is an *Error with ReasonPath.
+// CleanName returns the name that Normalize would give to an entry. It is for callers that do not
+// have an archive yet. The error is an *Error with ReasonPath.
 func CleanName(raw string) (string, error) {
 	name, bad := cleanName(raw)
 	if bad != nil {
@@ -25,8 +25,8 @@ func CleanName(raw string) (string, error) {
 	return name, nil
 }
 
-// cleanName returns the entry name in the form of the output: relative, without "." elements,
-// repeated or trailing slashes. The root itself is ".". The error has no entry yet.
+// cleanName returns the entry name in the form of the output: relative, without "." elements, and
+// without repeated or trailing slashes. The root itself is ".". The error's entry is the raw name.
 func cleanName(raw string) (string, *Error) {
 	const fix = "publish the archive with clean relative names"
 	switch {
@@ -60,10 +60,10 @@ func cleanName(raw string) (string, *Error) {
 	return path.Clean(raw), nil
 }
 
-// staysInside reports whether a symbolic link at name, a clean name, leads to a place inside the
-// archive. It only compares text; a file system would follow a link before a "..". This is enough,
-// because no link reaches the output: the answer only decides whether a link is refused or left
-// out.
+// staysInside reports whether a symbolic link at name leads to a place inside the archive. The name
+// must be clean. staysInside only compares text; a file system would follow a link before a "..".
+// This is enough, because no link reaches the output: the answer only decides whether a link is
+// refused or left out.
 func staysInside(name, target string) bool {
 	if target == "" || strings.HasPrefix(target, "/") || strings.ContainsAny(target, "\\\x00") {
 		return false

@@ -23,7 +23,7 @@ const (
 	DefaultMaxFiles = 50_000
 )
 
-// Limits bound what an archive may cost. A zero field stands for its default.
+// Limits bound what an archive may cost. A zero field means its default.
 type Limits struct {
 	// MaxBytes bounds the unpacked tar stream in bytes, with headers and padding: both the stream
 	// that is read and the stream that is written. It stops a decompression bomb. Default
@@ -50,7 +50,7 @@ type Options struct {
 	Ignore Patterns
 	// Limits bound the archive.
 	Limits Limits
-	// Plain receives the tar stream that is written, too, before its compression; nil for nobody.
+	// Plain also receives the tar stream that is written, before its compression; it may be nil.
 	Plain io.Writer
 }
 
@@ -114,7 +114,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// meter fails once more than left bytes have passed.
+// meter is a reader and writer that fails after more than left bytes.
 type meter struct {
 	left int64
 	r    io.Reader
@@ -174,12 +174,12 @@ func decompress(in io.Reader) (io.Reader, error) {
 	}
 }
 
-// kind is the kind of entry that a name belongs to.
+// kind is the kind of entry with a given name.
 type kind byte
 
 const (
 	kindDir     kind = iota + 1 // a directory entry
-	kindImplied                 // a directory that only its content implies
+	kindImplied                 // a directory without an entry, but with content
 	kindFile
 	kindLink
 )
@@ -187,17 +187,17 @@ const (
 type normalizer struct {
 	limits   Limits
 	matcher  *Matcher
-	verbatim *verbatim // nil unless the archive is kept unchanged
+	verbatim *verbatim // nil unless the archive is copied unchanged
 	in       *meter
-	written  *meter // what out writes
+	written  *meter // bounds the written bytes
 	out      sink
 	seen     map[string]kind
-	count    int // entries that leave no name behind
+	count    int // number of entries without a name in seen
 	buf      []byte
 	sum      Summary
 }
 
-// sink takes the kept entries in their uniform form: each header, and then its content.
+// sink receives the accepted entries in their uniform form: each header, and then its content.
 type sink interface {
 	WriteHeader(hdr *tar.Header) error
 	io.WriteCloser
@@ -215,7 +215,7 @@ func newNormalizer(opts Options) *normalizer {
 	}
 }
 
-// pack has the kept entries written to out, as a tar stream.
+// pack makes the normalizer write the accepted entries to out, as a tar stream.
 func (n *normalizer) pack(out io.Writer) {
 	n.written.w = out
 	n.out = tar.NewWriter(n.written)
@@ -240,7 +240,7 @@ func (n *normalizer) read(ctx context.Context, in io.Reader, closeOut func() err
 	return Summary{}, err
 }
 
-// finish ends the output, unless err ended it before.
+// finish ends the output and returns the summary. If err is not nil, it only explains err.
 func (n *normalizer) finish(err error, closeOut func() error) (Summary, error) {
 	if err == nil {
 		err = n.out.Close()
@@ -255,7 +255,7 @@ func (n *normalizer) finish(err error, closeOut func() error) (Summary, error) {
 	return n.sum, nil
 }
 
-// explain turns the errors of the decoders into refusals.
+// explain converts the errors of decoders to refusals.
 func (n *normalizer) explain(err error) error {
 	var refused *Error
 	switch {
@@ -288,13 +288,13 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 	tr := tar.NewReader(entries)
 	for {
 		if cause := context.Cause(ctx); cause != nil {
-			return cause // a block that was read holds many small entries
+			return cause // check for each entry, because one read may return many
 		}
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		// cleanName checks names itself, with better errors.
+		// Ignore tar.ErrInsecurePath: cleanName checks names with better errors.
 		if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
 			return err
 		}
@@ -315,8 +315,8 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 	return n.drain()
 }
 
-// drain reads the data after the end of the archive, which must be padding, and so completes gzip's
-// checksum.
+// drain reads the data after the end of the archive, which must be padding. So gzip also verifies
+// its checksum.
 func (n *normalizer) drain() error {
 	for {
 		k, err := n.in.Read(n.buf)
@@ -377,7 +377,8 @@ func isSparse(hdr *tar.Header) bool {
 	return false
 }
 
-// claim records that name has the kind k and that its parents are directories.
+// claim records the kind k of name, and that its parents are directories. It refuses a
+// contradiction to earlier entries.
 func (n *normalizer) claim(raw, name string, k kind) error {
 	const fix = "publish an archive in which every name occurs once"
 	switch before := n.seen[name]; {
@@ -395,7 +396,7 @@ func (n *normalizer) claim(raw, name string, k kind) error {
 			return refuse(ReasonDuplicate, raw, fix, "its parent %s is no directory", quote(dir))
 		}
 		if known {
-			break // and so are its own parents
+			break // its own parents are recorded too
 		}
 		n.seen[dir] = kindImplied
 	}
@@ -449,7 +450,8 @@ func (n *normalizer) file(hdr *tar.Header, name string, content io.Reader) error
 	if err := n.out.WriteHeader(header(name, tar.TypeReg, mode, hdr.Size)); err != nil {
 		return err
 	}
-	// The plain reader and writer: without a shortcut, equal input gives equal writes.
+	// Hide other methods of the reader and the writer: without shortcuts, equal input gives equal
+	// writes.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{n.out}, struct{ io.Reader }{content}, n.buf); err != nil {
 		return err
 	}

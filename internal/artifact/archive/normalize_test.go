@@ -71,7 +71,7 @@ func zip(tb testing.TB, plain []byte) []byte {
 	return buf.Bytes()
 }
 
-// unpack lists an output as "name mode body".
+// unpack returns the entries of an output as "name mode body".
 func unpack(t *testing.T, packed []byte) []string {
 	t.Helper()
 	gz, err := gzip.NewReader(bytes.NewReader(packed))
@@ -147,7 +147,8 @@ func TestNormalizeKeepsContent(t *testing.T) {
 	}
 }
 
-// The bytes must not depend on how the network cuts the input.
+// TestNormalizeIsIndependentOfReads splits the input at different places. The output is always the
+// same.
 func TestNormalizeIsIndependentOfReads(t *testing.T) {
 	noise := make([]byte, 70<<10)
 	if _, err := rand.Read(noise); err != nil {
@@ -273,16 +274,17 @@ func TestNormalizeRefuses(t *testing.T) {
 			if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 500 {
 				t.Errorf("the text is not fit for a condition: %q", err)
 			}
-			// Copy must judge alike, but that it refuses any link.
+			// Copy must give the same reason, or refuse a link.
 			_, err = archive.Copy(t.Context(), bytes.NewReader(c.in), io.Discard, c.limits)
 			if reason := archive.ReasonOf(err); reason != c.reason && reason != archive.ReasonLink {
 				t.Errorf("Copy says %v", err)
 			}
-			// Extract must judge alike; what it writes has no headers, which may be too large.
+			// Extract must give the same reason. Only ReasonTooLarge may differ, because Extract
+			// writes no headers.
 			if _, err := extract(t, c.in, archive.Options{Limits: c.limits}); archive.ReasonOf(err) != c.reason && c.reason != archive.ReasonTooLarge {
 				t.Errorf("Extract says %v", err)
 			}
-			// What is ignored must be safe all the same.
+			// Ignored entries must be safe too.
 			ignore, perr := archive.ParsePatterns("*")
 			if perr != nil {
 				t.Fatal(perr)
@@ -294,7 +296,7 @@ func TestNormalizeRefuses(t *testing.T) {
 	}
 }
 
-// checksum mends the first header of a tar after a change.
+// checksum corrects the checksum of a tar's first header after a change.
 func checksum(in []byte) []byte {
 	copy(in[148:156], "        ")
 	sum := 0
@@ -327,7 +329,7 @@ func flip(in []byte, at int) []byte {
 	return in
 }
 
-// oldSparse is GNU tar's type S with one entry and a large hole.
+// oldSparse returns an archive with one sparse file of GNU tar's type S, which has a large hole.
 func oldSparse(t *testing.T) []byte {
 	t.Helper()
 	h := entry{tar.Header{Typeflag: tar.TypeReg, Name: "s", Size: 512, Format: tar.FormatGNU}, strings.Repeat("x", 512)}
@@ -337,7 +339,7 @@ func oldSparse(t *testing.T) []byte {
 	return retype(in, tar.TypeGNUSparse)
 }
 
-// paxSparse is a PAX 1.0 sparse file, whose name and size are elsewhere than one looks.
+// paxSparse returns a PAX 1.0 sparse file. Its name and size are not in the usual fields.
 func paxSparse(t *testing.T) []byte {
 	t.Helper()
 	records := ""
@@ -377,7 +379,8 @@ func TestNormalizeExactLimit(t *testing.T) {
 	}
 }
 
-// Errors of the source and the sink are the caller's own and win over what they look like.
+// TestNormalizePassesForeignErrors checks that errors of the source and the sink are returned
+// unchanged, even if they look like damage.
 func TestNormalizePassesForeignErrors(t *testing.T) {
 	broken := errors.New("connection lost")
 	packed := zip(t, pack(t, reg("a", strings.Repeat("x", 4000)), reg("b", "")))
@@ -387,7 +390,7 @@ func TestNormalizePassesForeignErrors(t *testing.T) {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
 	}
-	// A verified stream fails at its end only, after damage has already shown.
+	// A verified stream fails only at its end, after the damage was detected.
 	damaged := flip(slices.Clone(packed), 14)
 	r := io.MultiReader(bytes.NewReader(damaged), iotest.ErrReader(broken))
 	if _, err := archive.Normalize(t.Context(), r, io.Discard, archive.Options{}); !errors.Is(err, broken) {
@@ -409,7 +412,7 @@ func TestNormalizePassesForeignErrors(t *testing.T) {
 	}
 }
 
-// asked is a context that ends when it has been asked so many times.
+// asked is a context that ends after a number of calls of Err.
 type asked struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -423,7 +426,8 @@ func (a *asked) Err() error {
 	return nil
 }
 
-// A thousand entries may have come with one read.
+// TestNormalizeEndsBetweenEntries checks that Normalize ends with its context, although one read
+// may return a thousand entries.
 func TestNormalizeEndsBetweenEntries(t *testing.T) {
 	var many []entry
 	for i := range 1000 {
@@ -439,7 +443,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// A bomb of 16 MiB must not cost memory.
+// TestNormalizeStreams checks that a bomb, which unpacks to 16 MiB, takes little memory.
 func TestNormalizeStreams(t *testing.T) {
 	pr, pw := io.Pipe()
 	go func() {

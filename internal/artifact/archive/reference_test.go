@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// reference is what patterns mean, by trying everything with Go's regular expressions.
+// reference evaluates patterns in a simple way: it tries everything with Go's regular expressions.
 func reference(patterns, path string, isDir bool) bool {
 	parts := strings.Split(path, "/")
 	decided := false
@@ -24,7 +24,7 @@ func reference(patterns, path string, isDir bool) bool {
 		elements := strings.Split(strings.TrimPrefix(rest, "/"), "/")
 		if !strings.Contains(rest, "/") {
 			if elements[0] == "**" {
-				elements[0] = "*" // it is no "**/"
+				elements[0] = "*" // "**" alone means "*"
 			}
 			elements = slices.Insert(elements, 0, "**")
 		} else if elements[len(elements)-1] == "**" {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Copy writes in to out unchanged. It refuses all that Normalize refuses, any link, and unsafe
-// parts of headers that Normalize leaves out; see the package documentation. Otherwise its contract
-// is that of Normalize. Ignored and SkippedLinks of the summary are 0, and Bytes is the number that
-// Normalize would have written.
+// Copy writes in to out unchanged. It refuses everything that Normalize refuses, any link, and
+// unsafe parts of headers that Normalize leaves out; see the package documentation. Otherwise it
+// behaves like Normalize. In the summary, Ignored and SkippedLinks are 0, and Bytes is the number
+// that Normalize would have written.
 func Copy(ctx context.Context, in io.Reader, out io.Writer, limits Limits) (Summary, error) {
 	n := newNormalizer(Options{Limits: limits})
 	n.pack(io.Discard)
@@ -34,24 +34,24 @@ const (
 	fixLinkKept = "remove the link, or have the archive extracted (operation: extract), which leaves it out"
 )
 
-// verbatim checks an archive that is kept unchanged. The view of archive/tar is not enough for
-// this: other programs will read the same bytes, and may see a harmful archive where archive/tar
-// sees a harmless one. So verbatim reads the headers themselves as they pass, and refuses a header
-// that can be understood in two ways.
+// verbatim checks an archive that is copied unchanged. Checking with archive/tar is not enough:
+// other programs will read the same bytes, and may see a harmful archive where archive/tar sees a
+// harmless one. So verbatim parses the headers itself, and refuses a header that can be understood
+// in two ways.
 type verbatim struct {
 	block    [blockSize]byte
-	have     int    // bytes of block
+	have     int    // bytes in block
 	skip     int64  // bytes until the next header
 	kind     byte   // the type of the last header
-	extended bool   // a header has passed that extends the next one
-	records  []byte // of an extended header, or a long name
-	missing  int    // bytes of records
-	sized    string // the size of the next entry by its records, if they have one
-	ended    bool   // by a block of zeros; drain checks the data after it
-	odd      string // what is wrong
+	extended bool   // the next entry has an extending header
+	records  []byte // content of an extended header, or a long name
+	missing  int    // bytes that records still needs
+	sized    string // size of the next entry in its records; empty if none
+	ended    bool   // a block of zeros was read; drain checks the data after it
+	odd      string // what is wrong; empty if nothing
 }
 
-// check refuses an entry with unsafe headers, after archive/tar has read them.
+// check refuses an entry with unsafe headers. It is called after archive/tar has read them.
 func (v *verbatim) check(hdr *tar.Header) error {
 	switch {
 	case hdr.Typeflag == tar.TypeSymlink:
@@ -70,7 +70,7 @@ func (v *verbatim) check(hdr *tar.Header) error {
 	}
 }
 
-// end checks the headers after the last entry, which check has not seen.
+// end checks the headers after the last entry; check does not see them.
 func (v *verbatim) end() error {
 	switch {
 	case v.odd != "":
@@ -83,7 +83,7 @@ func (v *verbatim) end() error {
 }
 
 // special returns the permission bits that are refused. Folders may have setgid and sticky, which
-// volumes and shared checkouts set: these bits give nobody more rights than the folder's owner has.
+// volumes and shared checkouts set. These bits give nobody more rights than the folder's owner has.
 func special(typeflag byte) int64 {
 	switch typeflag {
 	case tar.TypeXGlobalHeader:
@@ -95,8 +95,8 @@ func special(typeflag byte) int64 {
 	}
 }
 
-// Write reads the headers of the stream. It never fails: check reports the faults of those headers
-// that archive/tar accepts.
+// Write parses the headers of the stream. It never fails: check reports the faults of headers that
+// archive/tar accepts.
 func (v *verbatim) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 && !v.ended && v.odd == "" {
@@ -116,7 +116,7 @@ func (v *verbatim) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// content keeps the part of the data that belongs to records.
+// content collects the data that belongs to records, and checks complete records.
 func (v *verbatim) content(p []byte) {
 	if v.missing == 0 {
 		return
@@ -136,21 +136,22 @@ func (v *verbatim) content(p []byte) {
 	v.records = v.records[:0]
 }
 
-// emptyName is the fault of an empty long name: some programs then use the name in the next header.
+// emptyName is the error text for an empty long name: some programs then use the name in the next
+// header.
 const emptyName = "the long name of an entry is empty"
 
-// octal matches a number that all programs read alike: digits, after spaces and before spaces or
-// zeros.
+// octal matches a number that all programs understand alike: octal digits, with spaces before, and
+// with spaces or NULs after. It also matches a field of NULs.
 var octal = regexp.MustCompile(`^ *[0-7]+[ \x00]*$|^\x00*$`)
 
-// header reads the header in block and says what is wrong with it; empty if nothing is.
+// header parses the header in block. It returns what is wrong; empty if nothing is.
 func (v *verbatim) header() string {
 	if v.block == [blockSize]byte{} {
 		v.ended = true
 		return ""
 	}
 	// IEEE Std 1003.1, pax, "ustar Interchange Format": name, mode, size, type, and a prefix of the
-	// name, which only this format has.
+	// name. Only this format has a prefix.
 	mode, sizeField, sum, kind := v.block[100:108], v.block[124:136], v.block[148:156], v.block[156]
 	name, unused := beforeNUL(v.block[:100]), v.block[345:]
 	if bytes.Equal(v.block[257:265], []byte("ustar\x0000")) {
@@ -197,10 +198,10 @@ func (v *verbatim) header() string {
 	return ""
 }
 
-// leaves reports whether a header's own name leads out of the folder that it is unpacked in. A
-// program that does not know records and long names uses this name, and unpacks a header that
-// extends another as a file. The name may be cut off inside "..". A global header is not a file and
-// may have an absolute name: GNU tar names it after the folder for temporary files.
+// leaves reports whether a header's own name leads out of the folder where it is unpacked. Programs
+// that do not know records and long names use this name, and unpack an extending header as a file.
+// The name may be cut off inside "..". A global header is not a file and may have an absolute name:
+// GNU tar names it after the folder for temporary files.
 func leaves(name string, kind byte) bool {
 	return strings.HasPrefix(name, "/") && kind != tar.TypeXGlobalHeader || strings.HasPrefix(name, "../") || strings.Contains(name, "/../")
 }
@@ -212,13 +213,13 @@ func beforeNUL(field []byte) string {
 
 func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
 
-// recordWithin matches a text inside a record that programs which read records by lines take for
-// another record.
+// recordWithin matches text inside a record that looks like another record to programs that read
+// records line by line.
 var recordWithin = regexp.MustCompile(`\n\s*[0-9]`)
 
 // readRecords reads the records of an extended header (IEEE Std 1003.1, pax, "pax Extended
-// Header"). Size is the entry's size in the records, if they have one. Odd says what is wrong with
-// the records; empty if nothing is.
+// Header"). The result size is the entry's size in the records; empty if they have none. The result
+// odd says what is wrong with the records; empty if nothing is.
 func readRecords(text string, global bool) (size, odd string) {
 	var known []string
 	for text != "" {
@@ -248,9 +249,9 @@ func readRecords(text string, global bool) (size, odd string) {
 	return size, ""
 }
 
-// isKept reports whether a record is harmless: names, owners, times, the file's place, and a size,
-// which must be the header's. Records of a character set, a link's target, access lists and
-// capabilities are not harmless.
+// isKept reports whether a record is harmless: names, owners, times, the file's device and inode,
+// and a size, which must equal the header's. Records of a character set, a link's target, access
+// lists and capabilities are not harmless.
 func isKept(key string) bool {
 	switch key {
 	case "path", "size", "uid", "gid", "uname", "gname", "mtime", "atime", "ctime", "comment", "LIBARCHIVE.creationtime",

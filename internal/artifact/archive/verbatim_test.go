@@ -22,14 +22,14 @@ func record(key, value string) string {
 	return itoa(n) + text
 }
 
-// extension is a header of the type, with content, that extends the next one.
+// extension returns a header of this type, with content. It extends the next header.
 func extension(tb testing.TB, kind byte, content string) []byte {
 	tb.Helper()
 	in := retype(pack(tb, reg("ext", content)), kind)
-	return in[:len(in)-1024] // without the end
+	return in[:len(in)-1024] // without the end of the archive
 }
 
-// entries is an archive without its end.
+// entries returns an archive without its end.
 func entries(tb testing.TB, list ...entry) []byte {
 	tb.Helper()
 	in := pack(tb, list...)
@@ -46,7 +46,7 @@ func patch(in []byte, at int, with string) []byte {
 	return checksum(in)
 }
 
-// checksumBehindNUL writes the first header's checksum as some programs read it, and some do not.
+// checksumBehindNUL writes the first header's checksum after a NUL: only some programs can read it.
 func checksumBehindNUL(in []byte) []byte {
 	copy(in[148:], "\x00"+string(in[149:154])+"\x00 ")
 	return in
@@ -64,7 +64,8 @@ func withRecords(e entry, records map[string]string) entry {
 
 const gnuMagic, oldMagic = "ustar  \x00", "\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// Copy keeps bytes that others unpack. Normalize writes headers anew, and takes each of these.
+// TestCopyRefuses checks archives that Copy refuses because others unpack the copied bytes.
+// Normalize accepts them, because it writes new headers.
 func TestCopyRefuses(t *testing.T) {
 	file := reg("x", "1")
 	path := record("path", "good")
@@ -138,7 +139,8 @@ func TestCopyRefuses(t *testing.T) {
 	}
 }
 
-// What tools publish is kept, and the most careless of them unpacks it safely.
+// TestCopyKeepsBytes checks that archives of common tools are copied unchanged, and that the most
+// careless reader unpacks them safely.
 func TestCopyKeepsBytes(t *testing.T) {
 	long := strings.Repeat("folder/", 30) + "file.yaml"
 	formatted := func(format tar.Format, entries ...entry) []byte {
@@ -148,7 +150,7 @@ func TestCopyKeepsBytes(t *testing.T) {
 		return pack(t, entries...)
 	}
 	old := patch(pack(t, reg("a", "1")), 257, oldMagic)
-	clear(old[265:345]) // no names of owners, no devices
+	clear(old[265:345]) // no owners' names, no devices
 	for name, in := range map[string][]byte{
 		"ustar": formatted(tar.FormatUSTAR, dir("d/"), reg("d/x", "1"), reg(strings.Repeat("folder/", 20)+"file", "2")),
 		"GNU":   formatted(tar.FormatGNU, dir("d/"), reg("d/x", "1"), reg(long, "2")),
@@ -178,8 +180,7 @@ func TestCopyKeepsBytes(t *testing.T) {
 	}
 }
 
-// FuzzCopy holds that what Copy keeps is harmless, for archives with a header of which bytes were
-// changed.
+// FuzzCopy checks that archives which Copy accepts are harmless. It changes bytes of one header.
 func FuzzCopy(f *testing.F) {
 	f.Add("0d/x\n5d", uint8(0), uint16(345), []byte("../../x"))
 	f.Add("xpath=good\n0x", uint8(1), uint16(257), []byte(gnuMagic))
@@ -223,8 +224,8 @@ func FuzzCopy(f *testing.F) {
 		if changed := int(header) * 512; changed+512 <= len(in)-1024 {
 			copy(in[changed+int(at)%512:changed+512], with)
 		}
-		// All headers that are some have their checksum: which blocks these are is for the readers
-		// to say.
+		// Correct the checksum of every block that may be a header. The readers decide which blocks
+		// are headers.
 		for block := 0; block < len(in)-1024; block += 512 {
 			if !bytes.Equal(in[block:block+512], make([]byte, 512)) && strings.HasPrefix(string(in[block+257:]), "ustar") || block == int(header)*512 {
 				checksum(in[block : block+512])

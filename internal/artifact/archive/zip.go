@@ -8,15 +8,14 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// zipLevel makes artifacts about as small as compress/gzip does by default, in less than half the
-// time. Another level gives equal archives other digests.
+// zipLevel gives about the same size as compress/gzip's default, in less than half the time.
+// Another level would give equal archives other digests.
 const zipLevel = 5
 
-// zipBlock is how much is written at once, in bytes. By itself, gzip writes some hundred bytes at a
-// time.
+// zipBlock is the size of a write, in bytes. By itself, gzip writes some hundred bytes at a time.
 const zipBlock = 64 << 10
 
-// zips are writers for reuse, since a new one takes a megabyte.
+// zips is a pool of writers, because a new writer takes a megabyte.
 //
 //nolint:gochecknoglobals // a pool of writers without content: each is reset before its next use.
 var zips = sync.Pool{New: func() any {
@@ -28,7 +27,7 @@ var zips = sync.Pool{New: func() any {
 	return &zip{w, out}
 }}
 
-// zip compresses. It must be released.
+// zip is a compressing writer. It must be released.
 type zip struct {
 	*gzip.Writer
 
@@ -48,7 +47,7 @@ func (z *zip) Close() error {
 	return z.out.Flush()
 }
 
-// release gives the writer back, without a way to what was written.
+// release returns the writer to the pool, without a reference to its output.
 func (z *zip) release() {
 	z.out.Reset(io.Discard)
 	z.Reset(z.out)

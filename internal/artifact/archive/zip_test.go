@@ -14,7 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// manifests is a tar.gz of files that compress as manifests do, the same for the same seed.
+// manifests returns a tar.gz of files that compress like manifests. Equal seeds give equal
+// archives.
 func manifests(tb testing.TB, seed uint64, files, size int) []byte {
 	tb.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -46,9 +47,9 @@ func digest(tb testing.TB, in []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// An artifact's digest is part of an object's status: whoever applies artifacts applies again when
-// the digest changes. A newer version of the compressor may change it, and the changelog must then
-// say so.
+// TestDigestIsKnown detects a compressor that gives another digest. An artifact's digest is part of
+// an object's status: consumers apply an artifact again when its digest changes. If a newer version
+// of the compressor changes the digest, the changelog must say so.
 func TestDigestIsKnown(t *testing.T) {
 	const want = "9aced2b90cfe28072795feee0fd429fc2e63b9c3b6eef5f555a164f871dc02c2"
 	if got := digest(t, manifests(t, 1, 20, 5000)); got != want {
@@ -56,7 +57,7 @@ func TestDigestIsKnown(t *testing.T) {
 	}
 }
 
-// Writers are used again: what one archive was must not show in the bytes of the next.
+// TestReusedWritersForget checks that a reused writer leaves no bytes of one archive in the next.
 func TestReusedWritersForget(t *testing.T) {
 	var archives [][]byte
 	var want []string
