@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// retention says how long artifacts outlive their use, for those who read a status just before it
-// changed.
+// retention says how long artifacts outlive their use. Clients may have read a status immediately
+// before it changed.
 type retention struct {
-	// ttl is how long an artifact stays after a newer one has taken its place, or after its object
-	// is gone.
+	// ttl is how long an artifact stays after a newer artifact has replaced it, or after its object
+	// was deleted.
 	ttl time.Duration
-	// records is how many artifacts an object keeps at most, the current one included.
+	// records is the maximum number of artifacts of an object, including the current one.
 	records int
 }
 
@@ -21,11 +21,11 @@ func fluxRetention() retention { return retention{ttl: 60 * time.Second, records
 
 // Collected is what Collect removed.
 type Collected struct {
-	// Artifacts is their number.
+	// Artifacts is the number of removed artifacts.
 	Artifacts int
-	// Bytes is their size.
+	// Bytes is the size of the removed artifacts.
 	Bytes int64
-	// Pending are objects with artifacts that a later call may remove.
+	// Pending are the objects with artifacts that a later call may remove.
 	Pending []Object
 }
 
@@ -35,10 +35,11 @@ func (c *Collected) add(more Collected) {
 	c.Pending = append(c.Pending, more.Pending...)
 }
 
-// Collect removes what is no longer wanted. live says for an object, UID included, whether it
-// exists and which digests its status names or is about to name; an answer that is not certain (a
-// cache that is not filled yet) must be true. These artifacts always stay. Others, and those of an
-// object that does not exist, stay for a minute; an object keeps two at most.
+// Collect removes artifacts that are not needed any more. For an object, including its UID, live
+// returns whether it exists, and the digests that its status has or will soon have. If live is not
+// sure (its cache is not filled yet), it must return true. The artifacts with these digests always
+// stay. Other artifacts, and those of an object that does not exist, stay for a minute. An object
+// has at most two artifacts.
 func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool)) (Collected, error) {
 	var done Collected
 	err := s.each(func(o Object, _ []Stored) error {
@@ -53,7 +54,7 @@ func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string
 	return done, err
 }
 
-// CollectObjects is Collect for these objects alone.
+// CollectObjects is Collect for these objects only.
 func (s *Store) CollectObjects(
 	ctx context.Context, objects []Object, live func(Object) (digests []string, exists bool),
 ) (done Collected, err error) {
@@ -81,7 +82,7 @@ func (s *Store) collect(o Object, current []string, exists bool) (done Collected
 		return Collected{}, err
 	}
 	drop := garbage(files, current, exists, s.keep, time.Now())
-	// Of two artifacts, the older one usually goes once the status names the newer one alone.
+	// The older one of two artifacts can usually be removed when the status has only the newer one.
 	if kept := len(files) - len(drop); kept > 1 || slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {
@@ -92,9 +93,9 @@ func (s *Store) collect(o Object, current []string, exists bool) (done Collected
 	return done, err
 }
 
-// garbage decides which of one object's artifacts go. An artifact's age counts from when the next
-// newer one was stored: a version that stood for a year is still in use a second after it was
-// replaced.
+// garbage returns the artifacts of one object that are removed. An artifact's age begins when the
+// next newer artifact was stored: a version that was current for a year is still in use a second
+// after it was replaced.
 func garbage(files []Stored, current []string, exists bool, keep retention, now time.Time) []Stored {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b Stored) int { return b.Time.Compare(a.Time) })

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// One object's garbage goes, nobody else's is looked at, and the caller learns whether more will go
-// later.
+// TestCollectObjects checks that only the given object's garbage is removed, and that the caller
+// learns whether more can be removed later.
 func TestCollectObjects(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{})
 	app, other := object("tenant-a", "app"), object("tenant-b", "app")
-	app.Kind, other.Kind = "ocirepository", "ocirepository" // as their folders are called
+	app.Kind, other.Kind = "ocirepository", "ocirepository" // as in the folders' names
 	for _, o := range []Object{app, other} {
 		for _, content := range []string{"old", "current"} {
 			put(t, s, o, content)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// crashDir makes this test binary the process that is killed.
+// crashDir turns this test binary into the process that is killed.
 var crashDir = flag.String("store-crash-dir", "", "write artifacts into this folder until killed")
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeUntilKilled stores, collects and reports each artifact once it is stored.
+// writeUntilKilled stores and collects artifacts. It reports each artifact after it is stored.
 func writeUntilKilled(dir string) {
 	s, err := Open(dir, Options{})
 	if err != nil {
@@ -53,11 +53,11 @@ func writeUntilKilled(dir string) {
 	}
 }
 
-// A process that is killed at any moment leaves whole artifacts, the last one it reported among
-// them, and nothing that Open does not sweep.
+// TestKilledAtAnyMoment kills a process that writes. Only whole artifacts remain, including the
+// last reported one. Open removes everything else.
 func TestKilledAtAnyMoment(t *testing.T) {
 	dir := t.TempDir()
-	last := make(map[string]string) // by object name
+	last := make(map[string]string) // the keys are object names
 	for round := range 15 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-store-crash-dir="+dir)
 		out, err := cmd.StdoutPipe()
@@ -75,7 +75,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			}
 			last[fields[1]] = fields[2]
 			if n == 3 {
-				// Some moment within the next writes; each round another one.
+				// Kill the process at a random moment within its next writes.
 				kill := time.AfterFunc(time.Duration(rand.IntN(5000))*time.Microsecond, func() { _ = cmd.Process.Kill() })
 				defer kill.Stop()
 			}

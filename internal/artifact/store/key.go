@@ -8,10 +8,10 @@ import (
 	"os"
 )
 
-// keySize is the size of a key in bytes: that of the hash it keys.
+// keySize is the size of a key in bytes, equal to the size of the hash.
 const keySize = 32
 
-// key is the secret that makes URLs unguessable. It does not print.
+// key is the secret that makes URLs unguessable. Printing it does not reveal the secret.
 type key struct {
 	reveal func() []byte
 }
@@ -22,7 +22,7 @@ func (key) String() string { return "[secret]" }
 // GoString hides the key.
 func (key) GoString() string { return "[secret]" }
 
-// newKey takes 32 random bytes.
+// newKey makes a key from 32 random bytes.
 func newKey(random []byte) (key, error) {
 	if len(random) != keySize {
 		return key{}, fmt.Errorf("%w key: %d bytes instead of %d", ErrInvalid, len(random), keySize)
@@ -36,8 +36,8 @@ func newKey(random []byte) (key, error) {
 
 const keyFile = ".key"
 
-// ownKey returns the folder's key and makes it, readable by nobody else, if there is none. The name
-// appears with its content or not at all, and never replaces another.
+// ownKey returns the folder's key. If there is no key, ownKey makes one that nobody else can read.
+// The key's file appears with its whole content or not at all, and never replaces another file.
 func ownKey(root *os.Root) (key, error) {
 	raw, err := root.ReadFile(keyFile)
 	if err == nil {

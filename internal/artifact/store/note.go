@@ -11,13 +11,13 @@ import (
 	"path"
 )
 
-// noteSuffix stands in place of fileSuffix.
+// noteSuffix replaces fileSuffix in the name of a note.
 const noteSuffix = ".note"
 
-// Annotate stores what write writes as the note of an artifact that is in the store: what its maker
-// needs to remember of it. A note counts against the store's bounds like an artifact, is never
-// served, and goes with its artifact. One that was there before is replaced. Errors are those of
-// Put, and ErrNotFound when there is no such artifact.
+// Annotate stores the output of write as the note of an artifact in the store. A note is what the
+// producer must remember about the artifact. It counts against the store's bounds like an artifact,
+// is never served, and is removed with its artifact. An earlier note is replaced. Errors are those
+// of Put, and ErrNotFound if there is no such artifact.
 func (s *Store) Annotate(ctx context.Context, o Object, digest string, write func(io.Writer) error) error {
 	o, err := o.check()
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) Annotate(ctx context.Context, o Object, digest string, write fun
 	return s.syncDir(o.dir())
 }
 
-// attach gives the finished note its name, beside its artifact.
+// attach renames the finished note to its final name, beside its artifact.
 func (s *Store) attach(o Object, sum, tmp string) error {
 	s.tree.Lock()
 	defer s.tree.Unlock()
@@ -75,7 +75,7 @@ func (s *Store) Note(o Object, digest string) (*os.File, error) {
 	return s.open(path.Join(o.dir(), sum+noteSuffix))
 }
 
-// noteSize is the length of an artifact's note, 0 for none.
+// noteSize returns the length of an artifact's note; 0 if there is none.
 func (s *Store) noteSize(o Object, sum string) int64 {
 	info, err := s.root.Lstat(path.Join(o.dir(), sum+noteSuffix))
 	if err != nil {

@@ -50,7 +50,7 @@ func TestNotesStayWithTheirArtifact(t *testing.T) {
 	if got := readNote(t, s, object("tenant-b", "app"), digestOf("one")); got != "none" {
 		t.Errorf("another tenant's note: %q", got)
 	}
-	// The same content again is the same artifact.
+	// Storing the same content again keeps the artifact and its note.
 	put(t, s, o, "one")
 	// After a restart.
 	if err := s.Close(); err != nil {

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// ErrInvalid is an object, digest or key that cannot be used.
+// ErrInvalid means that an object, digest or key cannot be used.
 var ErrInvalid = errors.New("invalid")
 
-// Object is who an artifact belongs to. All fields are required; they are checked against
-// Kubernetes' own rules for names, so that none of them can lead out of its folder.
+// Object is the owner of an artifact. All fields are required. They are checked against Kubernetes'
+// own rules for names, so that no field can lead out of the object's folder.
 type Object struct {
 	// Kind is the object's kind; case does not matter ("OCIRepository").
 	Kind string
@@ -27,8 +27,8 @@ type Object struct {
 	UID string
 }
 
-// Limits of names, in bytes. Source: Kubernetes documentation, "Object Names and IDs"; a UID is of
-// our own limit.
+// Limits of names, in bytes. Source: Kubernetes documentation, "Object Names and IDs". The limit of
+// a UID is Lanyard's own.
 const (
 	maxLabel     = 63
 	maxSubdomain = 253
@@ -38,7 +38,8 @@ const (
 // String returns <kind>/<namespace>/<name>.
 func (o Object) String() string { return path.Join(strings.ToLower(o.Kind), o.Namespace, o.Name) }
 
-// check returns the object with its kind in lower case, as paths and MACs use it.
+// check checks the fields, and returns the object with its kind in lower case, as in paths and
+// MACs.
 func (o Object) check() (Object, error) {
 	o.Kind = strings.ToLower(o.Kind)
 	switch {
@@ -54,8 +55,8 @@ func (o Object) check() (Object, error) {
 	return o, nil
 }
 
-// Each use of the store checks names. Patterns of package regexp would be 5 % of what a
-// reconciliation costs that finds nothing new.
+// Each use of the store checks names. With package regexp, the checks would take 5 % of the cost of
+// a reconciliation that finds nothing new.
 
 func isKind(s string) bool {
 	return len(s) <= maxLabel && isWord(s, isLower) && !isDigit(s[0]) && !strings.Contains(s, "-")
@@ -76,7 +77,7 @@ func isUID(s string) bool {
 	return len(s) <= maxUID && isWord(s, func(c byte) bool { return isLower(c) || 'A' <= c && c <= 'Z' })
 }
 
-// isWord reports whether s is not empty, consists of hyphens and of what letter accepts, and
+// isWord reports whether s is not empty, has only hyphens and bytes that letter accepts, and
 // neither begins nor ends with a hyphen.
 func isWord(s string, letter func(c byte) bool) bool {
 	for i := range len(s) {
@@ -100,7 +101,7 @@ func isHex(sum string) bool {
 	return len(sum) == hex.EncodedLen(sha256.Size)
 }
 
-// dir is the object's folder, slash-separated and relative to the store.
+// dir returns the object's folder, slash-separated and relative to the store.
 func (o Object) dir() string { return path.Join(o.Kind, o.Namespace, o.Name, o.UID) }
 
 const (
@@ -117,8 +118,8 @@ func checkDigest(digest string) (string, error) {
 	return sum, nil
 }
 
-// mac is the unguessable part of an artifact's URL. Each field is preceded by its length, so that
-// no two objects share an input.
+// mac returns the unguessable part of an artifact's URL. Each field is preceded by its length, so
+// that two different objects never have the same input.
 func mac(k key, o Object, sum string) []byte {
 	h := hmac.New(sha256.New, k.reveal())
 	for _, field := range []string{"lanyard artifact URL v1", o.Kind, o.Namespace, o.Name, o.UID, digestPrefix + sum} {

@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// maxUIDs bounds the folders of one name that are looked at for a request; Collect keeps them at
-// about one.
+// maxUIDs bounds the folders of one name that a request reads. Collect leaves about one.
 const maxUIDs = 16
 
-// Open opens the object's artifact, or returns ErrNotFound. Its content is not compared with its
-// digest; see Verify. The caller closes the file.
+// Open opens the object's artifact, or returns ErrNotFound. It does not compare the content with
+// the digest; see Verify. The caller closes the file.
 func (s *Store) Open(o Object, digest string) (*os.File, error) {
 	name, err := s.name(o, digest)
 	if err != nil {
@@ -24,9 +23,9 @@ func (s *Store) Open(o Object, digest string) (*os.File, error) {
 	return s.open(name)
 }
 
-// ByURLPath opens the artifact that a URL's path from URLPath means and returns its digest. Every
-// path that is not exactly such a path of an artifact that exists is ErrNotFound, whatever is wrong
-// with it. The caller closes the file.
+// ByURLPath opens the artifact for a path that URLPath has returned, and returns its digest. For
+// every other path, and for an artifact that does not exist, the error is ErrNotFound. The caller
+// closes the file.
 func (s *Store) ByURLPath(urlPath string) (f *os.File, digest string, err error) {
 	rest, ok := strings.CutPrefix(urlPath, "/")
 	parts := strings.Split(rest, "/")
@@ -41,7 +40,7 @@ func (s *Store) ByURLPath(urlPath string) (f *os.File, digest string, err error)
 	if err != nil {
 		return nil, "", ErrNotFound
 	}
-	// The UID stands in no URL, and any valid one serves to check the others.
+	// A URL has no UID. Any valid UID will do to check the other parts.
 	o, err := Object{Kind: parts[0], Namespace: parts[1], Name: parts[2], UID: "0"}.check()
 	if err != nil || o.Kind != parts[0] {
 		return nil, "", ErrNotFound
@@ -51,7 +50,7 @@ func (s *Store) ByURLPath(urlPath string) (f *os.File, digest string, err error)
 		return nil, "", err
 	}
 	if len(entries) == 0 {
-		// As much work as for an object that exists.
+		// Do as much work as for an object that exists.
 		_ = hmac.Equal(mac(s.key, o, sum), given)
 	}
 	for _, e := range entries[:min(len(entries), maxUIDs)] {

@@ -22,21 +22,21 @@ import (
 
 // Errors of a store; compare with errors.Is.
 var (
-	// ErrFull is a write for which the store's bound or the namespace's bound has no room.
+	// ErrFull means that the store's bound or the namespace's bound has no room for a write.
 	ErrFull = errors.New("the artifact store is full")
-	// ErrNamespaceFull is the ErrFull of the namespace's bound.
+	// ErrNamespaceFull is ErrFull for the namespace's bound.
 	ErrNamespaceFull = fmt.Errorf("%w for this namespace", ErrFull)
-	// ErrVolume is a write for which the volume below has no room, although the bounds do.
+	// ErrVolume means that the underlying volume has no room for a write, although the bounds have.
 	ErrVolume = errors.New("the artifact store's volume is full")
-	// ErrNotFound is an artifact that is not in the store.
+	// ErrNotFound means that an artifact is not in the store.
 	ErrNotFound = errors.New("no such artifact")
-	// ErrCorrupt is an artifact whose content is not what its name says.
+	// ErrCorrupt means that an artifact's content does not match its digest.
 	ErrCorrupt = errors.New("the artifact in the store is damaged")
 )
 
 // Options of a store. The zero value bounds nothing.
 type Options struct {
-	// MaxBytes bounds all artifacts together, in bytes; 0 means that only the disk does.
+	// MaxBytes bounds the total size of all artifacts, in bytes; 0 means no bound except the disk.
 	MaxBytes int64
 	// MaxNamespaceBytes bounds the artifacts of one namespace, in bytes, so that a tenant cannot
 	// fill the store for the others; 0 means no bound.
@@ -51,10 +51,10 @@ type Stored struct {
 	Digest string
 	// Size is the file's length in bytes.
 	Size int64
-	// Time is when it was stored last, UTC.
+	// Time is when the artifact was last stored, UTC.
 	Time time.Time
 
-	note int64 // the length of its note
+	note int64 // the length of the artifact's note
 }
 
 // Store is a folder of artifacts. It is safe for concurrent use.
@@ -62,13 +62,13 @@ type Store struct {
 	root *os.Root
 	key  key
 	opts Options
-	// create makes a file for writing; tests let it fail.
+	// create creates a file for writing; tests make it fail.
 	create func(name string) (file, error)
-	// keep is what Collect leaves; tests change it.
+	// keep says which artifacts Collect leaves; tests change it.
 	keep retention
 
-	// tree is held while names appear or go, so that Collect never removes a folder under a Put,
-	// and the count is exact. Nothing but short operations on names happens under it.
+	// tree is locked while names appear or disappear. So Collect never removes a folder during a
+	// Put, and the count is exact. Only short operations on names happen under the lock.
 	tree sync.Mutex
 
 	mu   sync.Mutex // guards the fields below; never held during I/O
@@ -76,7 +76,7 @@ type Store struct {
 	all  int64
 }
 
-// file is what Put writes to.
+// file is the file that Put writes.
 type file interface {
 	io.WriteCloser
 	Sync() error
@@ -86,8 +86,8 @@ const tempDir = ".tmp"
 
 func tempName() string { return path.Join(tempDir, rand.Text()) }
 
-// Open opens a store in a folder, which it makes if need be, sweeps what a killed process left
-// behind and counts what is there.
+// Open opens a store in a folder, and creates the folder if necessary. It removes what a killed
+// process left behind, and counts the artifacts.
 func Open(dir string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the artifact store: %w", err)
@@ -126,10 +126,10 @@ func (s *Store) prepare() error {
 	})
 }
 
-// Close releases the folder.
+// Close closes the folder.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Size returns the bytes of all artifacts.
+// Size returns the total size of all artifacts and notes, in bytes.
 func (s *Store) Size() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Store) account(namespace string, n int64) {
 	}
 }
 
-// reserve takes room for n bytes or says which bound forbids it.
+// reserve reserves room for n bytes, or returns an error that says which bound is exceeded.
 func (s *Store) reserve(namespace string, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,10 +161,10 @@ func (s *Store) reserve(namespace string, n int64) error {
 	return nil
 }
 
-// Put stores what write writes as an artifact of the object. The artifact appears at once and whole
-// after write has returned nil, or not at all: an error of write is returned as it is, a lack of
-// room is ErrFull or ErrVolume, and artifacts that were there before stay in every case. The same
-// content twice is one artifact.
+// Put stores the output of write as an artifact of the object. After write has returned nil, the
+// whole artifact appears at once; otherwise nothing appears. An error of write is returned
+// unchanged. If there is no room, the error is ErrFull or ErrVolume. Existing artifacts stay in
+// every case. The same content twice is one artifact.
 func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) (Stored, error) {
 	o, err := o.check()
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) 
 		return Stored{}, err
 	}
 	if err := s.syncDir(o.dir()); err != nil {
-		return Stored{}, err // the artifact is there, but a loss of power could take it away again
+		return Stored{}, err // the artifact exists, but could be lost if the power fails
 	}
 	sum := hex.EncodeToString(w.hash.Sum(nil))
 	return Stored{
@@ -193,7 +193,7 @@ func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) 
 	}, nil
 }
 
-// publish gives the finished file its name.
+// publish renames the finished file to its final name.
 func (s *Store) publish(o Object, tmp string, w *writer) error {
 	s.tree.Lock()
 	defer s.tree.Unlock()
@@ -229,7 +229,7 @@ func (s *Store) syncDir(dir string) error {
 	return nil
 }
 
-// writer counts, hashes and bounds what goes into a temporary file.
+// writer writes to a temporary file. It counts and hashes the bytes, and enforces the bounds.
 type writer struct {
 	ctx       context.Context //nolint:containedctx // lives for one Put; io.Writer takes none
 	store     *Store
@@ -259,7 +259,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, w.err
 }
 
-// finish brings the content to the disk. An error of the file, which write may have hidden, wins.
+// finish writes the content to the disk and closes the file. The writer's own error takes
+// precedence over err, because write may have hidden it.
 func (w *writer) finish(err error) error {
 	if w.err != nil {
 		err = w.err
@@ -273,8 +274,8 @@ func (w *writer) finish(err error) error {
 	return err
 }
 
-// full names a lack of room below. What the system says besides, such as the name of a temporary
-// file, is different each time.
+// full converts a lack of room on the volume to ErrVolume. It drops the rest of the system's text,
+// such as the name of a temporary file, because the text differs each time.
 func full(err error) error {
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, errno) {
@@ -290,8 +291,8 @@ func (s *Store) Has(o Object, digest string) bool {
 	if err != nil {
 		return false
 	}
-	// One system call instead of one for each folder on the way. Names are checked, and the answer is
-	// only yes or no, so nothing is lost.
+	// os.Lstat is one system call; s.root.Lstat has one for each folder of the path. This is safe,
+	// because the names are checked and the answer is only yes or no.
 	info, err := os.Lstat(filepath.Join(s.root.Name(), filepath.FromSlash(name)))
 	return err == nil && info.Mode().IsRegular()
 }
@@ -308,8 +309,9 @@ func (s *Store) name(o Object, digest string) (string, error) {
 	return path.Join(o.dir(), sum+fileSuffix), nil
 }
 
-// Verify reads the object's artifact and compares its digest. It returns ErrNotFound or ErrCorrupt
-// when it is not what it should be; storing it again mends both.
+// Verify reads the object's artifact and compares its digest. It returns ErrNotFound if the
+// artifact is missing, and ErrCorrupt if the digest differs. Storing the artifact again repairs
+// both.
 func (s *Store) Verify(ctx context.Context, o Object, digest string) error {
 	name, err := s.name(o, digest)
 	if err != nil {
@@ -344,7 +346,7 @@ func (s *Store) Verify(ctx context.Context, o Object, digest string) error {
 	return nil
 }
 
-// Remove removes all artifacts of the object. It is no error if there are none.
+// Remove removes all artifacts of the object. It is not an error if there are none.
 func (s *Store) Remove(o Object) error {
 	o, err := o.check()
 	if err != nil {
@@ -360,11 +362,11 @@ func (s *Store) Remove(o Object) error {
 	return err
 }
 
-// remove removes files of one object and the folders that are then empty. The caller holds tree.
+// remove removes files of one object, and folders that become empty. The caller holds tree.
 func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 	for _, f := range files {
-		// RemoveAll, because it is content if there is nothing. The note goes first: none is left
-		// without its artifact.
+		// RemoveAll does not fail on a missing file. Remove the note first, so that no note
+		// outlives its artifact.
 		note := strings.TrimSuffix(f.Path, fileSuffix) + noteSuffix
 		if err := s.root.RemoveAll(note); err != nil {
 			return freed, fmt.Errorf("remove the artifact's note: %w", err)
@@ -380,16 +382,16 @@ func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 	return freed, nil
 }
 
-// prune removes a folder and those above it that are then empty. One that stays does no harm.
+// prune removes a folder and its parents while they are empty. A folder that stays does no harm.
 func (s *Store) prune(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if s.root.Remove(dir) != nil {
-			return // not empty, or gone
+			return // not empty, or already removed
 		}
 	}
 }
 
-// files lists an object's artifacts; what is no artifact is not ours.
+// files lists an object's artifacts. It ignores all other files.
 func (s *Store) files(o Object) ([]Stored, error) {
 	entries, err := s.list(o.dir())
 	if err != nil {
@@ -416,7 +418,7 @@ func (s *Store) files(o Object) ([]Stored, error) {
 	return out, nil
 }
 
-// list reads a folder; one that does not exist is empty.
+// list reads a folder. A folder that does not exist counts as empty.
 func (s *Store) list(dir string) ([]fs.DirEntry, error) {
 	d, err := s.root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -441,8 +443,8 @@ func (s *Store) each(fn func(Object, []Stored) error) error {
 	return s.descend(".", nil, fn)
 }
 
-// descend walks the four levels of folders. Folders with other names, such as a volume's
-// lost+found, are not ours and are not looked into.
+// descend walks the four levels of folders. It ignores folders with other names, such as a volume's
+// lost+found.
 func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) error) error {
 	if len(parts) == 4 {
 		o := Object{Kind: parts[0], Namespace: parts[1], Name: parts[2], UID: parts[3]}
@@ -468,8 +470,8 @@ func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) er
 	return nil
 }
 
-// URLPath returns the path of the artifact's URL, beginning with a slash. Who knows it may fetch
-// the artifact: it belongs into the object's status and nowhere else.
+// URLPath returns the path of the artifact's URL, beginning with a slash. Whoever knows the path
+// may fetch the artifact, so it must be written only into the object's status.
 func (s *Store) URLPath(o Object, digest string) (string, error) {
 	o, err := o.check()
 	if err != nil {

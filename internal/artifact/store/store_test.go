@@ -55,7 +55,7 @@ func digestOf(content string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// leftovers lists what lies in .tmp.
+// leftovers returns the names of the files in .tmp.
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, ".tmp", "*"))
@@ -88,7 +88,7 @@ func TestPutAndVerify(t *testing.T) {
 	if s.Size() != 3 {
 		t.Errorf("the same content twice takes %d bytes", s.Size())
 	}
-	// Nobody else has it: another name, namespace, kind or life of the object.
+	// The artifact must not exist for another name, namespace, kind or UID.
 	for _, other := range []Object{
 		object("tenant-a", "other"), object("tenant-b", "app"),
 		{Kind: "Bucket", Namespace: o.Namespace, Name: o.Name, UID: o.UID},
@@ -189,7 +189,7 @@ func TestFailedPutChangesNothing(t *testing.T) {
 	if _, err := s.Put(ctx, o, func(w io.Writer) error {
 		_, _ = io.WriteString(w, "half of")
 		cancel(broken)
-		_, _ = io.WriteString(w, "the rest") // a writer that ignores errors must not be believed
+		_, _ = io.WriteString(w, "the rest") // the write function ignores errors, but Put must fail
 		return nil
 	}); !errors.Is(err, broken) {
 		t.Errorf("cancelled: %v", err)
@@ -202,7 +202,7 @@ func TestFailedPutChangesNothing(t *testing.T) {
 			return fullDisk(t, s, name, at == 1)
 		}
 		if _, err := s.Put(t.Context(), o, func(w io.Writer) error {
-			_, _ = w.Write(make([]byte, 1<<20)) // a writer that ignores errors
+			_, _ = w.Write(make([]byte, 1<<20)) // the write function ignores errors
 			return nil
 		}); !errors.Is(err, ErrVolume) || errors.Is(err, ErrFull) || !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), tempDir) {
 			t.Errorf("full disk %d: %v", at, err)
@@ -216,8 +216,8 @@ func TestFailedPutChangesNothing(t *testing.T) {
 	}
 }
 
-// fullDisk writes to /dev/full, where the kernel answers as for a full disk. Or it fails only when
-// the data is to reach the disk, as NFS and thin volumes do.
+// fullDisk returns a file on /dev/full, where the kernel answers as for a full disk. If not early,
+// the file fails only when the data is synced, as on NFS and thin volumes.
 func fullDisk(t *testing.T, s *Store, name string, early bool) (file, error) {
 	t.Helper()
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -246,7 +246,7 @@ func TestBounds(t *testing.T) {
 	if _, err := s.Put(t.Context(), a, text("3")); !errors.Is(err, ErrFull) || !errors.Is(err, ErrNamespaceFull) || !strings.Contains(err.Error(), "tenant-a") {
 		t.Errorf("above the namespace's bound: %v", err)
 	}
-	// Replacing needs room for both, which is what a bound on the disk means.
+	// A replacement needs room for both artifacts, because both are on the disk for a moment.
 	if _, err := s.Put(t.Context(), a, text(strings.Repeat("2", 30))); !errors.Is(err, ErrFull) {
 		t.Errorf("again at the bound: %v", err)
 	}
@@ -262,7 +262,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %v", o, err)
 		}
 	}
-	// A restart counts the same, and room that is made can be used.
+	// After a restart the count is the same, and freed room can be used.
 	s = open(t, dir, Options{MaxBytes: 100, MaxNamespaceBytes: 60})
 	if s.Size() != 100 {
 		t.Errorf("%d bytes counted after a restart", s.Size())
@@ -352,7 +352,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// withKey is a folder whose store has a known key.
+// withKey returns a folder for a store with a known key.
 func withKey(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -362,7 +362,7 @@ func withKey(t *testing.T) string {
 	return dir
 }
 
-// The vector fixes the format: statuses hold such URLs across upgrades.
+// TestURLVector fixes the format of URLs, because statuses have such URLs across upgrades.
 func TestURLVector(t *testing.T) {
 	s := open(t, withKey(t), Options{})
 	got, err := s.URLPath(object("tenant-a", "app"), digestOf(""))
@@ -375,7 +375,7 @@ func TestURLVector(t *testing.T) {
 	}
 }
 
-// No two inputs may share a MAC because their fields run together.
+// TestMACIsUnambiguous checks that inputs whose concatenated fields are equal have different MACs.
 func TestMACIsUnambiguous(t *testing.T) {
 	secret, err := newKey(bytes.Repeat([]byte{1}, 32))
 	if err != nil {
@@ -410,7 +410,8 @@ func TestByURLPath(t *testing.T) {
 	if err != nil || string(content) != "content" || digest != stored.Digest {
 		t.Errorf("%q %s %v", content, digest, err)
 	}
-	// The object is made again: its predecessor's URL is dead although the bytes are the same.
+	// The object is created again: the former object's URL is invalid although the bytes are the
+	// same.
 	reborn := o
 	reborn.UID = "99999999-2222-3333-4444-555555555555"
 	put(t, s, reborn, "content")
@@ -435,14 +436,14 @@ func TestCollect(t *testing.T) {
 	now := time.Now()
 	type artifact struct {
 		content string
-		age     time.Duration // since it was stored
+		age     time.Duration // time since it was stored
 	}
 	for _, c := range []struct {
 		name    string
 		current string
 		gone    bool
 		have    []artifact
-		records int // most; the default is 2
+		records int // maximum; the default is 2
 		want    string
 	}{
 		{name: "current is never too old", current: "a", have: []artifact{{"a", 9999 * time.Hour}}, want: "a"},
@@ -502,8 +503,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// Writers, readers, collectors and removers at once: nothing whole is lost and the count is right
-// at the end.
+// TestConcurrency runs writers, readers, collectors and removers at the same time. No whole
+// artifact is lost, and the count is right at the end.
 func TestConcurrency(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{MaxBytes: 1 << 20})
