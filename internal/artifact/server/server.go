@@ -66,19 +66,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", info.ModTime(), f)
 }
 
-// refuse answers with a status and without a reason.
+// refuse answers with a status, but without a reason.
 func refuse(w http.ResponseWriter, status int) {
 	body := http.StatusText(status) + "\n"
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body) // net/http leaves it out for HEAD
+	_, _ = io.WriteString(w, body) // net/http omits the body for HEAD
 }
 
-// NewHTTPServer returns a server for the handler that bounds each client. A request's header has 5
-// s and 16 KiB, a request 10 s, an answer 5 min, and the pause between requests 1 min. The caller
-// listens and shuts down.
+// NewHTTPServer returns a server for the handler, with limits for each client. The header of a
+// request may take 5 s and 16 KiB. A request may take 10 s, an answer 5 min, and the pause between
+// requests 1 min. The caller listens and shuts down.
 func NewHTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -87,7 +87,7 @@ func NewHTTPServer(h http.Handler) *http.Server {
 		WriteTimeout:      5 * time.Minute,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		// Otherwise net/http would answer "OPTIONS *" without the handler.
+		// Without this setting, net/http would answer "OPTIONS *" itself.
 		DisableGeneralOptionsHandler: true,
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 const content = "the artifact of tenant A"
 
-// start serves a store with one artifact of tenant A and one of tenant B, and returns their URLs'
-// paths.
+// start serves a store with one artifact of tenant A and one of tenant B. It returns the paths of
+// their URLs.
 func start(t *testing.T) (base *httptest.Server, a, b string) {
 	t.Helper()
 	s, err := store.Open(t.TempDir(), store.Options{})
@@ -50,7 +50,7 @@ func start(t *testing.T) (base *httptest.Server, a, b string) {
 	return base, a, b
 }
 
-// raw sends a request line as it is and returns the answer.
+// raw sends a request line unchanged and returns the answer.
 func raw(t *testing.T, base *httptest.Server, method, target string, header ...string) (*http.Response, string) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", base.Listener.Addr().String())
@@ -106,7 +106,8 @@ func TestServesArtifacts(t *testing.T) {
 	}
 }
 
-// Every wrong request gets the same answer, byte for byte.
+// TestEverythingElseIsTheSame404 checks that every wrong request gets the same answer, byte for
+// byte.
 func TestEverythingElseIsTheSame404(t *testing.T) {
 	base, a, b := start(t)
 	parts := strings.Split(a, "/")
@@ -206,7 +207,7 @@ func TestFailingSource(t *testing.T) {
 	}
 }
 
-// Idle connections could block a server without bounds.
+// TestServerIsBounded checks the server's limits: without them, idle connections could block it.
 func TestServerIsBounded(t *testing.T) {
 	s := server.NewHTTPServer(server.New(failing{}))
 	for name, d := range map[string]time.Duration{"header": s.ReadHeaderTimeout, "read": s.ReadTimeout, "write": s.WriteTimeout, "idle": s.IdleTimeout} {
@@ -242,7 +243,7 @@ func FuzzPaths(f *testing.F) {
 	f.Fuzz(func(t *testing.T, target string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || u.Host != "" {
-			return // the absolute form is the same path by RFC 9112
+			return // an absolute URL has the same path (RFC 9112)
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, &http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}})
