@@ -1,6 +1,6 @@
 package origin
 
-// commandStep returns the next step for the error's code, for who runs a command.
+// commandStep returns the next step for the error's code, for the user of a command.
 func (e *Error) commandStep() string {
 	s := e.Server
 	switch e.Code {
@@ -38,7 +38,8 @@ func (e *Error) commandStep() string {
 	return ""
 }
 
-// commandCredential returns how to send a credential, or else the step if one was sent.
+// commandCredential returns how to send a credential. If a credential was sent, it returns
+// otherwise.
 func (s Server) commandCredential(otherwise string) string {
 	if !s.Anonymous {
 		return otherwise

@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// TestCommandSteps: who runs a command is told what a command can do, and never of an object's
-// fields or of the controller.
+// TestCommandSteps checks the next steps for the user of a command. They say what a command can do,
+// and mention neither an object's fields nor the controller.
 func TestCommandSteps(t *testing.T) {
 	for _, anonymous := range []bool{false, true} {
 		for _, proxy := range []string{"", "HTTPS_PROXY"} {
@@ -20,7 +20,8 @@ func TestCommandSteps(t *testing.T) {
 				errs = append(errs, &origin.Error{Server: s, Code: origin.Code(code), Err: errors.New("cause")})
 			}
 			for _, cause := range constants(t, "../../../auth/transport/attempt/failure.go", "Cause") {
-				if attempt.Cause(cause) != attempt.AddressNotAllowed { // the guard's: commands have none
+				// Only the address guard refuses addresses, and commands have no guard.
+				if attempt.Cause(cause) != attempt.AddressNotAllowed {
 					errs = append(errs, s.NoAnswer(t.Context(), &attempt.Failure{Cause: attempt.Cause(cause), ProxyStatus: 407}))
 				}
 			}

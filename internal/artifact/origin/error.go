@@ -17,17 +17,17 @@ type Code string
 
 // The codes of an Error.
 const (
-	// CodeInvalidURL is a spec.url or spec.image that names no repository.
+	// CodeInvalidURL is a spec.url or spec.image without a valid repository.
 	CodeInvalidURL Code = "invalid-url"
-	// CodeInvalidReference is a spec.ref, spec.layerSelector or spec.exclusionList that cannot be
-	// understood.
+	// CodeInvalidReference is an invalid spec.ref, spec.layerSelector or spec.exclusionList.
 	CodeInvalidReference Code = "invalid-reference"
 	// CodeUnreachable is a server that gives no answer: DNS, TCP, TLS, proxy, deadline, a broken
 	// connection.
 	CodeUnreachable Code = "unreachable"
 	// CodeUnauthorized is a credential that is missing, unknown, expired or wrongly signed.
 	CodeUnauthorized Code = "unauthorized"
-	// CodeDenied is HTTP 403: the credential is accepted and not enough, or there is none.
+	// CodeDenied is HTTP 403: the credential is valid but has too few rights, or there is no
+	// credential.
 	CodeDenied Code = "denied"
 	// CodeNotFound is HTTP 404 for the repository or bucket.
 	CodeNotFound Code = "not-found"
@@ -35,50 +35,51 @@ const (
 	CodeTagNotFound Code = "tag-not-found"
 	// CodeBlobNotFound is HTTP 404 for a layer.
 	CodeBlobNotFound Code = "blob-not-found"
-	// CodeThrottled is HTTP 429, or a server's own code for it. RetryAfter says how long to wait,
-	// if the server says so.
+	// CodeThrottled is HTTP 429, or a server's own code with this meaning. RetryAfter says how long
+	// to wait, if the server says so.
 	CodeThrottled Code = "throttled"
 	// CodeServer is HTTP 5xx, after the retries.
 	CodeServer Code = "server"
 	// CodeChanged is an object of a bucket that has changed since it was listed.
 	CodeChanged Code = "changed"
 	// CodeProtocol is an answer that the protocol does not allow, a redirect that is refused, or a
-	// request that must not leave.
+	// request that must not be sent.
 	CodeProtocol Code = "protocol"
-	// CodeDigestMismatch is content that is not what its digest says.
+	// CodeDigestMismatch is content with another digest than announced.
 	CodeDigestMismatch Code = "digest-mismatch"
 	// CodeTruncated is content that ended before its announced length.
 	CodeTruncated Code = "truncated"
 	// CodeTooLarge is content or an answer above a limit.
 	CodeTooLarge Code = "too-large"
-	// CodeUnsupportedMediaType is an artifact of a kind that cannot be used, or without the layer
-	// asked for.
+	// CodeUnsupportedMediaType is an artifact of an unsupported kind, or without the requested
+	// layer.
 	CodeUnsupportedMediaType Code = "unsupported-media-type"
-	// CodeNoMatch is a repository without a tag in the range asked for.
+	// CodeNoMatch is a repository without a tag in the requested range.
 	CodeNoMatch Code = "no-match"
 )
 
 // Error is a failed operation on a repository or bucket.
 type Error struct {
-	// Server is the server that answered or should have; its host is empty if no server was asked.
+	// Server is the server that answered or should have answered. Its host is empty if no server
+	// was asked.
 	Server
-	// Code is what failed.
+	// Code says what failed.
 	Code Code
-	// Field is the object's field that must change ("spec.url", "spec.bucketName"), empty if no
-	// field must.
+	// Field is the object's field that must change ("spec.url", "spec.bucketName"); empty if no
+	// field must change.
 	Field string
 	// Status is the HTTP status, 0 if there was no answer.
 	Status int
-	// ServerCode is the server's own error code, such as NAME_UNKNOWN; empty if it sent none that
-	// is known.
+	// ServerCode is the server's own error code, such as NAME_UNKNOWN; empty if there is no known
+	// code.
 	ServerCode string
-	// RetryAfter is the pause that the server asked for, at most an hour; 0 if it did not. Only
-	// with CodeThrottled and CodeServer.
+	// RetryAfter is the pause that the server asked for, at most an hour; 0 if it asked for none.
+	// It is set only with CodeThrottled and CodeServer.
 	RetryAfter time.Duration
-	// Permission is what the server wants the identity to be granted, in the cloud's words; empty
-	// if unknown. Only with CodeDenied.
+	// Permission is the permission that the identity lacks, in the cloud's words; empty if unknown.
+	// It is set only with CodeDenied.
 	Permission string
-	// Fix is the next step if it is another than the code's, one clause; may be empty.
+	// Fix is the next step in one clause; empty means the code's usual next step.
 	Fix string
 	// Err is the detail; never nil. It prints no secret.
 	Err error
@@ -112,8 +113,8 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// NoAnswer returns the error of a request that ended with err and without an answer. An *Error in
-// err's chain is returned as it is.
+// NoAnswer returns the error of a request that ended with err and without an answer. If err's chain
+// has an *Error, NoAnswer returns that *Error unchanged.
 func (s Server) NoAnswer(ctx context.Context, err error) *Error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return own
@@ -128,11 +129,12 @@ func (s Server) NoAnswer(ctx context.Context, err error) *Error {
 	return e
 }
 
-// Answered returns the error of an answer that is no success, by its HTTP status alone. If the
-// server said more, the caller adds it to the error.
+// Answered returns the error for an answer's HTTP status, which is not a success. If the server
+// said more, the caller adds it to the error.
 func (s Server) Answered(status int) *Error {
 	e := &Error{Server: s, Status: status}
-	if status == http.StatusProxyAuthRequired { // to a request without TLS, which needs no CONNECT
+	// A proxy answers 407 to a request without TLS, which needs no CONNECT.
+	if status == http.StatusProxyAuthRequired {
 		why := attempt.Explain(&attempt.ProxyError{Status: status})
 		e.Code, e.Err, e.Fix = CodeUnreachable, fmt.Errorf("no answer: %w", why), why.Fix(s.side())
 		return e

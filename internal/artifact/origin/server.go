@@ -1,7 +1,7 @@
-// Package origin explains why the server of an artifact, which is a registry or the endpoint of a
-// bucket, gave none: the cause, and the next step of whoever owns the object. Every [Code] has a
-// next step in one table. The step depends on how the server was asked, because a missing
-// credential cannot be granted anything.
+// Package origin explains why a server delivered no artifact. The server is a registry or the
+// endpoint of a bucket. An [Error] has the cause and the next step for the object's owner. One
+// table has a next step for every [Code]. The step also depends on how the server was asked,
+// because nobody can grant rights to a missing credential.
 package origin
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// Kind is what people call a server.
+// Kind is the word for a server in error texts.
 type Kind string
 
 // The kinds of servers.
@@ -19,35 +19,35 @@ const (
 	Endpoint Kind = "endpoint"
 )
 
-// Server is a server that artifacts come from.
+// Server is a server that has artifacts.
 type Server struct {
 	Caller
 
-	// Kind is what people call it.
+	// Kind is the word for the server in error texts.
 	Kind Kind
-	// Host is its host[:port].
+	// Host is the server's host[:port].
 	Host string
 }
 
-// Caller says how a server is asked.
+// Caller says how a server is asked: by whom, with which credential, and through which proxy.
 type Caller struct {
-	// Anonymous: no credential is sent.
+	// Anonymous says that no credential is sent.
 	Anonymous bool
-	// Provider is the value of spec.provider with which the server's host would get a cloud's
-	// credential; empty if the host is no cloud's.
+	// Provider is the value of spec.provider that would give the server's host a cloud's
+	// credential; empty if the host does not belong to a cloud.
 	Provider string
-	// Proxy is the setting that names the proxy on the way, such as spec.proxySecretRef; empty
-	// without a proxy.
+	// Proxy is the setting with the proxy to the server, such as spec.proxySecretRef; empty without
+	// a proxy.
 	Proxy string
-	// CommandLine: a person or a job asks by a command. Next steps then name its flags, and not the
-	// fields of an object.
+	// CommandLine says that a person or a job uses a command. Next steps then mention the command's
+	// flags instead of an object's fields.
 	CommandLine bool
 }
 
-// Insecure is the setting that allows requests without TLS.
+// Insecure returns the name of the setting that allows requests without TLS.
 func (s Server) Insecure() string { return s.side().Insecure }
 
-// side is the server in the words of package attempt.
+// side returns the server's names in the error texts of package attempt.
 func (s Server) side() attempt.Side {
 	if s.CommandLine {
 		return attempt.Side{
@@ -139,7 +139,8 @@ func (s Server) protocolStep() string {
 	if s.Kind == Endpoint {
 		step = "check that the endpoint serves buckets of this provider"
 	}
-	if s.Anonymous && s.Provider != "" { // a bucket there speaks another protocol than S3's
+	// The host's buckets speak another protocol than S3's.
+	if s.Anonymous && s.Provider != "" {
 		step = s.credentialStep()
 	}
 	if s.Proxy != "" {
@@ -148,7 +149,7 @@ func (s Server) protocolStep() string {
 	return step
 }
 
-// content is what the server has for the object.
+// content returns the noun for what the server has: a bucket or a repository.
 func (s Server) content() string {
 	if s.Kind == Endpoint {
 		return "bucket"
@@ -156,7 +157,7 @@ func (s Server) content() string {
 	return "repository"
 }
 
-// proxy returns the proxy on the way, for a sentence; empty without one.
+// proxy returns the text for the proxy; empty without a proxy.
 func (s Server) proxy() string {
 	if s.Proxy == "" {
 		return ""
@@ -164,7 +165,7 @@ func (s Server) proxy() string {
 	return "the proxy in " + s.Proxy
 }
 
-// both joins two nouns, of which the second may be empty.
+// both joins two nouns with "or". The second may be empty.
 func both(first, second string) string {
 	if second == "" {
 		return first

@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// constants returns the values of a package's constants of a type.
+// constants returns the values of all constants of a type in a package's file.
 func constants(t *testing.T, file, typ string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -41,8 +41,8 @@ func constants(t *testing.T, file, typ string) []string {
 	return values
 }
 
-// servers calls check for every server that differs in what its callers know: both kinds, with and
-// without a credential, a cloud's host and a proxy.
+// servers calls check for every combination of a server's fields: both kinds, with and without a
+// credential, a cloud's host and a proxy.
 func servers(check func(origin.Server)) {
 	for _, kind := range []origin.Kind{origin.Registry, origin.Endpoint} {
 		for _, anonymous := range []bool{false, true} {
@@ -55,8 +55,8 @@ func servers(check func(origin.Server)) {
 	}
 }
 
-// checkText checks the parts of an error that every server's error has: a cause, a next step, and
-// nothing that the caller cannot do.
+// checkText checks what every server's error must have: a cause, and a next step that the caller
+// can do.
 func checkText(t *testing.T, s origin.Server, err error) {
 	t.Helper()
 	text := err.Error()
@@ -87,12 +87,12 @@ func TestEveryCodeHasANextStep(t *testing.T) {
 		origin.CodeInvalidURL: true, origin.CodeInvalidReference: true, origin.CodeTagNotFound: true, origin.CodeBlobNotFound: true,
 		origin.CodeNoMatch: true, origin.CodeUnsupportedMediaType: true, origin.CodeDigestMismatch: true, origin.CodeTruncated: true,
 	}
-	// Without a credential, these ask for one, and name the provider's field where the host is a
-	// cloud's.
+	// Without a credential, the steps for these codes ask for one. If the host belongs to a cloud,
+	// they also mention the provider's field.
 	wantsCredential := map[origin.Code]bool{
 		origin.CodeUnauthorized: true, origin.CodeDenied: true, origin.CodeNotFound: true, origin.CodeThrottled: true,
 	}
-	// These may be the proxy's doing.
+	// The proxy may be the cause of these codes.
 	wantsProxy := map[origin.Code]bool{
 		origin.CodeUnreachable: true, origin.CodeServer: true, origin.CodeProtocol: true, origin.CodeDigestMismatch: true, origin.CodeTruncated: true,
 	}
@@ -119,7 +119,7 @@ func TestEveryCodeHasANextStep(t *testing.T) {
 	}
 }
 
-// TestEveryStatusHasANextStep checks what an HTTP status alone tells.
+// TestEveryStatusHasANextStep checks the error for an HTTP status without a body.
 func TestEveryStatusHasANextStep(t *testing.T) {
 	for status := 300; status < 600; status++ {
 		servers(func(s origin.Server) {
