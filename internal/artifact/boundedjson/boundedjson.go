@@ -1,8 +1,7 @@
-// Package boundedjson decodes JSON that a stranger wrote, in memory that the stranger cannot
-// choose.
+// Package boundedjson decodes untrusted JSON in bounded memory.
 //
-// A bound on the bytes is not enough. Decoded into a slice of structs, {} takes a hundred times the
-// two bytes that it is written in.
+// A bound on the bytes is not enough. In a slice of structs, {} takes a hundred times the memory of
+// its two bytes of text.
 package boundedjson
 
 import (
@@ -12,17 +11,17 @@ import (
 	"io"
 )
 
-// ErrTooMany is a text with more tokens than are allowed.
+// ErrTooMany means that a text has more tokens than allowed.
 var ErrTooMany = errors.New("too many values")
 
-// Unmarshal is [json.Unmarshal] for a text of at most that many tokens: values, names and brackets.
-// A text with more tokens is [ErrTooMany].
+// Unmarshal is [json.Unmarshal] for a text with a bounded number of tokens: values, names and
+// brackets. If the text has more than most tokens, the error is [ErrTooMany].
 //
-// The tokens are counted by the reader of encoding/json itself, up to the end of the text. If the
-// reader stops before the end, nothing is decoded, because the rest was not counted.
+// The decoder of encoding/json itself counts the tokens, up to the end of the text. If the decoder
+// stops before the end, nothing is decoded, because the rest was not counted.
 func Unmarshal(text []byte, most int, v any) error {
 	tokens := json.NewDecoder(bytes.NewReader(text))
-	tokens.UseNumber() // a number that fits no float64 is still a token
+	tokens.UseNumber() // a number that does not fit into a float64 is still a token
 	for n := 0; ; n++ {
 		_, err := tokens.Token()
 		switch {

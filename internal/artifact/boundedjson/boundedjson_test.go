@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/boundedjson"
 )
 
-// document stands for what is decoded: it counts what it is built of.
+// document is a type to decode into. It counts the values that the decoder builds.
 type document struct {
 	X     int     `json:"x"`
 	Items []*item `json:"items"`
@@ -57,8 +57,8 @@ func TestUnmarshal(t *testing.T) {
 	}
 }
 
-// Whatever the text is, no more is built than is allowed. Without a bound, what is built is what
-// encoding/json builds.
+// FuzzUnmarshal checks that no text builds more values than allowed. Unmarshal and encoding/json
+// accept the same texts, except for the bound.
 func FuzzUnmarshal(f *testing.F) {
 	const most = 20
 	many := `"items":[` + strings.Repeat(`{"names":["",""]},`, most) + `{}]}`
