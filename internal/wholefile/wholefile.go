@@ -1,4 +1,4 @@
-// Package wholefile writes files that appear whole or not at all.
+// Package wholefile writes files atomically.
 package wholefile
 
 import (
@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Write creates or replaces a file that only its owner may read. Readers see the old content or the
-// new content, and never a part. After an error the old content stays.
+// Write creates or replaces a file. Only the file's owner may read it. Readers see either the old
+// content or the new content, never a part. After an error the old content stays.
 func Write(path string, data []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {

@@ -24,7 +24,7 @@ func TestWrite(t *testing.T) {
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	// A folder cannot be replaced by a file: nothing of the attempt stays.
+	// Write cannot replace a folder with a file, and must remove its temporary file.
 	folder := filepath.Join(dir, "folder")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
