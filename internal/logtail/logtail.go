@@ -1,4 +1,4 @@
-// Package logtail keeps the end of a child process's log, for the error when the process ends.
+// Package logtail stores the end of a child process's log, for the error when the process ends.
 package logtail
 
 import (
@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Size is how many bytes are kept: a final error and some lines before it.
+// Size is the number of bytes that a Tail stores: enough for a final error and some lines before.
 const Size = 2 << 10
 
-// Tail keeps the end of what is written to it. It is safe for concurrent use.
+// Tail is a writer that stores only the last Size bytes. It is safe for concurrent use.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -27,7 +27,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the tail, from a line's beginning on where it was cut.
+// String returns the stored text. If older text was dropped, the result begins with a whole line.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

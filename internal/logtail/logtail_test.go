@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/logtail"
 )
 
-// TestTail asserts that the end of a log is whole lines, and bounded.
+// TestTail asserts that String returns whole lines, and at most Size bytes.
 func TestTail(t *testing.T) {
 	end := &logtail.Tail{}
 	for n := range 1000 {
