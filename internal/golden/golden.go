@@ -1,5 +1,5 @@
-// Package golden compares what leaves the process with files that people have reviewed. Only tests
-// link it.
+// Package golden compares a program's output with files that people have reviewed. Only tests
+// import this package.
 package golden
 
 import (
@@ -15,7 +15,8 @@ import (
 //nolint:gochecknoglobals // a flag of the tests that link this package
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// Compare compares got with a file. With the flag -update, Compare writes the file first.
+// Compare fails the test if got differs from the file. With the flag -update, Compare first writes
+// got to the file.
 func Compare(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -35,7 +36,7 @@ func Compare(t *testing.T, path string, got []byte) {
 	}
 }
 
-// FirstDifference returns the first line that differs, of both texts.
+// FirstDifference returns the first line that differs, with its number, from both texts.
 func FirstDifference(got, want []byte) string {
 	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
 	for i := range min(len(g), len(w)) {
