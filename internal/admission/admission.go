@@ -1,5 +1,5 @@
-// Package admission judges custom resources by their CustomResourceDefinition, before there is an
-// API server. The code is the API server's own.
+// Package admission validates custom resources against their CustomResourceDefinition without an
+// API server. It calls the API server's own code.
 package admission
 
 import (
@@ -44,14 +44,14 @@ func ReadCRD(data []byte) (*apiextensions.CustomResourceDefinition, error) {
 	return &crd, nil
 }
 
-// Admission judges objects of one kind as the API server does on create.
+// Admission validates objects of one kind as the API server does on create and on update.
 type Admission struct {
 	structural *schema.Structural
 	schema     schemavalidation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// New makes the admission of the first version of a CRD.
+// New returns an Admission for the first version of a CRD.
 func New(crd *apiextensions.CustomResourceDefinition) (*Admission, error) {
 	fail := func(err error) (*Admission, error) {
 		return nil, fmt.Errorf("read the schema of CustomResourceDefinition %s: %w", crd.Name, err)
@@ -72,14 +72,14 @@ func New(crd *apiextensions.CustomResourceDefinition) (*Admission, error) {
 }
 
 // Admit applies pruning and defaults to the object, in place, and returns the reasons for which the
-// API server would refuse the object. As in the API server, rules are evaluated only for an object
-// whose types and lengths fit.
+// API server would refuse the object. As in the API server, CEL rules are evaluated only if the
+// object's types and lengths are valid.
 func (a *Admission) Admit(ctx context.Context, object map[string]any) field.ErrorList {
 	return a.admit(ctx, object, nil)
 }
 
-// AdmitUpdate does the same for an update of old, which was admitted, so that rules of transitions
-// are asked too.
+// AdmitUpdate is like [Admission.Admit], for an update of old, which was admitted before. It also
+// evaluates transition rules, which compare the object with old.
 func (a *Admission) AdmitUpdate(ctx context.Context, object, old map[string]any) field.ErrorList {
 	return a.admit(ctx, object, old)
 }
@@ -96,7 +96,7 @@ func (a *Admission) admit(ctx context.Context, object, old map[string]any) field
 	if slices.ContainsFunc(errs, func(err *field.Error) bool { return slices.Contains(blocking, err.Type) }) {
 		return errs
 	}
-	var previous any // an interface without value on create
+	var previous any // nil on create; an interface that has a nil map would not be nil
 	if old != nil {
 		previous = old
 	}
