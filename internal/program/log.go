@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// logHandler returns the handler of the whole log.
+// logHandler returns the slog handler for the format and the level of the flags.
 func (f *Flags) logHandler(w io.Writer) slog.Handler {
 	options := &slog.HandlerOptions{Level: f.LogLevel}
 	if f.LogFormat == "text" {
@@ -17,12 +17,12 @@ func (f *Flags) logHandler(w io.Writer) slog.Handler {
 }
 
 // lateHandler formats the attributes of a logger when a record is written. Package slog's handlers
-// format them when the logger is made. Each reconciliation gets a logger of its own, and at rest
-// logs nothing.
+// format attributes when the logger is made. That is a waste for most reconciliations: each gets a
+// logger of its own, and logs nothing if nothing has changed.
 type lateHandler struct {
 	slog.Handler
 
-	attrs []slog.Attr // not known to Handler yet
+	attrs []slog.Attr // not yet passed to Handler
 }
 
 // Handle implements slog.Handler.

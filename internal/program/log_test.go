@@ -24,7 +24,7 @@ func TestLogHandler(t *testing.T) {
 	})
 }
 
-// A logger that writes nothing formats nothing.
+// A logger formats its attributes only when it writes a record.
 func TestAttributesAreFormattedLate(t *testing.T) {
 	formatted := 0
 	log := slog.New((&Flags{}).logHandler(io.Discard)).With("object", marshaler(func() { formatted++ }))
@@ -36,7 +36,7 @@ func TestAttributesAreFormattedLate(t *testing.T) {
 	}
 }
 
-// marshaler is told when it is formatted.
+// marshaler is called when a handler formats it.
 type marshaler func()
 
 func (m marshaler) MarshalJSON() ([]byte, error) {

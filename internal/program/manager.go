@@ -14,8 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// ManagerOptions returns the options of a program's manager. The parameter kept says what the
-// manager's cache keeps of each kind. The kinds are added to the manager's scheme.
+// ManagerOptions returns the options of a program's manager. The parameter kept selects, for each
+// kind, the objects and fields that the manager caches. The functions kinds register the types in
+// the manager's scheme.
 func (f *Flags) ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds ...func(*runtime.Scheme) error) (manager.Options, error) {
 	builder := runtime.NewSchemeBuilder(kinds...)
 	scheme := runtime.NewScheme()
@@ -27,17 +28,17 @@ func (f *Flags) ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds 
 	}, builder.AddToScheme(scheme)
 }
 
-// SetLease completes the options of a controller that has one of several replicas reconcile.
+// SetLease sets the options of leader election: only one of several replicas reconciles.
 func SetLease(options *manager.Options, elect bool, id, namespace string) {
 	options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = elect, id, namespace
-	options.LeaderElectionReleaseOnCancel = true // nothing runs after Start returns
-	// The lease prevents two replicas of a shard during a rollout. It is long, so that a slow API
-	// server does not restart the work on all objects.
+	options.LeaderElectionReleaseOnCancel = true // safe: nothing runs after Start returns
+	// The lease prevents two active replicas of a shard during a rollout. Its duration is long, so
+	// that a slow API server does not end the lease: the work on all objects would restart.
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = new(35*time.Second), new(30*time.Second), new(5*time.Second)
 }
 
-// APIAudiences returns the audiences that the API server accepts: those that --api-audiences names,
-// otherwise those that the API server says.
+// APIAudiences returns the audiences that the API server accepts. The parameter named is the value
+// of --api-audiences; if named is empty, APIAudiences asks the API server.
 func APIAudiences(ctx context.Context, named []string, c client.Client) ([]string, error) {
 	if len(named) > 0 {
 		return named, nil

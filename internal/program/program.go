@@ -1,5 +1,5 @@
-// Package program has what Lanyard's daemons share on their command line: where the API server is,
-// where metrics and health are served, and how is logged.
+// Package program has the code that the main packages of Lanyard's daemons share: the flags for the
+// API server, for the addresses of metrics and health, and for the log.
 package program
 
 import (
@@ -40,9 +40,9 @@ type Flags struct {
 	version bool
 }
 
-// Parse parses a command line. It adds the shared flags to the set's own. The parameter intro is
-// the beginning of the help. Done is true if the program has nothing else to do: it was asked for
-// its help or version, which are in out. An error names the flag and its valid values.
+// Parse adds the shared flags to the set, and parses the command line args. The parameter intro is
+// the beginning of the help. If args ask for the help or the version, Parse writes the text to out
+// and returns done: the program has nothing else to do. Errors state the flag and its valid values.
 func (f *Flags) Parse(set *pflag.FlagSet, args []string, intro, version string, out io.Writer) (done bool, err error) {
 	set.SortFlags = false
 	set.Usage = func() {} // the help is printed below
@@ -66,7 +66,7 @@ func (f *Flags) Parse(set *pflag.FlagSet, args []string, intro, version string, 
 		return true, err
 	}
 	if err := f.LogLevel.UnmarshalText([]byte(f.level)); err != nil || f.LogLevel < slog.LevelDebug {
-		// Below debug, the libraries of Kubernetes log the bodies of requests, and tokens are in them.
+		// Below debug, the libraries of Kubernetes log request bodies, which contain tokens.
 		return false, fmt.Errorf("--log-level: %q is not debug, info, warn or error", f.level)
 	}
 	if f.LogFormat != "json" && f.LogFormat != "text" {
@@ -75,28 +75,28 @@ func (f *Flags) Parse(set *pflag.FlagSet, args []string, intro, version string, 
 	return false, nil
 }
 
-// Log returns the program's log, which the libraries of Kubernetes write into too.
+// Log returns the program's logger. The libraries of Kubernetes then write to the same log.
 func (f *Flags) Log(w io.Writer) *slog.Logger {
 	handler := f.logHandler(w)
 	log.SetLogger(logr.FromSlogHandler(handler))
-	klog.SetSlogLogger(slog.New(handler)) // client-go logs there
+	klog.SetSlogLogger(slog.New(handler)) // client-go logs with klog
 	return slog.New(handler)
 }
 
-// Config returns the connection to the API server. The parameter agent names the program in the API
-// server's logs.
+// Config returns the client's configuration for the API server. The parameter agent identifies the
+// program in the API server's logs.
 func (f *Flags) Config(agent string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", f.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w; set --kubeconfig outside a cluster", err)
 	}
 	config = rest.AddUserAgent(config, agent)
-	config.QPS = -1 // the API server's priority and fairness bounds the rate, as workers do
+	config.QPS = -1 // no limit here: the number of workers and the API server limit the rate
 	return config, nil
 }
 
-// Version returns what the linker has set, otherwise the version of the module or its commit, which
-// the go command writes into the program.
+// Version returns linked, which the linker has set. If linked is empty, Version returns the
+// module's version or commit, which the go command writes into the program.
 func Version(linked string) string {
 	if linked != "" {
 		return linked
@@ -107,8 +107,8 @@ func Version(linked string) string {
 	return "unknown"
 }
 
-// RegisterProcessMetrics adds the metrics of Go and of the process. controller-runtime adds them
-// only to programs that have controllers.
+// RegisterProcessMetrics registers the metrics of the Go runtime and of the process.
+// controller-runtime registers these metrics only in programs that have controllers.
 func RegisterProcessMetrics() error {
 	return errors.Join(
 		metrics.Registry.Register(collectors.NewGoCollector()),
@@ -116,8 +116,8 @@ func RegisterProcessMetrics() error {
 	)
 }
 
-// Run runs a program until it ends by itself, or until the process is interrupted. It returns the
-// exit code.
+// Run calls run and returns the process's exit code. The context of run ends when the process is
+// interrupted.
 func Run(name string, run func(ctx context.Context, args []string, out io.Writer) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // main of every daemon
 	defer stop()
