@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Root returns the document's top node: usually a mapping. Its lines count from the document's
-// begin.
+// Root returns the document's top node, usually a mapping. The lines of nodes count from the
+// beginning of the document.
 func (d *Document) Root() *yamlnode.Node {
 	if d.root.Kind == yamlnode.DocumentNode && len(d.root.Content) > 0 {
 		return d.root.Content[0]
@@ -22,21 +22,20 @@ func (d *Document) Root() *yamlnode.Node {
 	return d.root
 }
 
-// Range returns where the document's text begins and ends in its file, in bytes. The lines "---"
-// around the document are outside.
+// Range returns the byte offsets at which the document's text begins and ends in the file. The
+// lines "---" around the document are outside the range.
 func (d *Document) Range() (begin, end int) { return d.begin, d.begin + len(d.text) }
 
-// Member returns a node of the document as a document of its own. Paths are then below the node,
-// and errors still name the lines of the file. The node must be in the document.
+// Member returns a node of the document as a document of its own. Paths in the new document begin
+// at the node, and errors still have the lines of the file. The node must be in the document.
 func (d *Document) Member(node *yamlnode.Node) *Document {
 	return &Document{file: d.file, first: d.first, root: node}
 }
 
 // Rewrite calls a function that changes the document's nodes, and returns the text of the changed
-// document. The text has the fields in their order, the comments and the indentation; JSON stays
-// JSON. Blank lines and line breaks may differ. [Document.Decode] then reads the changed document.
-// The error is an [*Error] for a document with aliases, and for one whose values would change if
-// its text were written again.
+// document. The new text has the same order of fields, comments and indentation; JSON stays JSON.
+// Blank lines and line breaks may differ. [Document.Decode] then decodes the changed document. The
+// error is an [*Error] if the document has aliases, or if encoding alone would change its values.
 func (d *Document) Rewrite(change func()) ([]byte, error) {
 	if alias := findAlias(d.root); alias != nil {
 		return nil, d.Member(alias).At("", errors.New("an alias (*"+alias.Value+") cannot be rewritten: write the value itself"))
@@ -87,7 +86,7 @@ func toJSON(text []byte) []byte {
 	return data
 }
 
-// encode returns the text of the document's nodes, in the form of the document's text.
+// encode encodes the document's nodes with the indentation, line ends and escapes of its old text.
 func (d *Document) encode() ([]byte, error) {
 	var buffer, inJSON bytes.Buffer
 	encoder := yamlnode.NewEncoder(&buffer)
@@ -98,7 +97,7 @@ func (d *Document) encode() ([]byte, error) {
 	}
 	err := errors.Join(encoder.Encode(d.root), encoder.Close())
 	text := buffer.Bytes()
-	if json.Valid(d.text) { // its braces and quotes are in the nodes' styles
+	if json.Valid(d.text) { // the nodes' styles already give text JSON's braces and quotes
 		if indent := indentJSON.FindSubmatch(d.text); indent != nil {
 			err = errors.Join(err, json.Indent(&inJSON, text, "", string(indent[1])))
 		} else {
@@ -114,8 +113,9 @@ func (d *Document) encode() ([]byte, error) {
 	return text, err
 }
 
-// escape returns a text in which characters that do not show are escaped again, if all of them were
-// escaped in the document's text. They are in double quotes then: YAML has escapes only there.
+// escape escapes each character that is not printable, unless the document's old text has the
+// character without an escape. Such characters are always in double quotes: YAML has escapes only
+// there.
 func (d *Document) escape(text []byte) []byte {
 	seen := map[rune]bool{'\n': true}
 	for _, r := range string(text) {
@@ -130,11 +130,11 @@ func (d *Document) escape(text []byte) []byte {
 	return text
 }
 
-// indentJSON finds the indentation of a JSON text that has several lines.
+// indentJSON matches the first indentation in a JSON text of several lines.
 var indentJSON = regexp.MustCompile(`\n([ \t]+)`)
 
-// indentation returns by how many spaces a text of YAML indents mappings, and whether it does not
-// indent the dashes of lists. The first mapping and the first list decide.
+// indentation returns by how many spaces a YAML text indents mappings. The result compact is true
+// if the text does not indent the dashes of lists. The first mapping and the first list decide.
 func indentation(node *yamlnode.Node) (spaces int, compact bool) {
 	isFirst := true
 	var look func(*yamlnode.Node)

@@ -19,20 +19,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Error says what is wrong at a place of a file.
+// Error is an error at a line of a file.
 type Error struct {
 	// File is the file's name, as [Read] got it.
 	File string
 	// Line counts from 1.
 	Line int
-	// Err is what is wrong.
+	// Err is the error without the file and the line.
 	Err error
 }
 
-// Error begins with file:line, which editors and terminals recognize.
+// Error returns a text that begins with file:line, which editors and terminals recognize.
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Document is one document of a YAML file.
@@ -41,12 +41,12 @@ type Document struct {
 	first int // line of the file on which the document begins
 	begin int // where the document's text begins in the file, in bytes
 	text  []byte
-	json  []byte // nil for a document of Member
+	json  []byte // the document as JSON; nil if Member made the document
 	root  *yamlnode.Node
 }
 
-// Read reads all documents of a file. Documents without content are left out. The error is an
-// [*Error] for malformed YAML, and for a key that a mapping has twice.
+// Read parses all documents of a file, and omits documents without content. For malformed YAML, or
+// for a key that a mapping has twice, the error is an [*Error].
 func Read(file string, data []byte) ([]*Document, error) {
 	var documents []*Document
 	for _, part := range split(data) {
@@ -65,8 +65,8 @@ func Read(file string, data []byte) ([]*Document, error) {
 	return documents, nil
 }
 
-// parse reads the document's nodes. A second document in the same text is an error: it would be
-// lost.
+// parse parses the document's text into nodes. A second document in the text is an error, because
+// it would be lost.
 func (d *Document) parse() error {
 	decoder := yamlnode.NewDecoder(bytes.NewReader(d.text))
 	if err := decoder.Decode(d.root); err != nil && !errors.Is(err, io.EOF) {
@@ -82,14 +82,14 @@ func (d *Document) parse() error {
 	return nil
 }
 
-// part is the text of a document, which begins on a line and at a byte of its file.
+// part is the text of a document, with the line and the byte at which it begins in the file.
 type part struct {
 	line, begin int
 	text        []byte
 }
 
-// split divides a stream of YAML at its lines "---". Such a line may end in a comment. Source: YAML
-// 1.2.2 §9.1.2; kubectl divides manifests in this way too.
+// split divides a YAML file into documents at the lines "---". A comment may follow the dashes.
+// Source: YAML 1.2.2 §9.1.2; kubectl divides manifests in this way too.
 func split(data []byte) []part {
 	parts := []part{{line: 1}}
 	line, end := 0, 0
@@ -108,10 +108,10 @@ func split(data []byte) []part {
 	return parts
 }
 
-// lineOf finds the line in the words of a YAML parser, which has no other way to tell the line.
+// lineOf finds the line number in a YAML parser's error. The parser reports it only in the text.
 var lineOf = regexp.MustCompile(`line (\d+): (?s:(.+))`)
 
-// malformed returns a parser's error as an error about a line of the file.
+// malformed converts a parser's error to an [*Error] with the line of the file.
 func (d *Document) malformed(err error) error {
 	e := &Error{File: d.file, Line: d.first, Err: err}
 	if found := lineOf.FindStringSubmatch(err.Error()); found != nil {
@@ -122,9 +122,8 @@ func (d *Document) malformed(err error) error {
 	return e
 }
 
-// Decode reads the document into the value that a pointer points to, by the value's JSON tags.
-// Errors are [*Error] values, joined: one for each unknown field, or one for a value of a wrong
-// type.
+// Decode decodes the document into the value that the pointer into points to, by its JSON tags.
+// The error joins [*Error] values: one for each unknown field, or one for a value of a wrong type.
 func (d *Document) Decode(into any) error {
 	data, err := d.asJSON()
 	if err != nil {
@@ -145,14 +144,14 @@ func (d *Document) Decode(into any) error {
 	return errors.Join(errs...)
 }
 
-// mistyped returns the error of a value that a Go type cannot have, as an error about its field.
+// mistyped converts a JSON decoder's error about a value to an [*Error] about the value's field.
 func (d *Document) mistyped(data []byte, into any, err error) error {
 	path := ""
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		path = withoutEmbedded(mistyped.Field)
 		err = fmt.Errorf("must not be a JSON %s; write %s", mistyped.Value, nounOf(mistyped.Type))
 	}
-	if path == "" { // the error of a type with a decoder of its own, such as a duration
+	if path == "" { // a type with its own decoder, such as a duration, returns an error without a path
 		path = culprit(data, reflect.TypeOf(into).Elem())
 	}
 	if path != "" {
@@ -161,8 +160,8 @@ func (d *Document) mistyped(data []byte, into any, err error) error {
 	return d.At(path, err)
 }
 
-// culprit returns the path of a field that a Go type cannot have even if it is the only one; empty
-// for none. It does not look into lists.
+// culprit returns the path of a field that cannot be decoded into the Go type; empty if there is no
+// such field. It decodes each field alone, and does not look into lists.
 func culprit(data []byte, of reflect.Type) string {
 	path, before, after := "", "", ""
 	for {
@@ -185,7 +184,7 @@ func culprit(data []byte, of reflect.Type) string {
 	}
 }
 
-// field returns the begin of an object in JSON whose first field has a name.
+// field returns the beginning of a JSON object, up to the value of the first field.
 func field(name string) string {
 	quoted, err := json.Marshal(name)
 	if err != nil {
@@ -194,7 +193,7 @@ func field(name string) string {
 	return "{" + string(quoted) + ":"
 }
 
-// nounOf returns what a file has as a value of a type.
+// nounOf returns the words by which errors describe a value of a Go type.
 func nounOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -210,9 +209,9 @@ func nounOf(t reflect.Type) string {
 	}
 }
 
-// withoutEmbedded returns the path of a field in the file. The path of an
-// [*json.UnmarshalTypeError] also has the names of embedded structs: Go's exported names begin with
-// a capital, and the fields of our files do not.
+// withoutEmbedded removes the names of embedded structs from the path of an
+// [*json.UnmarshalTypeError]. These names are exported Go names and begin with a capital. The
+// fields of our files do not begin with a capital.
 func withoutEmbedded(path string) string {
 	names := slices.DeleteFunc(strings.Split(path, "."), func(name string) bool {
 		return name != "" && name[0] >= 'A' && name[0] <= 'Z'
@@ -221,8 +220,8 @@ func withoutEmbedded(path string) string {
 }
 
 // At returns an [*Error] at the line of the field at a path, such as "spec.ref.tag",
-// "roles[0].policies" or `labels["app"]`. For a field that is absent, the line is that of the
-// innermost parent that is there.
+// "roles[0].policies" or `labels["app"]`. If the field is absent, the error has the line of the
+// innermost parent that exists.
 func (d *Document) At(path string, err error) error {
 	return &Error{File: d.file, Line: d.line(path), Err: err}
 }
@@ -240,8 +239,8 @@ func (d *Document) line(path string) int {
 	return d.first + line - 1
 }
 
-// Child returns a member of a mapping or a sequence with the node that names it; nil if it is
-// absent. A sequence's members name themselves.
+// Child returns a member of a mapping or a sequence as its key node and its value node; nil if the
+// member is absent. In a sequence, name is an index, and both nodes are the member itself.
 func Child(parent *yamlnode.Node, name string) (key, value *yamlnode.Node) {
 	if parent.Kind == yamlnode.AliasNode {
 		parent = parent.Alias

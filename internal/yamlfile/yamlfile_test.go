@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// Embedded is part of a kind without a name of its own.
+// Embedded is an embedded struct: in JSON, its fields are fields of the kind.
 type Embedded struct {
 	Mode string `json:"mode"`
 }
@@ -29,7 +29,7 @@ type kind struct {
 	} `json:"list"`
 }
 
-// file has documents, of which some are empty. The comments are part of the test: they move lines.
+// file has several documents; some are empty. The comments are part of the test: they move lines.
 const file = `# comments only
 ---
 name: first
