@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Keys of files. Keys of variables are the names of the variables.
+// Keys of files in the Secret. The key of a variable is the variable's name.
 const (
 	awsConfigKey  = "config"
 	gcpConfigKey  = "credentials.json"
@@ -18,14 +18,14 @@ const (
 	kubeconfigKey = "kubeconfig"
 )
 
-// renderAWS renders the AWS SDKs' variables, and the same as a shared config file. Source: AWS SDKs
-// and Tools Reference Guide, "Assume role credential provider".
+// renderAWS renders the AWS SDKs' variables, and a shared config file with the same values. Source:
+// AWS SDKs and Tools Reference Guide, "Assume role credential provider".
 func renderAWS(fields map[string]string, files folder) (map[string][]byte, error) {
 	if fields["assumeRole"] != "" {
 		return nil, chained("assumeRole")
 	}
 	role, token, region := fields["iamRoleARN"], files.path(TokenKey), fields["region"]
-	if strings.ContainsAny(role, "\"'`;#\\") { // IAM allows all of them in a path
+	if strings.ContainsAny(role, "\"'`;#\\") { // IAM allows these characters in a path
 		return nil, &Error{
 			configField + ".iamRoleARN", "has a character in its path that SDKs read differently: a quote, a semicolon, a hash or a backslash",
 			"use a role with another path, or set spec.store.format of the binding to token",
@@ -41,8 +41,8 @@ func renderAWS(fields map[string]string, files folder) (map[string][]byte, error
 	return data, nil
 }
 
-// chained is the error for a further step of an identity's chain. The variables of an SDK cannot say
-// the step, so that the SDK would silently act as the first identity of the chain.
+// chained returns the error for a field that adds a step to an identity's chain. The variables of
+// an SDK cannot express the step: the SDK would silently act as the first identity of the chain.
 func chained(name string) error {
 	return &Error{
 		configField + "." + name, "cannot be told to an SDK", "set spec.store.format of the binding to one that holds an exchanged credential, or leave the field out",
@@ -52,9 +52,9 @@ func chained(name string) error {
 // setting is one line of an AWS config or credentials file.
 type setting struct{ name, value string }
 
-// profile renders the default profile of an AWS config or credentials file. A value has no space,
-// no quote and no control character, which its parser has made sure of: then nothing in the value
-// ends a line or begins a comment.
+// profile renders the default profile of an AWS config or credentials file. The parsers of the
+// values have refused spaces, quotes and control characters. So no value can end a line or begin a
+// comment.
 func profile(settings []setting) []byte {
 	var b strings.Builder
 	b.WriteString("[default]\n")
@@ -93,8 +93,8 @@ type credentialSource struct {
 	Format map[string]string `json:"format"`
 }
 
-// renderGCP renders the credential configuration of Google's libraries. The library sends the token
-// wherever the file says, so that all URLs come from Lanyard's table of universes.
+// renderGCP renders the credential configuration for Google's libraries. A library sends the token
+// to the URLs in this file. So all URLs come from Lanyard's table of universes.
 func renderGCP(fields map[string]string, files folder) (map[string][]byte, error) {
 	if fields["impersonate"] != "" {
 		return nil, chained("impersonate")
@@ -146,8 +146,8 @@ func renderVault(fields map[string]string, files folder) (map[string][]byte, err
 	}, nil
 }
 
-// renderKubernetes renders a kubeconfig, whose user is the token's file: clients read it again every
-// minute. Source: client-go, rest.Config.BearerTokenFile.
+// renderKubernetes renders a kubeconfig whose user refers to the token's file. Clients read the
+// file again every minute. Source: client-go, rest.Config.BearerTokenFile.
 func renderKubernetes(fields map[string]string, files folder) (map[string][]byte, error) {
 	authority, err := base64.StdEncoding.DecodeString(fields["certificateAuthorityData"])
 	if err != nil {

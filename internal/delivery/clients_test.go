@@ -29,7 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
 )
 
-// decode returns the target of a row.
+// decode returns the targetSystem of a row.
 func decode(t *testing.T, row issuertest.Row) identityv1.TargetSystem {
 	t.Helper()
 	spec, _ := row.Object()["spec"].(map[string]any)
@@ -59,7 +59,8 @@ func encode(t *testing.T, fields map[string]string) string {
 	return string(data)
 }
 
-// rendered renders an input, or returns nil if the input is refused, which other tests judge.
+// rendered returns the data of the Secret; nil if Render refuses the input. Other tests check
+// refusals.
 func rendered(in delivery.Input) map[string]string {
 	content, err := delivery.Render(in)
 	if err != nil {
@@ -72,7 +73,7 @@ func rendered(in delivery.Input) map[string]string {
 	return data
 }
 
-// want compares what a parser has read.
+// want compares a value that a parser has read with the wanted value.
 func want(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {
@@ -89,7 +90,7 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// sharedConfig is what the AWS SDK reads of a config and a credentials file.
+// sharedConfig returns the settings that the AWS SDK reads from a config and a credentials file.
 func sharedConfig(t *testing.T, configFile, credentialsFile string) config.SharedConfig {
 	t.Helper()
 	got, err := config.LoadSharedConfigProfile(t.Context(), "default", func(o *config.LoadSharedConfigOptions) {
@@ -101,8 +102,8 @@ func sharedConfig(t *testing.T, configFile, credentialsFile string) config.Share
 	return got
 }
 
-// FuzzAWS: the AWS SDK reads from the config file the role, the region and the token's file, and
-// nothing else.
+// FuzzAWS checks that the AWS SDK reads only the role, the region and the path of the token's file
+// from the config file.
 func FuzzAWS(f *testing.F) {
 	f.Add("arn:aws:iam::112233445566:role/team/dns", "eu-west-1", "/mnt")
 	f.Add(`arn:aws:iam::112233445566:role/a"b'c;d#e=[f]%\/x`, "", "")
@@ -136,7 +137,7 @@ func FuzzAWS(f *testing.F) {
 	})
 }
 
-// FuzzSession: the AWS SDK reads from the credentials file the keys, and nothing else.
+// FuzzSession checks that the AWS SDK reads only the keys and the region from the credentials file.
 func FuzzSession(f *testing.F) {
 	f.Add("ASIAEXAMPLE", "a/secret+key=", "IQoJ/token==", "eu-west-1")
 	f.Add("A", "a\nb", "c", "")
@@ -160,7 +161,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// google answers as Google's STS and IAM Credentials, and keeps what it was asked.
+// googleServer answers like Google's STS and IAM Credentials, and records the requests.
 type googleServer struct{ asked []string }
 
 // RoundTrip grants everything.
@@ -174,8 +175,9 @@ func (g *googleServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
 }
 
-// FuzzGCP: Google's library exchanges the token in the Secret's file at Google's STS for the
-// provider, impersonates the service account if there is one, and asks nobody else.
+// FuzzGCP checks the requests of Google's library. The library exchanges the token in the Secret's
+// file at Google's STS, impersonates the service account if there is one, and sends no other
+// request.
 func FuzzGCP(f *testing.F) {
 	f.Add("projects/123456/locations/global/workloadIdentityPools/pool/providers/lanyard", "puller@tenant-a.iam.gserviceaccount.com")
 	f.Add("https://iam.googleapis.com/projects/123456/locations/global/workloadIdentityPools/pool/providers/lanyard", "puller@tenant-a.s3ns.iam.gserviceaccount.com")
@@ -236,8 +238,8 @@ func FuzzGCP(f *testing.F) {
 	})
 }
 
-// FuzzKubernetes: client-go reads from the kubeconfig the server, its certificates and the token's
-// file, and nothing else.
+// FuzzKubernetes checks that client-go reads only the server, its certificates and the path of the
+// token's file from the kubeconfig.
 func FuzzKubernetes(f *testing.F) {
 	ca := authority(f)
 	f.Add("https://api.example.com:6443", ca, "/mnt")
@@ -277,7 +279,7 @@ func FuzzKubernetes(f *testing.F) {
 	})
 }
 
-// FuzzDockerConfig: Docker's own reader finds exactly the logins.
+// FuzzDockerConfig checks that Docker's own parser finds exactly the logins.
 func FuzzDockerConfig(f *testing.F) {
 	f.Add("registry.example.com/app", "AWS", "password", "registry.example.com/base", "other")
 	f.Add("registry.example.com:5000/a/b", "a", `"}}`, "other.example.com/a", "x")
@@ -310,7 +312,7 @@ func FuzzDockerConfig(f *testing.F) {
 	})
 }
 
-// FuzzVault: the body of the login has the role and the token, whatever the role's name.
+// FuzzVault checks that the body of the login has only the role and the token, for any role name.
 func FuzzVault(f *testing.F) {
 	f.Add("https://vault.example.com:8200", "jwt", "dns")
 	f.Add("https://vault.example.com", "a/b", `a","jwt":"x`)

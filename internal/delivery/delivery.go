@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Keys of data that every format with a token has.
+// Keys of the Secret in every format that contains a token.
 const (
 	// TokenKey is the key of the token, a JWT without a line end.
 	TokenKey = "workloadIdentityToken"
@@ -19,11 +19,11 @@ const (
 	ConfigKey = "workloadIdentityConfig"
 )
 
-// DefaultMountPath is the folder in which consumers mount the Secret, unless the binding names
-// another.
+// DefaultMountPath is the folder in which consumers mount the Secret, unless the binding sets
+// another folder.
 const DefaultMountPath = "/var/run/secrets/lanyard.dev/workload-identity"
 
-// Input is what a Secret is rendered from.
+// Input has the values from which [Render] makes the content of a Secret.
 type Input struct {
 	// Format decides which of the other fields are read.
 	Format identityv1.StoreFormat
@@ -32,11 +32,11 @@ type Input struct {
 	// Token is the JWT. Formats with a token need it.
 	Token auth.Secret
 	// MountPath is the folder in which consumers find the Secret's files: an absolute path. Empty
-	// means DefaultMountPath. Rendered files name each other in this folder.
+	// means DefaultMountPath. Rendered files refer to each other by paths in this folder.
 	MountPath string
 	// Session are the keys for the format aws-session-keys; nil for other formats.
 	Session *Session
-	// Logins are for the format dockerconfigjson, at least one, and none for other formats.
+	// Logins are the logins for the format dockerconfigjson, at least one; nil for other formats.
 	Logins []Login
 }
 
@@ -66,12 +66,12 @@ type Content struct {
 	Data map[string][]byte
 }
 
-// Error says which field of a binding or its identity cannot be rendered, and how to mend it. It
-// never holds a secret.
+// Error says which field of a binding or its identity cannot be rendered, and how to correct the
+// field. It never contains a secret.
 type Error struct {
 	// Field is the path of the field, such as "spec.targetSystem.providerConfig.iamRoleARN" of the
-	// identity or "spec.store.mountPath" of the binding. For what a service has answered, Field is
-	// the part of Input, such as "token".
+	// identity or "spec.store.mountPath" of the binding. For an error in a service's answer, Field
+	// is the part of Input that has the answer, such as "token".
 	Field string
 	// Detail is what is wrong.
 	Detail string
@@ -82,8 +82,7 @@ type Error struct {
 // Error joins the three parts.
 func (e *Error) Error() string { return e.Field + ": " + e.Detail + ": " + e.Fix }
 
-// Exchanged reports whether a format holds a credential that the token was exchanged for, instead
-// of the token.
+// Exchanged reports whether a format contains an exchanged credential instead of the token.
 func Exchanged(format identityv1.StoreFormat) bool {
 	return format == identityv1.StoreDockerConfigJSON || format == identityv1.StoreAWSSessionKeys
 }
@@ -114,8 +113,8 @@ func Render(in Input) (Content, error) {
 	return content, nil
 }
 
-// checkSize refuses what the API server would refuse. Source: Kubernetes, core/v1,
-// MaxSecretSize.
+// checkSize returns an error if the API server would refuse the Secret for its size. Source:
+// Kubernetes, core/v1, MaxSecretSize.
 func (c Content) checkSize() error {
 	size := 0
 	for _, value := range c.Data {
@@ -130,7 +129,7 @@ func (c Content) checkSize() error {
 	}
 }
 
-// matches reports whether a whole text has a form.
+// matches reports whether the regular expression form matches the whole text.
 func matches(form, text string) bool {
 	return regexp.MustCompile(`\A(?:` + form + `)\z`).MatchString(text)
 }

@@ -23,7 +23,7 @@ import (
 // jwt has the form of a token.
 const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 
-// input is an identity's token for a target, in the format of its SDK.
+// input returns an Input with a token for a target, in the format sdk.
 func input(target, config string) delivery.Input {
 	in := delivery.Input{Format: identityv1.StoreSDK, Target: identityv1.TargetSystem{Type: target}, Token: auth.NewSecret(jwt)}
 	if config != "" {
@@ -32,7 +32,7 @@ func input(target, config string) delivery.Input {
 	return in
 }
 
-// authority is the bundle of certificates in the table of identities.
+// authority returns the certificateAuthorityData of the Kubernetes row in the table of identities.
 func authority(tb testing.TB) string {
 	tb.Helper()
 	for _, row := range issuertest.Rows(tb) {
@@ -70,7 +70,7 @@ func login(repository, user, password string) delivery.Login {
 	return delivery.Login{Repository: repository, Credentials: &auth.RegistryCredentials{Username: user, Password: auth.NewSecret(password)}}
 }
 
-// TestGolden compares what a consumer finds in the Secret, for each format and target.
+// TestGolden compares the Secret of each format and target with a golden file.
 func TestGolden(t *testing.T) {
 	const ecr = "112233445566.dkr.ecr.eu-west-1.amazonaws.com/"
 	token := input("aws", awsConfig)
@@ -102,8 +102,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestUnknownTargets holds that a target of somebody else's gets the config that the identity's
-// author wrote, and nothing else.
+// TestUnknownTargets asserts that the Secret for an unknown target has only the token and the
+// providerConfig as the identity's author wrote it.
 func TestUnknownTargets(t *testing.T) {
 	for _, target := range []string{"foo", "alicloud", "openstack", "aws-china", "k8s", "x"} {
 		for config, want := range map[string]string{
@@ -128,8 +128,8 @@ func TestUnknownTargets(t *testing.T) {
 	}
 }
 
-// TestRefusals holds that nothing is rendered of what could not be read back, and that each error
-// names the field and the fix, but no secret.
+// TestRefusals asserts that Render refuses values that clients could not read back. Each error must
+// have the field and the fix, but no secret.
 func TestRefusals(t *testing.T) {
 	const at = "spec.targetSystem.providerConfig"
 	with := func(in delivery.Input, change func(*delivery.Input)) delivery.Input {
@@ -197,8 +197,8 @@ func checkRefusal(t *testing.T, name string, content delivery.Content, err error
 	}
 }
 
-// TestIdentitiesThatAreRefused holds that a providerConfig which the issuer refuses is not rendered
-// either, whoever wrote it.
+// TestIdentitiesThatAreRefused asserts that Render refuses each providerConfig that the issuer
+// refuses.
 func TestIdentitiesThatAreRefused(t *testing.T) {
 	refused := 0
 	for _, row := range issuertest.Rows(t) {
@@ -217,7 +217,8 @@ func TestIdentitiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestControlCharacters puts what could end a line or a string into every field of every target.
+// TestControlCharacters puts characters that could end a line or a string into every field of every
+// target.
 func TestControlCharacters(t *testing.T) {
 	for target, config := range map[string]string{
 		"aws": awsConfig, "azure": azureConfig, "gcp": gcpConfig, "alibaba": alibabaConfig, "vault": vaultConfig, "kubernetes": kubernetesConfig(t),

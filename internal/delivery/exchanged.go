@@ -13,9 +13,9 @@ import (
 // credentialsKey is the key of the AWS credentials file.
 const credentialsKey = "credentials"
 
-// renderSession renders the keys of a session as an AWS credentials file, which clients read again,
-// and under the names of the variables. Source: AWS SDKs and Tools Reference Guide, "AWS access
-// keys"; botocore, AWS_CREDENTIAL_EXPIRATION.
+// renderSession renders the keys of a session in two forms: as an AWS credentials file, which
+// clients read again, and as environment variables. Source: AWS SDKs and Tools Reference Guide,
+// "AWS access keys"; botocore, AWS_CREDENTIAL_EXPIRATION.
 func renderSession(s *Session) (map[string][]byte, error) {
 	if s == nil {
 		return nil, &Error{"session", "is missing", "exchange the identity's token at AWS first"}
@@ -46,16 +46,16 @@ func renderSession(s *Session) (map[string][]byte, error) {
 }
 
 // dockerAuth is one login in a Docker configuration file. Source: Kubernetes, "Pull an image from a
-// private registry"; auth is for clients that read nothing else.
+// private registry". The field auth is for clients that read only this field.
 type dockerAuth struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
 	Auth     string `json:"auth"`
 }
 
-// renderLogins renders a Docker configuration file. A registry with one login has one entry, by its
-// host, which every client understands. A registry with several logins has an entry for each
-// repository, which kubelets and the tools of containers/image understand.
+// renderLogins renders a Docker configuration file. A registry with one login has one entry for its
+// host, and every client understands this entry. A registry with several logins has an entry for
+// each repository. Kubelets and the tools of containers/image understand these entries.
 func renderLogins(logins []Login) (map[string][]byte, error) {
 	if len(logins) == 0 {
 		return nil, &Error{imagesField, "has no repository", "name the repositories to pull from"}
@@ -92,7 +92,8 @@ func renderLogins(logins []Login) (map[string][]byte, error) {
 
 const imagesField = "spec.store.images"
 
-// entry checks a login. A user's name has no colon. Source: RFC 7617, section 2.
+// entry checks a login and returns its entry. The user name must not have a colon. Source: RFC
+// 7617, section 2.
 func (l Login) entry() (dockerAuth, error) {
 	const registry = "check which server answers as the registry"
 	if !matches(`[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+`, l.Repository) {

@@ -29,8 +29,8 @@ func readPage(t *testing.T) string {
 	return string(text)
 }
 
-// TestPage judges the manifests of docs/delivery.md as the API server and the issuer do, and
-// renders the Secret of each binding of a token. Every section about a target has such a pair.
+// TestPage validates the manifests of docs/delivery.md as the API server and the issuer do. It
+// renders the Secret of each binding that delivers a token. Each target must have such a binding.
 func TestPage(t *testing.T) {
 	const crd = "../../config/crd/identity.lanyard.dev_"
 	schemas := map[string]interface {
@@ -78,7 +78,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// renderPage renders the Secret of a binding, and looks for its keys on the page.
+// renderPage renders the Secret of a binding, and checks that the page has the Secret's keys.
 func renderPage(t *testing.T, heading string, identity *identityv1.WorkloadIdentity, binding *identityv1.WorkloadIdentityBinding) {
 	t.Helper()
 	identity.UID = issuertest.UID
@@ -99,13 +99,13 @@ func renderPage(t *testing.T, heading string, identity *identityv1.WorkloadIdent
 	}
 }
 
-// schema is a CRD, and an admission policy if there is one.
+// schema has the paths of a CRD and of an admission policy; policy is empty if there is no policy.
 type schema struct {
 	t           *testing.T
 	crd, policy string
 }
 
-// Admit returns why an object is refused, and sets its defaults.
+// Admit sets the defaults of an object, and returns the reasons for which the object is refused.
 func (s schema) Admit(object map[string]any) []string {
 	var refusals []string
 	for _, err := range crdtest.New(s.t, s.crd).Admit(s.t.Context(), object) {
@@ -126,7 +126,7 @@ func read[T any](t *testing.T, object map[string]any) *T {
 	return &typed
 }
 
-// TestPageOfRefusals holds the message of docs/delivery.md against what Lanyard says.
+// TestPageOfRefusals checks that docs/delivery.md has the text of Render's error.
 func TestPageOfRefusals(t *testing.T) {
 	_, err := delivery.Render(input("aws", `{"iamRoleARN":"arn:aws:iam::123456789123:role/dns\ncredential_process = /bin/sh"}`))
 	if err == nil {

@@ -16,11 +16,11 @@ const (
 	mountPathField = "spec.store.mountPath"
 )
 
-// client returns the variables and files that a target's SDK reads, by their keys in the Secret.
-// The fields of the providerConfig were checked by the issuer.
+// client renders the variables and files that a target's SDK reads, by their keys in the Secret.
+// The parameter fields is a providerConfig that the issuer's rules have accepted.
 type client func(fields map[string]string, files folder) (map[string][]byte, error)
 
-// clientOf returns the client of a target; nil if Lanyard knows none.
+// clientOf returns the client for a type of target; nil for a type that Lanyard does not know.
 func clientOf(target string) client {
 	switch target {
 	case identityv1.TargetAWS:
@@ -40,16 +40,17 @@ func clientOf(target string) client {
 	}
 }
 
-// folder is where a consumer finds the keys of the Secret as files.
+// folder is the folder in which a consumer mounts the Secret: each key becomes a file.
 type folder struct {
 	at    string
 	token string // the content of the file TokenKey
 }
 
-// path returns the path of a key.
+// path returns the path of a key's file.
 func (f folder) path(key string) string { return path.Join(f.at, key) }
 
-// renderToken renders a token, its config and what the client reads; nil for no client.
+// renderToken renders the token, the providerConfig, and the client's files and variables. The
+// parameter render is nil if there is no client.
 func renderToken(in Input, render client) (map[string][]byte, error) {
 	files, err := open(in)
 	if err != nil {
@@ -74,8 +75,8 @@ func renderToken(in Input, render client) (map[string][]byte, error) {
 	return data, nil
 }
 
-// open checks the folder and the token, whose characters stand in files unchanged. Source of the
-// form of a token: RFC 7515, section 3.1.
+// open checks the mount path and the token, because files contain both without escapes. Source of
+// the token's form: RFC 7515, section 3.1.
 func open(in Input) (folder, error) {
 	files := folder{at: in.MountPath, token: in.Token.Reveal()}
 	if files.at == "" {
@@ -90,11 +91,11 @@ func open(in Input) (folder, error) {
 	return files, nil
 }
 
-// maxMountPath bounds a mount path in bytes, as the schema of the binding does.
+// maxMountPath is the maximum length of a mount path in bytes, as in the schema of the binding.
 const maxMountPath = 255
 
-// readConfig returns the fields of a providerConfig and the whole as JSON. For a target that
-// Lanyard does not know, there are no fields, and the JSON is what the identity's author wrote.
+// readConfig returns the fields of a providerConfig, and the whole providerConfig as JSON. For a
+// target that Lanyard does not know, it returns no fields, and the JSON as the author wrote it.
 func readConfig(target *identityv1.TargetSystem) (map[string]string, []byte, error) {
 	fields, errs := issuer.ProviderConfig(target, field.NewPath("spec", "targetSystem", "providerConfig"))
 	if len(errs) > 0 {
@@ -113,7 +114,8 @@ func readConfig(target *identityv1.TargetSystem) (map[string]string, []byte, err
 	return nil, target.ProviderConfig.Raw, nil
 }
 
-// encode returns JSON of a value that is always encodable: strings in maps and structs.
+// encode returns a value as JSON. The value has only maps, structs and strings, which can always be
+// encoded.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
