@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// trusting is the status of the KeyRing of a trust domain: an active key, and an authority of each
-// state.
+// trusting returns the status of a trust domain's KeyRing: it has an active key, and one authority
+// for each of the states.
 func trusting(t *testing.T, states ...identityv1.KeyState) *identityv1.KeyRingStatus {
 	t.Helper()
 	status, _ := ring(t, identityv1.KeyActive)
@@ -50,7 +50,7 @@ func trusting(t *testing.T, states ...identityv1.KeyState) *identityv1.KeyRingSt
 	return status
 }
 
-// TestBundle reads the bundle as go-spiffe does, and holds its entries against the text.
+// TestBundle parses the bundle with go-spiffe, and checks its entries against SPIFFE's documents.
 func TestBundle(t *testing.T) {
 	status := trusting(t, identityv1.KeyPending, identityv1.KeyPublished, identityv1.KeyActive, identityv1.KeyRetiring, identityv1.KeyRemoved, identityv1.KeyRevoked)
 	d, err := document.OfRing(url, status)
@@ -95,7 +95,7 @@ func TestBundle(t *testing.T) {
 			t.Errorf("the bundle has %v", key)
 		}
 	}
-	// The key set is OpenID Connect's, without authorities.
+	// The key set is for OpenID Connect: it has no authorities.
 	if err := json.Unmarshal(d.KeySet, &raw); err != nil || len(raw.Keys) != 1 || raw.Keys[0]["use"] != "sig" {
 		t.Errorf("the key set is %s", d.KeySet)
 	}
@@ -217,7 +217,7 @@ func TestProbeSeesWhatIsServed(t *testing.T) {
 	}
 }
 
-// anotherRing is another ring at the URL.
+// anotherRing returns the status of another KeyRing with the same URL.
 func anotherRing(t *testing.T, url string) *identityv1.KeyRingStatus {
 	t.Helper()
 	status := trusting(t, identityv1.KeyActive)

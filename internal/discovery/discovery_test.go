@@ -34,7 +34,7 @@ import (
 
 const url = "https://issuer.example.com/tenants"
 
-// ring is the status of a KeyRing with one key of each state.
+// ring returns the status of a KeyRing with one key for each of the states, and the keys' IDs.
 func ring(t *testing.T, states ...identityv1.KeyState) (*identityv1.KeyRingStatus, []string) {
 	t.Helper()
 	status := &identityv1.KeyRingStatus{Issuer: url, PublishDelay: metav1.Duration{Duration: time.Hour}}
@@ -69,8 +69,8 @@ func documents(t *testing.T, states ...identityv1.KeyState) (*document.Set, []st
 	return d, kids
 }
 
-// TestOfRing asserts which keys are published: all that may sign or have signed, and no revoked
-// one.
+// TestOfRing asserts which keys are published: keys that will sign, that sign or that have signed,
+// but no removed or revoked keys.
 func TestOfRing(t *testing.T) {
 	d, kids := documents(t, identityv1.KeyPending, identityv1.KeyPublished, identityv1.KeyActive, identityv1.KeyRetiring, identityv1.KeyRemoved, identityv1.KeyRevoked)
 	if !slices.Equal(d.KIDs, kids[:4]) {
@@ -110,7 +110,7 @@ func TestOfRing(t *testing.T) {
 	}
 }
 
-// TestNewDocumentsRefusesPrivateKeys asserts that a private half can never be published.
+// TestNewDocumentsRefusesPrivateKeys asserts that New refuses private keys and keys without an ID.
 func TestNewDocumentsRefusesPrivateKeys(t *testing.T) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -139,7 +139,7 @@ func request(t *testing.T, h http.Handler, method, target string, headers ...str
 	return w.Result()
 }
 
-// TestHandler asserts what services get.
+// TestHandler asserts the answers to a service's requests.
 func TestHandler(t *testing.T) {
 	i, err := discovery.NewIssuer(url)
 	if err != nil {
@@ -184,8 +184,8 @@ func TestHandler(t *testing.T) {
 			t.Errorf("GET %s: %s", path, answer.Status)
 		}
 	}
-	// The key set was got once with a body, and once as not modified: both tell that the service
-	// has the key.
+	// The service got the key set once with a body, and once as not modified: after both answers
+	// the service has the key.
 	if n := testutil.ToFloat64(h); n != 2 {
 		t.Errorf("the key %s was counted %v times, want 2", kids[0], n)
 	}
@@ -197,7 +197,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestTwoIssuers asserts that issuers in one process are told apart by path, else by host.
+// TestTwoIssuers asserts that the path selects the issuer, or the host if two issuers share a path.
 func TestTwoIssuers(t *testing.T) {
 	publish := func(url string) *discovery.Issuer {
 		i, err := discovery.NewIssuer(url)
@@ -242,7 +242,7 @@ func TestTwoIssuers(t *testing.T) {
 	}
 }
 
-// TestExport asserts that the exported files are what is served.
+// TestExport asserts that the exported files have the same content as the served documents.
 func TestExport(t *testing.T) {
 	d, _ := documents(t, identityv1.KeyActive)
 	dir := t.TempDir()

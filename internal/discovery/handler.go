@@ -17,14 +17,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// Issuer is one issuer whose documents are served. Its documents may change while it is served.
+// Issuer is an issuer whose documents a [Handler] serves. The documents may change meanwhile.
 type Issuer struct {
 	url       *url.URL
 	documents atomic.Pointer[document.Set] // nil until there are keys
 }
 
-// NewIssuer returns an issuer without documents. Its URL must be as internal/issuer.CheckURL wants
-// it.
+// NewIssuer returns an issuer without documents. The URL must be one that internal/issuer.CheckURL
+// accepts.
 func NewIssuer(issuer string) (*Issuer, error) {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -36,7 +36,7 @@ func NewIssuer(issuer string) (*Issuer, error) {
 // Publish replaces the documents; nil withdraws them.
 func (i *Issuer) Publish(d *document.Set) { i.documents.Store(d) }
 
-// Documents returns what is served; nil if there is nothing yet.
+// Documents returns the documents that are served; nil if there are no documents.
 func (i *Issuer) Documents() *document.Set { return i.documents.Load() }
 
 // Handler serves the documents of issuers. It answers GET and HEAD and nothing else.
@@ -50,8 +50,8 @@ var (
 	_ prometheus.Collector = (*Handler)(nil)
 )
 
-// NewHandler makes a handler. Two issuers with the same path are told apart by the host that a
-// request names; otherwise the host does not matter, because proxies in front may change it.
+// NewHandler makes a handler. If two issuers have the same path, the request's host selects the
+// issuer. Otherwise the handler ignores the host, because proxies in front may change it.
 func NewHandler(issuers ...*Issuer) (*Handler, error) {
 	h := &Handler{
 		mux: http.NewServeMux(),
@@ -94,7 +94,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// serve answers with one of the documents, which has the keys of the kids that choose returns.
+// serve answers with the document that choose returns; kids are the IDs of the document's keys.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, i *Issuer, contentType string, choose func(*document.Set) (content []byte, kids []string)) {
 	header := w.Header()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -133,7 +133,7 @@ func (h *Handler) Describe(into chan<- *prometheus.Desc) { h.fetches.Describe(in
 // Collect implements [prometheus.Collector].
 func (h *Handler) Collect(into chan<- prometheus.Metric) { h.fetches.Collect(into) }
 
-// etag is the strong entity tag of a document. Source: RFC 9110, section 8.8.3.
+// etag returns the strong entity tag of a document. Source: RFC 9110, section 8.8.3.
 func etag(content []byte) string {
 	sum := sha256.Sum256(content)
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:]) + `"`

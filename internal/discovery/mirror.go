@@ -14,7 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
 )
 
-// mirrorInterval is how often the API server's documents are read. Its keys change with a restart.
+// mirrorInterval is the time between two reads of the API server's documents. The API server's keys
+// change with a restart.
 const mirrorInterval = time.Minute
 
 // Mirror serves the documents of the cluster's own issuer of ServiceAccount tokens, for clusters
@@ -22,15 +23,15 @@ const mirrorInterval = time.Minute
 type Mirror struct {
 	// API reads from the API server.
 	API rest.Interface
-	// Issuer is where the documents are published. Its URL must be the API server's flag
+	// Issuer gets the documents. Its URL must be the value of the API server's flag
 	// --service-account-issuer.
 	Issuer *Issuer
-	// Log gets what fails.
+	// Log gets the errors.
 	Log *slog.Logger
 }
 
-// Run keeps the documents as the API server has them, until ctx ends. While the API server cannot
-// be reached, the last documents stay.
+// Run publishes the API server's documents once per mirrorInterval until ctx ends. While the API
+// server cannot be reached, the last documents stay.
 func (m *Mirror) Run(ctx context.Context) error {
 	for {
 		if err := m.Step(ctx); err != nil && ctx.Err() == nil {
@@ -44,7 +45,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 	}
 }
 
-// Step reads the API server's documents once.
+// Step reads and publishes the API server's documents once.
 func (m *Mirror) Step(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, mirrorInterval/2)
 	defer cancel()

@@ -13,10 +13,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
 )
 
-// FollowRing keeps an issuer's documents as its KeyRing says. While the API server cannot be
-// reached, the last documents stay: services that cannot read any documents would refuse all
-// tokens. A ring without keys for the issuer, or none at all, withdraws the documents: otherwise a
-// revoked key would be trusted for ever.
+// FollowRing watches a KeyRing, and publishes the issuer's documents when the ring changes. While
+// the API server cannot be reached, the last documents stay: services that cannot read documents
+// would refuse all tokens. If the ring is deleted or has no keys for the issuer, FollowRing
+// withdraws the documents: otherwise services would trust a revoked key for ever.
 func FollowRing(ctx context.Context, informers cache.Informers, ring client.ObjectKey, i *Issuer, log *slog.Logger) error {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// TestFollowRing asserts that what is served is what the ring says now. In particular, no event
-// leaves a key there that the ring does not vouch for any more.
+// TestFollowRing asserts that the served documents have the keys of the ring's newest status. In
+// particular, no key is served that this status does not have, whatever the event was.
 func TestFollowRing(t *testing.T) {
 	name := client.ObjectKey{Namespace: "lanyard-system", Name: keyring.IssuerRing}
 	of := func(status identityv1.KeyRingStatus) *identityv1.KeyRing {
@@ -93,7 +93,8 @@ func TestFollowRing(t *testing.T) {
 	}
 }
 
-// handlers are informers that hand over the handler, so that tests can send what a watch sends.
+// handlers are fake informers that record the event handler, so that tests can send the events of a
+// watch.
 type handlers struct {
 	informertest.FakeInformers
 	handler toolscache.ResourceEventHandler

@@ -1,5 +1,5 @@
-// Package document makes the public documents of issuers: which keys sign their tokens, and which
-// authorities a trust domain has.
+// Package document makes the public documents of issuers. They contain the keys that sign tokens,
+// and the authorities of a trust domain.
 package document
 
 import (
@@ -22,15 +22,15 @@ const (
 	KeySetPath        = "/jwks"
 )
 
-// ErrNoKeys says that an issuer has no key to publish yet. An empty document must not be served: a
-// service would keep in mind that no key is to be trusted.
+// ErrNoKeys says that an issuer has no key to publish yet. An empty document must not be served:
+// services would cache it and trust no key.
 var ErrNoKeys = errors.New("the issuer has no keys yet")
 
-// MaxAge bounds how long services may keep the documents. A service that meets an unknown key reads
-// them again anyway.
+// MaxAge is the longest time for which services may cache the documents. A service that sees an
+// unknown key reads the documents again anyway.
 const MaxAge = time.Hour
 
-// Set is the public documents of one issuer. It does not change.
+// Set has the public documents of one issuer. It is immutable.
 type Set struct {
 	// Issuer is the issuer's URL.
 	Issuer string
@@ -38,14 +38,14 @@ type Set struct {
 	Configuration []byte
 	// KeySet is the JSON Web Key Set, JSON. Source: RFC 7517, section 5.
 	KeySet []byte
-	// KIDs are the keys in KeySet.
+	// KIDs are the IDs of the keys in KeySet.
 	KIDs []string
 	// Bundle is the SPIFFE bundle, JSON. It is nil for an issuer that has no trust domain. Source:
 	// SPIFFE Trust Domain and Bundle §4.
 	Bundle []byte
-	// BundleIDs are the keys and authorities in Bundle.
+	// BundleIDs are the IDs of the keys and authorities in Bundle.
 	BundleIDs []string
-	// MaxAge is how long services may keep the documents.
+	// MaxAge is the time for which services may cache the documents.
 	MaxAge time.Duration
 }
 
@@ -59,8 +59,8 @@ type configuration struct {
 }
 
 // New makes the documents of an issuer. The keys must be public halves, each with a kid and
-// an algorithm. The parameter keep is how long services may keep the documents; it is bounded to an
-// hour.
+// an algorithm. The parameter keep is the time for which services may cache the documents, at most
+// [MaxAge].
 func New(issuer string, keys []jose.JSONWebKey, keep time.Duration) (*Set, error) {
 	if len(keys) == 0 {
 		return nil, ErrNoKeys
@@ -88,13 +88,13 @@ func New(issuer string, keys []jose.JSONWebKey, keep time.Duration) (*Set, error
 	return d, err
 }
 
-// OfRing makes the documents of the issuer whose KeyRing has this status. Services may keep them
+// OfRing makes the documents of the issuer whose KeyRing has this status. Services may cache them
 // for a quarter of the publish delay at most, so that every service has a key before the key signs.
 func OfRing(issuer string, status *identityv1.KeyRingStatus) (*Set, error) {
 	if status.Issuer != issuer {
-		return nil, ErrNoKeys // keys of another URL were published elsewhere, or the ring is not made yet
+		return nil, ErrNoKeys // the keys were published at another URL, or the ring is not made yet
 	}
-	ring, _ := keyring.Parse(status) // the ring has the keys that are good; the token server reports the others
+	ring, _ := keyring.Parse(status) // ring has the valid keys; the token server reports invalid keys
 	var keys []jose.JSONWebKey
 	for _, key := range ring.Public() {
 		keys = append(keys, key.JWK())
@@ -115,13 +115,13 @@ type bundle struct {
 	Keys []jose.JSONWebKey `json:"keys"`
 	// Sequence becomes higher with each change of the ring.
 	Sequence int64 `json:"spiffe_sequence"`
-	// RefreshHint is how often to read the bundle, in seconds.
+	// RefreshHint is the time between two reads of the bundle, in seconds.
 	RefreshHint int64 `json:"spiffe_refresh_hint"`
 }
 
-// addBundle adds the SPIFFE bundle of a ring. An authority has no kid and its certificate alone in
-// x5c; a key has its kid. Source: SPIFFE Trust Domain and Bundle §4.2, and X509-SVID §6.1, JWT-SVID
-// §6.1.
+// addBundle adds the SPIFFE bundle of a ring. The entry of an authority has no kid, and only the
+// authority's certificate in x5c. The entry of a key has the key's kid. Source: SPIFFE Trust Domain
+// and Bundle §4.2, and X509-SVID §6.1, JWT-SVID §6.1.
 func (d *Set) addBundle(ring keyring.Ring, sequence int64) error {
 	b := bundle{Sequence: sequence, RefreshHint: int64(d.MaxAge / time.Second)}
 	for _, a := range ring.PublicAuthorities() {

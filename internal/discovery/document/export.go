@@ -8,16 +8,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// Export writes the documents below a folder, as a static web server or a bucket serves them: the
-// folder is the issuer's URL. Each file appears whole or not at all. The key set is written first,
-// so that nobody finds a discovery document without keys. It returns the paths that it wrote.
+// Export writes the documents to files below a folder, for a static web server or a bucket that
+// serves the folder at the issuer's URL. Each file is written atomically. The key set is written
+// before the discovery document, so that nobody finds a discovery document without keys. Export
+// returns the paths of the written files.
 func Export(dir string, d *Set) ([]string, error) {
 	var written []string
 	for _, file := range []struct {
 		path    string
 		content []byte
 	}{{keyring.BundlePath, d.Bundle}, {KeySetPath, d.KeySet}, {ConfigurationPath, d.Configuration}} {
-		if file.content == nil { // only a trust domain has a bundle, and it may have nothing else
+		if file.content == nil { // only a trust domain has a bundle; some trust domains have only a bundle
 			continue
 		}
 		path := filepath.Join(dir, filepath.FromSlash(file.path))

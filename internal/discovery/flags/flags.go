@@ -22,17 +22,18 @@ type Flags struct {
 
 	// Issuer is the URL of Lanyard's issuer; empty with Mirror, or if there is only SPIFFEIssuer.
 	Issuer string
-	// SPIFFEIssuer is the URL of the issuer of JWT-SVIDs, where the SPIFFE bundle is too; empty with
-	// Mirror, or for none.
+	// SPIFFEIssuer is the URL of the issuer of JWT-SVIDs. The SPIFFE bundle is below the same URL.
+	// It is empty with Mirror, or without such an issuer.
 	SPIFFEIssuer string
 	// Namespace is the namespace of the KeyRings.
 	Namespace string
-	// Mirror is the URL of the cluster's own issuer of ServiceAccount tokens; empty for Lanyard's.
+	// Mirror is the URL of the cluster's own issuer of ServiceAccount tokens; empty for Lanyard's
+	// issuers.
 	Mirror string
 	// ListenAddress is the address on which documents are served.
 	ListenAddress string
-	// CertFile and KeyFile are the serving certificate and its key, which are read again when they
-	// change; empty to serve without TLS, behind a proxy that has it.
+	// CertFile and KeyFile are the files of the serving certificate and its key. They are read
+	// again when they change. Empty means to serve without TLS, behind a proxy that has TLS.
 	CertFile, KeyFile string
 }
 
