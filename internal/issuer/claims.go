@@ -15,8 +15,8 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
-// Subject returns the claim sub of an identity's tokens. It comes from the metadata, which the API
-// server writes, and not from the status.
+// Subject returns the claim sub of an identity's tokens. Subject uses the metadata, which the API
+// server writes, and not the status.
 func Subject(identity *identityv1.WorkloadIdentity) string {
 	sub := "lanyard.dev:workloadidentity:" + identity.Namespace + ":" + identity.Name
 	if identity.Spec.SubjectFormat == identityv1.SubjectFormatName {
@@ -57,8 +57,8 @@ type Claims struct {
 	NotBefore int64    `json:"nbf"` // seconds since 1970, UTC
 	ID        string   `json:"jti"`
 	Lanyard   Lanyard  `json:"lanyard.dev"`
-	// Further are top-level claims about the context object, by name. None has the name of another
-	// claim.
+	// Further are top-level claims about the context object, by name. Their names differ from the
+	// names of all other claims.
 	Further map[string]any `json:"-"`
 }
 
@@ -74,7 +74,7 @@ type Cluster struct {
 	ID string `json:"id"`
 }
 
-// Reference names an object in a claim.
+// Reference is a reference to an object in a claim.
 type Reference struct {
 	APIVersion string    `json:"apiVersion,omitempty"`
 	Kind       string    `json:"kind,omitempty"`
@@ -83,8 +83,8 @@ type Reference struct {
 	UID        types.UID `json:"uid"`
 }
 
-// Context is what a token says about the object that it is used for. The token server makes it
-// after it has checked the object.
+// Context has a token's claims about the object that the token is used for. The token server makes
+// the Context after it has checked the object.
 type Context struct {
 	// Object is the claim lanyard.dev.context.
 	Object Reference
@@ -92,8 +92,8 @@ type Context struct {
 	Further map[string]any
 }
 
-// notBeforeMargin is how long before its time of issue a token is valid already, for services whose
-// clock is behind.
+// notBeforeMargin is the time from nbf to iat: services whose clock is behind then accept a new
+// token.
 const notBeforeMargin = time.Minute
 
 // Reserved returns the names of the claims that a [Context] cannot set.
@@ -101,10 +101,10 @@ func Reserved() []string {
 	return []string{"iss", "sub", "aud", "exp", "iat", "nbf", "jti", "lanyard.dev"}
 }
 
-// Claims returns the claims of a token that is issued now. The errors are those of the request, or
-// of an identity that can have no token. The parameter id is the claim jti: a value that no other
-// token has. The parameter object is nil for a request without a context object. The claim cluster
-// depends on the caller: [Clusters.Of] makes it.
+// Claims returns the claims of a token that is issued at now. Errors are about the request, or
+// about an identity that cannot have tokens. The parameter id is the claim jti, which must be
+// unique. The parameter object is nil for a request without a context object. Claims does not set
+// the claim cluster, because it depends on the caller: see [Clusters.Of].
 func (i *Issuer) Claims(
 	identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequestSpec, object *Context, id string, now time.Time,
 ) (Claims, field.ErrorList) {

@@ -8,18 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Clusters says which cluster a token names: the one whose program asked for the token. A spoke is
-// a cluster whose identities are in this one.
+// Clusters determines the claim cluster of a token: the cluster whose program requested the token.
+// A spoke is another cluster whose identities are in this cluster.
 type Clusters struct {
-	// ID is the name of this cluster; empty for tokens that do not name it.
+	// ID is the name of this cluster. If it is empty, tokens for users of this cluster do not have
+	// the claim cluster.
 	ID string
-	// SpokeUserPrefix is what the user names of spokes begin with at this cluster's API server,
-	// such as "system:serviceaccount:lanyard-spokes:". The rest is the name of the spoke. Empty:
-	// there are no spokes.
+	// SpokeUserPrefix is the prefix of the spokes' user names at this cluster's API server, such as
+	// "system:serviceaccount:lanyard-spokes:". The rest of a user name is the spoke's name. An
+	// empty prefix means that there are no spokes.
 	SpokeUserPrefix string
 }
 
-// Check refuses a prefix with which other users could be taken for spokes.
+// Check refuses a prefix that could match users that are no spokes.
 func (c Clusters) Check() error {
 	const accounts = "system:serviceaccount:"
 	namespace, ofAccounts := strings.CutPrefix(c.SpokeUserPrefix, accounts)
@@ -35,8 +36,8 @@ func (c Clusters) Check() error {
 	return nil
 }
 
-// Spoke returns the name of the spoke that a user stands for; empty for a user of this cluster. It
-// fails for a user whose name begins as a spoke's, but names no spoke.
+// Spoke returns the name of the spoke that a user belongs to; empty for a user of this cluster. It
+// fails for a user name that has the prefix, but no valid spoke name after the prefix.
 func (c Clusters) Spoke(user string) (string, error) {
 	name, is := strings.CutPrefix(user, c.SpokeUserPrefix)
 	switch {
@@ -50,8 +51,8 @@ func (c Clusters) Spoke(user string) (string, error) {
 	return name, nil
 }
 
-// Of returns the claim cluster of a token that a user gets; nil for none. The user name is the one
-// that the API server has authenticated. Errors are those of [Clusters.Spoke].
+// Of returns the claim cluster of a user's token; nil for a token without this claim. The API
+// server must have authenticated the user name. Errors are those of [Clusters.Spoke].
 func (c Clusters) Of(user string) (*Cluster, error) {
 	id, err := c.Spoke(user)
 	switch {

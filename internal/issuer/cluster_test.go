@@ -6,7 +6,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// TestCluster is the table of which cluster a token names.
+// TestCluster asserts which claim cluster the token of a user has.
 func TestCluster(t *testing.T) {
 	const accounts = "system:serviceaccount:lanyard-spokes:"
 	for _, c := range []struct{ id, prefix, user, want string }{

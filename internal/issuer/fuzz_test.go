@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
 )
 
-// FuzzValidate checks that no accepted identity brings a line end or another control character into
-// a token. The same is true of what a cloud gets beside the token.
+// FuzzValidate checks that the token of a valid identity has no line end and no other control
+// character. The same is true of the providerConfig, which a cloud gets beside the token.
 func FuzzValidate(f *testing.F) {
 	for _, row := range issuertest.Rows(f) {
 		object := row.Object()
@@ -35,7 +35,7 @@ func FuzzValidate(f *testing.F) {
 		// The schema's defaults.
 		identity.Spec.SubjectFormat, identity.Spec.SigningAlgorithm = identityv1.SubjectFormatUID, identityv1.RS256
 		if json.Unmarshal([]byte(spec), &identity.Spec) != nil {
-			return // no such identity can be read
+			return // such an identity cannot be decoded
 		}
 		if len(newIssuer().Validate(identity)) > 0 {
 			return
@@ -56,7 +56,7 @@ func FuzzValidate(f *testing.F) {
 		}
 		switch target := identity.Spec.TargetSystem; target.Type {
 		case identityv1.TargetAWS, identityv1.TargetAzure, identityv1.TargetGCP:
-			config := map[string]string{} // nothing but strings
+			config := map[string]string{} // all values must be strings
 			if target.ProviderConfig == nil {
 				return
 			}

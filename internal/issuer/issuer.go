@@ -16,9 +16,9 @@ import (
 
 // Limits bound the life of tokens.
 type Limits struct {
-	// Min is the shortest life of a token; a shorter one is refused, never raised.
+	// Min is the shortest life of a token. A request for a shorter life is refused, never raised.
 	Min time.Duration
-	// Default is the life of a token whose WorkloadIdentity says nothing.
+	// Default is the life of a token whose WorkloadIdentity has no duration.
 	Default time.Duration
 	// Max is the longest life of any token.
 	Max time.Duration
@@ -30,12 +30,12 @@ type Issuer struct {
 	URL string
 	// Limits bound the life of tokens.
 	Limits Limits
-	// APIAudiences are the audiences that the cluster's API server accepts. No token has one of
-	// them, so that no identity of ours opens the cluster.
+	// APIAudiences are the audiences that the cluster's API server accepts. Tokens never have these
+	// audiences, so that no WorkloadIdentity gets access to the cluster.
 	APIAudiences []string
 }
 
-// Check returns an error that names the limit if no token could be made.
+// Check returns an error about the wrong limit if no token could be made with these limits.
 func (l Limits) Check() error {
 	switch {
 	case l.Min <= 0:
@@ -48,7 +48,7 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Check returns an error that names the setting if no token could be made with the issuer's
+// Check returns an error about the wrong setting if no token could be made with the issuer's
 // settings, or if services could not find its documents. Source of the rules for the URL: OpenID
 // Connect Discovery 1.0, section 3.
 func (i *Issuer) Check() error {
@@ -61,8 +61,8 @@ func (i *Issuer) Check() error {
 	return i.Limits.Check()
 }
 
-// CheckURL says why a URL cannot be that of an issuer: it is not https, or it has a user, a query,
-// a fragment, or a slash at its end.
+// CheckURL returns an error for a URL that no issuer may have: one that is not https, or that has a
+// user, a query, a fragment, or a slash at its end.
 func CheckURL(issuer string) error {
 	u, err := url.Parse(issuer)
 	switch {
@@ -80,8 +80,8 @@ func CheckURL(issuer string) error {
 	return nil
 }
 
-// Validate returns what is wrong with an identity. The API server checks most of this when the
-// identity is written; identities that were written without these checks exist too.
+// Validate returns the errors of an identity's fields. The API server makes most of these checks
+// when the identity is written. Some identities were written without these checks.
 func (i *Issuer) Validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	spec := field.NewPath("spec")
 	return slices.Concat(
@@ -128,7 +128,7 @@ func (i *Issuer) validateAudiences(audiences []string, at *field.Path) field.Err
 	return errs
 }
 
-// maxAudiences is the schema's bound, which keeps tokens short.
+// maxAudiences is the maximum number of audiences, as in the schema. It bounds the size of tokens.
 const maxAudiences = 16
 
 // maxAudience is the longest audience in bytes. Source: AWS IAM API reference,
@@ -144,8 +144,8 @@ func printable(s string) bool {
 	return true
 }
 
-// audiences returns the audiences of a token: those that a request names, else all of the
-// identity's.
+// audiences returns the audiences of a token: the audiences of the request, or all audiences of the
+// identity if the request has none.
 func audiences(identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequestSpec) ([]string, field.ErrorList) {
 	if len(request.Audiences) == 0 {
 		return identity.Spec.Audiences, nil
@@ -175,8 +175,8 @@ func (i *Issuer) longest(identity *identityv1.WorkloadIdentity) time.Duration {
 	return min(life, i.Limits.Max, limitsOf(identity.Spec.TargetSystem.Type).life)
 }
 
-// lifetime returns how long a token lives: what the request asks for, unless the identity allows
-// less. A life below the issuer's minimum is an error.
+// lifetime returns the life of a token: the requested life, or the longest life that the identity
+// allows if that is shorter. A requested life below the issuer's minimum is an error.
 func (i *Issuer) lifetime(identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequestSpec) (time.Duration, *field.Error) {
 	at := field.NewPath("spec", "expirationSeconds")
 	life := i.longest(identity)

@@ -29,7 +29,7 @@ func newIssuer() *issuer.Issuer {
 	}
 }
 
-// banana is the WorkloadIdentity of the design, changed by change.
+// banana returns the WorkloadIdentity of the design, changed by the functions change.
 func banana(change ...func(*identityv1.WorkloadIdentity)) *identityv1.WorkloadIdentity {
 	identity := &identityv1.WorkloadIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "garden-local", Name: "banana-testing", UID: uid},
@@ -54,7 +54,7 @@ func config(target, config string) func(*identityv1.WorkloadIdentity) {
 	}
 }
 
-// TestValidate has the cases of Gardener's validation that apply, and our own.
+// TestValidate has the applicable cases of Gardener's validation, and Lanyard's own cases.
 func TestValidate(t *testing.T) {
 	audiences := func(values ...string) func(*identityv1.WorkloadIdentity) {
 		return func(w *identityv1.WorkloadIdentity) { w.Spec.Audiences = values }
@@ -152,7 +152,8 @@ func fields(errs field.ErrorList) []string {
 	return found
 }
 
-// TestLifetime asserts the life of tokens: the least of what everybody allows, and never raised.
+// TestLifetime asserts that a token has the shortest life that the request, the identity and the
+// issuer allow. A life below the minimum is refused, never raised.
 func TestLifetime(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for _, c := range []struct {

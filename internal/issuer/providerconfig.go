@@ -18,12 +18,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// maxProviderConfig bounds a providerConfig in bytes of JSON. The largest that a target reads has a
-// certificateAuthorityData of 64 KiB.
+// maxProviderConfig is the maximum size of a providerConfig's JSON, in bytes. The largest
+// providerConfig of a known target has a certificateAuthorityData of 64 KiB.
 const maxProviderConfig = 72 << 10
 
-// Bound replaces a providerConfig that [Issuer.Validate] refuses for its size by the smallest such
-// one. Programs that keep identities in memory call it: a tenant may write more than a megabyte.
+// Bound shortens a providerConfig that is too large to a few bytes above the maximum, so that
+// [Issuer.Validate] still refuses it. Programs that cache identities call Bound: a tenant may write
+// more than a megabyte.
 func Bound(identity *identityv1.WorkloadIdentity) {
 	config := identity.Spec.TargetSystem.ProviderConfig
 	if config == nil || len(config.Raw) <= maxProviderConfig {
@@ -33,10 +34,10 @@ func Bound(identity *identityv1.WorkloadIdentity) {
 	identity.Spec.TargetSystem.ProviderConfig = &runtime.RawExtension{Raw: raw}
 }
 
-// ProviderConfig returns the fields of a target's providerConfig, and what is wrong with them. Each
-// field is known, is a string, and has the form of what it names. Clients of the target get the
-// values, so that another value could lead a token elsewhere, or add a setting to a file. The map
-// is nil without a providerConfig, and for a target whose fields are not known.
+// ProviderConfig returns the fields of a target's providerConfig, or their errors. Each field must
+// be a known field, and a string of the field's form. Clients of the target get the values: a value
+// of another form could send a token elsewhere, or add a setting to a file. The map is nil without
+// a providerConfig, and for a target whose fields are not known.
 func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string]string, field.ErrorList) {
 	if target.ProviderConfig != nil && len(target.ProviderConfig.Raw) > maxProviderConfig {
 		return nil, field.ErrorList{field.TooLong(at, "", maxProviderConfig)}
@@ -55,7 +56,7 @@ func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string
 			errs = append(errs, field.Required(at.Child(name), "the identity at "+target.Type+" needs it"))
 		}
 	}
-	known["apiVersion"], known["kind"] = configField{check: checkWord}, configField{check: checkWord} // which nobody reads
+	known["apiVersion"], known["kind"] = configField{check: checkWord}, configField{check: checkWord} // nobody reads these fields
 	fields := make(map[string]string, len(config))
 	for _, name := range sorted(config) {
 		at := at.Child(name)
@@ -70,7 +71,7 @@ func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string
 			continue
 		}
 		if err := known.check(value); err != nil {
-			errs = append(errs, field.Invalid(at, "", err.Error())) // the error quotes what it must
+			errs = append(errs, field.Invalid(at, "", err.Error())) // the error quotes the value if necessary
 		}
 		fields[name] = value
 	}
@@ -130,7 +131,7 @@ func configFields(target string) map[string]configField {
 	}
 }
 
-// Forms of fields.
+// Patterns of fields.
 const (
 	// Source: RAM, CreateRole and CreateOIDCProvider; an account's ID has 16 digits today.
 	alibabaRole     = `^acs:ram::[0-9]{5,20}:role/[A-Za-z0-9.-]{1,64}$`
@@ -144,7 +145,7 @@ const (
 	kubernetesServer = `^` + httpsHost + `(/[A-Za-z0-9._~-]{1,128}){0,7}$`
 )
 
-// like makes a check of the form of a whole value, with the fix for another form.
+// like returns a check that a value matches the pattern. The error of the check is the fix.
 func like(pattern, fix string) func(string) error {
 	return func(s string) error {
 		if regexp.MustCompile(pattern).MatchString(s) {
@@ -154,7 +155,7 @@ func like(pattern, fix string) func(string) error {
 	}
 }
 
-// parsed makes a check of a parser.
+// parsed returns a check that a parser accepts the value.
 func parsed[T any](parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		_, err := parse(s)
@@ -178,17 +179,17 @@ func checkProject(id string) error {
 	return fmt.Errorf("%.80q is not the ID of a project", id)
 }
 
-// maxAuthority bounds a bundle of certificates in base64, in bytes.
+// maxAuthority is the maximum size of a certificate bundle in base64, in bytes.
 const maxAuthority = 64 << 10
 
-// checkAuthority checks a bundle of certificates: PEM in base64, as a kubeconfig has it.
+// checkAuthority checks a certificate bundle: PEM in base64, as in a kubeconfig.
 func checkAuthority(data string) error {
 	const fix = "write PEM certificates in base64, as clusters[].cluster.certificate-authority-data of a kubeconfig has them"
 	if len(data) > maxAuthority {
 		return fmt.Errorf("has more than %d bytes", maxAuthority)
 	}
 	rest, err := base64.StdEncoding.Strict().DecodeString(data)
-	if err != nil || !printable(data) { // which refuses the line ends that DecodeString skips
+	if err != nil || !printable(data) { // printable refuses line ends, which DecodeString skips
 		return errors.New(fix)
 	}
 	for n := 0; ; n++ {

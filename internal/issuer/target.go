@@ -12,13 +12,13 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// limits are what a target refuses in tokens.
+// limits are the limits that a target sets for tokens.
 type limits struct {
 	// life is the longest life of a token.
 	life time.Duration
 	// subject is the longest claim sub, in bytes.
 	subject int
-	// algorithms are the algorithms of signatures.
+	// algorithms are the signature algorithms that the target accepts.
 	algorithms []identityv1.Algorithm
 }
 

@@ -1,5 +1,5 @@
-// Package issuertest has the truth table of WorkloadIdentities, by which tests judge the schema,
-// the admission policy and the issuer. The package is linked into no program.
+// Package issuertest has a table of valid and invalid WorkloadIdentities. Tests of the schema, the
+// admission policy and the issuer use the table. Only tests import this package.
 package issuertest
 
 import (
@@ -16,8 +16,8 @@ import (
 //go:embed identities.yaml
 var table []byte
 
-// Judges that refuse an identity, in the order in which the API server asks them; the issuer is the
-// last.
+// Values of [Row].RefusedBy: the checks that can refuse an identity, in the order in which they
+// run. The API server runs all of them except the issuer's.
 const (
 	Schema     = "schema"
 	Kubernetes = "kubernetes"
@@ -28,10 +28,10 @@ const (
 // APIAudience is the audience of the API server in the table.
 const APIAudience = "https://kubernetes.default.svc"
 
-// UID is the UID of the identities.
+// UID is the UID of all identities in the table.
 const UID = "12b580fe-1f74-4195-852b-e1a74b03496a"
 
-// Row is one line of the table, which says what the fields mean.
+// Row is one row of the table. The file identities.yaml explains the fields.
 type Row struct {
 	Name      string         `json:"name"`
 	Namespace string         `json:"namespace"`
@@ -63,7 +63,7 @@ func Rows(tb testing.TB) []Row {
 	return rows.Rows
 }
 
-// Object is the identity as a tenant writes it, with the UID that the API server adds.
+// Object returns the identity as a tenant writes it, with the UID that the API server adds.
 func (r Row) Object() map[string]any {
 	name, namespace := "banana", "garden"
 	if r.Identity != "" {
