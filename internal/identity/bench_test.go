@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
-// BenchmarkResolveAndHit asks for the credential of a chain of three identitytest.Secrets that is
-// in the cache, with all grants of the chain: what each reconciliation costs at rest.
+// BenchmarkResolveAndHit gets the cached credential of a chain of three identities, and checks all
+// grants of the chain. Each reconciliation has these costs if nothing has changed.
 func BenchmarkResolveAndHit(b *testing.B) {
 	w := identitytest.New(b)
 	w.Static("root", identitytest.Admits("team-a"))
@@ -31,8 +31,8 @@ func BenchmarkResolveAndHit(b *testing.B) {
 	}
 }
 
-// BenchmarkFingerprint hashes what decides the session of one role: what a change of the role
-// costs, and what a peer pays at each reconciliation.
+// BenchmarkFingerprint hashes the values that decide the session of one role. A change of the role
+// has these costs; a peer project has them at each reconciliation.
 func BenchmarkFingerprint(b *testing.B) {
 	attributes, err := aws.SessionRequest{
 		Source: "AWSClusterControllerIdentity default", RoleARN: "arn:aws:iam::222233334444:role/ClusterAPI-Participant", Name: "test-account-role",

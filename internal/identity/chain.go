@@ -13,21 +13,22 @@ import (
 // MaxDepth is the largest number of identities in a chain, the first and the root included.
 const MaxDepth = 5
 
-// chain is an identity with its sources, as memory has them. It is never changed.
+// chain is an identity with its sources, as cached in memory. It is immutable.
 type chain struct {
 	links []*link        // the identity first, its root last; empty if the identity does not exist
-	met   []auth.Subject // all identities that the chain needs, also one that does not exist
-	// err says why the chain gives no credential to anybody; nil if it may.
+	met   []auth.Subject // all identities that the chain needs, including a missing identity
+	// err is the reason for which the chain gives no credential to any namespace; nil if the chain
+	// is valid.
 	err error
 
 	attributes   map[string]string // of the first link
 	fingerprint  string            // of all links and of the static keys
-	perNamespace bool              // of any link
+	perNamespace bool              // true if perNamespace of any link is true
 	keys         keys              // of a static root
 }
 
-// follow makes the chain of a subject. Callers hold mu, so that no change is missed between reading
-// the links and remembering the chain.
+// follow makes the chain of a subject. Callers hold mu: otherwise a change could be missed between
+// the read of the links and the store of the chain.
 func (i *Identities) follow(ctx context.Context, subject auth.Subject) *chain {
 	c := &chain{}
 	for next := subject; ; {
@@ -63,7 +64,7 @@ func (i *Identities) follow(ctx context.Context, subject auth.Subject) *chain {
 	return c
 }
 
-// circle lists the subjects of a circle for people.
+// circle returns the names of the subjects in a circle, for error texts.
 func circle(met []auth.Subject, again auth.Subject) string {
 	var names []string
 	for _, subject := range met[slices.Index(met, again):] {
@@ -75,7 +76,7 @@ func circle(met []auth.Subject, again auth.Subject) string {
 // complete sets attributes and fingerprint of a chain whose links are all known.
 func (i *Identities) complete(ctx context.Context, c *chain) error {
 	root := c.links[len(c.links)-1]
-	var values []string          // what decides the credential besides the links' fields
+	var values []string          // values besides the links' fields that decide the credential
 	switch root.subject.Kind() { //nolint:exhaustive // the kinds of AWS identities besides have no values
 	case kindStatic:
 		found, err := i.keysOf(root)
@@ -123,9 +124,9 @@ func (c *chain) account(namespace string) (auth.Account, error) {
 	return account, err
 }
 
-// admits returns why the namespace may not use the chain; nil if it may. The identities are asked
-// in their order, and nothing is said of those behind one that refuses. Chained: the first identity
-// is the source of another one, whose grant was asked before.
+// admits returns an error if the namespace may not use the chain. It checks the grants in the order
+// of the chain, and the error is about the first identity that refuses. The parameter chained is
+// true if the first identity is the source of another identity, whose grant was checked before.
 func (i *Identities) admits(c *chain, namespace string, chained bool) error {
 	for depth, l := range c.links {
 		if chained {
@@ -156,7 +157,7 @@ func (i *Identities) admits(c *chain, namespace string, chained bool) error {
 type keys struct {
 	accessKeyID, secretAccessKey, sessionToken auth.Secret
 
-	refused error // why they cannot be used; its text has no value
+	refused error // why the keys cannot be used; the text contains no keys
 }
 
 // values returns the keys as text.

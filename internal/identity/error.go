@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Error says why an identity gives no credential before any exchange. It is in the chain of an
-// [*auth.Error].
+// Error is the reason for which an identity gives no credential. It is found before any exchange,
+// and an [*auth.Error] wraps it.
 type Error struct {
 	// Subject is the identity of the chain that is at fault.
 	Subject auth.Subject
@@ -21,7 +21,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.message }
 
-// Reason is the reason for conditions: one of package api/meta.
+// Reason returns the reason for conditions: a constant of package api/meta or an [auth.Code].
 func (e *Error) Reason() string { return e.reason }
 
 // refuse makes an error about one identity of a chain.
@@ -32,12 +32,12 @@ func refuse(code auth.Code, reason string, subject auth.Subject, fix, format str
 	}
 }
 
-// IsUsageRefused reports whether err says that a namespace may not use an identity, or one of its
-// chain.
+// IsUsageRefused reports whether err says that a namespace may not use an identity, or another
+// identity of the chain.
 func IsUsageRefused(err error) bool { return auth.CodeOf(err) == auth.CodeNotGranted }
 
-// IsAdmitted reports whether err is a refusal of a complete chain, all of whose grants admit the
-// namespace. What refuses is then no grant, such as a Secret that is missing.
+// IsAdmitted reports whether err is about a complete chain whose grants all admit the namespace.
+// The error then has another cause, such as a missing Secret.
 func IsAdmitted(err error) bool {
 	switch ReasonOf(err) {
 	case meta.ReasonSecretRefused, meta.ReasonSecretNamespaceRefused, meta.ReasonStaticIdentityNotForSources, string(auth.CodeIdentityInvalid):
@@ -47,7 +47,7 @@ func IsAdmitted(err error) bool {
 	}
 }
 
-// ReasonOf is the reason of an [*Error] in err's chain, or empty.
+// ReasonOf returns the reason of the [*Error] that err wraps; empty if err wraps no such error.
 func ReasonOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.reason
@@ -55,10 +55,10 @@ func ReasonOf(err error) string {
 	return ""
 }
 
-// withoutConsumer replaces the refusal of one consumer by an error that others may read. Several
-// namespaces wait for one exchange, and each asked its own grant before. So a refusal here means
-// that the grant of the first one was withdrawn meanwhile. When they try again, each gets its own
-// answer.
+// withoutConsumer replaces a refusal of one namespace with an error that other namespaces may read.
+// Several namespaces wait for one exchange, after the check of their own grants. So a refusal here
+// means that the grant of the first namespace was withdrawn meanwhile. When the namespaces try
+// again, each gets its own answer.
 func withoutConsumer(subject auth.Subject, err error) error {
 	if IsUsageRefused(err) {
 		return errReplaced(subject)
@@ -74,7 +74,7 @@ func errReplaced(subject auth.Subject) error {
 	}
 }
 
-// errNotSynced is the error of a use before memory is complete.
+// errNotSynced returns the error for a use before memory has all identities.
 func errNotSynced() error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeUnavailable, Fix: "wait: the program has just started",
@@ -82,8 +82,8 @@ func errNotSynced() error {
 	}
 }
 
-// missing is the error for an identity that does not exist. For the program's own identity the fix
-// is the manifest that lends it.
+// missing returns the error for an identity that does not exist. For the program's own identity,
+// the fix has the manifest that lends this identity.
 func missing(subject auth.Subject, from *link) error {
 	if subject.Kind() == kindController && subject.Name() == v1alpha1.DefaultControllerIdentity {
 		return refuse(auth.CodeSubjectNotFound, meta.ReasonControllerIdentityMissing, subject, fmt.Sprintf(
@@ -98,8 +98,8 @@ func missing(subject auth.Subject, from *link) error {
 		"create it, or name another identity", "%s%s does not exist", nameOf(subject), by)
 }
 
-// notGranted is the error for a namespace that a link does not admit. The link of the grant that
-// decided repeats nothing of the grant.
+// notGranted returns the error for a namespace that a link does not admit. The parameter why says
+// which part of the grant decided, without the content of the grant.
 func notGranted(l *link, depth int, namespace, why string) error {
 	reason, role := meta.ReasonPrincipalUsageUnauthorized, "it"
 	if depth > 0 {

@@ -5,5 +5,5 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 )
 
-// GrantOf is the grant as the package that decides it has it.
+// GrantOf converts a grant to the type of package grant, which decides grants.
 func GrantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces { return grantOf(allowed) }

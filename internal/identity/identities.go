@@ -22,25 +22,25 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// Options configure [Identities]. All fields but SecretNamespace are required.
+// Options configure [Identities]. All fields except SecretNamespace are required.
 type Options struct {
 	// Informers watch the identities, and the metadata of Namespaces. With SecretNamespace they also
 	// watch Secrets, and must be limited to that namespace.
 	Informers kube.Informers
 	// Provider exchanges the proofs.
 	Provider auth.Provider
-	// ServiceAccounts read and prove the ServiceAccounts that an AWSServiceAccountIdentity stands
-	// for.
+	// ServiceAccounts looks up the ServiceAccounts of AWSServiceAccountIdentities, and gets their
+	// tokens.
 	ServiceAccounts auth.Accounts
-	// Cache keeps the credentials of sources.
+	// Cache caches the credentials of sources.
 	Cache auth.Cache
-	// Observer hears of the exchanges of sources.
+	// Observer is notified of the exchanges of sources.
 	Observer auth.Observer
 	// SecretNamespace is the only namespace whose Secrets are read. Empty: no static keys are read.
 	SecretNamespace string
 }
 
-// Identities knows the AWS identities of a cluster. It is safe for concurrent use.
+// Identities has the AWS identities of a cluster in memory. It is safe for concurrent use.
 type Identities struct {
 	provider        auth.Provider
 	accounts        auth.Accounts
@@ -48,8 +48,8 @@ type Identities struct {
 	observer        auth.Observer
 	secretNamespace string
 
-	// chains remembers followed chains, so that a hit takes no lock. A chain is removed when
-	// anything changes that it needs.
+	// chains caches the results of follow, so that a hit takes no lock. A chain is removed when an
+	// object that the chain needs changes.
 	chains     *xsync.Map[auth.Subject, *chain]
 	namespaces *xsync.Map[string, map[string]string] // labels by name
 	watches    []toolscache.ResourceEventHandlerRegistration
@@ -61,7 +61,7 @@ type Identities struct {
 	changed []func(Use)                               // called without mu
 }
 
-// New makes an Identities and starts to watch. The cluster must have the CRDs of all identities.
+// New makes an Identities and starts its watches. The cluster must have the CRDs of all identities.
 func New(ctx context.Context, options Options) (*Identities, error) {
 	i := &Identities{
 		provider: options.Provider, accounts: options.ServiceAccounts, cache: options.Cache, observer: options.Observer,
@@ -98,55 +98,55 @@ func New(ctx context.Context, options Options) (*Identities, error) {
 	return i, nil
 }
 
-// Synced reports whether memory has all that was there when the watches began. Before, an identity
-// or a grant may only not be known yet.
+// Synced reports whether memory has all objects that existed when the watches began. Before that,
+// an identity or a grant that memory does not have may still exist.
 func (i *Identities) Synced() bool {
 	return !slices.ContainsFunc(i.watches, func(w toolscache.ResourceEventHandlerRegistration) bool { return !w.HasSynced() })
 }
 
-// Use is an identity as the objects of a namespace use it.
+// Use is the use of an identity by the objects of a namespace.
 type Use struct {
 	// Identity is the identity.
 	Identity auth.Subject
-	// Namespace is the namespace of the objects; empty for those of all namespaces.
+	// Namespace is the namespace of the objects; empty for the objects of all namespaces.
 	Namespace string
 }
 
-// Subscribe implements [auth.AccountReader]: changed is called, promptly, for each identity of
-// which at least one credential is to be dropped.
+// Subscribe implements [auth.AccountReader]: changed is called promptly for each identity that has
+// at least one credential to drop.
 func (i *Identities) Subscribe(changed func(auth.Subject)) {
 	i.SubscribeDrops(func(who auth.Subject, _ func(auth.Key) bool) { changed(who) })
 }
 
-// SubscribeDrops has dropped called, promptly, for each identity whose credentials are to be
-// dropped: something changed that decides them, or nobody may use them any more. Stale picks the
-// keys of those credentials. The token cache must be the first subscriber.
+// SubscribeDrops registers a function that is called promptly for each identity with credentials to
+// drop: a value that decides the credentials changed, or nobody may use them any more. The function
+// stale selects the keys of these credentials. The token cache must be the first subscriber.
 func (i *Identities) SubscribeDrops(dropped func(who auth.Subject, stale func(auth.Key) bool)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.dropped = append(i.dropped, dropped)
 }
 
-// SubscribeUse has changed called, promptly, for each use that may be answered otherwise than
-// before: the identity or its credential changed, or a namespace gains or loses a grant.
+// SubscribeUse registers a function that is called promptly for each use whose result may change:
+// the identity or its credential changed, or a namespace gained or lost a grant.
 func (i *Identities) SubscribeUse(changed func(Use)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.changed = append(i.changed, changed)
 }
 
-// For returns the accounts of the identities as a namespace may use them. They are of the four
-// kinds of AWS identities.
+// For returns the accounts of the identities that the namespace may use. Their subjects have the
+// four kinds of AWS identities.
 func (i *Identities) For(namespace string) auth.Accounts {
 	return view{Identities: i, namespace: namespace}
 }
 
-// Own returns the accounts of the identities as their administrator sees them: no grant is asked.
-// Only the status of an identity is told with them. No object of a tenant ever gets their tokens.
+// Own returns the accounts of the identities for their administrator: no grant is checked. They are
+// only for the status of identities. No object of a tenant ever gets their tokens.
 func (i *Identities) Own() auth.Accounts { return view{Identities: i, own: true} }
 
-// Chain returns the identities of a chain: the subject first, its root last. The error says why the
-// chain gives no credential to anybody.
+// Chain returns the identities of a chain: the subject first, its root last. The error is the
+// reason for which the chain gives no credential to any namespace.
 func (i *Identities) Chain(ctx context.Context, subject auth.Subject) ([]auth.Subject, error) {
 	c := i.chain(ctx, subject)
 	var subjects []auth.Subject
@@ -156,15 +156,16 @@ func (i *Identities) Chain(ctx context.Context, subject auth.Subject) ([]auth.Su
 	return subjects, i.certain(c.err)
 }
 
-// Admits returns why the namespace may not use the identity; nil if it may. A chain that gives no
-// credential to anybody for another reason is an error too.
+// Admits returns an error if the namespace may not use the identity, or if the chain gives no
+// credential to any namespace.
 func (i *Identities) Admits(ctx context.Context, namespace string, subject auth.Subject) error {
 	return i.certain(i.admits(i.chain(ctx, subject), namespace, false))
 }
 
-// Begin is [Identities.Admits] for an object that is about to use the identity. If the namespace
-// may use it, one line joins the object, which the log of ctx names, and the name of the session in
-// the cloud's audit log: namespaces share sessions.
+// Begin is like [Identities.Admits], for an object that is about to use the identity. If the
+// namespace may use the identity, Begin logs one line with the logger of ctx, which adds the
+// object. The line has the session's name in the cloud's audit log, because namespaces share
+// sessions.
 func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.Subject) error {
 	account, err := i.For(namespace).Lookup(ctx, subject)
 	if err == nil {
@@ -173,7 +174,7 @@ func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.S
 	return err
 }
 
-// LogUse writes the line of [Identities.Begin] if the account is lent to the namespace.
+// LogUse logs the line of [Identities.Begin] if the account is lent to the namespace.
 func LogUse(ctx context.Context, namespace string, account auth.Account) {
 	if account.Subject.Lent() {
 		log.FromContext(ctx).Info("uses a lent identity",
@@ -181,8 +182,8 @@ func LogUse(ctx context.Context, namespace string, account auth.Account) {
 	}
 }
 
-// Dependents returns the identities that have the subject in their chain, itself included. The
-// error says that memory does not have all identities yet.
+// Dependents returns the identities that have the subject in their chain, and the subject itself.
+// It fails if memory does not have all identities yet.
 func (i *Identities) Dependents(subject auth.Subject) ([]auth.Subject, error) {
 	if !i.Synced() {
 		return nil, errNotSynced()
@@ -192,8 +193,8 @@ func (i *Identities) Dependents(subject auth.Subject) ([]auth.Subject, error) {
 	return i.dependents(subject), nil
 }
 
-// certain returns err, a refusal. Before memory is complete it returns a temporary error instead:
-// what refuses may only not be known yet.
+// certain returns err, which is a refusal or nil. Before memory is complete, certain replaces a
+// refusal with a temporary error: the missing identity or grant may exist.
 func (i *Identities) certain(err error) error {
 	if err != nil && !i.Synced() {
 		return errNotSynced()
@@ -222,8 +223,8 @@ func (i *Identities) labels(namespace string) map[string]string {
 	return labels
 }
 
-// path returns the subjects that an identity needs: itself, its source, and so on, also one that
-// does not exist. Callers hold mu.
+// path returns the subjects that an identity needs: the identity itself, its source, and so on,
+// including a missing identity. Callers hold mu.
 func (i *Identities) path(subject auth.Subject) []auth.Subject {
 	met := []auth.Subject{subject}
 	for l := i.links[subject]; l != nil && l.subject.Kind() == kindRole && len(met) <= MaxDepth; l = i.links[l.source] {
@@ -250,8 +251,8 @@ func (i *Identities) dependents(subject auth.Subject) []auth.Subject {
 	return found
 }
 
-// forget removes the chains that need a subject, and returns their subjects and the subject itself.
-// Callers hold mu.
+// forget removes the cached chains that need a subject. It returns the first subjects of these
+// chains, and the subject itself. Callers hold mu.
 func (i *Identities) forget(subject auth.Subject) []auth.Subject {
 	gone := i.dependents(subject)
 	for _, s := range gone {
@@ -260,13 +261,13 @@ func (i *Identities) forget(subject auth.Subject) []auth.Subject {
 	return gone
 }
 
-// change is a change of memory as the subscribers hear of it.
+// change has the notifications that subscribers get after a change of memory.
 type change struct {
 	dropped []drop
 	uses    []Use
 }
 
-// drop is the credentials of an identity whose keys are stale.
+// drop selects the credentials of an identity that must be dropped.
 type drop struct {
 	who   auth.Subject
 	stale func(auth.Key) bool
@@ -274,7 +275,8 @@ type drop struct {
 
 func everyKey(auth.Key) bool { return true }
 
-// whole is the change of all that these identities give. Withdrawn: credentials are to be dropped.
+// whole returns the change for all uses of these identities. If withdrawn is true, the change also
+// drops all their credentials.
 func whole(subjects []auth.Subject, withdrawn bool) change {
 	var c change
 	for _, subject := range subjects {
@@ -304,8 +306,8 @@ func (i *Identities) notify(c change) {
 	}
 }
 
-// setIdentity stores the current state of an identity. A status that changed is no change. An
-// identity that waits for finalizers still serves those that use it.
+// setIdentity stores the current state of an identity. It ignores a change of the status. An
+// identity that waits for finalizers can still be used.
 func (i *Identities) setIdentity(object any) {
 	next, ok := linkOf(object)
 	if !ok || next.subject.IsZero() {
@@ -365,7 +367,7 @@ func (i *Identities) removeSecret(object any) {
 	i.secretChanged(secret.Name, true)
 }
 
-// secretChanged drops what depends on a Secret. It unlocks mu.
+// secretChanged drops the chains and credentials that depend on a Secret. It unlocks mu.
 func (i *Identities) secretChanged(name string, withdrawn bool) {
 	var stale []auth.Subject
 	for subject, l := range i.links {
@@ -378,7 +380,7 @@ func (i *Identities) secretChanged(name string, withdrawn bool) {
 	i.notify(whole(stale, withdrawn))
 }
 
-// accountChanged drops what depends on a ServiceAccount.
+// accountChanged drops the chains and credentials that depend on a ServiceAccount.
 func (i *Identities) accountChanged(account auth.Subject) {
 	if account.Kind() != auth.KindServiceAccount {
 		return
@@ -403,7 +405,7 @@ func (i *Identities) setNamespace(object any) {
 	}
 	next := namespace.Labels
 	if next == nil {
-		next = map[string]string{} // known to have none
+		next = map[string]string{} // not nil: the namespace exists, without labels
 	}
 	last := i.labels(namespace.Name)
 	if last != nil && maps.Equal(last, next) {
@@ -422,9 +424,9 @@ func (i *Identities) removeNamespace(object any) {
 	i.labelsChanged(namespace.Name, last, nil)
 }
 
-// labelsChanged tells of the identities of which a grant answers the namespace otherwise than
-// before. It is told even if another grant of the chain still refuses: the refusal names the first
-// one.
+// labelsChanged notifies the subscribers of each identity with a grant in its chain that now
+// decides differently about the namespace. It notifies them even if another grant of the chain
+// still refuses: the refusal names the first grant that refuses.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
 	var c change
 	i.mu.Lock()
@@ -447,9 +449,9 @@ func (i *Identities) labelsChanged(namespace string, last, next map[string]strin
 	i.notify(c)
 }
 
-// regranted returns what a change of the grant of one link changes: the uses of the namespaces that
-// gain or lose the link, in all chains that have it, and the credentials of chains that nobody may
-// use any more. Callers hold mu.
+// regranted returns the effects of a changed grant of one link. They are the uses of the namespaces
+// that gain or lose the link, in all chains with this link, and the credentials of chains that
+// nobody may use any more. Callers hold mu.
 func (i *Identities) regranted(last, next *link, dependents []auth.Subject) change {
 	var told, lost []string // namespaces
 	i.namespaces.Range(func(namespace string, labels map[string]string) bool {
@@ -490,9 +492,9 @@ func (i *Identities) lends(path []auth.Subject, namespace string, labels map[str
 	return true
 }
 
-// unused returns which credentials of the first identity of a path nobody may use any more, after
-// these namespaces lost it. Others share its sessions, unless each namespace has its own. Callers
-// hold mu.
+// unused returns the credentials of a path's first identity that nobody may use any more, after the
+// namespaces in lost have lost the identity. Namespaces share its sessions, unless each namespace
+// has its own. Callers hold mu.
 func (i *Identities) unused(path []auth.Subject, lost []string) []drop {
 	if len(lost) == 0 {
 		return nil
@@ -525,8 +527,8 @@ func (w watch) OnAdd(object any, _ bool) { w.set(object) }
 // OnUpdate implements the event handler of an informer.
 func (w watch) OnUpdate(_, object any) { w.set(object) }
 
-// OnDelete implements the event handler of an informer. If the watch missed the deletion, the last
-// state that was seen has the name.
+// OnDelete implements the event handler of an informer. If the watch missed the deletion, OnDelete
+// uses the last known state of the object.
 func (w watch) OnDelete(object any) {
 	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = missed.Obj
@@ -534,16 +536,16 @@ func (w watch) OnDelete(object any) {
 	w.remove(object)
 }
 
-// view is the identities as one namespace may use them.
+// view is the access of one namespace to the identities.
 type view struct {
 	*Identities
 
 	namespace string
-	own       bool // the administrator's: no grant is asked
-	chained   bool // the identity is asked for as the source of another one
+	own       bool // the administrator's view: no grant is checked
+	chained   bool // the identity is used as the source of another identity
 }
 
-// Lookup implements [auth.AccountReader]. It asks the grants of the whole chain.
+// Lookup implements [auth.AccountReader]. It checks the grants of the whole chain.
 func (v view) Lookup(ctx context.Context, subject auth.Subject) (auth.Account, error) {
 	return v.account(v.chain(ctx, subject))
 }
@@ -560,8 +562,8 @@ func (v view) account(c *chain) (auth.Account, error) {
 	return c.account(v.namespace)
 }
 
-// Read implements [auth.Prover]. Memory is the source of truth: watches keep it. What it says is in
-// the key of the token, so a credential never serves for another state.
+// Read implements [auth.Prover]. It reads memory, which watches update. The account's state is part
+// of the token's key, so a credential is never served for another state.
 func (v view) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
 	account, err := v.Lookup(ctx, subject)
 	return account, withoutConsumer(subject, err)
@@ -598,14 +600,14 @@ func (v view) prove(ctx context.Context, account auth.Account, request auth.Proo
 	}
 }
 
-// token returns the token of a source, from the cache if it has one.
+// token returns the token of a source, from the cache if the cache has the token.
 func (v view) token(ctx context.Context, region string, source auth.Option) (auth.Proof, error) {
 	return auth.GetToken(ctx, v.provider, source,
 		auth.WithTenant(v.namespace), auth.WithSTSRegion(region),
 		auth.WithCache(v.cache, auth.InvolvedObject{}), auth.WithObserver(v.observer))
 }
 
-// proveAccount returns a token of the ServiceAccount for which the identity stands.
+// proveAccount returns a token of the ServiceAccount that the identity stands for.
 func (v view) proveAccount(ctx context.Context, l *link, request auth.ProofRequest) (auth.Proof, error) {
 	subject, err := auth.ServiceAccount(l.subject.Namespace(), l.subject.Name())
 	if err != nil {

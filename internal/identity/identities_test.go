@@ -27,9 +27,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
-// TestChain assumes a role of the identitytest.Workload account with a role of the
-// identitytest.Management account, which is assumed with static keys. Both namespaces share one
-// credential, and each link is one exchange.
+// TestChain assumes a role of the Workload account with a role of the Management account, which is
+// assumed with static keys. Both namespaces share one credential, and each role is one exchange.
 func TestChain(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -55,8 +54,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestFieldsReachAWS holds that AWS gets each field of a role identity. CAPA never passed
-// policyARNs.
+// TestFieldsReachAWS asserts that AWS gets each field of a role identity. CAPA never passed
+// policyARNs to AWS.
 func TestFieldsReachAWS(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -73,7 +72,7 @@ func TestFieldsReachAWS(t *testing.T) {
 	if left := token.GetDuration(); left > 900*time.Second || left < 800*time.Second {
 		t.Errorf("the session lives %s", left)
 	}
-	// Each field is in the key: another value never serves the old session.
+	// Each field is in the cache key: the old session is never served for another value.
 	for name, change := range map[string]func(*v1alpha1.AWSClusterRoleIdentitySpec){
 		"externalID":     func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.ExternalID = "other" },
 		"tags":           func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.Tags = map[string]string{"company": "evil"} },
@@ -97,8 +96,9 @@ func TestFieldsReachAWS(t *testing.T) {
 	}
 }
 
-// TestChainedSessionsLiveAnHour: AWS refuses more, whatever the role permits. A session that is got
-// with static keys may live longer.
+// TestChainedSessionsLiveAnHour asserts the life of a session that was got with another session:
+// AWS permits one hour at most, even if the role permits more. With static keys, a session may live
+// longer.
 func TestChainedSessionsLiveAnHour(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -117,7 +117,7 @@ func TestChainedSessionsLiveAnHour(t *testing.T) {
 	}
 }
 
-// TestRefusals is the table of chains that give nothing. None of them causes a call of AWS.
+// TestRefusals asserts the errors of chains that give no credential. No such chain calls AWS.
 func TestRefusals(t *testing.T) {
 	const arn = "arn:aws:iam::" + identitytest.Workload + ":role/target"
 	for name, c := range map[string]struct {
@@ -272,8 +272,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWithdrawnGrants holds that a grant that is gone stops the next use of a cached credential,
-// also by an SDK's client in the middle of its work. It tries each way to take a grant away.
+// TestWithdrawnGrants asserts that a withdrawn grant stops the next use of a cached credential,
+// also by a running SDK client. It tries each way to withdraw a grant.
 func TestWithdrawnGrants(t *testing.T) {
 	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
 		Selector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]string{"team": "a"}},
@@ -304,7 +304,7 @@ func TestWithdrawnGrants(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := w.Count("AssumeRole")
-			if take(w, arn); w.Tokens.Len() > 1 { // the source's own may stay
+			if take(w, arn); w.Tokens.Len() > 1 { // the credential of the source may stay
 				t.Errorf("%d credentials are kept, and nobody may use them", w.Tokens.Len())
 			}
 			if _, err := sdk.Retrieve(t.Context()); auth.CodeOf(err) != auth.CodeNotGranted && auth.CodeOf(err) != auth.CodeSubjectNotFound {
@@ -317,9 +317,9 @@ func TestWithdrawnGrants(t *testing.T) {
 	}
 }
 
-// TestGrantChangesTouchOneNamespace: while somebody may use a credential, a change of who else may
-// use it drops no credential. Only the objects of the namespaces that gain or lose it hear of the
-// change.
+// TestGrantChangesTouchOneNamespace asserts that a credential stays cached while one namespace may
+// use it, although another namespace loses its grant. Subscribers are notified only of the uses of
+// the namespace that loses its grant.
 func TestGrantChangesTouchOneNamespace(t *testing.T) {
 	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
 		Selector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceRequirement{{Key: "team", Operator: "In", Values: []string{"a", "b"}}}},
@@ -367,7 +367,7 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 				}
 				kept := w.Tokens.Len()
 				if a != b {
-					kept-- // that of team-a
+					kept-- // the credential of team-a is dropped
 				}
 				var uses []string
 				w.Identities.SubscribeUse(func(use identity.Use) {
@@ -394,8 +394,9 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 	}
 }
 
-// TestRefusalThatChanges: a namespace hears of each grant of the chain that admits it, because the
-// refusal names the first one that does not.
+// TestRefusalThatChanges asserts that subscribers are notified when one grant of a chain begins to
+// admit a namespace, although another grant still refuses: the refusal names the first grant that
+// refuses.
 func TestRefusalThatChanges(t *testing.T) {
 	for name, change := range map[string]func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec){
 		"a grant": func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec) {
@@ -429,8 +430,8 @@ func TestRefusalThatChanges(t *testing.T) {
 	}
 }
 
-// TestUseIsLogged: one line joins the consumer and the session's name, which is that of the cloud's
-// audit log also where it had to be shortened.
+// TestUseIsLogged asserts that one line of the log has the consumer and the session's name. This
+// name is the same as in the cloud's audit log, even if it had to be shortened.
 func TestUseIsLogged(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -458,7 +459,8 @@ func TestUseIsLogged(t *testing.T) {
 	}
 }
 
-// TestKindsOfOneName: a change of an identity is no change of another kind's identity of that name.
+// TestKindsOfOneName asserts that a change of an identity does not affect an identity of another
+// kind with the same name.
 func TestKindsOfOneName(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -478,8 +480,8 @@ func TestKindsOfOneName(t *testing.T) {
 	}
 }
 
-// TestChangedRole: no credential of the old role is given after the identity names another one, not
-// even to an SDK that has the old one.
+// TestChangedRole asserts that no credential of the old role is given after the identity has
+// another role, not even to an SDK that has the old credential.
 func TestChangedRole(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -499,8 +501,8 @@ func TestChangedRole(t *testing.T) {
 	}
 }
 
-// TestUnknownNamespace: nobody lends to a namespace that does not exist, not even {} or a list that
-// names it.
+// TestUnknownNamespace asserts that no grant admits a namespace that does not exist, not even {} or
+// a list with the namespace's name.
 func TestUnknownNamespace(t *testing.T) {
 	for name, grant := range map[string]v1alpha1.AWSClusterIdentitySpec{
 		"every namespace": identitytest.Admits(),
@@ -523,8 +525,8 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 }
 
-// TestBeforeMemoryIsComplete: a program that has just started refuses nobody for good. Afterwards
-// the same question has its answer.
+// TestBeforeMemoryIsComplete asserts that a program that has just started returns only temporary
+// errors. After all watches have synced, it returns final refusals.
 func TestBeforeMemoryIsComplete(t *testing.T) {
 	w := identitytest.Starting(t)
 	subject := w.Subject(v1alpha1.AWSClusterStaticIdentityKind, "", "root")
@@ -555,8 +557,8 @@ func TestBeforeMemoryIsComplete(t *testing.T) {
 	}
 }
 
-// TestSharedExchangeNamesNoConsumer: namespaces that share a session wait for one exchange. Its
-// error does not name the namespace that began it and lost its grant meanwhile.
+// TestSharedExchangeNamesNoConsumer: namespaces that share a session wait for one exchange. The
+// error of the exchange must not name the namespace that began it and lost its grant meanwhile.
 func TestSharedExchangeNamesNoConsumer(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -581,8 +583,8 @@ func TestSharedExchangeNamesNoConsumer(t *testing.T) {
 	}
 }
 
-// TestRotatedKeys holds that a change of the Secret reaches every chain at once. CAPA's reached
-// only the controller that reconciled first.
+// TestRotatedKeys asserts that a change of the Secret affects every chain at once. In CAPA, the
+// change reached only the controller that reconciled first.
 func TestRotatedKeys(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -600,7 +602,7 @@ func TestRotatedKeys(t *testing.T) {
 	if second := w.MustGet("team-a", subject); second == first {
 		t.Error("the session of the old keys is still served")
 	}
-	// The same keys, written again, are no change.
+	// A second write of the same keys is no change.
 	third := w.MustGet("team-a", subject)
 	w.Secret("keys", map[string]string{"accessKeyID": newID, "secretAccessKey": newSecret})
 	if fourth := w.MustGet("team-a", subject); fourth != third {
@@ -608,8 +610,8 @@ func TestRotatedKeys(t *testing.T) {
 	}
 }
 
-// TestSourceThatEnds holds that a chain uses its source's present session and not a copy. CAPA's
-// chains failed for ever once the source's session had ended.
+// TestSourceThatEnds asserts that a chain uses the current session of its source and not a copy. In
+// CAPA, a chain failed for ever once the session of its source had ended.
 func TestSourceThatEnds(t *testing.T) {
 	tokens := cache.New(cache.Options{MaxDuration: 200 * time.Millisecond})
 	w := identitytest.New(t, func(o *identity.Options) { o.Cache = tokens })
@@ -627,8 +629,8 @@ func TestSourceThatEnds(t *testing.T) {
 	}
 }
 
-// TestIdentitiesNeverShare: two identities never share a session, and a label or a status is no
-// change. CAPA's sessions had no identity in their key, and its hash had metadata in it.
+// TestIdentitiesNeverShare asserts that two identities never share a session, and that a new label
+// or status is no change. In CAPA, the key of a session had no identity, and its hash had metadata.
 func TestIdentitiesNeverShare(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -647,7 +649,7 @@ func TestIdentitiesNeverShare(t *testing.T) {
 	if again := w.MustGet("team-a", one); again != first {
 		t.Error("a label cost an exchange")
 	}
-	// A deleted identity leaves nothing to one of the same name.
+	// A new identity does not get the session of a deleted identity with the same name.
 	w.Remove(o)
 	o = o.DeepCopy()
 	o.UID = "another"
@@ -657,7 +659,8 @@ func TestIdentitiesNeverShare(t *testing.T) {
 	}
 }
 
-// TestSessionPerNamespace: each namespace has a session of its own, whose name says which.
+// TestSessionPerNamespace asserts that each namespace has its own session, with the namespace in
+// the session's name.
 func TestSessionPerNamespace(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -673,8 +676,8 @@ func TestSessionPerNamespace(t *testing.T) {
 	}
 }
 
-// TestServiceAccountIdentity holds that policies, duration, session name and audiences reach
-// AssumeRoleWithWebIdentity, and that a new account of the same name inherits nothing.
+// TestServiceAccountIdentity asserts that AssumeRoleWithWebIdentity gets the policies, duration,
+// session name and audiences. A new ServiceAccount of the same name does not get the old session.
 func TestServiceAccountIdentity(t *testing.T) {
 	w := identitytest.New(t)
 	account, err := auth.ServiceAccount("team-a", "app")
@@ -713,7 +716,7 @@ func TestServiceAccountIdentity(t *testing.T) {
 	if second := w.MustGet("team-a", subject); second == first {
 		t.Error("a new ServiceAccount has the old one's session")
 	}
-	// AWS refuses what is wrong, so it got what is right.
+	// AWS refuses each wrong value, so AWS gets all these fields.
 	for name, change := range map[string]func(*v1alpha1.AWSServiceAccountIdentitySpec){
 		"sessionName":  func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.SessionName = "other" },
 		"inlinePolicy": func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.InlinePolicy = "not JSON" },
@@ -731,8 +734,8 @@ func TestServiceAccountIdentity(t *testing.T) {
 	}
 }
 
-// TestRoleThatComesLater: AWS refuses a role that does not exist. The identity works once it does,
-// and meanwhile a broken tenant makes few calls.
+// TestRoleThatComesLater asserts that an identity works as soon as its role exists. Before that,
+// AWS refuses the role, and 100 uses of the identity make one call.
 func TestRoleThatComesLater(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -746,12 +749,12 @@ func TestRoleThatComesLater(t *testing.T) {
 		t.Errorf("%d calls of AssumeRole for a role that does not exist", n)
 	}
 	w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil)
-	<-time.After(1100 * time.Millisecond) // the failure is remembered for a second
+	<-time.After(1100 * time.Millisecond) // the failure is cached for a second
 	w.MustGet("team-a", subject)
 }
 
-// TestThrottledSTS: while AWS throttles, many uses make few calls, and the session that is still
-// valid is served. Afterwards all is well without a restart.
+// TestThrottledSTS asserts that many uses make few calls while AWS throttles. Afterwards the
+// identity works without a restart.
 func TestThrottledSTS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := identitytest.New(t)

@@ -21,23 +21,23 @@ const (
 	kindServiceAccount auth.Kind = v1alpha1.AWSServiceAccountIdentityKind
 )
 
-// link is one identity of a chain as memory has it. It is never changed.
+// link is one identity of a chain, as cached in memory. It is immutable.
 type link struct {
 	subject    auth.Subject
 	uid        string
-	grant      *grant.Namespaces // nil admits nobody; of cluster-scoped identities
+	grant      *grant.Namespaces // only for cluster-scoped identities; nil admits nobody
 	sourceOnly bool
-	// perNamespace: each namespace has sessions of its own.
+	// perNamespace is true if each namespace has its own sessions.
 	perNamespace bool
-	source       auth.Subject // with which the role is assumed; zero for the root of a chain
-	secret       string       // name of the Secret with the keys; of a static identity
-	namespace    string       // that spec.secretRef names; empty for the namespace of the identities
+	source       auth.Subject // identity that assumes the role; zero for the root of a chain
+	secret       string       // name of the Secret with the keys of a static identity
+	namespace    string       // namespace in spec.secretRef; empty for Options.SecretNamespace
 	request      aws.SessionRequest
 }
 
-// linkOf reads an identity. It returns false for an object of another type, and for an
-// AWSClusterControllerIdentity of another name than the one that there is: it may be older than the
-// rule of the schema.
+// linkOf converts an identity to a link. It returns false for an object of another type, and for an
+// AWSClusterControllerIdentity that does not have the default name. The schema refuses such a name,
+// but the object may be older than this rule.
 func linkOf(object any) (*link, bool) {
 	switch o := object.(type) {
 	case *v1alpha1.AWSClusterControllerIdentity:
@@ -59,7 +59,7 @@ func linkOf(object any) (*link, bool) {
 		request.Tags, request.TransitiveTags = o.Spec.Tags, o.Spec.TransitiveTags
 		l := lent(o, o.Spec.AWSClusterIdentitySpec, request)
 		l.perNamespace = o.Spec.SessionPer == v1alpha1.SessionPerNamespace
-		l.source, _ = auth.ClusterIdentity(auth.Kind(ref.Kind), ref.Name) // zero does not exist
+		l.source, _ = auth.ClusterIdentity(auth.Kind(ref.Kind), ref.Name) // a wrong reference gives the zero subject, which does not exist
 		return l, true
 	case *v1alpha1.AWSServiceAccountIdentity:
 		request := roleRequest(o.Spec.AWSRoleSpec)
@@ -92,8 +92,9 @@ func roleRequest(spec v1alpha1.AWSRoleSpec) aws.SessionRequest {
 	}
 }
 
-// defaultSessionName is the session name of an identity that names none: the identity's name, which
-// has at least the two characters that AWS asks for.
+// defaultSessionName returns the session name for an identity whose spec has no session name. It is
+// the identity's name, with a suffix if the name is shorter than the two characters that AWS
+// requires.
 func defaultSessionName(name string) string {
 	if len(name) < 2 {
 		return name + "@" + string(kindRole)
@@ -101,7 +102,7 @@ func defaultSessionName(name string) string {
 	return name
 }
 
-// grantOf returns the grant as the package that decides it has it.
+// grantOf converts a grant to the type of package grant, which decides grants.
 func grantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces {
 	if allowed == nil {
 		return nil
@@ -118,18 +119,19 @@ func grantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces {
 	return made
 }
 
-// equal reports whether nothing of the identity has changed that this package reads.
+// equal reports whether all fields of the identity that this package reads are the same.
 func (l *link) equal(other *link) bool { return reflect.DeepEqual(l, other) }
 
-// sameCredential reports whether both differ at most in who may use the identity.
+// sameCredential reports whether both are equal, except for the fields that say who may use the
+// identity.
 func (l *link) sameCredential(other *link) bool {
 	a, b := *l, *other
 	a.grant, a.sourceOnly, b.grant, b.sourceOnly = nil, false, nil, false
 	return a.equal(&b)
 }
 
-// admits reports whether the namespace may use the identity, at least as a source. Labels are nil
-// if the namespace does not exist: then no grant admits it.
+// admits reports whether the namespace may use the identity, at least as a source. The parameter
+// labels is nil if the namespace does not exist: then no grant admits the namespace.
 func (l *link) admits(namespace string, labels map[string]string) bool {
 	if l.subject.Kind() == kindServiceAccount {
 		return l.subject.Namespace() == namespace
@@ -137,10 +139,10 @@ func (l *link) admits(namespace string, labels map[string]string) bool {
 	return labels != nil && l.grant.Decide(namespace, labels).Allowed
 }
 
-// String names the identity for people.
+// String returns the identity's kind and name, for people.
 func (l *link) String() string { return nameOf(l.subject) }
 
-// nameOf names an identity for people.
+// nameOf returns an identity's kind and name, for people.
 func nameOf(subject auth.Subject) string {
 	if subject.Namespace() == "" {
 		return string(subject.Kind()) + " " + subject.Name()

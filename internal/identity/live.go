@@ -16,9 +16,10 @@ import (
 )
 
 // Live reads the chain of an AWS identity and the labels of a namespace from the API server, once
-// and with the permissions of reader. The result answers for this subject and this namespace, with
-// the chains and the grants of this package. It watches nothing, reads no static keys and gets no
-// credentials. Accounts read the ServiceAccount of an AWSServiceAccountIdentity.
+// and with the permissions of reader. The result decides chains and grants as the result of [New]
+// does, but only for this subject and this namespace. It watches nothing, reads no static keys and
+// gets no credentials. The parameter accounts reads the ServiceAccount of an
+// AWSServiceAccountIdentity.
 func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, namespace string, subject auth.Subject) (*Identities, error) {
 	i := &Identities{
 		accounts: accounts, chains: xsync.NewMap[auth.Subject, *chain](), namespaces: xsync.NewMap[string, map[string]string](),
@@ -31,7 +32,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", nameOf(next), err)
 			}
-			break // the chain says that it does not exist
+			break // the error of the chain says that the identity does not exist
 		}
 		i.links[next] = l
 		selects = selects || l.grant != nil && l.grant.Selector != nil
@@ -42,7 +43,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 		if err == nil {
 			_, err = accounts.Lookup(ctx, account)
 		}
-		if err != nil && auth.CodeOf(err) != auth.CodeSubjectNotFound { // the chain says that it does not exist
+		if err != nil && auth.CodeOf(err) != auth.CodeSubjectNotFound { // the error of the chain says that it does not exist
 			return nil, err
 		}
 	}
@@ -50,7 +51,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 	known.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := reader.Get(ctx, client.ObjectKey{Name: namespace}, known)
 	switch {
-	case err == nil, apierrors.IsForbidden(err) && !selects: // then the name of the namespace decides
+	case err == nil, apierrors.IsForbidden(err) && !selects: // without selectors, the namespace's name decides
 		known.Name = namespace
 		i.setNamespace(known)
 	case !apierrors.IsNotFound(err):
@@ -82,20 +83,20 @@ func readLink(ctx context.Context, reader client.Reader, subject auth.Subject) (
 	return nil, err
 }
 
-// Grant is the answer of one identity of a chain to a namespace.
+// Grant is the decision of one identity of a chain about a namespace.
 type Grant struct {
-	// Identity names the identity, and Source what its session is got with, for people.
+	// Identity is the identity's name. Source is the source of its session. Both are for people.
 	Identity, Source string
 	// RoleARN is the role that is assumed; empty for none.
 	RoleARN string
-	// Admits: the identity admits the namespace.
+	// Admits is true if the identity admits the namespace.
 	Admits bool
-	// Why names the part of the grant that decided, in a clause for people.
+	// Why is a clause for people that says which part of the grant decided.
 	Why string
 }
 
-// Grants returns the answers of the known identities of a chain to a namespace, the subject's
-// first.
+// Grants returns the decisions of the known identities of a chain about a namespace. The subject's
+// decision is the first.
 func (i *Identities) Grants(ctx context.Context, namespace string, subject auth.Subject) []Grant {
 	var grants []Grant
 	for _, l := range i.chain(ctx, subject).links {

@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity"
 )
 
-// TestLive reads a chain and asks its grants as they are now. A grant that selects by labels is not
-// decided without the labels.
+// TestLive reads a chain and checks its current grants. A grant with a label selector is not
+// decided if the labels cannot be read.
 func TestLive(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -59,7 +59,7 @@ func TestLive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reader client.Reader
 		reason string   // of the refusal; empty for none
-		chain  []string // those that admit
+		chain  []string // identities that admit the namespace
 	}{
 		"labelled": {visible, "", []string{"AWSClusterRoleIdentity labelled", "AWSClusterControllerIdentity default"}},
 		"circle-1": {visible, meta.ReasonSourceCycle, []string{"AWSClusterRoleIdentity circle-1", "AWSClusterRoleIdentity circle-2"}},

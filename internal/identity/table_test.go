@@ -15,9 +15,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity"
 )
 
-// TestTruthTable asks the schema and the API type about each row of the table of package
-// auth/grant. The decision is the same for what an API server stores, and after any number of
-// decodings and encodings by programs with the Go type.
+// TestTruthTable checks the schema and the API type against each row of the table of package
+// auth/grant. The decision is the same for the object that an API server stores, and after programs
+// have decoded and encoded the object several times with the Go type.
 func TestTruthTable(t *testing.T) {
 	data, err := os.ReadFile("../../auth/grant/testdata/table.yaml")
 	if err != nil {
@@ -55,7 +55,7 @@ func TestTruthTable(t *testing.T) {
 				if (refused != nil) != (row.Schema != "") || refused != nil && !strings.Contains(refused.Error(), row.Schema) {
 					t.Errorf("the schema says %v", refused)
 				}
-				// What it refuses may be stored since before the rule.
+				// An object that the schema refuses may have been stored before the rule existed.
 				stored, err := json.Marshal(object["spec"])
 				if err != nil {
 					t.Fatal(err)
@@ -78,8 +78,8 @@ func TestTruthTable(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAdmitNobody: a misspelt field never leaves {}, which admits every namespace, and
-// a misspelt condition never leaves the other conditions alone.
+// TestUnknownFieldsAdmitNobody asserts that a grant with a misspelt field admits nobody. The schema
+// could prune such a grant to {}, which admits every namespace, or to its other conditions.
 func TestUnknownFieldsAdmitNobody(t *testing.T) {
 	schema := crdtest.New(t, "../../config/crd/identity.lanyard.dev_awsclustercontrolleridentities.yaml")
 	for _, block := range []string{
@@ -111,8 +111,8 @@ func TestUnknownFieldsAdmitNobody(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsOfSpecsLendToNobody: a misspelt field of a spec limits the use of the identity,
-// so what is stored with such a field lends to nobody.
+// TestUnknownFieldsOfSpecsLendToNobody asserts that a stored spec with a misspelt field admits
+// nobody: its author wanted to limit the use of the identity.
 func TestUnknownFieldsOfSpecsLendToNobody(t *testing.T) {
 	for into, lent := range map[any]func(any) *v1alpha1.AllowedNamespaces{
 		&v1alpha1.AWSClusterControllerIdentitySpec{}: func(o any) *v1alpha1.AllowedNamespaces {
@@ -140,9 +140,9 @@ func TestUnknownFieldsOfSpecsLendToNobody(t *testing.T) {
 	}
 }
 
-// FuzzAllowedNamespaces: a grant with an unknown field admits nobody, also if the field is in the
-// selector. Decodings and encodings change no decision, and the library decides the same. Without
-// its list, the selector alone decides.
+// FuzzAllowedNamespaces checks that a grant with an unknown field admits nobody, also if the field
+// is in the selector. Decoding and encoding do not change the decision, and the library decides the
+// same. If the list of a grant is removed, the selector alone decides.
 func FuzzAllowedNamespaces(f *testing.F) {
 	for _, block := range []string{
 		"null", "{}", `{"list":["team-a"]}`, `{"list":null}`, `{"selector":{}}`, `{"selector":{"matchLabels":{"t":"a"}}}`, `{"lst":[]}`, `[]`, `{"list":"team-a"}`,
@@ -204,7 +204,7 @@ func hasUnknownField(block []byte) bool {
 	}
 	var fields, selector map[string]json.RawMessage
 	var conditions []map[string]json.RawMessage
-	_ = json.Unmarshal(block, &fields) // what is absent or of another type has no fields
+	_ = json.Unmarshal(block, &fields) // an absent value or a value of another type has no fields
 	_ = json.Unmarshal(fields["selector"], &selector)
 	_ = json.Unmarshal(selector["matchExpressions"], &conditions)
 	return unknown(fields, "list", "selector") || unknown(selector, "matchLabels", "matchExpressions") ||

@@ -1,5 +1,5 @@
 // Package identitytest has a cluster's AWS identities without an API server, and a local AWS that
-// judges them. Only tests import it.
+// answers their requests. Only tests import it.
 package identitytest
 
 import (
@@ -29,14 +29,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity"
 )
 
-// The accounts of the local AWS, and what is in them.
+// The accounts of the local AWS, and their contents.
 const (
 	Management = "111122223333"                     // account with the user root
 	Workload   = "222233334444"                     // another account
 	Region     = "eu-west-1"                        // of the provider
 	IssuerURL  = "https://oidc.example.com/cluster" // of the ServiceAccounts, which Management trusts
 	KeyID      = "AKIAROOTROOTROOTROOT"             //nolint:gosec // of the user root, in the local cloud only
-	SecretKey  = "root-secret-root-secret"          // worth something only in the local cloud
+	SecretKey  = "root-secret-root-secret"          // valid only in the local cloud
 	Secrets    = "lanyard-identities"               // the namespace of Secrets
 	Root       = "arn:aws:iam::" + Management + ":user/root"
 )
@@ -45,13 +45,13 @@ const (
 type World struct {
 	// Cloud is the local AWS.
 	Cloud *cloudtest.Cloud
-	// Provider reaches Cloud.
+	// Provider sends its requests to Cloud.
 	Provider *aws.Provider
-	// Tokens keep the credentials.
+	// Tokens is the cache of credentials.
 	Tokens *cache.Cache
 	// Accounts are the cluster's ServiceAccounts.
 	Accounts *Accounts
-	// Identities are the cluster's.
+	// Identities are the AWS identities of the cluster.
 	Identities *identity.Identities
 
 	t         testing.TB
@@ -60,8 +60,8 @@ type World struct {
 	known     map[string]client.Object // by type and key
 }
 
-// New makes the local AWS, and two namespaces, team-a and team-b, with a label team of a and b. The
-// local AWS is reached in memory, so that tests with a fake clock can use it.
+// New returns a World with two namespaces: team-a with the label team=a, and team-b with the label
+// team=b. Requests reach the local AWS in memory, so that tests with a fake clock can use it.
 func New(tb testing.TB, options ...func(*identity.Options)) *World {
 	tb.Helper()
 	w := Starting(tb, options...)
@@ -72,8 +72,8 @@ func New(tb testing.TB, options ...func(*identity.Options)) *World {
 	return w
 }
 
-// Starting makes the world of [New] as a program has it that has just started: the watches have
-// told nothing yet.
+// Starting returns a World like [New], but in the state of a program that has just started: the
+// watches have not synced, and no object is known.
 func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 	tb.Helper()
 	w := &World{t: tb, known: map[string]client.Object{}}
@@ -120,14 +120,14 @@ func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 	return w
 }
 
-// Sync has the watches say that they have told all that was there when they began.
+// Sync marks all watches as synced.
 func (w *World) Sync() {
 	for _, informer := range w.informers {
 		informer.Synced()
 	}
 }
 
-// Policy is an IAM policy document of these statements.
+// Policy returns an IAM policy document with these statements.
 func Policy(statements ...map[string]any) json.RawMessage {
 	data, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": statements})
 	if err != nil {
@@ -136,7 +136,7 @@ func Policy(statements ...map[string]any) json.RawMessage {
 	return data
 }
 
-// Put has the API server store an object, and the informer hear of it.
+// Put adds or updates an object, as the informer does after a write to the API server.
 func (w *World) Put(o client.Object) {
 	w.t.Helper()
 	informer := w.informerOf(o)
@@ -152,7 +152,7 @@ func (w *World) Put(o client.Object) {
 	w.known[key] = o
 }
 
-// Remove has the API server delete an object, and the informer hear of it.
+// Remove deletes an object, as the informer does after a deletion at the API server.
 func (w *World) Remove(o client.Object) {
 	w.t.Helper()
 	delete(w.known, fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()))
@@ -181,12 +181,12 @@ func (w *World) Namespace(name string, labels map[string]string) {
 	w.Put(namespace)
 }
 
-// Admits is a grant to these namespaces; to everybody without any.
+// Admits returns a spec with a grant to these namespaces, or to all namespaces if there are none.
 func Admits(namespaces ...string) v1alpha1.AWSClusterIdentitySpec {
 	return v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{All: len(namespaces) == 0, List: namespaces}}
 }
 
-// Static makes the identity of the user root.
+// Static makes or changes a static identity that has the keys of the user root.
 func (w *World) Static(name string, spec v1alpha1.AWSClusterIdentitySpec) auth.Subject {
 	w.t.Helper()
 	w.Secret("keys", map[string]string{"accessKeyID": KeyID, "secretAccessKey": SecretKey})
@@ -207,7 +207,8 @@ func (w *World) Secret(name string, data map[string]string) {
 	w.Put(secret)
 }
 
-// RoleSpec is the spec of a role identity with a static source.
+// RoleSpec returns the spec of a role identity. Its source is a static identity, or a role identity
+// if source begins with "role/".
 func RoleSpec(arn, source string, spec v1alpha1.AWSClusterIdentitySpec) v1alpha1.AWSClusterRoleIdentitySpec {
 	kind := v1alpha1.AWSClusterStaticIdentityKind
 	if name, isRole := strings.CutPrefix(source, "role/"); isRole {
@@ -226,7 +227,7 @@ func (w *World) Role(name string, spec v1alpha1.AWSClusterRoleIdentitySpec) auth
 	return w.Subject(v1alpha1.AWSClusterRoleIdentityKind, "", name)
 }
 
-// Subject is the subject of an identity.
+// Subject returns the subject of an identity.
 func (w *World) Subject(kind, namespace, name string) auth.Subject {
 	w.t.Helper()
 	subject, err := spec.AWSIdentity(kind, namespace, name)
@@ -236,7 +237,7 @@ func (w *World) Subject(kind, namespace, name string) auth.Subject {
 	return subject
 }
 
-// CloudRole makes a role at the cloud that trusts a principal, and returns its ARN.
+// CloudRole makes a role in the local AWS that trusts a principal, and returns the role's ARN.
 func (w *World) CloudRole(account, name, principal string, conditions map[string]any) string {
 	w.t.Helper()
 	if conditions == nil {
@@ -256,7 +257,7 @@ func (w *World) CloudRole(account, name, principal string, conditions map[string
 	return "arn:aws:iam::" + account + ":role/" + name
 }
 
-// Get asks for the identity's token as an object of the namespace does.
+// Get gets the identity's token as an object of the namespace does.
 func (w *World) Get(namespace string, subject auth.Subject, more ...auth.Option) (*aws.Token, auth.Key, error) {
 	w.t.Helper()
 	view := w.Identities.For(namespace)
@@ -270,7 +271,7 @@ func (w *World) Get(namespace string, subject auth.Subject, more ...auth.Option)
 	return token.(*aws.Token), key, nil //nolint:forcetypeassert // the provider's own type
 }
 
-// MustGet is Get for an identity that gives a credential.
+// MustGet is like Get, but fails the test if there is an error.
 func (w *World) MustGet(namespace string, subject auth.Subject) *aws.Token {
 	w.t.Helper()
 	token, _, err := w.Get(namespace, subject)
@@ -296,7 +297,7 @@ type Accounts struct {
 	issuer  *oidc.Issuer
 	known   map[auth.Subject]string // UID
 	changed []func(auth.Subject)
-	// Asked are the proofs that were asked for.
+	// Asked has the requests for proofs.
 	Asked []auth.ProofRequest
 }
 
