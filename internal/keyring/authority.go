@@ -14,17 +14,18 @@ import (
 type Authority struct {
 	// ID is the SHA-256 digest of the certificate's DER, in hexadecimal digits.
 	ID string
-	// KID is the kid of the ring's key that signs: the certificate's or the intermediate's.
+	// KID is the kid of the ring's key that signs. It is the intermediate's key if there is an
+	// intermediate, otherwise the certificate's key.
 	KID string
-	// Certificate is what verifiers trust.
+	// Certificate is the CA certificate that verifiers trust.
 	Certificate *x509.Certificate
 	// Intermediate is the certificate of the ring's key, signed by an imported authority. It is nil
 	// unless the authority is imported.
 	Intermediate *x509.Certificate
 }
 
-// NewAuthority returns the Authority of a certificate; and of an intermediate, which is nil for an
-// authority of the ring's own. It fails for a key that rings do not have.
+// NewAuthority returns the Authority of a certificate. The intermediate is nil for an authority
+// that the ring made itself. NewAuthority fails for a key that rings do not use.
 func NewAuthority(certificate, intermediate *x509.Certificate) (Authority, error) {
 	signs := certificate
 	if intermediate != nil {
@@ -49,8 +50,8 @@ func (a Authority) Entry() v1alpha1.Authority {
 	return entry
 }
 
-// NotAfter is when the authority can sign no more, UTC: the certificate or the intermediate
-// expires.
+// NotAfter returns the time at which the authority expires, UTC: the earlier end of the certificate
+// and the intermediate.
 func (a Authority) NotAfter() time.Time {
 	if a.Intermediate != nil && a.Intermediate.NotAfter.Before(a.Certificate.NotAfter) {
 		return a.Intermediate.NotAfter.UTC()
@@ -83,9 +84,9 @@ func ParseAuthority(entry *v1alpha1.Authority) (Authority, error) {
 	return a, nil
 }
 
-// certifiedKey returns the thumbprint of the key that the certificate of an authority is for. Of an
-// imported authority this is the CA's key, and not the ring's. It is empty for a key, and for a
-// certificate that cannot be read.
+// certifiedKey returns the thumbprint of the public key in an authority's certificate. For an
+// imported authority this is the CA's key, and not the ring's key. The result is empty for an entry
+// without a certificate, and for a certificate that cannot be parsed.
 func certifiedKey(e Entry) string {
 	if e.Authority == nil {
 		return ""

@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// trust is a world with a ring of authorities, whose public bundle is always reachable. It carries
-// out plans as the rotator does.
+// trust has a ring of authorities, whose public bundle is always reachable. It carries out plans as
+// the rotator does.
 type trust struct {
 	t       *testing.T
 	ring    *v1alpha1.KeyRing
@@ -57,7 +57,7 @@ func (w *trust) key() *ecdsa.PrivateKey {
 	return key
 }
 
-// hold keeps a key as the store does.
+// hold records that the store has the private half of an authority's key.
 func (w *trust) hold(a Authority, err error) Authority {
 	w.t.Helper()
 	if err != nil {
@@ -93,7 +93,7 @@ func (w *trust) certificate(c *x509.Certificate, err error) *x509.Certificate {
 	return c
 }
 
-// step observes and carries out one plan.
+// step observes the ring, and carries out one plan.
 func (w *trust) step() Plan {
 	w.t.Helper()
 	w.o.Document = &Document{KIDs: slices.Clone(w.foreign)}
@@ -153,8 +153,8 @@ func (w *trust) settle() {
 	w.t.Fatal("the ring does not come to rest")
 }
 
-// pass lets time pass in steps of an hour. All the while, an authority must be able to sign for an
-// hour, and verifiers must have known it for the delay; except before the first.
+// pass lets time pass in steps of an hour. At each step, the active authority must be able to sign
+// for an hour. Verifiers must have known each authority except the first for the delay.
 func (w *trust) pass(d time.Duration) {
 	w.t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); {
@@ -182,7 +182,7 @@ func (w *trust) active() *v1alpha1.Authority {
 	return &w.ring.Status.Authorities[i]
 }
 
-// states writes the authorities as "state" or "imported state", in their order.
+// states returns the authorities as text: "state" or "imported state", in their order.
 func (w *trust) states() string {
 	var texts []string
 	for _, a := range w.ring.Status.Authorities {
@@ -232,8 +232,8 @@ func TestOwnAuthorities(t *testing.T) {
 	w.reason(v1alpha1.ConditionCanRotate, lanyardmeta.ReasonSucceeded)
 }
 
-// TestAuthorityBeforeItsEnd: an authority whose certificate ends early is replaced in time, active
-// or not.
+// TestAuthorityBeforeItsEnd asserts that an authority is replaced before its certificate expires,
+// whether it is active or waits.
 func TestAuthorityBeforeItsEnd(t *testing.T) {
 	w := newTrust(t)
 	w.settle()
@@ -306,8 +306,8 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	restored.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
 }
 
-// TestRevokedAuthorityOfNoKey: a certificate that cannot be read has no key in common with another
-// one.
+// TestRevokedAuthorityOfNoKey asserts that two certificates that cannot be parsed do not count as
+// certificates of the same key.
 func TestRevokedAuthorityOfNoKey(t *testing.T) {
 	w := newTrust(t)
 	w.settle()
@@ -349,14 +349,14 @@ func TestImport(t *testing.T) {
 	w.pass(3 * time.Hour)
 	w.want("and the first leaves the bundle", "imported Removed, imported Active")
 
-	for range 6 { // by cert-manager's way, at two thirds of the life
+	for range 6 { // cert-manager renews at two thirds of the life
 		w.pass(60 * day)
 		w.issue(90 * day)
 	}
 	w.pass(2 * day)
 }
 
-// TestImportOfBadSecret: a Secret that becomes bad breaks nothing that works.
+// TestImportOfBadSecret asserts that the active authority stays active if the Secret becomes bad.
 func TestImportOfBadSecret(t *testing.T) {
 	w := newTrust(t)
 	w.issue(90 * day)
@@ -383,8 +383,8 @@ func TestImportOfBadSecret(t *testing.T) {
 	w.want("another CA signs without the delay", "imported Revoked, imported Active")
 }
 
-// TestImportFasterThanDelay: CAs that change all the time neither fill the ring nor keep the next
-// one from signing.
+// TestImportFasterThanDelay asserts that a CA that changes all the time does not fill the ring, and
+// does not prevent the next authority from signing.
 func TestImportFasterThanDelay(t *testing.T) {
 	w := newTrust(t)
 	w.issue(90 * day)
@@ -449,7 +449,8 @@ func TestForeignAuthority(t *testing.T) {
 	w.reason(v1alpha1.ConditionCanRotate, v1alpha1.ReasonForeignKey)
 }
 
-// TestKeysAndAuthorities: the ring of a trust domain has both, and each passes by itself.
+// TestKeysAndAuthorities asserts that the ring of a trust domain with an issuer gets keys and
+// authorities. It also checks which policies are invalid.
 func TestKeysAndAuthorities(t *testing.T) {
 	p := newTrust(t).policy
 	p.Issuer, p.Algorithms = "https://spiffe.example", []v1alpha1.Algorithm{v1alpha1.RS256}
@@ -474,7 +475,7 @@ func TestKeysAndAuthorities(t *testing.T) {
 	}
 }
 
-// TestWishesForAuthorities checks what people ask for by an authority's ID.
+// TestWishesForAuthorities checks Confirm, Rotate and Revoke with the IDs of authorities.
 func TestWishesForAuthorities(t *testing.T) {
 	w := newTrust(t)
 	w.settle()

@@ -18,16 +18,16 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// Bounds of what is read from the public URL, which may be anybody's by mistake.
+// Bounds for documents from the public URL, which may be somebody else's URL by mistake.
 const (
 	documentTimeout = 10 * time.Second
 	maxDocument     = 256 << 10 // bytes
-	maxStrangers    = 8         // reported
+	maxStrangers    = 8         // unknown keys that are reported
 	maxStranger     = 64        // bytes of a kid
 )
 
-// ParseDocument reads a JSON Web Key Set; source: RFC 7517 §5. A key that is not public, that no
-// ring has keys like, or whose kid is not its thumbprint is among Document.Invalid.
+// ParseDocument parses a JSON Web Key Set; source: RFC 7517 §5. A key that is malformed, that is
+// not public, or whose kid is not its thumbprint is in Document.Invalid.
 func ParseDocument(data []byte) (*Document, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -46,7 +46,8 @@ func ParseDocument(data []byte) (*Document, error) {
 	return &doc, nil
 }
 
-// documentKey returns the kid of a key, and whether a ring could have this key.
+// documentKey returns the kid of a key. The result ours is true if a ring could have this key: it
+// is public, and its kid is its thumbprint.
 func documentKey(raw json.RawMessage) (kid string, ours bool) {
 	var named struct {
 		KID string `json:"kid"`
@@ -62,14 +63,13 @@ func documentKey(raw json.RawMessage) (kid string, ours bool) {
 	return jwk.KeyID, true
 }
 
-// A Probe reads the public document as verifiers do. It returns an error that tells nothing of
-// what an answer contained.
+// A Probe reads the public document as verifiers do. Its errors contain no text of an answer.
 type Probe func(ctx context.Context) (*Document, error)
 
-// NewProbe returns a Probe that reads the JSON Web Key Set of an issuer: first
-// url/.well-known/openid-configuration, which must name the issuer, and then its jwks_uri; source:
-// OpenID Connect Discovery 1.0 §4. The url is the issuer, or a mirror with the same paths where the
-// token server reaches the public documents.
+// NewProbe returns a Probe that reads the JSON Web Key Set of an issuer. The Probe first reads
+// url/.well-known/openid-configuration, which must have the issuer's URL, and then its jwks_uri;
+// source: OpenID Connect Discovery 1.0 §4. The url is the issuer's URL, or the URL of a mirror with
+// the same paths that the token server can reach.
 //
 // The jwks_uri must be below the issuer, and a redirect must not leave the url's scheme and host:
 // otherwise somebody else would decide which keys count as published.
@@ -104,7 +104,7 @@ func NewProbe(client *http.Client, url, issuer string) Probe {
 	}
 }
 
-// errElsewhere says that a public document is not where it should be.
+// errElsewhere says that a public document redirects to another host or scheme.
 var errElsewhere = errors.New("read a public document: the answer redirects to another host or scheme: serve the document at the URL itself")
 
 // maxRedirects is net/http's default.
@@ -122,7 +122,7 @@ func atOneHost(client *http.Client) *http.Client {
 	return &stays
 }
 
-// BundlePath is where the SPIFFE bundle is below the URL of the SPIFFE issuer.
+// BundlePath is the path of the SPIFFE bundle below the URL of the SPIFFE issuer.
 const BundlePath = "/bundle"
 
 // The values of use in a SPIFFE bundle. Source: SPIFFE Trust Domain and Bundle §4.2.2.
@@ -131,9 +131,9 @@ const (
 	UseJWT  = "jwt-svid"
 )
 
-// NewSPIFFEProbe returns a Probe that reads what verifiers of a trust domain read: the JSON Web Key
-// Set of the SPIFFE issuer, as NewProbe does, and the SPIFFE bundle. A key counts as published if
-// both have it, and an authority if the bundle has it.
+// NewSPIFFEProbe returns a Probe that reads the public documents of a trust domain: the JSON Web
+// Key Set of the SPIFFE issuer, as NewProbe does, and the SPIFFE bundle. A key counts as published
+// if both documents have it, and an authority if the bundle has it.
 func NewSPIFFEProbe(client *http.Client, url, issuer string) Probe {
 	keySet := NewProbe(client, url, issuer)
 	client = atOneHost(client)
@@ -152,8 +152,8 @@ func NewSPIFFEProbe(client *http.Client, url, issuer string) Probe {
 	}
 }
 
-// parseBundle reads a SPIFFE bundle and adds what it has to a document of keys. Source: SPIFFE
-// Trust Domain and Bundle §4.
+// parseBundle parses a SPIFFE bundle, and combines it with the Document of the key set. Source:
+// SPIFFE Trust Domain and Bundle §4.
 func parseBundle(data []byte, keys *Document) (*Document, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -187,7 +187,8 @@ func parseBundle(data []byte, keys *Document) (*Document, error) {
 	return both, nil
 }
 
-// bundleAuthority returns the ID of an authority in a SPIFFE bundle, and whether the entry is one.
+// bundleAuthority returns the ID of an authority in a SPIFFE bundle. The result ours is false if
+// the entry is no authority.
 func bundleAuthority(raw json.RawMessage) (id string, ours bool) {
 	var jwk jose.JSONWebKey
 	if json.Unmarshal(raw, &jwk) != nil || jwk.Use != UseX509 || len(jwk.Certificates) != 1 {
@@ -196,7 +197,7 @@ func bundleAuthority(raw json.RawMessage) (id string, ours bool) {
 	return svid.AuthorityID(jwk.Certificates[0]), true
 }
 
-// get reads a URL without any cache on the way, as far as caches obey.
+// get returns the document at a URL, which must not have more than maxDocument bytes.
 func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

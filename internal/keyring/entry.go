@@ -6,20 +6,20 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// Role is what a key signs: JWTs by one algorithm, or X.509-SVIDs. A ring has at most one active
-// key for each role.
+// Role is the purpose of a key: to sign JWTs with one algorithm, or to sign X.509-SVIDs. A ring has
+// at most one active key for each role.
 type Role string
 
 // X509 is the role of authorities. The role of a key is the name of its algorithm.
 const X509 Role = "X.509"
 
-// Entry is a key or an authority of a ring: what passes from state to state.
+// Entry is a key or an authority of a ring, with its state.
 type Entry struct {
-	// ID is the kid of a key, or the id of an authority. People and documents use this name.
+	// ID is the kid of a key, or the id of an authority. People and documents use this ID.
 	ID string
-	// KID is the kid of the private half: of a key its ID.
+	// KID is the kid of the private half. For a key, KID and ID are equal.
 	KID string
-	// Role is what the entry signs.
+	// Role is the purpose of the entry.
 	Role Role
 	// KeyLife is the entry's state, in the status that the entry comes from.
 	*v1alpha1.KeyLife
@@ -41,7 +41,7 @@ func Entries(status *v1alpha1.KeyRingStatus) []Entry {
 	return entries
 }
 
-// Find returns the entry of an ID.
+// Find returns the entry with an ID.
 func Find(status *v1alpha1.KeyRingStatus, id string) (entry Entry, found bool) {
 	for _, e := range Entries(status) {
 		if e.ID == id {
@@ -59,7 +59,7 @@ func (e Entry) Waiting() bool {
 // imported reports whether an entry is an authority that came from a Secret.
 func (e Entry) imported() bool { return e.Authority != nil && e.Authority.Imported }
 
-// What the entries of a role are called, for people.
+// noun returns the word for an entry of the role, for people.
 func (r Role) noun() string {
 	if r == X509 {
 		return "authority"
@@ -67,7 +67,7 @@ func (r Role) noun() string {
 	return "key"
 }
 
-// document is where the entries of a role are published, for people.
+// document returns the name of the document that publishes entries of the role, for people.
 func (r Role) document() string {
 	if r == X509 {
 		return "public SPIFFE bundle"

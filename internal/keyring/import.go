@@ -7,13 +7,14 @@ import (
 )
 
 // margin is how much longer than the publish delay an authority must be able to sign, so that its
-// successor can take over in time: the life of what it signs, and time to look again.
+// successor can take over in time. It covers the life of a certificate, and the time until the next
+// steps.
 const margin = 2 * time.Hour
 
-// maxAuthorities is the bound of the schema.
+// maxAuthorities is the maximum number of authorities in the schema.
 const maxAuthorities = 16
 
-// Import is the CA in the Secret that authorities are imported from.
+// Import is the CA in the Secret from which authorities are imported.
 type Import struct {
 	// ID is the ID of the authority; empty if Problem is set.
 	ID string
@@ -21,21 +22,22 @@ type Import struct {
 	Key string
 	// NotAfter is when the CA expires, UTC.
 	NotAfter time.Time
-	// Problem says why the CA cannot be used, and what to do, for people. It is the same as long as
-	// the Secret is. Empty for none.
+	// Problem tells people why the CA cannot be used, and what to do. The text stays the same while
+	// the Secret stays the same. It is empty for a CA that can be used.
 	Problem string
 }
 
-// IntermediateLife is how long an intermediate of an imported authority is valid. After half of
-// this it is signed again. So if the Secret gets another CA, the ring signs on by the former until
-// the new one was published for the delay.
+// IntermediateLife is how long an intermediate of an imported authority is valid. The CA signs it
+// again after half of this time. So if the Secret gets another CA, the intermediate of the former
+// CA can sign until the new CA has been published for the delay.
 func (p Policy) IntermediateLife() time.Duration { return 2 * (p.PublishDelay + margin) }
 
-// AuthorityLife is how long an authority that the ring makes is valid. It waits for one rotation
-// period as the successor, signs for another, and the third leaves time for people to help.
+// AuthorityLife is how long an authority that the ring makes is valid. The authority waits as the
+// successor for one rotation period, and signs for a second period. The third period leaves time
+// for people to help.
 func (p Policy) AuthorityLife() time.Duration { return 3*p.RotationPeriod + 2*(p.PublishDelay+margin) }
 
-// imports reports whether the observed CA is to become an authority.
+// imports reports whether the observed CA must become an authority.
 func (t *turn) imports() bool {
 	i := t.observed.Import
 	if !t.policy.Import || i == nil || i.Problem != "" || len(t.status.Authorities) >= maxAuthorities {
@@ -45,11 +47,11 @@ func (t *turn) imports() bool {
 	return !known && !t.keyRevoked(i.Key)
 }
 
-// keyRevoked reports whether an authority with this key was revoked, or the key itself. Whoever has
-// a revoked key can sign under each certificate of it, so that a new certificate must not bring the
+// keyRevoked reports whether this key, or an authority with this key, was revoked. Whoever has a
+// revoked key can sign under each certificate of the key. So a new certificate must not bring the
 // key back.
 func (t *turn) keyRevoked(key string) bool {
-	if key == "" { // of a certificate that cannot be read
+	if key == "" { // the certificate could not be parsed
 		return false
 	}
 	return t.revokes(key) || t.find(X509, func(e Entry) bool {
@@ -67,7 +69,7 @@ func (t *turn) blocks(e Entry) bool {
 	return i == nil || i.Problem != "" || i.Key == certifiedKey(e)
 }
 
-// renews returns the ID of the authority whose intermediate is to be signed again; empty for none.
+// renews returns the ID of the authority whose intermediate the CA must sign again; empty for none.
 func (t *turn) renews() string {
 	i := t.observed.Import
 	if !t.policy.Import || i == nil || i.Problem != "" {
@@ -84,13 +86,13 @@ func (t *turn) renews() string {
 	return e.ID
 }
 
-// fits reports whether an entry comes from where the policy wants it: an authority is imported, or
-// made here.
+// fits reports whether an authority has the origin that the policy wants: imported, or made by the
+// ring. Keys that are no authorities always fit.
 func (t *turn) fits(e Entry) bool { return e.Authority == nil || e.imported() == t.policy.Import }
 
-// superseded reports whether an imported authority that waits is needless: an older one waits,
-// which takes over earlier, and the Secret has a newer one already. So a Secret that changes faster
-// than the publish delay does not fill the ring.
+// superseded reports whether a waiting imported authority is not needed: an older authority waits
+// too and takes over earlier, and the Secret already has a newer CA. So a Secret that changes
+// faster than the publish delay does not fill the ring.
 func (t *turn) superseded(e Entry) bool {
 	i := t.observed.Import
 	if !e.imported() || i == nil || i.ID == "" || e.ID == i.ID {
@@ -100,15 +102,16 @@ func (t *turn) superseded(e Entry) bool {
 	return oldest.ID != e.ID
 }
 
-// ending reports whether an authority cannot sign for much longer than its successor needs.
+// ending reports whether an authority of the ring's own expires within the publish delay plus
+// margin.
 func (t *turn) ending(e Entry) bool {
 	return e.Authority != nil && !e.imported() && t.notAfter(e).Before(t.now.Add(t.policy.PublishDelay+margin))
 }
 
-// ended reports whether an authority cannot sign any more.
+// ended reports whether an authority has expired.
 func (t *turn) ended(e Entry) bool { return e.Authority != nil && !t.now.Before(t.notAfter(e)) }
 
-// notAfter returns when an authority can sign no more: the past if it cannot be read.
+// notAfter returns the time at which an authority expires; the zero time if it cannot be parsed.
 func (t *turn) notAfter(e Entry) time.Time {
 	a, err := ParseAuthority(e.Authority)
 	if err != nil {

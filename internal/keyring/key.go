@@ -25,7 +25,7 @@ const pemType = "PUBLIC KEY"
 type Key struct {
 	// ID is the kid: the SHA-256 thumbprint of Public in base64url; source: RFC 7638.
 	ID string
-	// Algorithm is how the key signs. It fits the type of Public.
+	// Algorithm is the signature algorithm. It fits the type of Public.
 	Algorithm v1alpha1.Algorithm
 	// Public is an *rsa.PublicKey or an *ecdsa.PublicKey.
 	Public crypto.PublicKey
@@ -46,7 +46,7 @@ func NewKey(public crypto.PublicKey) (Key, error) {
 }
 
 // Thumbprint returns the kid of a public key: its SHA-256 thumbprint in base64url; source: RFC 7638.
-// The key may be one that rings do not have, such as that of an imported CA.
+// The key may have a type that rings do not use, for example the key of an imported CA.
 func Thumbprint(public crypto.PublicKey) (string, error) {
 	thumbprint, err := (&jose.JSONWebKey{Key: public}).Thumbprint(crypto.SHA256)
 	if err != nil {
@@ -95,7 +95,7 @@ func parseKey(entry *v1alpha1.RingKey) (Key, error) {
 	return key, nil
 }
 
-// algorithmOf returns the one algorithm that rings use a key for.
+// algorithmOf returns the only algorithm for which rings use a key.
 func algorithmOf(public crypto.PublicKey) (v1alpha1.Algorithm, error) {
 	switch k := public.(type) {
 	case *rsa.PublicKey:

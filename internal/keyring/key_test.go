@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
-// TestKID is the example of RFC 7638 §3.1.
+// TestKID checks the example of RFC 7638 §3.1.
 func TestKID(t *testing.T) {
 	const n = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMst" +
 		"n64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbI" +
@@ -40,7 +40,7 @@ func TestKID(t *testing.T) {
 	}
 }
 
-// TestNewKeyRefuses lists keys that no ring has.
+// TestNewKeyRefuses checks that NewKey refuses keys that rings do not use.
 func TestNewKeyRefuses(t *testing.T) {
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestNewKeyRefuses(t *testing.T) {
 	}
 }
 
-// TestParse reads a ring with an entry of each state, and entries that lie.
+// TestParse parses a ring with an entry of each state, and entries that do not fit their keys.
 func TestParse(t *testing.T) {
 	var status v1alpha1.KeyRingStatus
 	kids := map[v1alpha1.KeyState]string{}
@@ -108,7 +108,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseDocument lists documents of strangers.
+// TestParseDocument parses valid and invalid documents.
 func TestParseDocument(t *testing.T) {
 	k := p256(t)
 	good, err := json.Marshal(k.JWK())
@@ -155,7 +155,7 @@ func TestParseDocument(t *testing.T) {
 	}
 }
 
-// FuzzParseDocument: whatever a document contains, only a key's own thumbprint is one of its kids.
+// FuzzParseDocument checks that the KIDs of any document have the length of a thumbprint.
 func FuzzParseDocument(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA","kid":"a"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"b"},{"kid":1}]}`))
@@ -175,7 +175,7 @@ func FuzzParseDocument(f *testing.F) {
 	})
 }
 
-// TestConsequences shows what people read before they revoke.
+// TestConsequences compares the text that people read before a revocation with a golden file.
 func TestConsequences(t *testing.T) {
 	ring := &v1alpha1.KeyRing{}
 	ring.Name = IssuerRing
@@ -200,7 +200,7 @@ func TestConsequences(t *testing.T) {
 	}
 }
 
-// TestWishes is what the commands write into the spec.
+// TestWishes checks what Rotate, Confirm and Revoke write into the spec.
 func TestWishes(t *testing.T) {
 	ring := &v1alpha1.KeyRing{}
 	for _, text := range []string{"a Active 48h", "b Published 48h", "c Pending 1h"} {

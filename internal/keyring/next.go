@@ -12,26 +12,26 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// Plan is the next step of a ring. What Changed is written first, and keys are made in a step of
-// their own: no change of a state waits for a key that cannot be made now.
+// Plan is the next step of a ring. If Changed is true, the step writes Status and makes no keys. So
+// no change of a state waits for a key that cannot be made now.
 type Plan struct {
-	// Status is to be written in place of the ring's status if Changed, or when keys were made.
+	// Status replaces the ring's status if Changed is true, or when keys were made.
 	Status v1alpha1.KeyRingStatus
-	// Changed says that Status is another than the ring has.
+	// Changed is true if Status differs from the ring's status.
 	Changed bool
-	// Missing are the roles that need a new key, one entry per key. The keys are made first and
-	// added to Status by AddKey or AddAuthority, so that the ring never names a key that does not
-	// exist.
+	// Missing are the roles that need a new key, one entry per key. The caller first makes the
+	// keys, and then adds them to Status by AddKey or AddAuthority. So the ring never has a key
+	// that does not exist.
 	Missing []Role
-	// Import says that Observation.Import is to become an authority: a key is made, the CA signs an
-	// intermediate for the key, and AddAuthority adds both.
+	// Import is true if Observation.Import must become an authority. The caller makes a key, the CA
+	// signs an intermediate for the key, and AddAuthority adds both.
 	Import bool
-	// Renew is the ID of the authority of Observation.Import if its intermediate is to be signed
-	// again, and handed to Renewed. Empty for none.
+	// Renew is the ID of the authority of Observation.Import, if the CA must sign its intermediate
+	// again for Renewed. Otherwise it is empty.
 	Renew string
 }
 
-// Makes reports whether keys or certificates are to be made.
+// Makes reports whether keys or certificates must be made.
 func (p *Plan) Makes() bool { return len(p.Missing) > 0 || p.Import || p.Renew != "" }
 
 // AddKey adds a key that was just made.
@@ -52,7 +52,7 @@ func (p *Plan) AddAuthority(a Authority, now time.Time) {
 	p.Status.Authorities = append(p.Status.Authorities, entry)
 }
 
-// Renewed replaces the intermediate of the authority Renew.
+// Renewed replaces the intermediate of the authority whose ID is Renew.
 func (p *Plan) Renewed(a Authority) {
 	for i := range p.Status.Authorities {
 		if entry := &p.Status.Authorities[i]; entry.ID == a.ID && entry.KID == a.KID {
@@ -61,8 +61,8 @@ func (p *Plan) Renewed(a Authority) {
 	}
 }
 
-// Revocation returns the part of the next step that waits for nothing: which keys are revoked, and
-// which ones sign in their place. Of the observation it needs only Held and Revision. Conditions
+// Revocation returns a plan that only revokes keys and activates their successors. It needs only
+// Held and Revision of the observation, so that a revocation waits for nothing else. Conditions
 // stay as they are.
 func Revocation(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
 	t := turn{spec: &ring.Spec, status: ring.Status.DeepCopy(), observed: o, policy: p, now: now}
@@ -70,15 +70,15 @@ func Revocation(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) 
 	if equality.Semantic.DeepEqual(&ring.Status, t.status) {
 		return Plan{Status: *t.status}
 	}
-	t.noticeHistory() // now: the new revision hides from the next step that a backup was restored
+	t.noticeHistory() // now: after the new revision, the next step cannot notice a restored backup
 	return t.plan(ring)
 }
 
-// Next returns the next step of a ring. It reads no clock and calls nobody. To ask again with the
-// same observation after the step was written leads to the end of what can be done now.
+// Next returns the next step of a ring. It reads no clock and does no I/O. After some steps with
+// the same observation, nothing more can be done now.
 //
-// A revocation is part of every step. All else needs clocks that agree. A foreign key stops
-// rotation only: new keys are made and published meanwhile, and expired ones are removed.
+// A revocation is part of every step. All other changes need clocks that agree. A foreign key stops
+// rotation only: new keys are made and published meanwhile, and expired keys are removed.
 func Next(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
 	t := turn{spec: &ring.Spec, status: ring.Status.DeepCopy(), observed: o, policy: p, now: now}
 	t.revoke()
@@ -105,7 +105,7 @@ func Next(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
 	return plan
 }
 
-// plan returns the step, without new keys.
+// plan returns the changed status as a Plan, without new keys.
 func (t *turn) plan(ring *v1alpha1.KeyRing) Plan {
 	changed := !equality.Semantic.DeepEqual(&ring.Status, t.status)
 	if changed {
@@ -114,7 +114,7 @@ func (t *turn) plan(ring *v1alpha1.KeyRing) Plan {
 	return Plan{Status: *t.status, Changed: changed}
 }
 
-// turn is one step in the making. Its methods change status.
+// turn calculates one step. Its methods change status.
 type turn struct {
 	spec     *v1alpha1.KeyRingSpec
 	status   *v1alpha1.KeyRingStatus
@@ -123,12 +123,12 @@ type turn struct {
 	now      time.Time
 }
 
-// entries returns what the status in the making has.
+// entries returns the keys and authorities of the changed status.
 func (t *turn) entries() []Entry { return Entries(t.status) }
 
-// revoke takes away the keys that people or the policy revoke, and all authorities with the key of
-// a revoked one. If an active key is among them, its successor signs from now on, although
-// verifiers may not have it yet.
+// revoke revokes the keys that the spec or the policy lists, and all authorities with the key of a
+// revoked authority. If a revoked key was active, its successor signs from now on, although
+// verifiers may not have the successor yet.
 func (t *turn) revoke() {
 	if len(t.spec.Revoke)+len(t.policy.Revoked) > 0 {
 		for _, e := range t.entries() {
@@ -159,15 +159,14 @@ func (t *turn) revokeEntry(e Entry) {
 	t.taint(e.Role)
 }
 
-// revokes reports whether people or the policy revoke an ID, or the thumbprint of an authority's
-// key.
+// revokes reports whether the spec or the policy lists an ID as revoked. The ID may be the
+// thumbprint of an authority's key.
 func (t *turn) revokes(id string) bool {
 	return id != "" && (slices.Contains(t.spec.Revoke, id) || slices.Contains(t.policy.Revoked, id))
 }
 
-// taint marks the keys that verifiers may have cached together with a revoked key. Verifiers of
-// certificates do not read the bundle again for an authority that they do not know, so that a taint
-// would say nothing.
+// taint marks the keys that verifiers may have cached together with a revoked key. Authorities need
+// no taint: verifiers of certificates do not read the bundle again for an unknown authority.
 func (t *turn) taint(r Role) {
 	if r == X509 {
 		return
@@ -179,18 +178,18 @@ func (t *turn) taint(r Role) {
 	}
 }
 
-// noticeHistory finds out whether the ring was published without a gap. If it was not, the delay
-// of its keys begins anew: verifiers may have cached a document that was served meanwhile.
+// noticeHistory finds out whether the ring was published without a gap. After a gap, the delay of
+// published keys begins anew: verifiers may have cached a document that was served meanwhile.
 func (t *turn) noticeHistory() {
 	restored := t.observed.Revision > t.status.Revision
 	if restored {
-		t.status.Revision = t.observed.Revision // CAS and the CRD's rules know no way back
+		t.status.Revision = t.observed.Revision // CAS and the CRD's rules accept no lower revision
 	}
 	moved := t.status.Issuer != "" && t.status.Issuer != t.policy.Issuer
 	renamed := t.status.TrustDomain != "" && t.status.TrustDomain != t.policy.TrustDomain.Name()
 	for _, e := range t.entries() {
 		switch {
-		case renamed && e.Role == X509: // its certificate names the former trust domain
+		case renamed && e.Role == X509: // its certificate is for the former trust domain
 			t.abandon(e)
 		case (restored || moved || renamed) && e.State == v1alpha1.KeyPublished:
 			e.State, e.PublishedAt = v1alpha1.KeyPending, nil
@@ -201,7 +200,7 @@ func (t *turn) noticeHistory() {
 	}
 }
 
-// abandon lets nothing be signed by a key any more. What it has signed stays valid.
+// abandon stops a key from signing. Everything that the key has signed stays valid.
 func (t *turn) abandon(e Entry) {
 	switch {
 	case e.State == v1alpha1.KeyActive:
@@ -211,7 +210,7 @@ func (t *turn) abandon(e Entry) {
 	}
 }
 
-// observe notes which keys verifiers can see.
+// observe moves keys to Published if verifiers can see them, and back to Pending if they cannot.
 func (t *turn) observe() {
 	for _, e := range t.entries() {
 		seen := t.seen(e)
@@ -225,7 +224,7 @@ func (t *turn) observe() {
 	}
 }
 
-// rotate replaces the active keys that are due, as far as their successors may sign.
+// rotate replaces each active key that is due, if its successor may sign.
 func (t *turn) rotate() {
 	may := t.maySign() // decided before the first key of a new ring becomes active
 	for _, r := range t.policy.roles() {
@@ -245,7 +244,7 @@ func (t *turn) rotate() {
 	}
 }
 
-// due reports whether a key is to be replaced, or whether there is none.
+// due reports whether the active key must be replaced, or whether there is no active key.
 func (t *turn) due(r Role, active *Entry) bool {
 	switch {
 	case active == nil || active.Tainted || active.Rotation != t.spec.Rotate || !t.fits(*active):
@@ -265,17 +264,18 @@ func (t *turn) maySign() func(Entry) bool {
 		if !t.published(e) || !t.seen(e) || (e.Tainted && active != nil) {
 			return false
 		}
-		// Verifiers that never saw a key of this ring for such SVIDs have nothing in their caches.
+		// If no entry of this kind (JWT key or authority) was ever active, verifiers have no such
+		// entry in their caches.
 		first := !ever[e.Role == X509] && !t.status.OtherKeysSeen
 		urgent := (active == nil && t.hasRevoked(e.Role)) || (active != nil && t.ended(*active))
 		return first || urgent || t.confirmation(e.ID).SkipDelay || !t.now.Before(t.readyAt(e))
 	}
 }
 
-// readyAt returns when a published key has been published for the delay.
+// readyAt returns the time at which a published key has been published for the delay.
 func (t *turn) readyAt(e Entry) time.Time { return e.PublishedAt.Add(t.policy.PublishDelay) }
 
-// activate makes a key sign. It does nothing if e is nil.
+// activate makes e the active key. It does nothing if e is nil.
 func (t *turn) activate(e *Entry) {
 	if e == nil {
 		return
@@ -284,8 +284,8 @@ func (t *turn) activate(e *Entry) {
 	e.MaxLife = metav1.Duration{Duration: t.policy.MaxLife}
 }
 
-// dropTainted removes the tainted keys that wait, once a key signs that is not tainted: to use
-// them later would let verifiers keep the revoked key.
+// dropTainted removes the waiting tainted keys once an untainted key signs. If a tainted key signed
+// later, verifiers that have cached it would keep the revoked key too.
 func (t *turn) dropTainted(r Role) {
 	if active := t.active(r); active == nil || active.Tainted {
 		return
@@ -297,9 +297,10 @@ func (t *turn) dropTainted(r Role) {
 	}
 }
 
-// expire ends what nobody needs any more, and forgets what no cache has any more. It also keeps
-// the life of what active keys may sign: longer lives are written down before anything is signed
-// for so long, and shorter ones do not shorten the wait for what is already signed.
+// expire removes keys that nobody needs any more, and deletes entries that no cache has any more.
+// It also updates MaxLife of active keys. MaxLife grows before anything is signed for the longer
+// life. It does not shrink, because older tokens and certificates may still live for the longer
+// life.
 func (t *turn) expire() {
 	for _, e := range t.entries() {
 		wanted := slices.Contains(t.policy.roles(), e.Role)
@@ -318,7 +319,7 @@ func (t *turn) expire() {
 	})
 }
 
-// removableAt returns when all that a retiring key has signed has expired.
+// removableAt returns the time at which everything that a retiring key has signed has expired.
 func removableAt(e Entry) time.Time {
 	return e.RetiredAt.Add(e.MaxLife.Duration + removalSlack)
 }
@@ -329,8 +330,8 @@ func (t *turn) replacing(e Entry) bool {
 	return e.State == v1alpha1.KeyRevoked && slices.Contains(t.policy.roles(), e.Role) && (active == nil || active.Tainted)
 }
 
-// missing returns the roles that lack a key. Each has two: one to sign, and one to succeed it. A
-// role whose authorities are imported gets none here.
+// missing returns the roles that lack a key, one entry per key. Each role needs two keys: one
+// signs, and one is its successor. Imported authorities are not made here.
 func (t *turn) missing() []Role {
 	var missing []Role
 	for _, r := range t.policy.roles() {
@@ -350,28 +351,29 @@ func (t *turn) missing() []Role {
 	return missing
 }
 
-// end takes a key out of the public document.
+// end takes a key out of the public document: the new state is Removed or Revoked.
 func (t *turn) end(e Entry, state v1alpha1.KeyState) {
 	e.State, e.RemovedAt = state, new(stamp(t.now))
 }
 
 func (t *turn) clocksAgree() bool { return t.observed.Skew.Abs() <= MaxSkew }
 
-// published reports whether a key of ours is published, and can sign.
+// published reports whether a key is published and can sign.
 func (t *turn) published(e Entry) bool {
 	return e.State == v1alpha1.KeyPublished && t.held(e) && t.fits(e) && !t.ended(e)
 }
 
-// held reports whether we have the private half of a key. Its kid is its thumbprint, because the
-// kids of Observation.Held are.
+// held reports whether the store has the private half of a key. The entry's kid is then the key's
+// thumbprint, because all kids in Observation.Held are thumbprints.
 func (t *turn) held(e Entry) bool { return slices.Contains(t.observed.Held, e.KID) }
 
-// seen reports whether verifiers can see a key now: we see it ourselves, or a person says so.
+// seen reports whether verifiers can see a key now: the observed document has the key, or a person
+// has confirmed it.
 func (t *turn) seen(e Entry) bool {
 	return t.observed.Document.has(e.ID) || t.confirmation(e.ID).KID != ""
 }
 
-// confirmation returns what people say of a key. Its zero value says nothing.
+// confirmation returns the spec's confirmation of a key, or the zero value if there is none.
 func (t *turn) confirmation(id string) v1alpha1.KeyConfirmation {
 	for _, c := range t.spec.Confirm {
 		if c.KID == id {
@@ -400,8 +402,8 @@ func (t *turn) hasRevoked(r Role) bool {
 	return t.find(r, func(e Entry) bool { return e.State == v1alpha1.KeyRevoked }) != nil
 }
 
-// everActive returns whether the ring had an active authority (true), and an active key (false), as
-// far as its entries go back.
+// everActive returns a map with the key true if an authority was ever active, and with the key
+// false if another key was ever active. Deleted entries do not count.
 func (t *turn) everActive() map[bool]bool {
 	ever := map[bool]bool{}
 	for _, e := range t.entries() {
@@ -412,7 +414,8 @@ func (t *turn) everActive() map[bool]bool {
 	return ever
 }
 
-// foreignKeys returns a sentence for each key that has no private half of ours.
+// foreignKeys returns a sentence for each public key of the ring without a private half in the
+// store, and for each key in the public document that is not in the ring.
 func (t *turn) foreignKeys() []string {
 	var foreign []string
 	for _, e := range t.entries() {
@@ -426,8 +429,8 @@ func (t *turn) foreignKeys() []string {
 	return foreign
 }
 
-// strangersInDocument returns the keys of the public document that the ring never had. Keys that
-// were removed or revoked a while ago may still be there, because of caches.
+// strangersInDocument returns the keys of the public document that are not in the ring. Removed and
+// revoked keys of the ring are no strangers: they may still be in the document because of caches.
 func (t *turn) strangersInDocument() []string {
 	if t.observed.Document == nil {
 		return nil
@@ -441,5 +444,5 @@ func (t *turn) strangersInDocument() []string {
 	return strangers
 }
 
-// stamp returns a time as the API keeps it.
+// stamp returns a time as the API stores it: in UTC and whole seconds.
 func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }

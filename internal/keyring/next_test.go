@@ -24,7 +24,7 @@ const day = 24 * time.Hour
 
 func today() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// daily is a policy whose keys are published for a day and active for 90.
+// daily returns a policy whose keys are published for a day before they sign for 90 days.
 func daily() Policy {
 	return Policy{
 		Issuer: "https://issuer.example", Algorithms: []v1alpha1.Algorithm{v1alpha1.RS256},
@@ -32,8 +32,8 @@ func daily() Policy {
 	}
 }
 
-// key reads "kid state age", where the age is how long the key is in its state, and optionally
-// "tainted" and an algorithm. Whatever state came before lasted five days.
+// key parses a key from the text "kid state age", optionally with "tainted" and an algorithm. The
+// age is how long the key has been in its state. Each earlier state lasted five days.
 func key(t *testing.T, text string) v1alpha1.RingKey {
 	t.Helper()
 	words := strings.Fields(text)
@@ -71,7 +71,8 @@ func key(t *testing.T, text string) v1alpha1.RingKey {
 	return k
 }
 
-// ringOf reads the keys of a ring, all with their private halves.
+// ringOf parses the keys of a ring. It returns the ring, and an observation with all private
+// halves.
 func ringOf(t *testing.T, texts ...string) (*v1alpha1.KeyRing, Observation) {
 	t.Helper()
 	ring, o := &v1alpha1.KeyRing{}, Observation{}
@@ -83,7 +84,7 @@ func ringOf(t *testing.T, texts ...string) (*v1alpha1.KeyRing, Observation) {
 	return ring, o
 }
 
-// documentOf is a public document with all keys of the ring that it must have.
+// documentOf returns a public document with all public keys of the ring.
 func documentOf(ring *v1alpha1.KeyRing) *Document {
 	document := &Document{}
 	for _, k := range ring.Status.Keys {
@@ -94,7 +95,7 @@ func documentOf(ring *v1alpha1.KeyRing) *Document {
 	return document
 }
 
-// Circumstances that several tests have.
+// Edits that several tests use.
 func withES256(_ *v1alpha1.KeyRing, _ *Observation, p *Policy) {
 	p.Algorithms = append(p.Algorithms, v1alpha1.ES256)
 }
@@ -102,7 +103,7 @@ func withES256(_ *v1alpha1.KeyRing, _ *Observation, p *Policy) {
 func afterOtherKeys(r *v1alpha1.KeyRing, _ *Observation, _ *Policy)  { r.Status.OtherKeysSeen = true }
 func afterRevision41(_ *v1alpha1.KeyRing, o *Observation, _ *Policy) { o.Revision = 41 }
 
-// states writes keys as "kid state", with "tainted" if they are.
+// states returns keys as text: "kid state", and "tainted" for a tainted key.
 func states(keys []v1alpha1.RingKey) string {
 	var texts []string
 	for _, k := range keys {
@@ -116,7 +117,7 @@ func states(keys []v1alpha1.RingKey) string {
 }
 
 func TestNext(t *testing.T) {
-	const reachable = "reachable" // the public document has all keys of the ring that it must have
+	const reachable = "reachable" // the public document has all public keys of the ring
 	for _, tt := range []struct {
 		name     string
 		ring     []string
@@ -440,7 +441,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// settles checks that steps end: without new keys and new observations, the second is the last.
+// settles checks that a ring soon stops changing, without new keys and new observations.
 func settles(t *testing.T, ring *v1alpha1.KeyRing, plan Plan, o Observation, p Policy) {
 	t.Helper()
 	ring.Status = plan.Status
@@ -458,7 +459,7 @@ func confirm(kid string, skip bool) v1alpha1.KeyRingSpec {
 	return v1alpha1.KeyRingSpec{Confirm: []v1alpha1.KeyConfirmation{{KID: kid, SkipDelay: skip}}}
 }
 
-// TestNextKeepsLongestLife checks that the ring knows the longest life before a signer may use it.
+// TestNextKeepsLongestLife checks that a key's MaxLife grows with the policy, and never shrinks.
 func TestNextKeepsLongestLife(t *testing.T) {
 	ring, o := ringOf(t, "a Active 48h", "b Published 48h")
 	for _, tt := range []struct{ policy, want time.Duration }{{72 * time.Hour, 72 * time.Hour}, {time.Hour, 72 * time.Hour}} {
@@ -471,8 +472,8 @@ func TestNextKeepsLongestLife(t *testing.T) {
 	}
 }
 
-// TestNextRevision checks that every change counts, and that a ring from a backup continues after
-// what was seen.
+// TestNextRevision checks that each change increments the revision, and that a ring from a backup
+// continues after the highest revision that was seen.
 func TestNextRevision(t *testing.T) {
 	ring, o := ringOf(t, "a Active 48h", "b Published 48h")
 	ring.Status.Revision, o.Revision = 7, 7
@@ -490,7 +491,7 @@ func TestNextRevision(t *testing.T) {
 	}
 }
 
-// TestNextRemembersOtherKeys checks that a document of other keys counts also after it is gone.
+// TestNextRemembersOtherKeys checks that the ring remembers a document of other keys.
 func TestNextRemembersOtherKeys(t *testing.T) {
 	ring := &v1alpha1.KeyRing{}
 	ring.Status = Next(ring, Observation{Document: &Document{KIDs: []string{"old"}}}, daily(), today()).Status
@@ -503,7 +504,8 @@ func TestNextRemembersOtherKeys(t *testing.T) {
 	}
 }
 
-// TestNextNamesForeignKeys checks that the alert says which key it is, however strange its kid is.
+// TestNextNamesForeignKeys checks that the condition has the kid of a foreign key, quoted if the
+// kid has special characters.
 func TestNextNamesForeignKeys(t *testing.T) {
 	ring, o := ringOf(t, "a Active 48h", "b Published 48h")
 	o.Document = &Document{KIDs: o.Held, Invalid: []string{"x\n\u202e"}}
@@ -534,8 +536,8 @@ func TestPolicyValidate(t *testing.T) {
 	}
 }
 
-// TestPolicyBoundsTheRing checks which schedules the ring has room for. For each that is accepted,
-// a ring that rotates by schedule stays within the schema's 64 keys.
+// TestPolicyBoundsTheRing checks which schedules Validate accepts. With each accepted schedule, a
+// ring has at most plannedKeys keys.
 func TestPolicyBoundsTheRing(t *testing.T) {
 	all := []v1alpha1.Algorithm{v1alpha1.RS256, v1alpha1.ES256, v1alpha1.ES384}
 	for _, tt := range []struct {
@@ -588,8 +590,8 @@ func TestPolicyBoundsTheRing(t *testing.T) {
 	}
 }
 
-// TestNextWaitsTheWholeDelay checks that a key which is seen late in a second waits no less than
-// the delay. The API keeps whole seconds only.
+// TestNextWaitsTheWholeDelay checks that a key waits for the whole delay after it was seen,
+// although the API stores whole seconds only.
 func TestNextWaitsTheWholeDelay(t *testing.T) {
 	ring, o := ringOf(t, "a Active 2400h", "b Pending 1m")
 	o.Document = documentOf(ring)
@@ -605,8 +607,8 @@ func TestNextWaitsTheWholeDelay(t *testing.T) {
 	}
 }
 
-// TestNextPublishesBeforeUse goes through a year in steps of some minutes, with an unreliable
-// document: at each moment an active key, except for the first, was in the document for the delay.
+// TestNextPublishesBeforeUse simulates many months in steps of some minutes, with an unreliable
+// document. Each key except the first must be in the document for the delay before it signs.
 func TestNextPublishesBeforeUse(t *testing.T) {
 	ring, p, now := &v1alpha1.KeyRing{}, daily(), today()
 	p.RotationPeriod = 5 * day
@@ -620,7 +622,7 @@ func TestNextPublishesBeforeUse(t *testing.T) {
 		switch {
 		case step%7 == 3:
 			o.DocumentErr = errors.New("down")
-		case step%500 == 499: // a document from before
+		case step%500 == 499: // an old document
 			o.Document = &Document{KIDs: []string{ring.Status.Keys[0].KID}}
 		default:
 			o.Document = documentOf(ring)

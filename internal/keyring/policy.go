@@ -11,29 +11,31 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// Bounds that a ring's safety rests on.
+// Bounds on which the safety of a ring depends.
 const (
-	// MaxViewAge is how old a signer's view of the ring may be. An older view signs nothing.
+	// MaxViewAge is the maximum age of a signer's view of the ring. With an older view, a signer
+	// signs nothing.
 	MaxViewAge = time.Minute
-	// MaxSkew is how far a clock may be from the API server's. With a larger difference, nothing
-	// changes that depends on time.
+	// MaxSkew is the maximum difference between a clock and the API server's clock. With a larger
+	// difference, changes that depend on time do not happen.
 	MaxSkew = time.Minute
-	// removalSlack passes between the end of the last token's life and the removal of its key: a
+	// removalSlack is the time between the end of a key's last token and the removal of the key. A
 	// signer may have seen the rotation late, and two clocks may differ.
 	removalSlack = MaxViewAge + 2*MaxSkew
 )
 
-// Policy is how the keys of a ring are kept. The token server's flags set it.
+// Policy has the rules for the keys of a ring. The token server's flags set the Policy.
 type Policy struct {
-	// Issuer is the issuer whose keys these are, an https URL. Required, unless the ring has no keys
-	// but only authorities.
+	// Issuer is the https URL of the issuer that signs with the keys. It is required, unless the
+	// ring has only authorities.
 	Issuer string
-	// Algorithms are those that the ring has keys for. Keys of other algorithms retire. Required with
-	// Issuer.
+	// Algorithms are the algorithms for which the ring has keys. Keys of other algorithms retire.
+	// Required with Issuer.
 	Algorithms []v1alpha1.Algorithm
-	// TrustDomain is the SPIFFE trust domain that the ring has authorities for; zero for none.
+	// TrustDomain is the SPIFFE trust domain for which the ring has authorities; zero if it has no
+	// authorities.
 	TrustDomain spiffeid.TrustDomain
-	// Import: authorities come from Observation.Import. Otherwise the ring makes them.
+	// Import is true if authorities come from Observation.Import. Otherwise the ring makes them.
 	Import bool
 	// PublishDelay is how long a key is in the public document before it signs. It must be longer
 	// than any verifier caches the document. Default of the token server: 24 hours.
@@ -42,12 +44,12 @@ type Policy struct {
 	RotationPeriod time.Duration
 	// MaxLife is the longest time that anything signed by the ring is valid.
 	MaxLife time.Duration
-	// Revoked are kids that are revoked whatever the ring says, so that a backup of the cluster
-	// cannot bring them back.
+	// Revoked are the IDs of keys that are revoked even if the ring does not say so. So a backup of
+	// the cluster cannot bring these keys back.
 	Revoked []string
 }
 
-// Validate returns an error that names the fields which do not make sense.
+// Validate returns an error that names all invalid fields.
 func (p Policy) Validate() error {
 	var errs []error
 	if p.Issuer == "" && p.TrustDomain.IsZero() {
@@ -80,18 +82,18 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// What a ring that rotates by schedule may have of keys and of authorities. The schema allows 64
-// and 16: a quarter is for rotations that people ask for, and for revoked keys.
+// The maximum numbers of keys and authorities in a ring that rotates by schedule. The schema allows
+// 64 and 16: a quarter is reserved for rotations that people request, and for revoked keys.
 const (
 	plannedKeys        = 48
 	plannedAuthorities = 12
 )
 
-// checkSize returns an error if the ring would become full: then no key could follow another.
+// checkSize returns an error if the ring would become full: then no successor could be added.
 func (p Policy) checkSize() error {
 	periods := func(d time.Duration) int { return int((d + p.RotationPeriod - 1) / p.RotationPeriod) }
 	expires := p.MaxLife + removalSlack
-	// One signs and one waits. Others retire, and are then remembered until no cache has them.
+	// One key signs and one key waits. Other keys retire, and then stay until no cache has them.
 	each := 2 + periods(expires) + periods(p.PublishDelay+expires)
 	if each*len(p.Algorithms) <= plannedKeys && (p.TrustDomain.IsZero() || each <= plannedAuthorities) {
 		return nil
@@ -100,11 +102,11 @@ func (p Policy) checkSize() error {
 		p.RotationPeriod, p.MaxLife, each)
 }
 
-// Off reports whether the ring is switched off: it has neither issuer nor trust domain. Its keys
-// sign no more, and leave the ring when all that they have signed has expired.
+// Off reports whether the ring is switched off: it has neither issuer nor trust domain. Its keys do
+// not sign, and leave the ring when everything that they have signed has expired.
 func (p Policy) Off() bool { return p.Issuer == "" && p.TrustDomain.IsZero() }
 
-// roles returns what the ring signs.
+// roles returns the roles for which the ring has keys.
 func (p Policy) roles() []Role {
 	roles := make([]Role, 0, len(p.Algorithms)+1)
 	for _, a := range p.Algorithms {
@@ -116,35 +118,36 @@ func (p Policy) roles() []Role {
 	return roles
 }
 
-// Observation is what Next must know of the world besides the object.
+// Observation is the observed state outside of the KeyRing object: an input of Next.
 type Observation struct {
-	// Held are the kids of the keys whose private half we have.
+	// Held are the kids of the keys whose private halves the store has.
 	Held []string
-	// EarlierKeys says that an earlier installation had published other keys: there are private
+	// EarlierKeys is true if an earlier installation had published other keys: there are private
 	// halves of a KeyRing of another UID, or identities whose tokens such a ring has signed.
 	EarlierKeys bool
-	// Document is the public document, read just now. It is nil if DocumentErr is set, or if the
-	// token server was not told where the document is: then people confirm keys.
+	// Document is the public document, read at this step. It is nil if DocumentErr is set, or if
+	// the token server does not know where the document is. In the second case, people confirm
+	// keys.
 	Document *Document
 	// DocumentErr says why the document could not be read.
 	DocumentErr error
-	// Import is the CA in the Secret that authorities are imported from. It is nil without such a
+	// Import is the CA in the Secret from which authorities are imported. It is nil without such a
 	// Secret, or if the Secret could not be read this time.
 	Import *Import
-	// Skew is how far the local clock is ahead of the API server's, negative if it is behind.
+	// Skew is how far the local clock is ahead of the API server's clock; negative if it is behind.
 	Skew time.Duration
 	// Revision is the highest status.revision of this object's name that the process has seen.
 	Revision int64
 }
 
-// Document is what the public document has, as verifiers see it.
+// Document has the IDs of the keys in the public document, as verifiers see it.
 type Document struct {
-	// KIDs are the keys whose kid is their thumbprint, and the IDs of authorities.
+	// KIDs are the kids of the keys whose kid is their thumbprint, and the IDs of authorities.
 	KIDs []string
-	// Partial are the keys that some verifiers see and others do not, because only one of two
-	// documents has them.
+	// Partial are the kids of keys that only one of two documents has. So some verifiers see these
+	// keys and others do not.
 	Partial []string
-	// Invalid are the kids of all other keys, which cannot be ours.
+	// Invalid are the kids of all other keys, which cannot be keys of the ring.
 	Invalid []string
 }
 

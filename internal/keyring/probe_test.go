@@ -28,7 +28,7 @@ func p256(t *testing.T) Key {
 	return k
 }
 
-// TestProbe reads documents as a verifier does.
+// TestProbe checks which documents a Probe accepts, and that errors contain no text of an answer.
 func TestProbe(t *testing.T) {
 	k := p256(t)
 	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k.JWK()}})

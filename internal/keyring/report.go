@@ -12,17 +12,17 @@ import (
 	lanyardmeta "github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// finding is what a condition says while it is not True.
+// finding is the reason and the message of a condition that is False.
 type finding struct{ reason, message string }
 
-// report sets the conditions. Their texts change only with what they describe, so that a ring at
-// rest is not written.
+// report sets the conditions. Their texts change only if the described facts change, so that a ring
+// without changes is not written.
 func (t *turn) report() {
 	t.set(lanyardmeta.ConditionReady, t.notReady(), "every algorithm has an active key")
 	t.set(v1alpha1.ConditionCanRotate, t.hindrance(), "the next key of every algorithm takes over when it is due")
 }
 
-// notReady returns why something cannot be signed, or nil.
+// notReady returns why the ring cannot sign for one of its roles; nil if it can sign for all.
 func (t *turn) notReady() *finding {
 	if t.policy.Off() {
 		return &finding{v1alpha1.ReasonNoKey, "the ring is switched off: set spiffe.trustDomain of the Helm chart (--spiffe-trust-domain) to use it again"}
@@ -47,7 +47,7 @@ func (t *turn) notReady() *finding {
 	return nil
 }
 
-// hindrance returns what hinders the next rotation, or nil.
+// hindrance returns why the next rotation cannot happen; nil if it can.
 func (t *turn) hindrance() *finding {
 	if !t.clocksAgree() {
 		return &finding{
@@ -98,7 +98,7 @@ func (t *turn) lateSuccessor(r Role) *finding {
 	return nil
 }
 
-// unseenForLong reports whether a key waits longer for its publication than afterwards.
+// unseenForLong reports whether a key has been Pending for the publish delay or longer.
 func (t *turn) unseenForLong(e Entry) bool {
 	return e.State == v1alpha1.KeyPending && !t.now.Before(e.CreatedAt.Add(t.policy.PublishDelay))
 }
@@ -107,8 +107,8 @@ func (t *turn) howToPublish(e Entry) string { return HowToPublish(t.status, e) }
 
 func (t *turn) command(verb string, e Entry) string { return command(t.status, verb, e) }
 
-// HowToPublish says what a key of the ring waits for before services can check what it signs, and
-// what people can do.
+// HowToPublish returns a sentence for people: what a waiting key of the ring waits for before it
+// signs, and what people can do.
 func HowToPublish(ring *v1alpha1.KeyRingStatus, e Entry) string {
 	if e.State == v1alpha1.KeyPublished && e.PublishedAt != nil {
 		why := ""
@@ -127,7 +127,7 @@ func HowToPublish(ring *v1alpha1.KeyRingStatus, e Entry) string {
 		e.Role.noun(), e.ID, e.Role.document(), of, command(ring, "confirm", e))
 }
 
-// command returns what people run to change the state of a key.
+// command returns the command that people run to change the state of a key.
 func command(ring *v1alpha1.KeyRingStatus, verb string, e Entry) string {
 	words := "lanyard keys " + verb + " "
 	if ring.TrustDomain != "" {

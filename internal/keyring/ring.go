@@ -13,21 +13,21 @@ const IssuerRing = v1alpha1.IssuerKeyRing
 // SPIFFERing is the name of the KeyRing of the SPIFFE trust domain.
 const SPIFFERing = v1alpha1.SPIFFEKeyRing
 
-// Ring is what a KeyRing's status says, checked and ready to be asked. Its zero value has no keys
-// and accepts nothing.
+// Ring has the checked keys and authorities of a KeyRing's status. Its zero value has no keys and
+// accepts nothing.
 type Ring struct {
 	keys        []RingKey
 	authorities []RingAuthority
 }
 
-// RingKey is a Key with its place in a ring.
+// RingKey is a Key with its entry in a ring.
 type RingKey struct {
 	Key
 	// Entry is the entry of the status. It must not be changed.
 	Entry *v1alpha1.RingKey
 }
 
-// RingAuthority is an Authority with its place in a ring.
+// RingAuthority is an Authority with its entry in a ring.
 type RingAuthority struct {
 	Authority
 
@@ -35,10 +35,10 @@ type RingAuthority struct {
 	Entry *v1alpha1.Authority
 }
 
-// Parse reads the keys and authorities of a ring. It leaves out a key whose kid is not the
-// thumbprint of its public half, a key of another algorithm than its entry says, and an authority
-// whose certificates do not fit its entry. The error names each of them; the Ring has the others
-// and may be used.
+// Parse checks the keys and authorities of a ring. It omits a key whose kid is not the thumbprint
+// of its public half, a key whose entry has another algorithm, and an authority whose certificates
+// do not fit its entry. The error names each omitted entry. The Ring has all other entries, and may
+// be used despite the error.
 func Parse(status *v1alpha1.KeyRingStatus) (Ring, error) {
 	var (
 		ring Ring
@@ -64,8 +64,8 @@ func Parse(status *v1alpha1.KeyRingStatus) (Ring, error) {
 }
 
 // Public returns the keys that the public document must have, in the order in which they were
-// made. While it is empty, discovery answers 503 and not an empty document: a verifier would cache
-// that nothing is to be trusted.
+// made. If there are no keys, discovery answers 503 instead of an empty document: a verifier would
+// cache the empty document and trust nothing.
 func (r Ring) Public() []Key {
 	var keys []Key
 	for _, k := range r.keys {
@@ -109,8 +109,9 @@ func (r Ring) ActiveKeys() []RingKey {
 	return keys
 }
 
-// Accepts reports whether what the key of this kid, or the authority of this ID, has signed may be
-// used. It is false for keys that were revoked, that were removed, or that the ring does not have.
+// Accepts reports whether tokens of the key with this kid, or certificates of the authority with
+// this ID, may be used. It is false if the ring has revoked or removed the key, or does not have
+// it.
 func (r Ring) Accepts(id string) bool {
 	return slices.ContainsFunc(r.keys, func(k RingKey) bool { return k.ID == id && Public(k.Entry.State) }) ||
 		slices.ContainsFunc(r.authorities, func(a RingAuthority) bool { return a.ID == id && Public(a.Entry.State) })
@@ -121,7 +122,7 @@ func Public(state v1alpha1.KeyState) bool {
 	switch state {
 	case v1alpha1.KeyPending, v1alpha1.KeyPublished, v1alpha1.KeyActive, v1alpha1.KeyRetiring:
 		return true
-	default: // Removed, Revoked, and what this version does not know
+	default: // Removed, Revoked, and states that this version does not know
 		return false
 	}
 }

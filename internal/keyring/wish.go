@@ -8,14 +8,14 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// Rotate asks for a rotation of the ring: it writes the time into spec.rotate. The caller updates
-// the object, with its resourceVersion.
+// Rotate requests a rotation of the ring: it writes the time into spec.rotate. The caller must then
+// update the object, with its resourceVersion.
 func Rotate(ring *v1alpha1.KeyRing, now time.Time) {
 	ring.Spec.Rotate = now.UTC().Format(time.RFC3339)
 }
 
-// Confirm says that a key is published where verifiers read. With skipDelay it may sign at once.
-// It fails for an ID that waits in no state for its publication.
+// Confirm writes into the spec that a key is published where verifiers read. With skipDelay, the
+// key may sign at once. Confirm fails for a key that is neither Pending nor Published.
 func Confirm(ring *v1alpha1.KeyRing, id string, skipDelay bool) error {
 	entry, err := entryOf(ring, id)
 	if err != nil {
@@ -24,7 +24,7 @@ func Confirm(ring *v1alpha1.KeyRing, id string, skipDelay bool) error {
 	if !entry.Waiting() {
 		return fmt.Errorf("%s %s is %s: only keys that are Pending or Published can be confirmed", entry.Role.noun(), id, entry.State)
 	}
-	// Confirmations of keys that the ring has used or lost are of no more use.
+	// Drop confirmations of keys that the ring does not have, or that do not wait.
 	ring.Spec.Confirm = slices.DeleteFunc(ring.Spec.Confirm, func(c v1alpha1.KeyConfirmation) bool {
 		e, found := Find(&ring.Status, c.KID)
 		return c.KID == id || !found || !e.Waiting()
@@ -33,7 +33,7 @@ func Confirm(ring *v1alpha1.KeyRing, id string, skipDelay bool) error {
 	return nil
 }
 
-// Revoke asks to revoke a key. It fails for an ID that the ring does not have.
+// Revoke requests the revocation of a key. It fails for an ID that the ring does not have.
 func Revoke(ring *v1alpha1.KeyRing, id string) error {
 	if _, err := entryOf(ring, id); err != nil {
 		return err
@@ -48,26 +48,26 @@ func Revoke(ring *v1alpha1.KeyRing, id string) error {
 	return nil
 }
 
-// Consequences are what the revocation of one key breaks. They are known before it happens.
+// Consequences are the effects of the revocation of one key. They are known before the revocation.
 type Consequences struct {
 	// Key is the key, or the authority, that is revoked.
 	Key Entry
-	// ValidUntil is when the last token or certificate that the key may have signed would have
-	// expired. It is zero if the key never signed.
+	// ValidUntil is the latest time at which a token or certificate of the key can expire. It is
+	// zero if the key never signed, or if all have expired.
 	ValidUntil time.Time
-	// Successor is the ID that signs at once in place of the key, empty if the key does not
-	// sign, or if no published key is there: then nothing is signed for its role until a new key is
-	// seen in the public document.
+	// Successor is the ID of the key that signs at once in place of the revoked key. It is empty if
+	// the revoked key does not sign, or if no published key can replace it. Then nothing is signed
+	// for its role until a new key is seen in the public document.
 	Successor string
 	// SuccessorCached reports whether the successor has been published for the delay, so that
 	// verifiers which cache the document know it.
 	SuccessorCached bool
-	// Outage says that nothing is signed for the role for a while.
+	// Outage is true if nothing can be signed for the role for a while.
 	Outage bool
 }
 
-// ConsequencesOf returns what the revocation of a key breaks. It fails for an ID that the ring does
-// not have.
+// ConsequencesOf returns the effects of the revocation of a key. It fails for an ID that the ring
+// does not have.
 func ConsequencesOf(ring *v1alpha1.KeyRing, id string, now time.Time) (Consequences, error) {
 	key, err := entryOf(ring, id)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c Consequences) Lines() []string {
 		"Add the kid to --revoked-kids, so that no backup of the cluster brings the key back.")
 }
 
-// authorityLines are Lines of an authority.
+// authorityLines returns the lines for an authority.
 func (c Consequences) authorityLines() []string {
 	lines := []string{fmt.Sprintf("Authority %s (%s) leaves the public SPIFFE bundle, and nothing is signed under it again.", c.Key.ID, c.Key.State)}
 	if c.Key.imported() {
