@@ -9,15 +9,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// Clock compares the local clock with the API server's, which is in the header Date of every
-// answer; source: RFC 9110 §6.6.1. Its zero value is ready to use. It is safe for concurrent use.
+// Clock compares the local clock with the API server's clock, whose time is in the header Date of
+// every answer; source: RFC 9110 §6.6.1. Its zero value is ready to use. It is safe for concurrent
+// use.
 type Clock struct {
 	mu   sync.Mutex
 	skew time.Duration
-	at   instant // of the last answer; zero if there was none
+	at   instant // time of the last answer; zero if there was no answer
 }
 
-// Wrap returns a transport that notes the time of every answer. It fits rest.Config.Wrap.
+// Wrap returns a transport that notes the time of every answer. Wrap is for rest.Config.Wrap.
 func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(req)
@@ -31,8 +32,9 @@ func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Skew returns how far the local clock is ahead of the API server's, to a second and the time of
-// an answer. It fails if there was no answer within keyring.MaxViewAge.
+// Skew returns how far the local clock is ahead of the API server's clock. The precision is a
+// second plus the duration of an answer. Skew fails if there was no answer within
+// keyring.MaxViewAge.
 func (c *Clock) Skew() (time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,8 +67,8 @@ func now() instant {
 	return instant{wall: t.Round(0), mono: t}
 }
 
-// fresh reports whether, at the moment later, an observation of i may still be relied upon. An
-// observation from the future is as bad as an old one: the clock was set back.
+// fresh reports whether an observation at i is still reliable at the moment later. An observation
+// from the future is as bad as an old observation: the clock was set back.
 func (i instant) fresh(later instant) bool {
 	wall, mono := later.wall.Sub(i.wall), later.mono.Sub(i.mono)
 	return wall.Abs() <= keyring.MaxViewAge && mono <= keyring.MaxViewAge

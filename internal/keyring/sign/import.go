@@ -22,15 +22,16 @@ import (
 // authorityAlgorithm is the algorithm of the keys of authorities and intermediates.
 const authorityAlgorithm = v1alpha1.ES256
 
-// CA is what the Secret of an imported CA has. Its private key lives only during a step.
+// CA is the imported CA that a Secret has. A private key from the Secret stays in memory only
+// during a step.
 type CA struct {
-	// Problem says why the Secret has no usable CA, for people; empty if it has.
+	// Problem tells people why the Secret has no usable CA; empty for a usable CA.
 	Problem     string
 	certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// observation is what keyring.Next must know of a CA. It is nil for a nil CA.
+// observation returns the CA as an input of keyring.Next; nil for a nil CA.
 func (c *CA) observation() *keyring.Import {
 	switch {
 	case c == nil:
@@ -45,7 +46,7 @@ func (c *CA) observation() *keyring.Import {
 	return &keyring.Import{ID: svid.AuthorityID(c.certificate), Key: thumbprint, NotAfter: c.certificate.NotAfter.UTC()}
 }
 
-// String names the CA without its key.
+// String returns the CA's ID, without its key.
 func (c *CA) String() string { return "CA " + c.observation().ID }
 
 // GoString is String: %#v must not print the key either.
@@ -53,8 +54,8 @@ func (c *CA) GoString() string { return c.String() }
 
 // ImportFrom returns a function that reads the CA of a trust domain from a Secret of the type
 // kubernetes.io/tls, which somebody else writes, such as cert-manager. It never writes the Secret.
-// The function fails if the Secret cannot be read this time; what is wrong with the Secret is the
-// CA's Problem.
+// The function fails if the Secret cannot be read this time. If the Secret itself is wrong, the CA
+// has a Problem.
 func ImportFrom(reader client.Reader, secret client.ObjectKey, domain spiffeid.TrustDomain) func(ctx context.Context) (*CA, error) {
 	return func(ctx context.Context) (*CA, error) {
 		data, ca, err := readSecret(ctx, reader, secret)
@@ -69,10 +70,10 @@ func ImportFrom(reader client.Reader, secret client.ObjectKey, domain spiffeid.T
 	}
 }
 
-// ImportWithKey is ImportFrom for a CA whose private key is elsewhere, such as in AWS KMS. The
-// Secret has its certificate, and what is in tls.key is ignored. The function open returns the key,
-// and name is what people call it. A CA is checked by a signature once, not at each step. The
-// returned function is not for concurrent use.
+// ImportWithKey is like ImportFrom, for a CA whose private key is not in the Secret, but for
+// example in AWS KMS. The Secret has the CA's certificate, and its tls.key is ignored. The function
+// open returns the key, and error texts call the key name. Each CA is checked by a signature once,
+// not at each step. The returned function is not for concurrent use.
 func ImportWithKey(
 	reader client.Reader, secret client.ObjectKey, domain spiffeid.TrustDomain, name string, open func(ctx context.Context) (crypto.Signer, error),
 ) func(ctx context.Context) (*CA, error) {
@@ -100,8 +101,8 @@ func ImportWithKey(
 	}
 }
 
-// readSecret reads the data of the Secret of a CA. Without data, it returns the CA's problem or an
-// error.
+// readSecret returns the data of a CA's Secret. If it returns no data, it returns a CA with a
+// Problem, or an error.
 func readSecret(ctx context.Context, reader client.Reader, secret client.ObjectKey) (map[string][]byte, *CA, error) {
 	var read corev1.Secret
 	err := reader.Get(ctx, secret, &read)
@@ -128,8 +129,8 @@ func problem(secret client.ObjectKey, what string) *CA {
 	return &CA{Problem: fmt.Sprintf("Secret %s %s", secret, what)}
 }
 
-// adopt makes a key, and an authority of the imported CA with an intermediate for the key. So the
-// ring signs on when the Secret has another CA.
+// adopt makes a key, and adds an authority of the imported CA, with an intermediate for the key. So
+// the ring can still sign after the Secret got another CA.
 func (r *Rotator) adopt(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, now time.Time) error {
 	key, err := r.Store.Create(ctx, ring.UID, authorityAlgorithm)
 	if err != nil {

@@ -42,8 +42,8 @@ func object() spiffeid.ID {
 	return spiffeid.RequireFromString("spiffe://example.com/ocirepositories/production/my-app")
 }
 
-// trusting makes the world's ring that of a trust domain without an issuer. The CA is imported if
-// imports is true.
+// trusting returns a rotator for the ring of a trust domain without an issuer. The CA is imported
+// if imports is true.
 func (w *world) trusting(imports bool) *Rotator {
 	w.policy.Issuer, w.policy.Algorithms, w.policy.TrustDomain, w.policy.Import = "", nil, trustDomain(), imports
 	w.policy.MaxLife = svid.Lifetime
@@ -75,7 +75,7 @@ func (w *world) issueCA(life time.Duration) *x509.Certificate {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// As cert-manager makes it: it may sign intermediates.
+	// Like a CA of cert-manager, it may sign intermediates.
 	template := *ca
 	template.MaxPathLen, template.MaxPathLenZero, template.URIs = -1, false, nil
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
@@ -109,7 +109,7 @@ func (w *world) putCA(form corev1.SecretType, data map[string][]byte) {
 	}
 }
 
-// authorities writes the states of the ring's authorities.
+// authorities returns the states of the ring's authorities as text.
 func (w *world) authorities() string {
 	w.t.Helper()
 	var states []string
@@ -119,7 +119,7 @@ func (w *world) authorities() string {
 	return strings.Join(states, ", ")
 }
 
-// leafKey is made once: only its public half matters.
+// leafKey returns the public half of a new key. Its private half is not needed.
 func leafKey(t *testing.T) *ecdsa.PublicKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -152,8 +152,8 @@ func trusts(chain []*x509.Certificate, authorities ...*x509.Certificate) bool {
 	return err == nil
 }
 
-// TestOwnAuthority goes through the life of the ring's own CA, with a signer that lags behind and a
-// verifier that reads the bundle once in the publish delay.
+// TestOwnAuthority simulates the life of the ring's own CAs. A verifier that reads the bundle once
+// per publish delay must accept all certificates until they expire.
 func TestOwnAuthority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -207,8 +207,8 @@ func TestOwnAuthority(t *testing.T) {
 	})
 }
 
-// TestImportedAuthority: cert-manager replaces CA and key, and no certificate is refused by a
-// verifier that reads the bundle once in the publish delay.
+// TestImportedAuthority replaces the CA and its key, as cert-manager does. The second CA must not
+// sign before it has been published for the delay.
 func TestImportedAuthority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -263,8 +263,9 @@ func (w *world) readCA() *corev1.Secret {
 	return secret
 }
 
-// TestSwitchedOff: without a trust domain, nobody takes the ring for one of a trust domain, nothing
-// is signed, and what was signed stays valid until it expires. Then keys and Secrets go.
+// TestSwitchedOff removes the trust domain from the policy. The ring's status then has no trust
+// domain, and the ring signs nothing. Its certificates stay valid until they expire. Then its keys
+// and Secrets are deleted.
 func TestSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -312,8 +313,8 @@ func TestSwitchedOff(t *testing.T) {
 	})
 }
 
-// TestBadSecret is the table of Secrets that are no CA: the condition says why, and the active
-// authority signs on.
+// TestBadSecret asserts that a condition says why a Secret has no usable CA, and that the active
+// authority still signs.
 func TestBadSecret(t *testing.T) {
 	other := newWorld(t)
 	other.issueCA(time.Hour)
@@ -365,8 +366,8 @@ func TestBadSecret(t *testing.T) {
 	}
 }
 
-// TestImportThatPasses: an API server that does not answer says nothing about the CA, and a right
-// that is missing is told.
+// TestImportThatPasses asserts that a lost answer of the API server is an error and no Problem of
+// the CA, and that a missing right is a Problem.
 func TestImportThatPasses(t *testing.T) {
 	w := newWorld(t)
 	read := func(err error) (*CA, error) {
@@ -384,7 +385,7 @@ func TestImportThatPasses(t *testing.T) {
 	}
 }
 
-// TestCADoesNotPrint: no format shows the key.
+// TestCADoesNotPrint asserts that no format prints the CA's key.
 func TestCADoesNotPrint(t *testing.T) {
 	w := newWorld(t)
 	w.issueCA(time.Hour)
@@ -405,8 +406,8 @@ func TestCADoesNotPrint(t *testing.T) {
 	}
 }
 
-// TestCertificateStopsWithView: a view that is too old signs no certificate, and a revoked
-// authority none either.
+// TestCertificateStopsWithView asserts that a signer with an old view signs no certificate, and
+// that a revoked authority signs no certificate.
 func TestCertificateStopsWithView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

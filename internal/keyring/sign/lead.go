@@ -11,17 +11,17 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// How long a lease lasts, as in Kubernetes' own components.
+// The timing of a lease, as in Kubernetes' own components.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// Lead runs the function while this process holds the lease of the name, and waits for the lease
-// otherwise, until ctx ends. The identity is this process's, such as its Pod's name. The context of
-// run ends when the lease is lost; the next holder may start before run returns, so run must bear
-// that two processes run it.
+// Lead calls run while this process holds the lease, and waits for the lease otherwise, until ctx
+// ends. The identity must identify this process, such as its Pod's name. The context of run ends
+// when the lease is lost. The next holder may start before run returns, so run must be safe in two
+// processes at once.
 func Lead(ctx context.Context, leases coordinationv1.CoordinationV1Interface, namespace, name, identity string, run func(context.Context)) error {
 	config := leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{

@@ -16,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// TestLead: one of two replicas keeps the ring, and the other takes over when it ends.
+// TestLead asserts that one of two replicas leads, and that the other takes over when the first
+// ends.
 func TestLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -116,7 +117,8 @@ func TestLeaseExpires(t *testing.T) {
 	})
 }
 
-// TestLeadNeedsAnIdentity: without one, two replicas would take each other for themselves.
+// TestLeadNeedsAnIdentity asserts an error for an empty identity: two replicas could not tell their
+// leases apart.
 func TestLeadNeedsAnIdentity(t *testing.T) {
 	err := Lead(t.Context(), fake.NewClientset().CoordinationV1(), namespace, "lanyard-keyring-issuer", "", func(context.Context) {})
 	if err == nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// Object is the KeyRing that has the public side of the keys.
+// Object is the KeyRing with the public side of the keys.
 type Object struct {
-	// Client reads from the API server, never from a cache: the age of a view counts from the
-	// moment of the question.
+	// Client reads from the API server, never from a cache: the age of a view counts from the time
+	// of the request.
 	Client client.Client
 	// Namespace is the release's namespace.
 	Namespace string
@@ -30,7 +30,8 @@ func (o Object) read(ctx context.Context) (*v1alpha1.KeyRing, error) {
 	return &ring, nil
 }
 
-// readOrCreate makes an empty ring if there is none. Two processes that do so end up with one.
+// readOrCreate reads the ring, and creates an empty ring if there is none. If two processes create
+// the ring at once, both get the same ring.
 func (o Object) readOrCreate(ctx context.Context) (*v1alpha1.KeyRing, error) {
 	ring, err := o.read(ctx)
 	if !apierrors.IsNotFound(err) {

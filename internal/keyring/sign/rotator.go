@@ -18,41 +18,42 @@ import (
 
 const (
 	stepInterval = 15 * time.Second
-	stepTimeout  = 45 * time.Second // less than keyring.MaxViewAge: what was observed is still true
-	// heldTimeout is how long a revocation waits for the store to say which keys can sign.
+	stepTimeout  = 45 * time.Second // less than keyring.MaxViewAge: the observations are still valid
+	// heldTimeout is how long a revocation waits for the store's list of keys.
 	heldTimeout = 5 * time.Second
-	// orphanAge is how old a private half must be that no ring names. A step may be about to name
-	// a younger one, or it was named by a write whose answer was lost.
+	// orphanAge is the age after which a private half is destroyed if its key is not in the ring. A
+	// step may be about to add a younger key to the ring, or the answer of such a write was lost.
 	orphanAge = 5 * time.Minute
 )
 
-// Rotator moves the keys of a ring from state to state. One replica runs it, by lease. If two do,
-// nothing breaks.
+// Rotator changes the states of a ring's keys. One replica runs the Rotator, by lease. Nothing
+// breaks if two replicas run it.
 type Rotator struct {
 	// Object is the ring.
 	Object Object
-	// Store keeps the private halves.
+	// Store stores the private halves.
 	Store Store
-	// Policy says how the keys are kept. It must be valid.
+	// Policy has the rules for the keys. It must be valid.
 	Policy keyring.Policy
-	// Import reads the CA that authorities come from. It must be set if Policy.Import is.
+	// Import reads the CA from which authorities are imported. It is required if Policy.Import is
+	// true.
 	Import func(ctx context.Context) (*CA, error)
-	// Probe reads the public document. If it is nil, people confirm what is published.
+	// Probe reads the public document. If it is nil, people confirm which keys are published.
 	Probe keyring.Probe
-	// Former returns the issuers whose keys services know from another KeyRing than that of the UID.
-	// It is asked before the ring's first key signs. If it is nil, nobody knows.
+	// Former returns the issuers whose keys services may know from a KeyRing with another UID. It
+	// is called before the ring's first key signs. If it is nil, the ring assumes no former issuer.
 	Former func(ctx context.Context, ring types.UID) (issuers []string, err error)
 	// Skew is Clock.Skew.
 	Skew func() (time.Duration, error)
-	// Log gets every change of a key's state, and every error. It names the ring.
+	// Log gets every change of a key's state, and every error. Its attributes name the ring.
 	Log *slog.Logger
 
-	mu       sync.Mutex // held for a whole step: a lease that is won again may find the last step at work
-	revision int64      // the highest that was seen
+	mu       sync.Mutex // held for a whole step: the last step may still run when a lease is won again
+	revision int64      // the highest revision that was seen
 }
 
-// Run makes steps until ctx ends: one every 15 seconds, and one for each value of changed, so that
-// what people ask for happens at once. The channel may be nil.
+// Run makes steps until ctx ends: one every 15 seconds, and one for each value of the channel
+// changed, so that people's requests are carried out at once. The channel may be nil.
 func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 	ticker := time.NewTicker(stepInterval)
 	defer ticker.Stop()
@@ -62,7 +63,7 @@ func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 			r.Log.Error("the key ring cannot be kept", "error", err)
 		}
 		if more && err == nil {
-			continue // more may follow from the change; at rest nothing changes
+			continue // the change may make another step possible
 		}
 		select {
 		case <-ctx.Done():
@@ -73,8 +74,8 @@ func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Retire makes steps of a ring whose policy is [keyring.Policy.Off], as Run does, until nothing of
-// it is left. It reports false if ctx ended before.
+// Retire makes steps of a ring whose policy is [keyring.Policy.Off], until the ring has no keys and
+// no authorities. It returns false if ctx ends before that.
 func (r *Rotator) Retire(ctx context.Context) bool {
 	ticker := time.NewTicker(stepInterval)
 	defer ticker.Stop()
@@ -106,9 +107,9 @@ func (r *Rotator) left(ctx context.Context) (bool, error) {
 	return err == nil && len(keyring.Entries(&ring.Status)) > 0, err
 }
 
-// Step makes the next step of the ring: it revokes, or observes and changes states, or makes keys.
-// A revocation needs neither the public document nor the store. It reports whether it has changed
-// the ring. A conflict is an error like others: to make another step is right after every error.
+// Step makes the next step of the ring: it revokes keys, or observes and changes states, or makes
+// keys. A revocation needs neither the public document nor the store. Step reports whether it has
+// changed the ring. After every error, also a conflict, the caller may make another step.
 func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +122,7 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	}
 	ring, err := read(ctx)
 	if r.Policy.Off() && apierrors.IsNotFound(err) {
-		return false, nil // it never was
+		return false, nil // there is no ring to retire
 	}
 	if err != nil {
 		return false, err
@@ -137,7 +138,7 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	observedAt := now() // a key that was seen now counts as published from now on, and not from before
+	observedAt := now() // after the probe: a key that was seen counts as published from now on
 	plan := keyring.Next(ring, observed, r.Policy, observedAt.wall)
 	r.revision = max(r.revision, ring.Status.Revision) // a later step that reads a lower revision reads a backup
 	changed = plan.Changed
@@ -156,8 +157,8 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	return changed, errors.Join(makeErr, r.sweep(ctx, &plan.Status, kept, observedAt.wall))
 }
 
-// revocation returns the plan of what must be revoked. A store that does not answer hinders no
-// revocation: a key that it had when the ring got the key is taken to be there.
+// revocation returns the plan for revocations. If the store does not answer, revocation assumes
+// that the private halves of all keys in the ring exist.
 func (r *Rotator) revocation(ctx context.Context, ring *v1alpha1.KeyRing) keyring.Plan {
 	o := keyring.Observation{Revision: r.revision}
 	for _, e := range keyring.Entries(&ring.Status) {
@@ -181,7 +182,7 @@ func (r *Rotator) revocation(ctx context.Context, ring *v1alpha1.KeyRing) keyrin
 	return keyring.Revocation(ring, o, r.Policy, now().wall)
 }
 
-// observe collects what keyring.Next needs. It also returns the CA that was observed, or nil.
+// observe makes the observation for keyring.Next. It also returns the imported CA, or nil.
 func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Kept) (keyring.Observation, *CA, error) {
 	o := keyring.Observation{Revision: r.revision}
 	for _, k := range kept {
@@ -211,8 +212,8 @@ func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Ke
 	return o, ca, nil
 }
 
-// observeFormer finds out whether a former installation had published keys of the issuer. A ring
-// that has signed, or knows the answer, does not ask.
+// observeFormer finds out whether a former installation had published keys of the issuer. It does
+// not call Former if the ring has signed, or if the ring's status already says so.
 func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *keyring.Observation) error {
 	signed := func(e keyring.Entry) bool { return e.ActivatedAt != nil }
 	if r.Former == nil || ring.Status.OtherKeysSeen || slices.ContainsFunc(keyring.Entries(&ring.Status), signed) {
@@ -234,7 +235,7 @@ func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *
 }
 
 // makeKeys makes the missing keys and certificates, and adds them to the plan. It reports whether
-// it has added something: what was made is written also if something else could not be made.
+// it has added something: these keys are written even if other keys could not be made.
 func (r *Rotator) makeKeys(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, began instant) (added bool, err error) {
 	var errs []error
 	note := func(err error) {
@@ -253,8 +254,8 @@ func (r *Rotator) makeKeys(ctx context.Context, ring *v1alpha1.KeyRing, plan *ke
 	return added, errors.Join(errs...)
 }
 
-// write writes a plan. After an error nobody knows whether the plan was written, so nothing is
-// deleted: sweep does that, when the ring shows which keys it named.
+// write writes a plan's status. After an error, nobody knows whether the status was written. So
+// write deletes no private halves: sweep does, when the ring shows which keys it has.
 func (r *Rotator) write(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, began instant) error {
 	if !began.fresh(now()) {
 		return errors.New("the step took too long, or the machine was suspended: what was observed is too old to act on")
@@ -267,7 +268,7 @@ func (r *Rotator) write(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyri
 	return nil
 }
 
-// add makes a key, and for an authority its certificate.
+// add makes a key, and for an authority its certificate, and adds them to the plan.
 func (r *Rotator) add(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, role keyring.Role, now time.Time) error {
 	if role != keyring.X509 {
 		key, err := r.Store.Create(ctx, ring.UID, v1alpha1.Algorithm(role))
@@ -296,8 +297,8 @@ func (r *Rotator) add(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring
 	return nil
 }
 
-// sweep destroys the private halves that nobody needs: of keys that have left the ring's public
-// document, and those that no ring has named in time.
+// sweep destroys the private halves that nobody needs: those of keys that have left the public
+// document, and those older than orphanAge whose keys are not in the ring.
 func (r *Rotator) sweep(ctx context.Context, status *v1alpha1.KeyRingStatus, kept []Kept, now time.Time) error {
 	var errs []error
 	for _, k := range kept {

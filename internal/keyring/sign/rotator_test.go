@@ -23,11 +23,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// tick is how often things happen in stories.
+// tick is the time between two steps of a story.
 const tick = 20 * time.Second
 
-// traffic is what signers sign, and a verifier that keeps the public document for the whole publish
-// delay. It must accept all tokens until they expire.
+// traffic has the tokens of signers, and a verifier that caches the public document for the whole
+// publish delay. The verifier must accept all tokens until they expire.
 type traffic struct {
 	t        *testing.T
 	verifier *verifier
@@ -44,7 +44,8 @@ func newTraffic(w *world) *traffic {
 	return &traffic{t: w.t, verifier: &verifier{world: w, life: w.policy.PublishDelay}, kids: map[string]bool{}}
 }
 
-// sign has a signer sign a token for as long as its key allows. It returns the error of the signer.
+// sign signs a token with the longest life that the signer's key allows. It returns the signer's
+// error.
 func (f *traffic) sign(s *Signer) error {
 	f.t.Helper()
 	key, err := s.Key(v1alpha1.ES256)
@@ -63,7 +64,8 @@ func (f *traffic) sign(s *Signer) error {
 	return nil
 }
 
-// wait waits for a tick. Tokens that expire until the next tick must be accepted a last time.
+// wait waits for a tick. The verifier must accept tokens that expire before the next tick once
+// more.
 func (f *traffic) wait() {
 	f.t.Helper()
 	time.Sleep(tick)
@@ -78,7 +80,7 @@ func (f *traffic) wait() {
 	})
 }
 
-// TestTwoLeaders lets two rotators work on one ring at once, as after a lease that was lost in the
+// TestTwoLeaders runs two rotators on one ring at once, as after a lease that was lost in the
 // middle of a transition.
 func TestTwoLeaders(t *testing.T) {
 	w := newWorld(t)
@@ -87,7 +89,7 @@ func TestTwoLeaders(t *testing.T) {
 		r := w.rotator(w.api)
 		both.Go(func() {
 			for range 20 {
-				_, _ = r.Step(t.Context()) // conflicts
+				_, _ = r.Step(t.Context()) // the errors are conflicts
 			}
 		})
 	}
@@ -101,8 +103,8 @@ func TestTwoLeaders(t *testing.T) {
 	}
 }
 
-// TestTwoVersions has replicas of two versions rotate in turn, as during an upgrade that takes
-// long. The newer version has an algorithm more, a longer life and a longer delay.
+// TestTwoVersions lets replicas of two versions rotate in turn, as during a long upgrade. The newer
+// version has one more algorithm, a longer life and a longer delay.
 func TestTwoVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -143,8 +145,8 @@ func TestTwoVersions(t *testing.T) {
 	})
 }
 
-// TestSlowDocument has the public document take a while to read. The delay of a key begins when the
-// document was read, because a verifier may have read an older one just before.
+// TestSlowDocument makes the read of the public document slow. The delay of a key begins after the
+// read, because a verifier may have read an older document immediately before.
 func TestSlowDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -171,8 +173,8 @@ func TestSlowDocument(t *testing.T) {
 	})
 }
 
-// TestLostLeaseInTransition stops a process between its observation and its write. Another rotates
-// meanwhile. The first must not write what it had decided.
+// TestLostLeaseInTransition stops a process between its observation and its write. Another process
+// rotates meanwhile. The write of the first process must fail.
 func TestLostLeaseInTransition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -196,7 +198,8 @@ func TestLostLeaseInTransition(t *testing.T) {
 	})
 }
 
-// TestSuspendedInTransition: what was observed before the machine slept is not acted on.
+// TestSuspendedInTransition asserts that a step fails if the machine was suspended after the step's
+// observations.
 func TestSuspendedInTransition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -214,7 +217,8 @@ func TestSuspendedInTransition(t *testing.T) {
 	})
 }
 
-// TestOrphansAreDestroyed: private halves that no ring names are not used, and go in time.
+// TestOrphansAreDestroyed asserts that private halves whose keys are not in the ring are not used,
+// and are destroyed after orphanAge.
 func TestOrphansAreDestroyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -239,7 +243,8 @@ func TestOrphansAreDestroyed(t *testing.T) {
 	})
 }
 
-// TestSkewStopsRotation: with a clock that jumps, not even private halves are swept.
+// TestSkewStopsRotation asserts that a large clock skew stops rotation. Private halves are not
+// destroyed either.
 func TestSkewStopsRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -269,7 +274,7 @@ func TestSkewStopsRotation(t *testing.T) {
 	})
 }
 
-// TestLostSecret goes through what people do to Secrets: delete, and restore with other content.
+// TestLostSecret deletes the Secret of a key, and restores it with a wrong and with the right key.
 func TestLostSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -344,8 +349,8 @@ func TestLostSecret(t *testing.T) {
 	})
 }
 
-// TestRestoredRing puts yesterday's ring back, as a backup of the cluster does. A process that has
-// only read the ring notices this as well as the one that has written the ring.
+// TestRestoredRing restores an old ring, as a backup of the cluster does. A process that has only
+// read the ring must notice this, and so must a process that has written the ring.
 func TestRestoredRing(t *testing.T) {
 	for name, restarted := range map[string]bool{"wrote the ring": false, "has only read the ring": true} {
 		t.Run(name, func(t *testing.T) {
@@ -398,7 +403,8 @@ func restoredRing(t *testing.T, restarted bool) {
 	}
 }
 
-// TestReinstalled deletes the ring and makes it anew: verifiers have cached the old keys.
+// TestReinstalled deletes the ring and makes a new ring. The first key must wait for the delay,
+// because verifiers have cached the old keys.
 func TestReinstalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -420,8 +426,8 @@ func TestReinstalled(t *testing.T) {
 	})
 }
 
-// TestReinstalledWithoutATrace makes a ring where no Secret and no public document shows a former
-// one. Only the status of identities tells that services know other keys.
+// TestReinstalledWithoutATrace makes a ring without Secrets or a public document of a former ring.
+// Only the status of identities shows that services know other keys.
 func TestReinstalledWithoutATrace(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -472,7 +478,8 @@ func TestReinstalledWithoutATrace(t *testing.T) {
 	}
 }
 
-// TestUnreachableDocument: the rotation waits, says so, and goes on.
+// TestUnreachableDocument asserts that the rotation waits for the document, says so in a condition,
+// and continues when the document is back.
 func TestUnreachableDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -496,8 +503,8 @@ func TestUnreachableDocument(t *testing.T) {
 	})
 }
 
-// TestEmergencyRevocation follows both steps with a verifier that reads the document only for a kid
-// it does not know. The verifier has cached the successor together with the key that leaks.
+// TestEmergencyRevocation checks both steps of a revocation with a verifier that reads the document
+// only for an unknown kid. The verifier has cached the successor together with the leaked key.
 func TestEmergencyRevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -555,7 +562,8 @@ func TestEmergencyRevocation(t *testing.T) {
 	})
 }
 
-// brokenStore is a store whose vault does not answer, makes no keys, or opens none.
+// brokenStore is a store whose vault does not answer (silent), makes no ES256 keys (full), or opens
+// no keys (throttled).
 type brokenStore struct {
 	Store
 	silent, full, throttled bool
@@ -583,8 +591,8 @@ func (s *brokenStore) Create(ctx context.Context, ring types.UID, algorithm v1al
 	return s.Store.Create(ctx, ring, algorithm)
 }
 
-// TestRevocationWaitsForNothing: neither a vault that does not answer nor a public document that
-// takes for ever to read delays a revocation.
+// TestRevocationWaitsForNothing asserts that a revocation is not delayed by a vault that does not
+// answer, or by a public document that takes for ever to read.
 func TestRevocationWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -614,8 +622,9 @@ func TestRevocationWaitsForNothing(t *testing.T) {
 	})
 }
 
-// TestStatesChangeWithoutNewKeys: while no key can be made, the keys that are there go on, and what
-// nobody needs is destroyed. A key of another algorithm that can be made is made once.
+// TestStatesChangeWithoutNewKeys asserts that existing keys change their states while no ES256 key
+// can be made. Private halves that nobody needs are destroyed. Keys of another algorithm are made
+// once.
 func TestStatesChangeWithoutNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -658,8 +667,8 @@ func TestStatesChangeWithoutNewKeys(t *testing.T) {
 	})
 }
 
-// TestChangesHappenAtOnce revokes the key that signs, in a running token server that is told of
-// each change of the ring. Nobody waits for the next turn of the rotator and of the signer.
+// TestChangesHappenAtOnce revokes the active key in a running token server that is notified of each
+// change of the ring. Rotator and signer must not wait for their next regular turn.
 func TestChangesHappenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -699,7 +708,7 @@ func TestChangesHappenAtOnce(t *testing.T) {
 	})
 }
 
-// sign signs a token for a minute.
+// sign signs a token with a life of one minute.
 func sign(s *Signer) (string, error) {
 	expires := time.Now().Add(time.Minute)
 	return s.JWT(v1alpha1.ES256, map[string]any{"exp": expires.Unix()}, expires)

@@ -19,27 +19,28 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// How the Secret of a key looks. A Vault says what is in it.
+// The metadata of a key's Secret. A Vault defines the type and the data.
 const (
 	labelRing     = "identity.lanyard.dev/keyring"     // the ring's name
 	annotationUID = "identity.lanyard.dev/keyring-uid" // the ring's UID
 )
 
-// Secrets is a Store with an immutable Secret of the ring's namespace for each key. The Secret has
-// the private half itself or, for a key that a Vault keeps, a reference to it.
+// Secrets is a Store with an immutable Secret for each key, in the ring's namespace. The Secret has
+// the private half itself, or a reference to a private half in a Vault.
 type Secrets struct {
 	object Object
 	vaults []Vault // the first makes new keys
 }
 
 // NewSecrets returns the Store of a ring's keys. The vault makes new keys. Without a vault, Secrets
-// contain them. Keys that Secrets contain stay usable with a vault too, until they are rotated.
+// contain the private halves. With a vault, private halves in older Secrets stay usable until their
+// keys are rotated.
 func NewSecrets(o Object, vault ...Vault) *Secrets {
 	return &Secrets{object: o, vaults: append(slices.Clone(vault), inSecret{})}
 }
 
-// List reads the Secrets that are labelled with the ring's name. It leaves out a Secret that leads
-// to no key of a ring: what cannot sign is held by nobody.
+// List returns the keys of all Secrets that are labelled with the ring's name. It omits a Secret
+// without a usable key: a key that cannot sign does not count as held.
 func (s *Secrets) List(ctx context.Context) ([]Kept, error) {
 	var secrets corev1.SecretList
 	err := s.object.Client.List(ctx, &secrets, client.InNamespace(s.object.Namespace), client.MatchingLabels{labelRing: s.object.Name})
@@ -53,7 +54,7 @@ func (s *Secrets) List(ctx context.Context) ([]Kept, error) {
 		switch {
 		case errors.Is(err, ErrGone), err == nil && secret.Name != s.name(key.ID):
 			continue
-		case err != nil: // a vault that does not answer says nothing about its keys
+		case err != nil: // if a vault does not answer, nobody knows whether its keys exist
 			return nil, err
 		}
 		kept = append(kept, Kept{KID: key.ID, Ring: types.UID(secret.Annotations[annotationUID]), CreatedAt: secret.CreationTimestamp.Time})
@@ -95,7 +96,7 @@ func (s *Secrets) record(ctx context.Context, ring types.UID, secretType corev1.
 	return key, nil
 }
 
-// Open reads the Secret of a key.
+// Open returns the private half of a key, by the key's Secret.
 func (s *Secrets) Open(ctx context.Context, kid string) (crypto.Signer, error) {
 	secret, err := s.read(ctx, kid)
 	if err != nil {
@@ -111,8 +112,8 @@ func (s *Secrets) Open(ctx context.Context, kid string) (crypto.Signer, error) {
 	return private, nil
 }
 
-// Delete destroys the private half of a key, and deletes its Secret. If the process dies between
-// the two, a Secret stays that leads to nothing.
+// Delete destroys the private half of a key, and then deletes its Secret. If the process dies in
+// between, a Secret without a private half stays.
 func (s *Secrets) Delete(ctx context.Context, kid string) error {
 	secret, err := s.read(ctx, kid)
 	if apierrors.IsNotFound(err) {
@@ -140,13 +141,13 @@ func (s *Secrets) read(ctx context.Context, kid string) (*corev1.Secret, error) 
 	return &secret, nil
 }
 
-// name returns the name of a key's Secret. A kid itself has letters that names must not have.
+// name returns the name of a key's Secret. The kid itself has characters that names must not have.
 func (s *Secrets) name(kid string) string {
 	sum := sha256.Sum256([]byte(kid))
 	return fmt.Sprintf("%s-key-%s", s.object.Name, hex.EncodeToString(sum[:10]))
 }
 
-// vaultOf returns who keeps the private half of a Secret, or nil.
+// vaultOf returns the Vault for a Secret's type, or nil.
 func (s *Secrets) vaultOf(secret *corev1.Secret) Vault {
 	i := slices.IndexFunc(s.vaults, func(v Vault) bool { return v.SecretType() == secret.Type })
 	if i < 0 {
@@ -155,8 +156,8 @@ func (s *Secrets) vaultOf(secret *corev1.Secret) Vault {
 	return s.vaults[i]
 }
 
-// open returns the private half that a Secret leads to, and its public half. Its errors do not
-// quote the Secret's data. They wrap ErrGone if there is no such key.
+// open returns the private half and the public half of a Secret's key. Its errors do not quote the
+// Secret's data. They wrap ErrGone if there is no usable key.
 func (s *Secrets) open(ctx context.Context, secret *corev1.Secret) (crypto.Signer, keyring.Key, error) {
 	vault := s.vaultOf(secret)
 	if vault == nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// Errors of signing. All of them pass: a caller answers 503 and Retry-After.
+// Errors of signing. All of them are temporary: a caller answers 503 and Retry-After.
 var (
-	// ErrStale says that the signer does not know the present state of the ring: it has not read
+	// ErrStale says that the signer does not know the current state of the ring: it has not read
 	// the ring within keyring.MaxViewAge.
 	ErrStale = errors.New("the view of the key ring is too old to sign: the token server cannot read the KeyRing, or its clock differs from the API server's")
 
@@ -31,18 +31,18 @@ var (
 	// say why, and what to do.
 	ErrNoKey = errors.New("the key ring has no active key for the algorithm: see the conditions of the KeyRing")
 
-	// ErrReplaced says that a Key is not the active one any more. Ask the Signer again.
+	// ErrReplaced says that another key has become active. Ask the Signer for the new key.
 	ErrReplaced = errors.New("the key signs no more: another key has replaced it")
 )
 
-// A LifeError says that something was to be signed that is valid for longer than the ring allows.
-// The key would be removed before it expires.
+// A LifeError says that the requested life of a token or certificate is longer than the ring
+// allows. Its key would be removed before it expires.
 type LifeError struct {
 	// Asked and Max are durations from now.
 	Asked, Max time.Duration
 }
 
-// Error names both durations.
+// Error returns a text with both durations.
 func (e *LifeError) Error() string {
 	return fmt.Sprintf("a life of %v is longer than the key ring's maximum %v", e.Asked.Round(time.Second), e.Max)
 }
@@ -65,11 +65,11 @@ type Signer struct {
 	opened map[string]crypto.Signer // private halves by kid
 }
 
-// view is what a signer knows of the ring. It does not change.
+// view is a signer's knowledge of the ring at one moment. It is immutable.
 type view struct {
-	taken     instant // when the ring was asked for, so not newer than the answer
+	taken     instant // time of the request for the ring, so not newer than the answer
 	keys      map[keyring.Role]*Key
-	authority *svid.Issuer // signs by keys[keyring.X509]; nil if there is none
+	authority *svid.Issuer // signs by keys[keyring.X509]; nil if no authority can sign
 }
 
 // NewSigner returns a Signer that signs nothing until Run or Refresh has read the ring. The
@@ -78,8 +78,9 @@ func NewSigner(o Object, store Store, skew func() (time.Duration, error), log *s
 	return &Signer{object: o, store: store, skew: skew, log: log, opened: map[string]crypto.Signer{}}
 }
 
-// Run keeps the view of the ring fresh until ctx ends. It reads the ring every 15 seconds, and for
-// each value of changed, so that a revoked key stops signing at once. The channel may be nil.
+// Run refreshes the view of the ring until ctx ends. It reads the ring every 15 seconds, and for
+// each value of the channel changed, so that a revoked key stops signing at once. The channel may
+// be nil.
 func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -96,9 +97,9 @@ func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Refresh reads the ring and its active keys. After an error the last view stays, and grows old. It
-// also opens the keys that are to sign next: a rotation or a revocation must not wait for the
-// store, which may be a service that throttles.
+// Refresh reads the ring and opens its active keys. After an error the last view stays, and grows
+// old. Refresh also opens the keys that will sign next: a rotation or a revocation must not wait
+// for the store, which may be a service that throttles.
 func (s *Signer) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ func (s *Signer) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// open returns the private side of an active key.
+// open returns an active key with its private half.
 func (s *Signer) open(ctx context.Context, role keyring.Role, public keyring.Key, maxLife time.Duration) (*Key, error) {
 	private, err := s.private(ctx, public.ID)
 	if err != nil {
@@ -157,8 +158,8 @@ func (s *Signer) open(ctx context.Context, role keyring.Role, public keyring.Key
 	return &Key{Key: public, MaxLife: maxLife, role: role, private: private, signer: s}, nil
 }
 
-// private returns the private half of a key. What was opened is not read again: it cannot change,
-// and to delete its Secret is no way to revoke a key.
+// private returns the private half of a key. It opens each private half only once: a private half
+// cannot change, and the deletion of its Secret does not revoke the key.
 func (s *Signer) private(ctx context.Context, kid string) (crypto.Signer, error) {
 	if private := s.opened[kid]; private != nil {
 		return private, nil
@@ -171,7 +172,7 @@ func (s *Signer) private(ctx context.Context, kid string) (crypto.Signer, error)
 	return private, nil
 }
 
-// forget drops the private halves of keys that do not sign, and are not to sign next.
+// forget drops the private halves of all keys that neither sign now nor will sign next.
 func (s *Signer) forget(status *v1alpha1.KeyRingStatus) {
 	entries := keyring.Entries(status)
 	maps.DeleteFunc(s.opened, func(kid string, _ crypto.Signer) bool {
@@ -181,9 +182,9 @@ func (s *Signer) forget(status *v1alpha1.KeyRingStatus) {
 	})
 }
 
-// former returns the key that signed for a role until now, if it is retiring in the ring, or nil.
-// So tokens are made on while the store does not open its successor. They end before the key is
-// removed.
+// former returns the key that signed for a role until now if it is Retiring in the ring; otherwise
+// nil. So tokens can be made while the store does not open the successor. They expire before the
+// former key is removed.
 func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key {
 	v := s.view.Load()
 	if v == nil || v.keys[role] == nil {
@@ -201,7 +202,7 @@ func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key 
 	return &key
 }
 
-// openAuthority adds the private side of the active authority to a view.
+// openAuthority opens the key of the active authority, and adds key and authority to a view.
 func (s *Signer) openAuthority(ctx context.Context, into *view, a keyring.RingAuthority, trustDomain string) error {
 	domain, err := svid.ParseTrustDomain(trustDomain)
 	if err != nil {
@@ -237,7 +238,7 @@ func (s *Signer) Ready(algorithms ...v1alpha1.Algorithm) error {
 	return nil
 }
 
-// Fresh returns ErrStale while the signer does not know the present state of the ring. A ring
+// Fresh returns ErrStale while the signer does not know the current state of the ring. A ring
 // without an active key is no error: another replica could not sign either.
 func (s *Signer) Fresh() error {
 	if v := s.view.Load(); v == nil || !v.taken.fresh(now()) {
@@ -246,7 +247,7 @@ func (s *Signer) Fresh() error {
 	return nil
 }
 
-// MaxLife is how long something may be valid that is signed now. It fails with ErrStale or
+// MaxLife returns the longest life of a token that is signed now. It fails with ErrStale or
 // ErrNoKey.
 func (s *Signer) MaxLife(algorithm v1alpha1.Algorithm) (time.Duration, error) {
 	key, err := s.Key(algorithm)
@@ -265,7 +266,7 @@ func (s *Signer) Key(algorithm v1alpha1.Algorithm) (*Key, error) {
 	return v.key(keyring.Role(algorithm))
 }
 
-// current returns what the signer knows of the ring, if that is new enough to sign.
+// current returns the signer's view of the ring, if the view is new enough to sign.
 func (s *Signer) current() (*view, error) {
 	if v := s.view.Load(); v != nil && v.taken.fresh(now()) {
 		return v, nil
@@ -302,7 +303,7 @@ func (s *Signer) jwt(algorithm v1alpha1.Algorithm, claims any, expires time.Time
 	return svid.SignJWT(claims, key.ID, key)
 }
 
-// Certificate returns an X.509-SVID by the active authority; see [svid.Issuer.Certificate]. It
+// Certificate returns an X.509-SVID of the active authority; see [svid.Issuer.Certificate]. It
 // fails with ErrStale, ErrNoKey, a *LifeError, svid.ErrExpired, or an error of the key's store.
 func (s *Signer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error) {
 	certificate, err := s.certificate(id, public)
@@ -328,7 +329,7 @@ func (s *Signer) certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Cert
 }
 
 // Key is an active key of a ring. It is a crypto.Signer that refuses to sign when the Signer's view
-// is stale, or when the key is not the active one any more.
+// is stale, or when another key has become active.
 type Key struct {
 	keyring.Key
 	// MaxLife is the longest time for which anything that the key signs may be valid.
@@ -357,7 +358,7 @@ func (k *Key) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byt
 	return k.private.Sign(rand, digest, opts)
 }
 
-// String names the key without its private half.
+// String returns the key's ID and algorithm, without its private half.
 func (k *Key) String() string { return fmt.Sprintf("key %s (%s)", k.ID, k.Algorithm) }
 
 // GoString is String: %#v must not print the private half either.

@@ -69,7 +69,7 @@ func TestJWT(t *testing.T) {
 	}
 }
 
-// TestRingWithoutKeys checks that a signer of such a ring knows its state, and signs nothing.
+// TestRingWithoutKeys checks that the signer of a ring without keys is fresh, and signs nothing.
 func TestRingWithoutKeys(t *testing.T) {
 	w := newWorld(t)
 	if err := w.api.Create(t.Context(), &v1alpha1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: keyring.IssuerRing}}); err != nil {
@@ -90,7 +90,7 @@ func TestRingWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestStaleSignerStops takes the API server away.
+// TestStaleSignerStops asserts that a signer stops a minute after the API server's last answer.
 func TestStaleSignerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -135,7 +135,7 @@ func TestStaleSignerStops(t *testing.T) {
 	})
 }
 
-// TestFresh is the table of what a suspended machine and a clock that is set do to a view.
+// TestFresh checks how long a view is fresh, also if the machine is suspended or its clock is set.
 func TestFresh(t *testing.T) {
 	start := now()
 	for _, tt := range []struct {
@@ -159,7 +159,8 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestSignerChecksItsClock: what is signed by a wrong clock expires at a wrong time.
+// TestSignerChecksItsClock asserts that a signer with a wrong clock signs nothing: its tokens would
+// expire at a wrong time.
 func TestSignerChecksItsClock(t *testing.T) {
 	w := newWorld(t)
 	w.settle(w.rotator(w.api))
@@ -180,8 +181,8 @@ func TestSignerChecksItsClock(t *testing.T) {
 }
 
 // TestThrottledStore rotates while the store opens no key. A signer that has opened the successor
-// before changes to it at once. A signer that could not keeps the former key, with lives that end
-// before that key is removed. A revoked key signs for nobody.
+// before signs with the successor at once. Another signer still signs with the former key, for
+// lives that end before this key is removed. No signer signs with a revoked key.
 func TestThrottledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -255,7 +256,7 @@ func TestThrottledStore(t *testing.T) {
 	})
 }
 
-// TestLifeIsBounded: the ring decides how long a token may live, not who asks.
+// TestLifeIsBounded asserts that the ring bounds the life of a token, not the caller.
 func TestLifeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -282,7 +283,8 @@ func TestLifeIsBounded(t *testing.T) {
 	})
 }
 
-// TestForgedRing: a key in the ring that has another kid, or no private half of ours, never signs.
+// TestForgedRing asserts that a key in the ring never signs if its kid does not fit its public
+// half.
 func TestForgedRing(t *testing.T) {
 	w := newWorld(t)
 	w.settle(w.rotator(w.api))
@@ -304,7 +306,7 @@ func TestForgedRing(t *testing.T) {
 	}
 }
 
-// TestNothingSecretIsPrinted formats what holds private halves.
+// TestNothingSecretIsPrinted formats and logs a Key, which has a private half.
 func TestNothingSecretIsPrinted(t *testing.T) {
 	w := newWorld(t)
 	w.settle(w.rotator(w.api))
@@ -323,7 +325,8 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 	}
 }
 
-// TestSecretsRefuse lists Secrets that hold no key of a ring. Errors do not quote their content.
+// TestSecretsRefuse asserts that List omits Secrets without a key of the ring. Errors do not quote
+// their content.
 func TestSecretsRefuse(t *testing.T) {
 	w := newWorld(t)
 	w.settle(w.rotator(w.api))
@@ -366,7 +369,7 @@ func TestSecretsRefuse(t *testing.T) {
 	}
 }
 
-// TestClock reads the header Date.
+// TestClock checks the skew that Clock calculates from the header Date.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clock

@@ -11,24 +11,24 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// A Store keeps the private halves of one ring's keys. It is safe for concurrent use.
+// A Store stores the private halves of one ring's keys. It is safe for concurrent use.
 type Store interface {
-	// List returns what is kept. A kid in the answer is the thumbprint of the kept key itself,
-	// never what something says about it.
+	// List returns all private halves in the store. Each kid is the thumbprint of the key itself,
+	// and never comes from metadata.
 	List(ctx context.Context) ([]Kept, error)
 
 	// Create makes a new key for the KeyRing of the UID.
 	Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (keyring.Key, error)
 
-	// Open returns the private half of a key. It fails if there is none, or if it belongs to
-	// another kid.
+	// Open returns the private half of a key. It fails if there is no private half, or if the
+	// private half belongs to another kid.
 	Open(ctx context.Context, kid string) (crypto.Signer, error)
 
-	// Delete destroys the private half of a key. It succeeds if there is none.
+	// Delete destroys the private half of a key. It succeeds if there is no private half.
 	Delete(ctx context.Context, kid string) error
 }
 
-// Kept is a private half that a Store has.
+// Kept describes a private half in a Store.
 type Kept struct {
 	// KID is the key's thumbprint.
 	KID string

@@ -17,11 +17,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// story is what happens to a ring in half an hour: it is made, rotated by schedule and on demand,
-// and old keys are removed. Two replicas sign all the time, and a verifier that caches the document
-// for the full delay must accept all tokens until they expire. The rotator's n-th write fails, as
-// world.process says. If the rotator dies of that, another takes over. It returns how many writes
-// the first rotator has made.
+// story simulates half an hour of a ring: it is made, rotated by schedule and on demand, and old
+// keys are removed. Two replicas sign all the time. A verifier that caches the document for the
+// full delay must accept all tokens until they expire. The rotator's n-th write fails, see
+// world.process. If the rotator dies, another rotator takes over. story returns the number of
+// writes of the first rotator.
 func story(t *testing.T, n int, lives bool) (writes int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func story(t *testing.T, n int, lives bool) (writes int) {
 	return writes
 }
 
-// TestRotationUnderLoad tells the story without a failure, and with a failure at each write.
+// TestRotationUnderLoad runs the story without a failure, and with a failure at each write.
 func TestRotationUnderLoad(t *testing.T) {
 	writes := story(t, 0, false)
 	if writes < 15 {

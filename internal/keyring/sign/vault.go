@@ -18,12 +18,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
-// ErrGone says that a Secret leads to no private half that could sign: the key was deleted or
-// disabled, or the Secret is damaged. It does not pass by itself.
+// ErrGone says that a Secret has no usable private half: the key was deleted or disabled, or the
+// Secret is damaged. The error is not temporary.
 var ErrGone = errors.New("there is no usable private key")
 
-// A Vault makes private halves and keeps them, such as a key management service. What it gives for
-// a Secret leads to the private half. It is safe for concurrent use.
+// A Vault makes and stores private halves, for example in a key management service. It returns data
+// for the Secret of a key, by which it finds the private half later. It is safe for concurrent use.
 type Vault interface {
 	// SecretType is the type of the Secrets of this vault's keys.
 	SecretType() corev1.SecretType
@@ -31,21 +31,22 @@ type Vault interface {
 	// Create makes a key for the KeyRing of the UID, and returns the data of its Secret.
 	Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (data map[string][]byte, private crypto.Signer, err error)
 
-	// Open returns the private half that the data of a Secret lead to. It may be used after ctx
-	// has ended. The error wraps ErrGone if there is none; other errors pass.
+	// Open returns the private half for the data of a Secret. The private half may be used after
+	// ctx has ended. The error wraps ErrGone if there is no private half; other errors are
+	// temporary.
 	Open(ctx context.Context, data map[string][]byte) (crypto.Signer, error)
 
-	// Destroy destroys the private half. It succeeds if there is none.
+	// Destroy destroys the private half. It succeeds if there is no private half.
 	Destroy(ctx context.Context, data map[string][]byte) error
 }
 
-// What a Secret that contains the private half looks like.
+// The type and the data key of a Secret that contains the private half.
 const (
 	secretType corev1.SecretType = "identity.lanyard.dev/signing-key"
 	dataKey    string            = "key.der" // PKCS #8, RFC 5958
 )
 
-// inSecret is the Vault of private halves that are in the Secrets themselves.
+// inSecret is the Vault for private halves in the Secrets themselves.
 type inSecret struct{}
 
 // SecretType implements [Vault].
@@ -74,7 +75,7 @@ func (inSecret) Open(_ context.Context, data map[string][]byte) (crypto.Signer, 
 	return private, nil
 }
 
-// Destroy implements [Vault]. The key goes with its Secret.
+// Destroy implements [Vault]. It does nothing: the private half is deleted with its Secret.
 func (inSecret) Destroy(context.Context, map[string][]byte) error { return nil }
 
 func generate(algorithm v1alpha1.Algorithm) (crypto.Signer, error) {

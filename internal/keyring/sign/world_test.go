@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.KeyRing{}).Build()
 	return &world{t: t, policy: hourly(), api: interceptor.NewClient(api, interceptor.Funcs{
-		// What an API server does, and the fake one does not.
+		// An API server sets these fields, but the fake server does not.
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			o.SetUID(uuid.NewUUID())
 			o.SetCreationTimestamp(metav1.Now())
@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	})}
 }
 
-// hourly is a policy with one rotation an hour.
+// hourly returns a policy with one rotation per hour.
 func hourly() keyring.Policy {
 	return keyring.Policy{
 		Issuer: issuer, Algorithms: []v1alpha1.Algorithm{v1alpha1.ES256},
@@ -68,7 +68,7 @@ func (w *world) object(c client.Client) Object {
 	return Object{Client: c, Namespace: namespace, Name: keyring.IssuerRing}
 }
 
-// rotator is that of a process whose calls go through c.
+// rotator returns the Rotator of a process that uses the client c.
 func (w *world) rotator(c client.Client) *Rotator {
 	o := w.object(c)
 	return &Rotator{
@@ -84,7 +84,7 @@ func (w *world) signer(c client.Client) *Signer {
 
 func noSkew() (time.Duration, error) { return 0, nil }
 
-// ring reads the ring as the administrator. It is empty before it is made.
+// ring reads the ring as the administrator. It returns an empty ring if there is no ring.
 func (w *world) ring() *v1alpha1.KeyRing {
 	w.t.Helper()
 	ring, err := w.object(w.api).read(w.t.Context())
@@ -134,7 +134,7 @@ func (w *world) settle(r *Rotator) {
 	w.t.Fatal("the ring does not come to rest")
 }
 
-// document is what discovery serves: the public keys of the ring, encoded.
+// document returns the document that discovery serves: the public keys of the ring, encoded.
 func (w *world) document(ctx context.Context) ([]byte, error) {
 	object, err := w.object(w.api).read(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *world) probe(ctx context.Context) (*keyring.Document, error) {
 // verifier caches the public document.
 type verifier struct {
 	world *world
-	// life is how long a document is cached, whatever kids tokens have. 0 is for ever.
+	// life is how long a document is cached, regardless of the kids of tokens. 0 means for ever.
 	life time.Duration
 	// rereads makes the verifier read the document for a kid that it does not know, as go-oidc
 	// does.
@@ -208,18 +208,18 @@ func (v *verifier) verify(token string) error {
 	return err
 }
 
-// errNoAnswer is all that a process learns when its request or the answer is lost.
+// errNoAnswer is the error that a process gets when its request or the answer is lost.
 var errNoAnswer = errors.New("no answer")
 
-// process is a client of the API server. Its writes are counted.
+// process is a client of the API server that counts its writes.
 type process struct {
 	client.Client
 	writes int
 	dead   bool
 }
 
-// process returns a process whose n-th write fails, none if n is 0. Either the process dies before
-// the write, or the write is carried out, its answer is lost, and the process lives.
+// process returns a process whose n-th write fails; no write fails if n is 0. If lives is false,
+// the process dies before the write. If lives is true, the write succeeds, but its answer is lost.
 func (w *world) process(n int, lives bool) *process {
 	p := &process{}
 	write := func(do func() error) error {
