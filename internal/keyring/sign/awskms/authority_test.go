@@ -92,7 +92,7 @@ func TestAuthorityInKMS(t *testing.T) {
 	}
 }
 
-// importing returns a rotator of certificates whose CA has its key in KMS.
+// importing returns a rotator that imports a CA whose key is in KMS.
 func (w *world) importing(domain spiffeid.TrustDomain, arn string) *sign.Rotator {
 	return &sign.Rotator{
 		Object: w.object(), Store: sign.NewSecrets(w.object()), Skew: noSkew, Log: slog.New(slog.DiscardHandler),
@@ -109,7 +109,7 @@ func (w *world) importing(domain spiffeid.TrustDomain, arn string) *sign.Rotator
 	}
 }
 
-// putAuthority writes the certificate of a CA into the Secret, and nothing of its key.
+// putAuthority writes the certificate of a CA, but not its key, into the Secret.
 func (w *world) putAuthority(key crypto.Signer) *x509.Certificate {
 	w.t.Helper()
 	template := &x509.Certificate{
@@ -140,7 +140,7 @@ func (w *world) putAuthority(key crypto.Signer) *x509.Certificate {
 	return certificate
 }
 
-// wantProblem wants the ring to say why the CA is not imported, while the former one signs on.
+// wantProblem checks that a condition of the ring says why the CA is not imported.
 func (w *world) wantProblem(rotator *sign.Rotator, words string) {
 	w.t.Helper()
 	w.settle(rotator)

@@ -25,7 +25,7 @@ type Error struct {
 	Err error
 }
 
-// Error names the call, the key, the reason and the next step.
+// Error returns a text with the call, the key, the reason and the next step.
 func (e *Error) Error() string {
 	text := "AWS KMS " + e.Operation
 	if e.Key != "" {
@@ -41,14 +41,14 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// failure is the [*Error] of a call; nil without an error.
+// failure converts the error of a call to an [*Error]; nil stays nil.
 func failure(ctx context.Context, operation, key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	e := &Error{Operation: operation, Key: key, Detail: "KMS did not answer", Fix: "check that the KMS endpoint of the region can be reached", Err: err}
 	if identity, ok := errors.AsType[*auth.Error](err); ok {
-		e.Detail, e.Fix = "the token server has no AWS identity", identity.Error() // which ends with a fix
+		e.Detail, e.Fix = "the token server has no AWS identity", identity.Error() // this text ends with a fix
 		return e
 	}
 	api, ok := errors.AsType[smithy.APIError](err)

@@ -1,9 +1,9 @@
-// Package awskms has key rings' private halves in AWS Key Management Service. The private halves
-// never leave it: a signature is a call of KMS.
+// Package awskms stores the private halves of key rings in AWS Key Management Service (KMS). The
+// private halves never leave KMS: each signature is a call of KMS.
 //
-// A key is made by CreateKey with tags, and the Secret of the key has its ARN. So the token server
-// needs no right to list the account's keys, and no cluster finds another one's. Policies of IAM
-// can hold the token server to the keys with its issuer's tag; docs/aws-kms.md has such a
+// CreateKey makes a key with tags, and the Secret of the key has its ARN. So the token server needs
+// no right to list the account's keys, and no cluster finds the keys of another cluster. An IAM
+// policy can restrict the token server to keys with its issuer's tag; docs/aws-kms.md has such a
 // policy.
 package awskms
 
@@ -35,7 +35,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 )
 
-// What the Secret of a key looks like, and the tags of the key.
+// The type and the data key of a key's Secret, and the tags of the key.
 const (
 	secretType = corev1.SecretType("identity.lanyard.dev/aws-kms-key")
 	dataARN    = "arn"
@@ -51,20 +51,21 @@ const (
 	callTimeout = 10 * time.Second // of every other call, with all attempts
 	attempts    = 3
 
-	// maxBackoff bounds the wait between two attempts. All waits end before signTimeout does, so that
-	// a call's error is what KMS answered, not that time was up.
+	// maxBackoff bounds the wait between two attempts. All waits end before signTimeout. So a call
+	// returns KMS's error, and not a timeout.
 	maxBackoff = signTimeout / attempts
 
-	// credentialWindow is how long before their end the credentials are replaced.
+	// credentialWindow is how long before their expiry the credentials are replaced.
 	credentialWindow = time.Minute
 
-	// deletionDays is how long KMS keeps a key that was destroyed, and can restore it: the maximum.
+	// deletionDays is how long KMS can restore a destroyed key: the maximum that KMS allows.
 	deletionDays = 30
 )
 
-// Config says where keys are made.
+// Config configures a [Vault].
 type Config struct {
-	// Issuer is the URL of the issuer whose keys these are, the value of the tag TagIssuer.
+	// Issuer is the URL of the issuer that signs with the keys. It is the value of the tag
+	// TagIssuer.
 	Issuer string
 	// Region is the region in which new keys are made. Keys of other regions stay usable.
 	Region string
@@ -72,7 +73,7 @@ type Config struct {
 	Transport *http.Transport
 }
 
-// Vault is a [sign.Vault] in KMS. It acts as the identity of the program's environment (IRSA, EKS
+// Vault is a [sign.Vault] in KMS. It uses the AWS identity of the program's environment (IRSA, EKS
 // Pod Identity); see [aws.Provider.NewControllerToken].
 type Vault struct {
 	client *kms.Client
@@ -81,7 +82,7 @@ type Vault struct {
 
 var _ sign.Vault = (*Vault)(nil)
 
-// New returns the Vault that the configuration describes. It calls nobody.
+// New returns a Vault with the configuration. It sends no request.
 func New(config Config) (*Vault, error) {
 	if config.Region == "" {
 		return nil, errors.New("keys in AWS KMS need a region: set --aws-region, or AWS_REGION in the environment")
@@ -97,7 +98,7 @@ func New(config Config) (*Vault, error) {
 	})}, nil
 }
 
-// credentials are those of the program's own environment.
+// credentials returns the credentials of the program's own environment.
 func credentials(provider *aws.Provider) awssdk.CredentialsProvider {
 	retrieve := awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
 		token, err := auth.GetToken(ctx, provider, auth.WithController())
@@ -150,10 +151,10 @@ func (v *Vault) createKey(ctx context.Context, ring types.UID, spec kmstypes.Key
 	return awssdk.ToString(out.KeyMetadata.Arn), nil
 }
 
-// once makes one attempt: two could make two keys.
+// once limits a call to one attempt: two attempts could make two keys.
 func once(o *kms.Options) { o.Retryer = awssdk.NopRetryer{} }
 
-// newKey has patience with a key that was just made: parts of KMS may not know it yet. Source: KMS
+// newKey retries if KMS does not find a new key: parts of KMS may not know the key yet. Source: KMS
 // Developer Guide, "AWS KMS eventual consistency".
 func newKey(o *kms.Options) {
 	o.Retryer = retry.AddWithErrorCodes(o.Retryer, (&kmstypes.NotFoundException{}).ErrorCode())
@@ -197,8 +198,8 @@ func (v *Vault) open(ctx context.Context, arn string, options func(*kms.Options)
 	}}, nil
 }
 
-// RegionOf returns the region in the ARN of a KMS key. It fails for what is no such ARN, such as an
-// alias.
+// RegionOf returns the region in the ARN of a KMS key. It fails for any other text, such as the ARN
+// of an alias.
 func RegionOf(arn string) (string, error) {
 	parsed, err := awsarn.Parse(arn)
 	if err != nil || parsed.Service != "kms" || parsed.Region == "" || !strings.HasPrefix(parsed.Resource, "key/") {
@@ -207,7 +208,8 @@ func RegionOf(arn string) (string, error) {
 	return parsed.Region, nil
 }
 
-// inRegion sends a call to the region of a key. A Secret that has no key's ARN leads nowhere.
+// inRegion returns an option that sends a call to the region of a key. Its error wraps
+// [sign.ErrGone] if arn is not the ARN of a key.
 func inRegion(arn string) (func(*kms.Options), error) {
 	region, err := RegionOf(arn)
 	if err != nil {
@@ -216,13 +218,13 @@ func inRegion(arn string) (func(*kms.Options), error) {
 	return func(o *kms.Options) { o.Region = region }, nil
 }
 
-// Destroy implements [sign.Vault]. The key signs no more at once. For 30 days, people can restore
+// Destroy implements [sign.Vault]. The key stops signing at once. For 30 days, people can restore
 // it by CancelKeyDeletion and EnableKey.
 func (v *Vault) Destroy(ctx context.Context, data map[string][]byte) error {
 	arn := string(data[dataARN])
 	region, err := inRegion(arn)
 	if err != nil {
-		return nil // what is no key needs no deletion
+		return nil // without an ARN there is no key to delete
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -242,9 +244,9 @@ type key struct {
 // Public implements [crypto.Signer].
 func (k *key) Public() crypto.PublicKey { return k.public }
 
-// Sign implements [crypto.Signer] for digests of the key's algorithm; KMS has the random numbers.
-// An ECDSA signature is ASN.1, as crypto.Signer wants it; source: KMS API Reference, Sign. It takes
-// at most five seconds. The error is an [*Error].
+// Sign implements [crypto.Signer] for digests of the key's algorithm. KMS makes the random numbers.
+// An ECDSA signature is ASN.1, as crypto.Signer requires; source: KMS API Reference, Sign. A call
+// takes at most five seconds. The error of a call is an [*Error].
 func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	algorithm, err := signingAlgorithm(k.public, opts)
 	if err != nil {
@@ -253,7 +255,7 @@ func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, 
 	return k.sign(digest, algorithm)
 }
 
-// specOf returns the kind of key for an algorithm. Source: KMS Developer Guide, "Key spec
+// specOf returns KMS's key spec for an algorithm. Source: KMS Developer Guide, "Key spec
 // reference".
 func specOf(algorithm v1alpha1.Algorithm) (kmstypes.KeySpec, error) {
 	switch algorithm {
@@ -267,8 +269,8 @@ func specOf(algorithm v1alpha1.Algorithm) (kmstypes.KeySpec, error) {
 	return "", fmt.Errorf("no KMS keys for the algorithm %q", algorithm)
 }
 
-// signingAlgorithm returns KMS's name of what RS256, ES256 and ES384 do with a key. Source: RFC
-// 7518 §3.3 and §3.4.
+// signingAlgorithm returns KMS's name of the algorithm RS256, ES256 or ES384, by the type of the
+// key. Source: RFC 7518 §3.3 and §3.4.
 func signingAlgorithm(public crypto.PublicKey, opts crypto.SignerOpts) (kmstypes.SigningAlgorithmSpec, error) {
 	_, pss := opts.(*rsa.PSSOptions)
 	switch public := public.(type) {

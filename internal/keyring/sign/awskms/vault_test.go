@@ -33,8 +33,8 @@ func allowing(actions string) json.RawMessage {
 	return json.RawMessage(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"` + actions + `","Resource":"*"}]}`)
 }
 
-// TestRing keeps a ring in KMS with the policy of the documentation: tokens of each algorithm
-// verify by the ring's public keys, and a revoked key ends in KMS too.
+// TestRing has a ring whose keys are in KMS, with the policy of the documentation. The ring's
+// public keys verify tokens of each algorithm, and a revoked key is deleted in KMS too.
 func TestRing(t *testing.T) {
 	policy := documentedPolicy(t, issuer)
 	synctest.Test(t, func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestRing(t *testing.T) {
 	})
 }
 
-// TestOtherIssuersKeys: the documented policy holds the token server to its issuer's keys, whatever
-// ARN a Secret has.
+// TestOtherIssuersKeys asserts that the documented policy restricts the token server to the keys of
+// its issuer, even if a Secret has the ARN of another key.
 func TestOtherIssuersKeys(t *testing.T) {
 	policy := documentedPolicy(t, issuer)
 	synctest.Test(t, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestOtherIssuersKeys(t *testing.T) {
 	})
 }
 
-// TestFailures: errors say what failed and what to do, in bounded time, and whether the key is
-// gone.
+// TestFailures asserts that calls fail in bounded time. The errors say what failed, what to do, and
+// whether the key is gone.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))
@@ -199,7 +199,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// TestSecretsThatLeadNowhere are Secrets of the vault's type that somebody has changed.
+// TestSecretsThatLeadNowhere opens and destroys keys by Secrets whose ARN somebody has changed.
 func TestSecretsThatLeadNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))
@@ -218,8 +218,8 @@ func TestSecretsThatLeadNowhere(t *testing.T) {
 	})
 }
 
-// TestMove: keys in Secrets sign on after the token server was told to make new keys in KMS. While
-// KMS does not answer, the ring stays as it is.
+// TestMove asserts that keys in Secrets stay usable after the token server makes new keys in KMS.
+// While KMS does not answer, the ring does not change.
 func TestMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))
@@ -252,7 +252,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestUnrecordedKey: a key whose Secret cannot be made is destroyed.
+// TestUnrecordedKey asserts that a key is destroyed if its Secret cannot be made.
 func TestUnrecordedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))

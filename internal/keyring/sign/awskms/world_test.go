@@ -40,7 +40,7 @@ const (
 	roleName  = "token-server"
 )
 
-// page is where people copy the role's policy from.
+// page is the documentation from which people copy the role's policy.
 var page = filepath.Join("..", "..", "..", "..", "docs", "aws-kms.md")
 
 // world is a local AWS, an API server, and the token server's environment.
@@ -52,7 +52,7 @@ type world struct {
 	trust json.RawMessage // of the role
 }
 
-// documentedPolicy is the role's policy of the documentation, for an issuer.
+// documentedPolicy returns the role's policy from the documentation, for an issuer.
 func documentedPolicy(t *testing.T, issuer string) json.RawMessage {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -67,7 +67,8 @@ func documentedPolicy(t *testing.T, issuer string) json.RawMessage {
 	return json.RawMessage(strings.ReplaceAll(policy, "https://issuer.example.com", issuer))
 }
 
-// newWorld gives the token server a role with a policy, by a web identity token as IRSA does.
+// newWorld returns a world in which the token server has a role with a policy. The role is assumed
+// with a web identity token, as with IRSA.
 func newWorld(t *testing.T, policy json.RawMessage) *world {
 	t.Helper()
 	host := strings.TrimPrefix(cluster, "https://")
@@ -129,7 +130,7 @@ func newAPI(t *testing.T) client.WithWatch {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.KeyRing{}).Build()
 	return interceptor.NewClient(api, interceptor.Funcs{
-		// What an API server does, and the fake one does not.
+		// An API server sets these fields, but the fake server does not.
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			o.SetUID(uuid.NewUUID())
 			o.SetCreationTimestamp(metav1.Now())
@@ -194,7 +195,7 @@ func (w *world) settle(r *sign.Rotator) {
 
 func noSkew() (time.Duration, error) { return 0, nil }
 
-// calls returns the calls of an operation of KMS.
+// calls returns the recorded calls of a KMS operation.
 func (w *world) calls(operation string) []journal.Call {
 	return w.cloud.Journal().Calls(journal.Filter{Service: aws.ServiceKMS, Operation: operation})
 }
