@@ -1,5 +1,5 @@
-// Package controlplane starts the embedded Kubernetes control plane of
-// dev/controlplane as a child process and stops it again.
+// Package controlplane starts the embedded Kubernetes control plane of dev/controlplane as a child
+// process and stops it again.
 //
 //	cp, err := controlplane.Start(ctx, controlplane.Options{
 //		Binary: "bin/controlplane",
@@ -9,12 +9,12 @@
 //	if err != nil { … }
 //	defer cp.Stop(context.WithoutCancel(ctx))
 //
-// It imports nothing of Kubernetes: the control plane is a program of its own,
-// and callers reach it through its kubeconfig file.
+// The package imports nothing of Kubernetes: the control plane is a separate program, and callers
+// use its kubeconfig file.
 //
-// The child's standard input is a pipe that this process holds open and never writes to. The end of
-// the pipe is the child's signal to stop, so the child also stops when this process is killed. An
-// interrupt at the terminal reaches both, but this process decides when the child stops.
+// The child's standard input is a pipe that this process holds open and never writes to. The child
+// stops when the pipe ends, so it also stops when this process is killed. An interrupt at the
+// terminal reaches both processes, but only this process decides when the child stops.
 package controlplane
 
 import (
@@ -34,7 +34,7 @@ import (
 // ErrStopped is the cause of a process that ended after Stop.
 var ErrStopped = errors.New("control plane stopped")
 
-// Options say what to start. Binary, Dir and Issuer are required.
+// Options configure [Start]. Binary, Dir and Issuer are required.
 type Options struct {
 	// Binary is the path of the program that `make` builds from
 	// dev/controlplane.
@@ -46,31 +46,29 @@ type Options struct {
 	// Issuer is the issuer of ServiceAccount tokens, an https URL without query
 	// and fragment; source: kube-apiserver --service-account-issuer.
 	Issuer string
-	// AuthenticationConfig is the path of an AuthenticationConfiguration, which
-	// names further issuers whose tokens the API server accepts; source:
-	// kube-apiserver --authentication-config. Default: none.
+	// AuthenticationConfig is the path of an AuthenticationConfiguration: further issuers whose
+	// tokens the API server accepts; source: kube-apiserver --authentication-config. Default: none.
 	AuthenticationConfig string
-	// Env is added to this process's environment, NAME=VALUE: the API server
-	// reaches the issuers of AuthenticationConfig through the proxy that it names.
+	// Env is added to this process's environment, NAME=VALUE. A proxy in Env lets the API server
+	// reach the issuers of AuthenticationConfig.
 	Env []string
-	// Log receives what the control plane logs. Default: discarded. Writes come
-	// from one goroutine.
+	// Log receives the log output of the control plane. Default: discarded. Writes come from one
+	// goroutine.
 	Log io.Writer
 	// Progress is called with one line per step of the start, such as "etcd is
 	// up". Optional. Calls come from one goroutine and end before Start returns.
 	Progress func(step string)
 }
 
-// An ExitError says that the control plane ended without being asked to, or not
-// in order.
+// An ExitError says that the control plane ended by itself, or that it failed while it stopped.
 type ExitError struct {
-	// Err returns how the process ended: an *exec.ExitError if it ran.
+	// Err says how the process ended: an *exec.ExitError if its exit status was not 0.
 	Err error
-	// Log is the end of what it logged, at most 2 KiB.
+	// Log is the end of the process's log, at most 2 KiB.
 	Log string
 }
 
-// Error holds the log's end, which names the reason.
+// Error includes the end of the log, which says why the control plane ended.
 func (e *ExitError) Error() string {
 	return fmt.Sprintf("control plane ended: %v\n%s", e.Err, e.Log)
 }
@@ -85,17 +83,16 @@ type ControlPlane struct {
 
 	stdin io.Closer          // closing it asks the child to stop
 	kill  context.CancelFunc // ends the child at once
-	done  chan struct{}      // closed when the child is gone
+	done  chan struct{}      // closed when the child has ended
 
 	mu       sync.Mutex
 	stopping bool
-	err      error // how the child ended; read after done
+	err      error // how the child ended; read after done is closed
 }
 
-// Start starts a control plane and returns once its API server is ready and the
-// namespace default has its ServiceAccount. When ctx ends before that, the child
-// is ended and the error is ctx's cause; later, ctx has no effect. The error is
-// an *ExitError if the child ended by itself.
+// Start starts a control plane. It returns once the API server is ready and the namespace default
+// has its ServiceAccount. If ctx ends before that, the child is killed and the error is ctx's
+// cause. Later, ctx has no effect. If the child ended by itself, the error is an *ExitError.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	for _, required := range []struct{ name, value string }{
 		{"Binary", o.Binary}, {"Dir", o.Dir}, {"Issuer", o.Issuer},
@@ -104,7 +101,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 			return nil, fmt.Errorf("controlplane: Options.%s is required", required.name)
 		}
 	}
-	// The child changes its working directory.
+	// The path must be absolute, because the child changes its working directory.
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("controlplane: %w", err)
@@ -127,7 +124,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	cmd.Stdout = &lines{each: func(line string) {
 		server, isReady := strings.CutPrefix(line, "ready ")
 		switch {
-		case !starting: // nobody asks what it says while it stops
+		case !starting: // Progress reports only the start: ignore lines after "ready"
 		case isReady:
 			starting = false
 			ready <- server
@@ -163,7 +160,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	}
 }
 
-// reap waits for the child's end and notes how it came.
+// reap waits for the child's end and stores in err how the child ended.
 func (c *ControlPlane) reap(cmd *exec.Cmd, end *logtail.Tail) {
 	defer close(c.done)
 	err := cmd.Wait()
@@ -183,25 +180,25 @@ func (c *ControlPlane) reap(cmd *exec.Cmd, end *logtail.Tail) {
 // Server is the API server's URL, https on a loopback address with a port.
 func (c *ControlPlane) Server() string { return c.server }
 
-// PID is the ID of the child's process, which is etcd, the API server and the controllers in one.
-// For measurements, and for tests that stop it for a while.
+// PID is the ID of the child's process, which runs etcd, the API server and the controllers. It is
+// for measurements, and for tests that suspend the process for a while.
 func (c *ControlPlane) PID() int { return c.pid }
 
 // Kubeconfig is the path of the administrator's kubeconfig file (group
 // system:masters). Programs under test get credentials of their own.
 func (c *ControlPlane) Kubeconfig() string { return filepath.Join(c.dir, "admin.kubeconfig") }
 
-// CAFile is the path of the PEM certificate that vouches for Server.
+// CAFile is the path of the API server's CA certificate, PEM.
 func (c *ControlPlane) CAFile() string { return filepath.Join(c.dir, "ca.crt") }
 
-// Kubectl is kubectl with the administrator's kubeconfig, not yet started. The
+// Kubectl returns a kubectl command with the administrator's kubeconfig, not yet started. The
 // caller sets its streams.
 func (c *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	args = append([]string{"kubectl", "--kubeconfig", c.Kubeconfig()}, args...)
 	return exec.CommandContext(ctx, c.binary, args...) //nolint:gosec // running the caller's binary is the purpose
 }
 
-// Done is closed when the control plane has ended, asked to or not.
+// Done is closed when the control plane has ended, for whatever reason.
 func (c *ControlPlane) Done() <-chan struct{} { return c.done }
 
 // Err is nil while the control plane runs, ErrStopped after an orderly stop, and
@@ -215,15 +212,14 @@ func (c *ControlPlane) Err() error {
 	}
 }
 
-// Stop asks the control plane to stop, which takes it at most ten seconds, and
-// waits for its end. When ctx ends first, it is killed; the error then holds
-// ctx's cause. Stopping what has stopped does nothing and returns nil; what ended
-// by itself returns its *ExitError.
+// Stop asks the control plane to stop, and waits for its end, which takes at most ten seconds. If
+// ctx ends first, the control plane is killed, and the error holds ctx's cause. A second Stop does
+// nothing and returns nil. If the control plane ended by itself, Stop returns the *ExitError.
 func (c *ControlPlane) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.stopping = true
 	c.mu.Unlock()
-	_ = c.stdin.Close() // fails only when closed before
+	_ = c.stdin.Close() // fails only if it was closed before
 
 	select {
 	case <-c.done:
@@ -238,7 +234,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	return c.err
 }
 
-// lines calls each with every whole line that is written to it.
+// lines is a writer that calls each for every complete line.
 type lines struct {
 	each func(string)
 	rest []byte

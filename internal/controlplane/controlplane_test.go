@@ -21,12 +21,13 @@ import (
 )
 
 const (
-	// The test binary is its own fake control plane: with modeVar set it behaves
-	// as the mode says instead of running tests.
+	// modeVar makes the test binary act as a fake control plane in this mode, instead of running
+	// tests.
 	modeVar = "LANYARD_FAKE_CONTROLPLANE"
-	// The address to which a fake reports; the connection ends with the process.
+	// reportVar is the address to which a fake reports. The connection ends with the fake's
+	// process.
 	reportVar = "LANYARD_FAKE_REPORT"
-	// What a fake logs besides, to show what is in its environment.
+	// addedVar is text that a fake adds to its log, to show its environment.
 	addedVar = "LANYARD_FAKE_ADDED"
 
 	server = "https://127.0.0.1:6443"
@@ -63,7 +64,7 @@ func fake(mode string) int {
 		report("stopping")
 		fmt.Println("stopping: standard input ended")
 		return 0
-	case "disorderly": // stops when asked to, and fails at that
+	case "disorderly": // stops when asked to, but with an error
 		fmt.Printf("ready %s\n", server)
 		io.Copy(io.Discard, os.Stdin)
 		fmt.Fprintln(os.Stderr, "Error: stop etcd: still running after 2s")
@@ -72,7 +73,7 @@ func fake(mode string) int {
 		fmt.Println("etcd is up")
 		fmt.Fprintln(os.Stderr, "Error: directory is in use by another control plane")
 		return 1
-	case "crashing": // ready, and gone as soon as somebody connects
+	case "crashing": // gets ready, and ends as soon as a client connects
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return 9
@@ -83,13 +84,13 @@ func fake(mode string) int {
 		}
 		fmt.Fprintln(os.Stderr, strings.Repeat("long log\n", 1000)+"Error: disk full")
 		return 3
-	case "slow": // never ready, deaf
+	case "slow": // never gets ready, and does not stop when asked to
 		fmt.Println("etcd is up")
 		select {}
 	case "deaf":
 		fmt.Printf("ready %s\n", server)
-		time.Sleep(time.Hour) // an endless wait is a deadlock to a Go program without cgo
-	case "owner": // starts an obedient one and waits to be killed
+		time.Sleep(time.Hour) // select {} would be a deadlock for a Go program without cgo
+	case "owner": // starts an obedient control plane and waits to be killed
 		os.Setenv(modeVar, "obedient")
 		if _, err := controlplane.Start(context.Background(), options(os.Args[1])); err != nil {
 			fmt.Println(err)
@@ -162,7 +163,7 @@ func TestStartPassesOptions(t *testing.T) {
 				t.Errorf("second Stop() = %v", err)
 			}
 
-			// What it says while it stops is no progress of the start.
+			// Lines that the fake prints while it stops are no progress of the start.
 			if len(steps) != 2 || steps[1] != "etcd is up" {
 				t.Fatalf("steps = %q", steps)
 			}
@@ -290,7 +291,7 @@ func TestCrashIsNoticed(t *testing.T) {
 	}
 }
 
-// Nothing may be left behind when the owner is killed and cannot stop anything.
+// No child may be left behind when its owner is killed and cannot stop it.
 func TestEndsWithItsOwner(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
