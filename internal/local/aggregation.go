@@ -15,16 +15,16 @@ import (
 )
 
 // An API server reaches the program behind an aggregated API (APIService) through a Service and the
-// network of the pods, and there is no such network here. It also takes a Service of type
-// ExternalName: then it dials the external name, at the port that the APIService names. It verifies
-// the certificate for the Service's DNS name in both cases. So the Services of aggregated APIs lead
-// to this machine, and an APIService is applied as soon as its program has a port. This is before
-// the program runs, because the program writes the certificate that vouches for it into the
-// APIService.
+// pod network. This machine has no pod network. But the API server also accepts a Service of type
+// ExternalName: then it dials the external name, at the port of the APIService. In both cases it
+// verifies the certificate for the Service's DNS name. So the Services of aggregated APIs lead to
+// this machine. An APIService is applied as soon as its program has a port. That is before the
+// program runs, because the program writes its CA bundle into the APIService.
 //
 // Source: k8s.io/apiserver, pkg/util/proxy, ResolveCluster.
 
-// thisMachine is the external name of the Services of aggregated APIs. Kubernetes allows addresses.
+// thisMachine is the external name of the Services of aggregated APIs. Kubernetes also allows an IP
+// address as an external name.
 const thisMachine = "127.0.0.1"
 
 // apiService is the APIService of an aggregated API.
@@ -38,7 +38,7 @@ type apiService struct {
 type apiServiceSpec struct {
 	Group   string `json:"group"`
 	Version string `json:"version"`
-	// Service is nil for an API of the API server's own.
+	// Service is nil if the API server itself serves the API.
 	Service *struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
@@ -46,7 +46,7 @@ type apiServiceSpec struct {
 	} `json:"service"`
 }
 
-// readAPIService returns an object as the APIService of an aggregated API; false for other objects.
+// readAPIService decodes the APIService of an aggregated API. It returns false for other objects.
 func readAPIService(o *unstructured.Unstructured) (apiService, bool, error) {
 	var read struct {
 		Spec apiServiceSpec `json:"spec"`
@@ -69,15 +69,15 @@ func (a apiService) host() string {
 	return net.JoinHostPort(a.spec.Service.Name+"."+a.spec.Service.Namespace+".svc", strconv.Itoa(int(port)))
 }
 
-// at returns the object with another port.
+// at returns a copy of the APIService with another port.
 func (a apiService) at(port int64) *unstructured.Unstructured {
 	moved := a.object.DeepCopy()
 	moved.Object["spec"].(map[string]any)["service"].(map[string]any)["port"] = port //nolint:forcetypeassert // readAPIService has read it
 	return moved
 }
 
-// reachable returns the objects of a chart as they are applied before a program runs: without the
-// aggregated APIs, and with their Services leading to this machine.
+// reachable returns the objects to apply before any program runs. It leaves out the APIServices in
+// apis, and makes their Services lead to this machine.
 func reachable(objects []*unstructured.Unstructured, apis []apiService) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, o := range objects {
@@ -94,7 +94,7 @@ func reachable(objects []*unstructured.Unstructured, apis []apiService) []*unstr
 	return all
 }
 
-// leadHere returns a Service whose external name is this machine.
+// leadHere returns a copy of a Service with this machine as its external name.
 func leadHere(service *unstructured.Unstructured) *unstructured.Unstructured {
 	here := service.DeepCopy()
 	spec, _ := here.Object["spec"].(map[string]any)
@@ -103,7 +103,8 @@ func leadHere(service *unstructured.Unstructured) *unstructured.Unstructured {
 	return here
 }
 
-// apisOf returns the aggregated APIs whose Service leads to a program.
+// apisOf returns the aggregated APIs of the chart whose Service leads to the program of this
+// layout.
 func (c *Cluster) apisOf(l *layout) []apiService {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +117,7 @@ func (c *Cluster) apisOf(l *layout) []apiService {
 	return own
 }
 
-// aggregate applies the aggregated APIs of a program with its ports.
+// aggregate applies the APIServices of a program with the program's ports on this machine.
 func (c *Cluster) aggregate(ctx context.Context, l *layout) error {
 	for _, api := range c.apisOf(l) {
 		here, err := netip.ParseAddrPort(l.hosts[api.host()])
@@ -130,7 +131,7 @@ func (c *Cluster) aggregate(ctx context.Context, l *layout) error {
 	return nil
 }
 
-// awaitAPIs waits until the API server reaches a program at its aggregated APIs.
+// awaitAPIs waits until the API server reaches a program for each of its aggregated APIs.
 func (c *Cluster) awaitAPIs(ctx context.Context, l *layout) error {
 	for _, api := range c.apisOf(l) {
 		if err := c.awaitAPI(ctx, api); err != nil {
@@ -140,8 +141,9 @@ func (c *Cluster) awaitAPIs(ctx context.Context, l *layout) error {
 	return nil
 }
 
-// awaitAPI waits until the API server passes a request on to the program of an aggregated API. The
-// condition Available would also be true for a while after the program moved to another port.
+// awaitAPI waits until the API server forwards a request to the program of an aggregated API. The
+// condition Available is not enough: it stays true for a while after the program moved to another
+// port.
 func (c *Cluster) awaitAPI(ctx context.Context, api apiService) error {
 	return c.await(ctx, nameOf(api.object), func(ctx context.Context) (bool, error) {
 		err := c.typed.Discovery().RESTClient().Get().AbsPath("/apis", api.spec.Group, api.spec.Version).Do(ctx).Error()

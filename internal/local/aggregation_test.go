@@ -33,8 +33,8 @@ metadata: {name: server, namespace: another}
 spec: {clusterIP: 10.0.0.8, ports: [{port: 443}]}
 `
 
-// TestAggregated asserts which objects change so that an API server reaches a program of this
-// machine, and that the chart's own stay as they are.
+// TestAggregated asserts how objects change so that an API server reaches a program on this
+// machine. The chart's own objects must stay unchanged.
 func TestAggregated(t *testing.T) {
 	manifests, err := parseManifest("chart.yaml", []byte(aggregated))
 	if err != nil {

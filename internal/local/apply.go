@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// Apply applies manifests on the server's side as the administrator. It returns how many objects it
-// applied. An object that the API server refuses is a *yamlfile.Error.
+// Apply applies manifests by server-side apply as the administrator. It returns the number of
+// applied objects. If the API server refuses an object, the error is a *yamlfile.Error.
 func (c *Cluster) Apply(ctx context.Context, manifests *Manifests) (int, error) {
 	for i, m := range manifests.all {
 		if err := c.applyObject(ctx, m.Unstructured); err != nil {
@@ -25,7 +25,8 @@ func (c *Cluster) Apply(ctx context.Context, manifests *Manifests) (int, error) 
 	return len(manifests.all), nil
 }
 
-// ApplyNamespaces applies the namespaces of manifests, for a chart that has objects in them.
+// ApplyNamespaces applies only the namespaces of manifests. A chart with objects in these
+// namespaces can be installed afterwards.
 func (c *Cluster) ApplyNamespaces(ctx context.Context, manifests *Manifests) error {
 	for _, m := range manifests.all {
 		if !isNamespace(m) {
@@ -38,7 +39,8 @@ func (c *Cluster) ApplyNamespaces(ctx context.Context, manifests *Manifests) err
 	return nil
 }
 
-// expect writes down what must come of an object, so that it can be read off the cluster.
+// expect writes the expected result into an object's annotation, so that reports read it from the
+// cluster. It returns an error for an invalid expectation.
 func expect(o *unstructured.Unstructured) error {
 	if kind, ok := kinds.All().Named(o.GetKind()); !ok || !kind.Fetches() || o.GroupVersionKind().Group != kind.Group {
 		return nil
@@ -68,13 +70,13 @@ func (c *Cluster) applyObject(ctx context.Context, o *unstructured.Unstructured)
 	return c.await(ctx, nameOf(o), func(ctx context.Context) (bool, error) {
 		err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(FieldManager), client.ForceOwnership)
 		if apimeta.IsNoMatchError(err) {
-			return false, nil // a CRD is established shortly before discovery lists it
+			return false, nil // discovery lists a CRD shortly after it is established
 		}
 		return err == nil, err
 	})
 }
 
-// await polls for something that the API server is about to do.
+// await polls until ask returns true, an error, or establishTimeout is over.
 func (c *Cluster) await(ctx context.Context, what string, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
 	defer cancel()

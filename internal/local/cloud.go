@@ -22,9 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// ParseCloud reads the description of a cloud from YAML or JSON, and checks it as a start of the
-// cloud does. Its fields are those of cloudtest.Config. File is the file's name. Errors are of type
-// *yamlfile.Error, joined.
+// ParseCloud reads a cloudtest.Config from YAML or JSON, and checks it like the start of a cloud.
+// File is the file's name, for errors. Errors are of type *yamlfile.Error, joined.
 func ParseCloud(file string, data []byte) (cloudtest.Config, error) {
 	documents, err := yamlfile.Read(file, data)
 	if err != nil {
@@ -48,34 +47,35 @@ func ParseCloud(file string, data []byte) (cloudtest.Config, error) {
 	return cfg, cloud.Close()
 }
 
-// CloudOptions say how a local cloud runs by itself.
+// CloudOptions configure [StartCloud].
 type CloudOptions struct {
-	// Dir is the folder that the cloud notes its address and its CA in, for [ReadCloud]. It must be
-	// empty, absent, or left by a former world. Required.
+	// Dir is the folder into which the cloud writes its address and its CA, for [ReadCloud]. It
+	// must be empty, absent, or left by a former cloud. Required.
 	Dir string
 	// Config describes the cloud.
 	Config cloudtest.Config
-	// Listen is the loopback address of its proxy, host:port. Default: 127.0.0.1 and a free port.
+	// Listen is the loopback address of the cloud's proxy, host:port. Default: 127.0.0.1 and a free
+	// port.
 	Listen string
-	// ProgramUser is the IAM user of [Account] that Lanyard's programs are in clusters of this
-	// cloud. Default: they have no identity of their own at AWS.
+	// ProgramUser is the IAM user of [Account] whose access key Lanyard's programs get in clusters
+	// of this cloud. Default: the programs have no identity of their own at AWS.
 	ProgramUser string
 }
 
-// Cloud is a running local cloud with registries and buckets behind it. Clusters may lie in it
-// ([StartCluster]). It is safe for concurrent use.
+// Cloud is a running local cloud with registries and buckets. Clusters can use it ([StartCluster]).
+// It is safe for concurrent use.
 type Cloud struct {
 	*cloudtest.Cloud
 
 	folder *folder
 	planes *planes
-	key    aws.AccessKey // the publisher's
+	key    aws.AccessKey // of the user Publisher
 	own    aws.AccessKey // of Lanyard's programs; zero if they have no identity at AWS
 	cancel context.CancelFunc
 	served chan error
 	log    *os.File
 
-	mu      sync.Mutex        // guards the fields below
+	mu      sync.Mutex        // guards pushed and issuers
 	pushed  map[string]string // digest by repository URL and tag
 	issuers map[string]bool   // hosts of the clusters' issuers
 }
@@ -111,7 +111,7 @@ func startCloud(ctx context.Context, f *folder, o CloudOptions) (_ *Cloud, err e
 		Cloud: cloud, folder: f, key: key, own: own, served: make(chan error, 1),
 		pushed: map[string]string{}, issuers: map[string]bool{},
 	}
-	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx)) // its end is in end
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx)) // Cloud.end cancels it
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.end())
@@ -132,7 +132,7 @@ func startCloud(ctx context.Context, f *folder, o CloudOptions) (_ *Cloud, err e
 	}
 	go func() { c.served <- c.Serve(ctx, ln) }()
 	state := CloudState{ProxyURL: "http://" + ln.Addr().String(), CAFile: f.join(caName), PID: os.Getpid()}
-	// Serve knows the address once it runs; a listener that it refuses ends it.
+	// Serve sets the proxy's URL once it runs. If Serve refuses the listener, it returns at once.
 	if err := c.awaitProxy(ctx); err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (c *Cloud) awaitProxy(ctx context.Context) error {
 	return poll(ctx, pollInterval, func(context.Context) (bool, error) {
 		select {
 		case err := <-c.served:
-			c.served <- err // for end
+			c.served <- err
 			return false, err
 		default:
 			return c.ProxyURL() != "", nil
@@ -160,10 +160,10 @@ func (c *Cloud) awaitProxy(ctx context.Context) error {
 // CAFile is the path of the cloud's CA, PEM.
 func (c *Cloud) CAFile() string { return c.folder.join(caName) }
 
-// Env returns the variables that bring another program into the cloud, NAME=VALUE.
+// Env returns the variables with which another program uses the cloud, NAME=VALUE.
 func (c *Cloud) Env() []string { return c.Cloud.Env(c.CAFile()) }
 
-// identityEnv returns the variables that make a program the user of [CloudOptions.ProgramUser].
+// identityEnv returns the AWS variables with the access key of [CloudOptions.ProgramUser].
 func (c *Cloud) identityEnv() []string {
 	if c.own == (aws.AccessKey{}) {
 		return nil
@@ -186,7 +186,7 @@ func (c *Cloud) publish(host string, documents http.Handler) error {
 	return nil
 }
 
-// withdraw ends serving an issuer's documents under its host.
+// withdraw stops serving an issuer's documents under its host.
 func (c *Cloud) withdraw(host string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,7 @@ func (c *Cloud) withdraw(host string) error {
 	return c.Handle(host, nil)
 }
 
-// Stop ends the cloud and gives its folder back. Stop the clusters in it first.
+// Stop ends the cloud and unlocks its folder. Stop the clusters in the cloud first.
 func (c *Cloud) Stop() error { return errors.Join(c.end(), c.folder.release()) }
 
 func (c *Cloud) end() error {
@@ -211,19 +211,19 @@ func (c *Cloud) end() error {
 
 // CloudState is the content of the file that a running cloud writes into its folder.
 type CloudState struct {
-	// ProxyURL is the proxy's URL, with the admin API beside it.
+	// ProxyURL is the proxy's URL. The admin API has the same address.
 	ProxyURL string `json:"proxyURL"`
 	// CAFile is the absolute path of the cloud's CA, PEM.
 	CAFile string `json:"caFile"`
-	// PID is the process that runs the cloud.
+	// PID is the ID of the process that runs the cloud.
 	PID int `json:"pid"`
 }
 
 // ErrNoCloud says that no cloud runs for a folder.
 var ErrNoCloud = errors.New("no local cloud runs here")
 
-// ReadCloud reads what the cloud of a folder noted, and asks it whether it is there. The error is
-// ErrNoCloud if it is not.
+// ReadCloud reads the state file in a folder, and asks the cloud for its CA. The error is
+// ErrNoCloud if the cloud of this folder does not run.
 func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateName)) //nolint:gosec // the folder is the caller's
 	if errors.Is(err, fs.ErrNotExist) {
@@ -238,7 +238,7 @@ func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	// A port that a crashed cloud had may be another program's by now.
+	// After a crash of the cloud, another program may listen on the cloud's port.
 	here, err := (&cloudtest.Admin{URL: s.ProxyURL}).CAPEM(ctx)
 	if err == nil {
 		err = s.checkCA(here)
@@ -249,7 +249,7 @@ func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 	return s, nil
 }
 
-// answerTimeout bounds the answer of a cloud on this machine.
+// answerTimeout bounds a request to a cloud on this machine.
 const answerTimeout = 10 * time.Second
 
 func (s CloudState) checkCA(pem []byte) error {

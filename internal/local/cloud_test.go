@@ -87,7 +87,7 @@ func TestClaim(t *testing.T) {
 		if err := os.Remove(precious); err != nil {
 			t.Fatal(err)
 		}
-		f, err := claim(t.Context(), dir) // the refusal gave the folder back
+		f, err := claim(t.Context(), dir) // the refused claim has unlocked the folder
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// testAwaitsCluster asserts that a folder is not emptied under a control plane that still stops.
+// testAwaitsCluster asserts that claim does not empty a folder whose control plane is still
+// stopping.
 func testAwaitsCluster(t *testing.T, cluster string) {
 	t.Helper()
 	t.Run("waits for a control plane that still stops in "+cluster, func(t *testing.T) {
@@ -225,7 +226,7 @@ func startDemonstration(t *testing.T) *Cloud {
 	return c
 }
 
-// TestPush asserts that artifacts get into distribution through ECR as the publisher, whole.
+// TestPush asserts that PushAll publishes all artifacts through ECR as the user Publisher.
 func TestPush(t *testing.T) {
 	c := startDemonstration(t)
 	files, err := examples.Artifacts()
@@ -269,7 +270,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPublish asserts that two clusters of one cloud do not take each other's place as an issuer.
+// TestPublish asserts that two clusters of one cloud cannot publish an issuer under the same host.
 func TestPublish(t *testing.T) {
 	c := startDemonstration(t)
 	const host = "oidc.eks.eu-west-1.amazonaws.com"
@@ -287,8 +288,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestCloudState asserts that other processes find a cloud while it runs, and are told when it does
-// not.
+// TestCloudState asserts that other processes find a running cloud, and get ErrNoCloud otherwise.
 func TestCloudState(t *testing.T) {
 	cfg, err := ParseCloud("cloud.yaml", examples.Cloud())
 	if err != nil {
@@ -327,8 +327,8 @@ func TestCloudState(t *testing.T) {
 	}
 }
 
-// TestReadCloudOfAnother asserts that the server at a noted address must be the cloud that noted
-// it.
+// TestReadCloudOfAnother asserts that ReadCloud refuses another cloud's server at the noted
+// address.
 func TestReadCloudOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
@@ -359,7 +359,8 @@ func TestStartCloudRefuses(t *testing.T) {
 			c.Stop()
 		}
 	}
-	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir}) // what was refused gave the folder back
+	// The refused starts have unlocked the folder.
+	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,14 +419,14 @@ func TestCheckRevision(t *testing.T) {
 			t.Errorf("%q: %v", revision, err)
 		}
 	}
-	o.Spec.Ref.Tag = "2" // of which nothing is known
+	o.Spec.Ref.Tag = "2" // a tag that was not pushed
 	if err := c.checkRevision(o); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestCheckArtifact holds what an artifact's address must deliver, and that errors do not repeat
-// the address, which is a key.
+// TestCheckArtifact asserts which content the address of an artifact must deliver. Errors must not
+// repeat the address: whoever knows the address can read the artifact.
 func TestCheckArtifact(t *testing.T) {
 	content := []byte("content")
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(content))

@@ -29,53 +29,54 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Names in the demonstration's cloud and in its cluster.
+// Names and addresses in the demonstration's cloud and cluster.
 const (
-	// Issuer is the issuer of the cluster's ServiceAccount tokens, in the form of an EKS cluster's.
+	// Issuer is the issuer of the cluster's ServiceAccount tokens. It looks like the issuer of an
+	// EKS cluster.
 	Issuer = "https://oidc.eks.eu-west-1.amazonaws.com/id/LANYARD0000000000000000000000DE"
-	// TokenIssuer is the issuer of the demonstration's WorkloadIdentities, the chart's value
+	// TokenIssuer is the issuer URL for the demonstration's WorkloadIdentities: the chart's value
 	// issuer.url. The local cloud serves its host.
 	TokenIssuer = "https://issuer.lanyard.example" //nolint:gosec // a URL, no credential
 	// Account is the AWS account of the demonstration.
 	Account = "123456789123"
-	// Region is its region.
+	// Region is the AWS region of the demonstration.
 	Region = "eu-west-1"
-	// AzureTenant is the Azure tenant of ServiceAccounts that name none: the controller's
-	// AZURE_TENANT_ID.
+	// AzureTenant is the default Azure tenant, for ServiceAccounts without a tenant of their own.
+	// It is the controller's AZURE_TENANT_ID.
 	AzureTenant = "72f988bf-86f1-41af-91ab-2d7cd011db47"
-	// Publisher is the IAM user with whose permissions [Cloud.Push] publishes.
+	// Publisher is the IAM user that [Cloud.Push] uses.
 	Publisher = "publisher"
-	// ProgramUser is the IAM user that Lanyard's programs are in the demonstration.
+	// ProgramUser is the IAM user of Lanyard's programs in the demonstration.
 	ProgramUser = "lanyard"
-	// Namespace is where the chart is installed.
+	// Namespace is the namespace of the chart's release.
 	Namespace = "lanyard-system"
-	// FieldManager is the owner of the fields that are applied here.
+	// FieldManager is the field manager of all objects that this package applies.
 	FieldManager = "lanyard-up"
 )
 
 // ClusterOptions configure a cluster. Cloud and ControlPlane are required.
 type ClusterOptions struct {
-	// Cloud is the running cloud that the cluster lies in. The cloud serves the cluster's keys, and
-	// its folder has the cluster's files.
+	// Cloud is the running cloud for the cluster. The cloud serves the issuer's documents, and its
+	// folder holds the cluster's files.
 	Cloud *Cloud
-	// ControlPlane is the path of the program that `make build` makes from dev/controlplane.
+	// ControlPlane is the path of the program that `make build` builds from dev/controlplane.
 	ControlPlane string
-	// Name names the cluster's folder below clusters/ in the cloud's folder. Default: the cloud's
-	// folder itself.
+	// Name is the name of the cluster's folder, below clusters/ in the cloud's folder. Default: the
+	// cluster uses the cloud's folder itself.
 	Name string
 	// Issuer is the issuer of the cluster's ServiceAccount tokens. Two clusters of a cloud need
 	// issuers with different hosts. Default: [Issuer].
 	Issuer string
 	// AuthenticationConfig is the path of a Kubernetes AuthenticationConfiguration: further issuers
-	// whose tokens the API server accepts. The API server reaches the issuers in the cloud; each
-	// needs the cloud's CA as its certificateAuthority. Optional.
+	// whose tokens the API server accepts. The API server reaches these issuers through the cloud.
+	// Each issuer needs the cloud's CA as its certificateAuthority. Optional.
 	AuthenticationConfig string
 	// Progress is called with one line per step of the start. Optional. Calls end before
 	// StartCluster returns.
 	Progress func(step string)
 }
 
-// Cluster is a running control plane with the chart's programs. It is safe for concurrent use.
+// Cluster is a running control plane and the chart's programs. It is safe for concurrent use.
 type Cluster struct {
 	cloud *Cloud
 	dir   string // folder of the cluster's files
@@ -83,36 +84,37 @@ type Cluster struct {
 	logs  []*os.File
 
 	server   string // the API server's URL
-	serverCA string // path of the certificate that vouches for it
+	serverCA string // path of the API server's CA certificate
 
 	issuer    string          // issuer of ServiceAccount tokens
 	published string          // host at which the cloud serves the issuer's documents
 	documents *http.Transport // reads the issuer's documents at the API server
 
-	config *rest.Config // the administrator's
+	config *rest.Config // of the administrator
 	client client.Client
 	typed  kubernetes.Interface
 
-	ended   chan struct{} // closed when a part has ended although nobody stopped it
+	// ended is closed when the control plane or a program ended although nobody stopped it.
+	ended   chan struct{}
 	endOnce sync.Once
 
-	mu       sync.Mutex // guards the fields below
+	mu       sync.Mutex // guards chart, programs and edges
 	chart    rendered
 	programs []*Program
 	edges    map[string]*edge // by host
 }
 
-// MissingBinaryError is a program that is not where it should be.
+// MissingBinaryError reports a path without a program that can run.
 type MissingBinaryError struct {
-	// Path is where it was looked for.
+	// Path is the path where the program should be.
 	Path string
-	// Flag is the command line flag that names another place; empty if there is none.
+	// Flag is the command line flag that sets another path; empty if there is no such flag.
 	Flag string
-	// Err is why it cannot be used.
+	// Err is the reason why the program cannot run.
 	Err error
 }
 
-// Error says what to do.
+// Error says how to build the program, and with which flag to set another path.
 func (e *MissingBinaryError) Error() string {
 	text := fmt.Sprintf("program %s: %v; run `make build` in Lanyard's repository and keep the programs of its bin/ in one folder", e.Path, e.Err)
 	if e.Flag != "" {
@@ -124,8 +126,8 @@ func (e *MissingBinaryError) Error() string {
 // Unwrap returns why the program cannot be used.
 func (e *MissingBinaryError) Unwrap() error { return e.Err }
 
-// CheckBinary returns a *MissingBinaryError if there is no program at path that can be run. The
-// flag names another place; empty if there is none.
+// CheckBinary returns a *MissingBinaryError if path has no executable program. Flag is the command
+// line flag that sets another path; empty if there is no such flag.
 func CheckBinary(path, flag string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -142,9 +144,9 @@ func CheckBinary(path, flag string) error {
 	return nil
 }
 
-// StartCluster starts a control plane, and publishes its keys in the cloud under the host of its
-// issuer. If ctx ends before that, the control plane is stopped again. Later, ctx has no effect:
-// [Cluster.Stop] ends the cluster with its programs.
+// StartCluster starts a control plane. It publishes the control plane's keys in the cloud under the
+// issuer's host. If ctx ends before that, the control plane is stopped again. Later, ctx has no
+// effect: [Cluster.Stop] ends the cluster with its programs.
 func StartCluster(ctx context.Context, o ClusterOptions) (_ *Cluster, err error) {
 	if err := CheckBinary(o.ControlPlane, "--controlplane"); err != nil {
 		return nil, err
@@ -188,7 +190,7 @@ func StartCluster(ctx context.Context, o ClusterOptions) (_ *Cluster, err error)
 	return c, nil
 }
 
-// scheme knows the kinds that the world reads by their Go types.
+// scheme returns a scheme with all kinds that this package reads as Go types.
 func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), kinds.All().AddToScheme(s))
@@ -201,7 +203,7 @@ func (c *Cluster) connect() error {
 		return fmt.Errorf("read the administrator's kubeconfig: %w", err)
 	}
 	config.UserAgent = FieldManager
-	config.QPS = -1 // the API server's own fairness is enough on one machine
+	config.QPS = -1 // no client-side limit: API Priority and Fairness is enough on one machine
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	c.config = config
 	s, err := scheme()
@@ -217,8 +219,8 @@ func (c *Cluster) connect() error {
 	return nil
 }
 
-// publishIssuer lets everybody read the cluster's discovery documents, as an administrator does to
-// publish an issuer, and serves them under the issuer's name.
+// publishIssuer lets everybody read the cluster's discovery documents, like an administrator who
+// publishes an issuer. It then serves the documents under the issuer's host.
 func (c *Cluster) publishIssuer(ctx context.Context) error {
 	const role = "system:service-account-issuer-discovery" // Kubernetes, "Service account issuer discovery"
 	binding := &rbacv1.ClusterRoleBinding{
@@ -264,16 +266,17 @@ func (c *Cluster) Cloud() *Cloud { return c.cloud }
 // ControlPlane is the cluster's control plane.
 func (c *Cluster) ControlPlane() *controlplane.ControlPlane { return c.plane }
 
-// Config is the administrator's connection to the API server, a copy.
+// Config returns a copy of the administrator's client configuration.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Client is the administrator's client. It knows the core kinds and Lanyard's by their Go types.
+// Client is the administrator's client. It reads the core, RBAC and Lanyard kinds as Go types.
 func (c *Cluster) Client() client.Client { return c.client }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
 
-// Kubectl is kubectl as the administrator, not yet started. The caller sets its streams.
+// Kubectl returns a kubectl command with the administrator's kubeconfig, not yet started. The
+// caller sets its streams.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	return c.plane.Kubectl(ctx, args...)
 }
@@ -283,7 +286,7 @@ func (c *Cluster) Path(elements ...string) string {
 	return filepath.Join(append([]string{c.dir}, elements...)...)
 }
 
-// log opens a log file that is closed with the cluster.
+// log opens a log file. Stop closes it.
 func (c *Cluster) log(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // in the cluster's own folder
 	if err != nil {
@@ -295,7 +298,8 @@ func (c *Cluster) log(path string) (*os.File, error) {
 	return f, nil
 }
 
-// note closes ended when a part ends in error.
+// note waits for the end of a program or the control plane, and closes ended if the result is an
+// error.
 func (c *Cluster) note(done <-chan struct{}, result func() error) {
 	<-done
 	if result() != nil {
@@ -321,8 +325,8 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	errs = append(errs, c.closeEdges()...)
 	if c.published != "" {
 		errs = append(errs, c.cloud.withdraw(c.published))
-		// Connections that were opened ahead and never used would keep the API server from stopping
-		// for five seconds (net/http, Server.Shutdown).
+		// The API server would wait five seconds for connections that were opened but never used
+		// (net/http, Server.Shutdown).
 		c.documents.CloseIdleConnections()
 	}
 	if c.plane != nil {

@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	// tokenLife is the life of a ServiceAccount's token, as a kubelet asks for it.
+	// tokenLife is the lifetime of a ServiceAccount token. A kubelet requests the same.
 	tokenLife = time.Hour
-	// renewAfter is when it is replaced; clients read the file again each minute.
+	// renewAfter is the time after which a token is replaced. Clients read the file again each
+	// minute.
 	renewAfter = tokenLife / 2
 	// renewRetry is the pause after a renewal that failed.
 	renewRetry = 10 * time.Second
 )
 
-// tokenFile keeps a file with a ServiceAccount's token, and renews it, as a kubelet does for a Pod.
-// A kubeconfig names the file.
+// tokenFile is a file with a ServiceAccount's token. It renews the token like a kubelet does for a
+// Pod. Its kubeconfig refers to the file.
 type tokenFile struct {
 	kubeconfig string
 
@@ -36,8 +37,8 @@ type tokenFile struct {
 	ended         sync.WaitGroup
 }
 
-// newTokenFile writes the first token and the kubeconfig into dir and renews the token until it is
-// closed.
+// newTokenFile writes the first token and the kubeconfig into dir. It renews the token until close
+// is called.
 func (c *Cluster) newTokenFile(ctx context.Context, account, dir string) (*tokenFile, error) {
 	t := &tokenFile{
 		kubeconfig: filepath.Join(dir, "kubeconfig"), path: filepath.Join(dir, "token"), account: account, cluster: c,
@@ -74,7 +75,9 @@ func (t *tokenFile) run(ctx context.Context) {
 			return
 		}
 		if wait = renewAfter; t.renew(ctx) != nil {
-			wait = renewRetry // the token has half its life left; the program logs what it cannot do without one
+			// The old token is valid for another half of its life. Without a valid token, the
+			// program logs its errors.
+			wait = renewRetry
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Package local runs clouds and clusters on this machine. A cloud verifies as real ones do, and has
-// registries and buckets behind it. A cluster lies in a cloud: it is a real Kubernetes API with the
-// programs of Lanyard's chart, under the permissions that the chart gives them. The command lanyard
-// up runs the steps below; the end-to-end tests run them with other settings.
+// Package local runs clouds and clusters on this machine. A cloud verifies credentials like real
+// clouds, and has registries and buckets behind these checks. A cluster uses a cloud: it is a real
+// Kubernetes API with the programs of Lanyard's chart, under the permissions of the chart. The
+// command lanyard up runs the steps below; the end-to-end tests run them with other settings.
 //
 //	cloud, err := local.StartCloud(ctx, local.CloudOptions{Dir: ".demo", Config: cfg})
 //	if err != nil { … }
@@ -16,6 +16,6 @@
 //	_, err = cluster.Apply(ctx, manifests)
 //	rows, err := cluster.Settle(ctx, nil)
 //
-// Nothing leaves the machine. The administrator's credential is used to install, apply and watch,
-// never by the programs.
+// Nothing leaves the machine. The administrator's credential is used to install, apply and watch.
+// The programs never use it.
 package local

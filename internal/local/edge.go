@@ -17,15 +17,15 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// An Ingress of the chart says which of its programs the internet reaches, under which name. Here
-// the local cloud is the internet: it serves the name, with a certificate of its own, and passes
-// requests on to the program on this machine.
+// An Ingress of the chart exposes a program to the internet under a host name. Here the local cloud
+// is the internet. It serves the host with a certificate of its own, and forwards requests to the
+// program on this machine.
 
-// edge is a host of the local cloud behind which a program of the chart answers.
+// edge forwards requests for a host of the local cloud to a program of the chart.
 type edge struct {
 	to    atomic.Pointer[url.URL]
 	proxy httputil.ReverseProxy
-	// direct reaches the program, whatever proxy the environment names.
+	// direct connects to the program without a proxy, even if the environment sets one.
 	direct *http.Transport
 }
 
@@ -44,8 +44,8 @@ func newEdge() *edge {
 // ServeHTTP implements [http.Handler].
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.proxy.ServeHTTP(w, r) }
 
-// backends returns for each host of the chart's Ingresses the Service behind it, as a layout's
-// hosts have it: "lanyard-discovery.lanyard-system.svc:80".
+// backends maps each host of the chart's Ingresses to its Service. A Service is written like a key
+// of layout.hosts: "lanyard-discovery.lanyard-system.svc:80".
 func (r *rendered) backends() (map[string]string, error) {
 	all := map[string]string{}
 	for i := range r.ingresses {
@@ -65,7 +65,7 @@ func (r *rendered) backends() (map[string]string, error) {
 	return all, nil
 }
 
-// servicePort returns the number of the port that an Ingress names.
+// servicePort returns the number of the Service port of an Ingress backend.
 func (r *rendered) servicePort(namespace string, backend *networkingv1.IngressServiceBackend) (int32, bool) {
 	for i := range r.services {
 		service := &r.services[i]
@@ -82,8 +82,8 @@ func (r *rendered) servicePort(namespace string, backend *networkingv1.IngressSe
 	return 0, false
 }
 
-// expose lets the hosts of the chart's Ingresses lead to a program, if their Services do. A program
-// that starts later takes the host over.
+// expose serves in the cloud the hosts of the chart's Ingresses whose Service leads to this
+// program. If a host leads to an earlier program, it leads to this one from now on.
 func (c *Cluster) expose(l *layout) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *Cluster) expose(l *layout) error {
 	for _, host := range slices.Sorted(maps.Keys(backends)) {
 		address, ok := l.hosts[backends[host]]
 		if !ok {
-			continue // another program's
+			continue // the Service of another program
 		}
 		known := c.edges[host]
 		if known == nil {
@@ -112,7 +112,7 @@ func (c *Cluster) expose(l *layout) error {
 	return nil
 }
 
-// closeEdges takes the hosts of the chart's Ingresses back.
+// closeEdges stops serving the hosts of the chart's Ingresses.
 func (c *Cluster) closeEdges() []error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestBackends asserts that the chart's Ingress leads from the issuer's host to discovery, and that
-// there is none without an issuer.
+// TestBackends asserts that the chart's Ingress leads from the issuer's host to discovery. Without
+// an issuer, the chart must have no Ingress.
 func TestBackends(t *testing.T) {
 	for name, tt := range map[string]struct {
 		values map[string]any
@@ -36,7 +36,7 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-// TestBackendsRefused asserts that an Ingress which this package would serve wrongly is an error.
+// TestBackendsRefused asserts an error for each kind of Ingress that this package cannot serve.
 func TestBackendsRefused(t *testing.T) {
 	const service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: system}\nspec: {ports: [{name: http, port: 80}]}\n"
 	path := func(service, port string) string {
@@ -64,8 +64,8 @@ func TestBackendsRefused(t *testing.T) {
 	}
 }
 
-// TestEdge asserts that an edge passes requests on with the host that was asked for, and leads to
-// the program that started last.
+// TestEdge asserts that an edge forwards requests with the requested host, to the program that
+// started last.
 func TestEdge(t *testing.T) {
 	e := newEdge()
 	front := httptest.NewServer(e)
@@ -99,8 +99,7 @@ func TestEdge(t *testing.T) {
 	}
 }
 
-// TestIssuerReadsTheCloud asserts which programs get the environment in which the cloud's names are
-// reached.
+// TestIssuerReadsTheCloud asserts which programs get the proxy variable of the cloud.
 func TestIssuerReadsTheCloud(t *testing.T) {
 	inCloud, err := render([]string{"HTTPS_PROXY=http://127.0.0.1:4711"}, nil, WithIssuer(nil, nil))
 	if err != nil {
@@ -118,7 +117,8 @@ func TestIssuerReadsTheCloud(t *testing.T) {
 			proxy = proxy || v.Name == "HTTPS_PROXY"
 			tenant = tenant || v.Name == "AZURE_TENANT_ID"
 		}
-		// The identity controller reaches AWS, and the token server reads the issuer's documents.
+		// The proxy lets the identity controller reach AWS, and the token server read the issuer's
+		// documents.
 		if wanted := w.Name != "lanyard-discovery"; proxy != wanted || tenant != (w.Name == "lanyard-controller") {
 			t.Errorf("%s: in the cloud %v, with the default tenant %v", w.Name, proxy, tenant)
 		}

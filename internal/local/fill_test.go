@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// repository is an OCIRepository, whose lines begin at 5, after its namespace.
+// repository holds a Namespace and an OCIRepository. The OCIRepository begins at line 5.
 const repository = `apiVersion: v1
 kind: Namespace
 metadata: {name: ns}
@@ -26,7 +26,8 @@ spec:
   serviceAccountName: sa
 `
 
-// TestFill asserts that content lies where manifests look for it, behind the cloud's checks.
+// TestFill asserts that Fill stores content where the manifests refer to it, behind the cloud's
+// checks.
 func TestFill(t *testing.T) {
 	c := startDemonstration(t)
 	manifests := repository + `---

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Names in a cloud's folder.
+// Names of files and folders in a cloud's folder.
 const (
 	lockName      = "lanyard.lock"
 	stateName     = "cloud.json"
@@ -20,14 +20,14 @@ const (
 	artifactsName = "artifacts"
 	logSuffix     = ".log"
 
-	// Those of a cluster. One with a name has them in a folder of that name, in clustersName.
+	// Names in a cluster's folder: the cloud's folder, or a folder below clustersName.
 	clusterName  = "cluster"
 	programsName = "programs"
 	clustersName = "clusters"
 )
 
-// stopGrace is the time in which a control plane must stop after its owner was killed: its own ten
-// seconds, and a reserve.
+// stopGrace bounds the stop of a control plane whose owner was killed. The control plane takes at
+// most ten seconds; the rest is a reserve.
 const stopGrace = 15 * time.Second
 
 var (
@@ -43,8 +43,8 @@ type folder struct {
 	lock *os.File
 }
 
-// claim takes a folder and empties it of what a former cloud left there, which may have crashed. It
-// never removes anything from a folder that holds other files, whether or not a cloud ran there.
+// claim locks a folder and removes the files of a former cloud, which may have crashed. If the
+// folder holds other files, claim removes nothing, even if a cloud ran there.
 func claim(ctx context.Context, path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func claim(ctx context.Context, path string) (*folder, error) {
 	}
 	f := &folder{path: path, lock: lock}
 	if err := f.take(ctx); err != nil {
-		_ = lock.Close() // the first error is the one to report
+		_ = lock.Close() // return the first error
 		return nil, err
 	}
 	return f, nil
@@ -96,7 +96,7 @@ func (f *folder) take(ctx context.Context) error {
 	return nil
 }
 
-// awaitClusters waits for the ends of all clusters of a former cloud.
+// awaitClusters waits until all clusters of a former cloud have ended.
 func (f *folder) awaitClusters(ctx context.Context) error {
 	named, err := os.ReadDir(f.join(clustersName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -114,8 +114,8 @@ func (f *folder) awaitClusters(ctx context.Context) error {
 	return nil
 }
 
-// awaitCluster waits for the end of a control plane whose owner was killed: it stops by itself, and
-// writes until it has.
+// awaitCluster waits for the end of a control plane whose owner was killed. Such a control plane
+// stops by itself, and writes files until it has stopped.
 func (f *folder) awaitCluster(ctx context.Context, dir string) error {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0o600) //nolint:gosec // a path of our own
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +140,7 @@ func ours(name string) bool {
 	case lockName, stateName, caName, artifactsName, clusterName, programsName, clustersName:
 		return true
 	}
-	// Logs, and what a crash left half written.
+	// Log files, and temporary files that a crash left.
 	return strings.HasSuffix(name, logSuffix) || strings.HasPrefix(name, "."+stateName+"-") || name == caName+".tmp"
 }
 
@@ -165,18 +165,18 @@ func (f *folder) empty() error {
 	return nil
 }
 
-// release gives the folder back. Its files stay, for people to read.
+// release unlocks the folder. The files stay, for people to read.
 func (f *folder) release() error { return f.lock.Close() }
 
 func (f *folder) join(elements ...string) string {
 	return filepath.Join(append([]string{f.path}, elements...)...)
 }
 
-// pollInterval is the pause between two looks at something on this machine.
+// pollInterval is the pause between two checks of something on this machine.
 const pollInterval = 50 * time.Millisecond
 
-// poll asks once in each interval until the answer is yes, there is an error, or ctx ends, whose
-// cause is then the error.
+// poll calls ask in each interval until ask returns true or an error. If ctx ends, poll returns its
+// cause.
 func poll(ctx context.Context, interval time.Duration, ask func(context.Context) (bool, error)) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -12,15 +12,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/chart"
 )
 
-// customResourceDefinition is a kind.
+// customResourceDefinition is the kind of CRDs.
 const customResourceDefinition = "CustomResourceDefinition"
 
 // Release is the name of the chart's release.
 const Release = "lanyard"
 
-// InstallChart renders the chart and installs it as the administrator would with Helm, with the
-// cloud's environment and region as values. Values are put over these, key by key; nil adds none.
-// See [Cluster.Install].
+// InstallChart renders the chart and installs it as the administrator, like Helm. The chart gets
+// the cloud's environment and region as values. Values override these, key by key; nil overrides
+// nothing. See [Cluster.Install].
 func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error {
 	objects, err := c.render(values)
 	if err != nil {
@@ -29,16 +29,16 @@ func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error
 	return c.Install(ctx, objects)
 }
 
-// render renders the chart with the cloud's environment and region as values. Values are put over
-// these.
+// render renders the chart with the cloud's environment and region as values. The argument values
+// overrides these.
 func (c *Cluster) render(values map[string]any) ([]*unstructured.Unstructured, error) {
 	return render(c.cloud.Env(), c.cloud.identityEnv(), values)
 }
 
 // Install applies the objects of a chart as the administrator, and waits until its CRDs are
 // established. [Cluster.StartProgram] starts the chart's programs, and applies the aggregated APIs
-// that a program serves. Install may be called again with other objects; programs that run keep
-// what they were started with.
+// of a program. Install may be called again with other objects. Running programs are not changed by
+// that.
 func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
 	latest, err := readChart(objects)
 	if err != nil {
@@ -64,9 +64,9 @@ func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructu
 	return nil
 }
 
-// WithIssuer puts values over those of a chart with Lanyard's own issuer [TokenIssuer], whose keys
-// sign as soon as they are published. The controller may request tokens in the namespaces, and
-// nowhere else: the chart wants to know them.
+// WithIssuer returns chart values that enable Lanyard's own issuer [TokenIssuer]; values override
+// them. The issuer's keys sign soon after they are published. The controller may request tokens
+// only in the given namespaces, which the chart needs to know.
 func WithIssuer(namespaces []string, values map[string]any) map[string]any {
 	tenants := []any{}
 	for _, n := range namespaces {
@@ -75,19 +75,20 @@ func WithIssuer(namespaces []string, values map[string]any) map[string]any {
 	return merge(map[string]any{
 		"issuer": map[string]any{
 			"url": TokenIssuer, "clusterID": "demo",
-			"keys": map[string]any{"publishDelay": "1m"}, // nobody else has a cache of a cloud that was just made
+			// short, because no client has cached the keys of a new cloud
+			"keys": map[string]any{"publishDelay": "1m"},
 		},
 		"rbac": map[string]any{"tenantNamespaces": tenants},
 	}, values)
 }
 
-// Demonstration puts values over those of the demonstration's chart: that of [WithIssuer], with AWS
-// identities.
+// Demonstration returns the chart values of the demonstration: those of [WithIssuer], and AWS
+// identities. The argument values overrides them.
 func Demonstration(namespaces []string, values map[string]any) map[string]any {
 	return WithIssuer(namespaces, merge(map[string]any{"identity": map[string]any{"awsIdentities": true}}, values))
 }
 
-// ChartWorkloads returns the workloads that the chart has with these values. An error says that the
+// ChartWorkloads returns the workloads of the chart with these values. It returns an error if the
 // chart does not accept the values.
 func ChartWorkloads(values map[string]any) ([]Workload, error) {
 	objects, err := render(nil, nil, values)
@@ -101,16 +102,16 @@ func ChartWorkloads(values map[string]any) ([]Workload, error) {
 	return all.names(), nil
 }
 
-// render renders the chart for this machine. The values stand over those that a cluster would have
-// behind a proxy with a CA of its own, which env names. Own is for the programs that use AWS
-// identities: who they are at AWS.
+// render renders the chart for this machine. Env has the proxy and the CA of the cloud, for all
+// programs that need them. Own has the AWS credential, for the programs that use AWS identities.
+// The argument values overrides the values for this machine.
 func render(env, own []string, values map[string]any) ([]*unstructured.Unstructured, error) {
-	cloud := variables(env) // the token server reads the public documents in the cloud
+	cloud := variables(env) // the token server reads public documents through the cloud
 	machine := map[string]any{
 		"image":    map[string]any{"repository": "localhost/lanyard-controller"}, // never pulled: the program runs on this machine
 		"extraEnv": variables([]string{"AZURE_TENANT_ID=" + AzureTenant}, env, own),
 		"identity": map[string]any{"awsRegion": Region},
-		// These have an effect only with issuer.url or identity.awsIdentities.
+		// These values have an effect only with issuer.url or identity.awsIdentities.
 		"tokenServer":        map[string]any{"extraEnv": cloud},
 		"identityController": map[string]any{"extraEnv": variables(env, own)},
 		"discovery":          map[string]any{"ingress": map[string]any{"enabled": true}},
@@ -118,7 +119,7 @@ func render(env, own []string, values map[string]any) ([]*unstructured.Unstructu
 	return chart.Objects(chart.Release{Name: Release, Namespace: Namespace, Values: merge(machine, values)})
 }
 
-// variables is a value extraEnv of the chart.
+// variables converts lists of NAME=VALUE to a value extraEnv of the chart.
 func variables(lists ...[]string) []any {
 	made := []any{}
 	for _, variable := range slices.Concat(lists...) {
@@ -128,7 +129,7 @@ func variables(lists ...[]string) []any {
 	return made
 }
 
-// merge puts over upon base, maps key by key, as Helm does.
+// merge returns base with the values of over, map by map and key by key, like Helm.
 func merge(base, over map[string]any) map[string]any {
 	out := maps.Clone(base)
 	for k, v := range over {
@@ -142,7 +143,7 @@ func merge(base, over map[string]any) map[string]any {
 	return out
 }
 
-// establishTimeout bounds the API server's work on a new CRD or a new aggregated API.
+// establishTimeout is the maximum wait for the API server to establish a CRD or an aggregated API.
 const establishTimeout = 30 * time.Second
 
 func (c *Cluster) awaitCRD(ctx context.Context, name string) error {

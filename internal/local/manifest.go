@@ -28,7 +28,7 @@ import (
 // Manifests are objects that [ReadManifests] has checked, namespaces first.
 type Manifests struct{ all []manifest }
 
-// manifest is an object with its place in a file.
+// manifest is an object with its position in a file.
 type manifest struct {
 	*unstructured.Unstructured
 
@@ -40,7 +40,7 @@ func (m manifest) at(path, format string, args ...any) error {
 	return m.document.At(path, fmt.Errorf("%s: %w", m.name(), fmt.Errorf(format, args...)))
 }
 
-// name is kind, namespace and name, for errors.
+// name returns kind, namespace and name of the object, for errors.
 func (m manifest) name() string { return nameOf(m.Unstructured) }
 
 func nameOf(o *unstructured.Unstructured) string {
@@ -56,16 +56,16 @@ func (m manifest) text(path ...string) string {
 	return text
 }
 
-// repository returns the image repository that an object names.
+// repository returns the image repository of an OCIRepository or ImageRepository.
 func (m manifest) repository() (oci.Repository, error) {
 	return oci.ParseAddress(cmp.Or(m.text("spec", "url"), m.text("spec", "image")))
 }
 
-// ReadManifests reads the manifests at the root of a file system (*.yaml, *.yml) and checks them as
-// far as this is possible without a cluster: YAML, the fields of Kubernetes' and Lanyard's kinds,
-// the schemas of Lanyard's kinds, namespaces and expectations. An object that fetches and names no
-// expectation is expected to be pulled. Folder stands before the files' names in errors. The errors
-// of all objects are joined; they are of type *yamlfile.Error where a file is at fault.
+// ReadManifests reads the manifests at the root of a file system (*.yaml, *.yml). It checks what
+// can be checked without a cluster: YAML, the fields of Kubernetes' and Lanyard's kinds, the
+// schemas of Lanyard's kinds, namespaces and expectations. A fetching object without an expectation
+// is expected to be pulled. Folder is the prefix of the files' names in errors. The errors of all
+// objects are joined; they are of type *yamlfile.Error where a file is at fault.
 func ReadManifests(ctx context.Context, folder string, files fs.FS) (*Manifests, error) {
 	all, err := parseManifests(folder, files)
 	if err != nil {
@@ -82,12 +82,12 @@ func ReadManifests(ctx context.Context, folder string, files fs.FS) (*Manifests,
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	// In files, an object may come before its namespace.
+	// Sort namespaces first: in files, an object may come before its namespace.
 	slices.SortStableFunc(all, func(a, b manifest) int { return rank(a) - rank(b) })
 	return &Manifests{all: all}, nil
 }
 
-// Namespaces returns the names of the namespaces that the manifests make, in their order.
+// Namespaces returns the names of the Namespaces in the manifests, in their order.
 func (m *Manifests) Namespaces() []string {
 	var names []string
 	for _, o := range m.all {
@@ -159,12 +159,14 @@ func parseManifest(file string, data []byte) ([]manifest, error) {
 	return found, nil
 }
 
-// checks are what objects are judged by before there is a cluster.
+// checks holds what is needed to check objects before a cluster runs.
 type checks struct {
-	scheme     *runtime.Scheme                                  // the Go types, which have the names of all fields
+	// scheme has the Go types, for the names of all fields.
+	scheme     *runtime.Scheme
 	admissions map[schema.GroupVersionKind]*admission.Admission // of Lanyard's kinds
-	groups     map[string]bool                                  // served because of a CRD of the manifests
-	namespaces map[string]bool                                  // those that will exist
+	// groups has the API groups of the CRDs among the manifests.
+	groups     map[string]bool
+	namespaces map[string]bool // that will exist in the cluster
 }
 
 func newChecks(all []manifest) (*checks, error) {
@@ -213,7 +215,7 @@ func (c *checks) addChart() error {
 	return nil
 }
 
-// judge returns what is wrong with an object, and writes the expectation into the object.
+// judge returns the errors of an object, and writes the expectation into the object.
 func (c *checks) judge(ctx context.Context, m manifest) error {
 	gvk := m.GroupVersionKind()
 	if !c.serves(gvk) {
@@ -243,8 +245,8 @@ func (c *checks) judge(ctx context.Context, m manifest) error {
 	return nil
 }
 
-// serves reports whether the cluster may know a kind. What the API server has built in is of a
-// group without a dot or below k8s.io.
+// serves reports whether the cluster may serve a kind. The API server's built-in groups have no
+// dot, or end with .k8s.io.
 func (c *checks) serves(gvk schema.GroupVersionKind) bool {
 	if gvk.Group == v1alpha1.GroupVersion().Group || gvk.Group == identityv1.Group {
 		return c.admissions[gvk] != nil
@@ -252,13 +254,13 @@ func (c *checks) serves(gvk schema.GroupVersionKind) bool {
 	return !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") || c.groups[gvk.Group]
 }
 
-// clusterScoped reports whether a kind of the scheme has no namespace.
+// clusterScoped reports whether a kind of the scheme is cluster-scoped.
 func clusterScoped(kind string) bool {
 	known, _ := kinds.All().Named(kind)
 	return known.ClusterScoped || slices.Contains([]string{"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"}, kind)
 }
 
-// refused returns an API server's reasons as errors about lines.
+// refused converts an API server's reasons to errors with line numbers.
 func (m manifest) refused(reasons field.ErrorList) error {
 	var errs []error
 	for _, reason := range reasons {

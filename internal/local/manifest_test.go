@@ -38,8 +38,8 @@ func TestReadManifests(t *testing.T) {
 	}
 }
 
-// TestReadManifestsRefuses asserts that each error names the file and the line, and that all errors
-// are told at once.
+// TestReadManifestsRefuses asserts that each error has file and line, and that all errors are
+// returned at once.
 func TestReadManifestsRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		replace, by string

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// planes are the data planes behind a cloud's checks: what its registries and buckets hold.
+// planes are the data planes behind a cloud's checks: the content of its registries and buckets.
 type planes struct {
 	registries *registries
 	storage    *fakestorage.Server
@@ -31,7 +31,7 @@ type planes struct {
 func newPlanes(cloud *cloudtest.Cloud, cfg cloudtest.Config, registries *registries) (*planes, error) {
 	p := &planes{registries: registries}
 	var err error
-	// No listener: it is asked through its handler only, by the cloud.
+	// No listener: the cloud calls the storage through its handler.
 	if p.storage, err = fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true}); err != nil {
 		return nil, fmt.Errorf("make the storage of Google Cloud: %w", err)
 	}
@@ -53,8 +53,8 @@ func newPlanes(cloud *cloudtest.Cloud, cfg cloudtest.Config, registries *registr
 	return p, nil
 }
 
-// put puts a tenant's files into each of its buckets: those whose name begins with the tenant's and
-// a dash.
+// put puts a tenant's files into each bucket of the tenant. The name of such a bucket begins with
+// the tenant's name and a dash.
 func (p *planes) put(tenant string, files fs.FS) error {
 	for _, bucket := range p.buckets {
 		if !strings.HasPrefix(bucket, tenant+"-") {
@@ -88,8 +88,8 @@ func (p *planes) fill(bucket string, files fs.FS) error {
 	return nil
 }
 
-// push puts an artifact into Azure's registries, behind the cloud's checks: the demonstration has
-// no publisher there.
+// push puts an artifact into Azure's registries, behind the cloud's checks, because the
+// demonstration has no publisher at Azure.
 func (p *planes) push(ctx context.Context, push Push) error {
 	for _, host := range p.azure {
 		repository, err := oci.ParseURL("oci://" + host + "/" + push.Repository)
@@ -117,8 +117,8 @@ func awsPlane(account, region string) string { return "aws " + account + " " + r
 func azurePlane(host string) string          { return "azure " + host }
 func gcpPlane(host string) string            { return "gcp " + host }
 
-// planeOf returns the data plane behind a repository's registry; false if no cloud has a registry
-// of this host.
+// planeOf returns the name of the data plane for a repository's registry. It returns false if no
+// cloud has a registry of this host.
 func planeOf(repository oci.Repository) (string, bool) {
 	image := repository.Image()
 	if r, err := endpoint.ParseECR(image); err == nil && !r.Public {
@@ -133,7 +133,7 @@ func planeOf(repository oci.Repository) (string, bool) {
 	return "", false
 }
 
-// inProcess asks a handler without a connection.
+// inProcess is a RoundTripper that calls a handler directly, without a connection.
 type inProcess struct{ handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -151,7 +151,7 @@ func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// answer keeps what a handler answers. It implements http.ResponseWriter.
+// answer records a handler's response. It implements http.ResponseWriter.
 type answer struct {
 	header http.Header
 	status int

@@ -22,27 +22,27 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/logtail"
 )
 
-// ProgramOptions name a program of the chart. Workload and Binary are required.
+// ProgramOptions configure [Cluster.StartProgram]. Workload and Binary are required.
 type ProgramOptions struct {
 	// Workload is the name of a StatefulSet or a Deployment, see [Cluster.Workloads].
 	Workload string
-	// Binary is the path of its program on this machine.
+	// Binary is the path of the workload's program on this machine.
 	Binary string
-	// Name names the program's folder and log. Two programs of a cluster with the same name share
-	// their volumes, and must not run at the same time. Default: the workload's name without
-	// "lanyard-".
+	// Name is the name of the program's folder and log. Two programs of a cluster with the same
+	// name share their volumes, and must not run at the same time. Default: the workload's name
+	// without "lanyard-".
 	Name string
-	// Values, if not nil, are values of the chart for this program alone. The chart is rendered with
-	// these values to start the program, and nothing of this chart is applied to the cluster. Default:
-	// the chart as it was last installed.
+	// Values, if not nil, are chart values for this program alone. The program starts as the chart
+	// with these values says. The chart's objects are not applied to the cluster. Default: the
+	// chart that was installed last.
 	Values map[string]any
 }
 
 // Program is a running program of the chart.
 type Program struct {
-	// Workload is the name of its StatefulSet or Deployment.
+	// Workload is the name of the program's StatefulSet or Deployment.
 	Workload string
-	// Log is the path of its log.
+	// Log is the path of the program's log file.
 	Log string
 
 	name   string // file name of the program in its container
@@ -54,9 +54,9 @@ type Program struct {
 	end    *logtail.Tail
 	done   chan struct{}
 
-	mu       sync.Mutex // guards the fields below
+	mu       sync.Mutex // guards stopping and err
 	stopping bool
-	err      error // how it ended; read after done
+	err      error // how the program ended; read after done is closed
 }
 
 // URL returns "http://127.0.0.1:<port>" for the name of a container's port, such as "metrics". It
@@ -69,7 +69,7 @@ func (p *Program) URL(port string) string {
 	return "http://" + address
 }
 
-// PID returns the ID of the program's process, for measurements.
+// PID returns the program's process ID, for measurements.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
 
 // Folder returns the folder of a volume, such as "data". It is empty if the container does not
@@ -78,15 +78,15 @@ func (p *Program) Folder(volume string) string { return p.layout.folders[volume]
 
 // ProgramError reports a program that ended although nobody stopped it.
 type ProgramError struct {
-	// Program is its name, such as lanyard-controller.
+	// Program is the program's name, such as lanyard-controller.
 	Program string
-	// Err returns how the process ended: an *exec.ExitError if it ran.
+	// Err says how the process ended: an *exec.ExitError if its exit status was not 0.
 	Err error
-	// Log is the path of the whole log, End its last lines.
+	// Log is the path of the log file. End has the last lines of the log.
 	Log, End string
 }
 
-// Error holds the log's end, which names the reason.
+// Error includes the end of the log, which says why the program ended.
 func (e *ProgramError) Error() string {
 	return fmt.Sprintf("%s ended: %v; its log is %s and ends so:\n%s", e.Program, e.Err, e.Log, e.End)
 }
@@ -94,10 +94,10 @@ func (e *ProgramError) Error() string {
 // Unwrap returns how the process ended.
 func (e *ProgramError) Unwrap() error { return e.Err }
 
-// programGrace is how long a program may take to stop.
+// programGrace is the time for a program to stop before it is killed.
 const programGrace = 15 * time.Second
 
-// Workloads lists the workloads of the chart as it was last installed.
+// Workloads lists the workloads of the chart that was installed last.
 func (c *Cluster) Workloads() []Workload {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,11 +106,10 @@ func (c *Cluster) Workloads() []Workload {
 
 // StartProgram starts a program with the arguments and the environment of its container in the
 // chart. Ports, paths in volumes and URLs of Services are replaced by those of this machine. If the
-// pod mounts a ServiceAccount's token, the program's flag --kubeconfig names a kubeconfig with a
-// token of that account, which is renewed. The hosts of Ingresses that lead to the program are
-// served in the cloud. StartProgram returns once the readiness probe succeeds and the API server
-// reaches the aggregated APIs that the program serves. The program ends with [Program.Stop],
-// [Cluster.Stop] or this process.
+// pod mounts a ServiceAccount's token, the program's flag --kubeconfig leads to a kubeconfig with
+// such a token, which is renewed. The cloud serves the hosts of Ingresses that lead to the program.
+// StartProgram returns once the readiness probe succeeds and the API server reaches the program's
+// aggregated APIs. The program ends with [Program.Stop], [Cluster.Stop] or this process.
 func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (*Program, error) {
 	p, err := c.launch(ctx, o)
 	if err != nil {
@@ -122,8 +121,9 @@ func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (*Program,
 	return p, nil
 }
 
-// StartPrograms starts programs that may need each other to become ready. Ready is called for each
-// in their order. Without an error, all are ready; see [Cluster.StartProgram].
+// StartPrograms starts programs that may need each other to become ready. Ready is called once for
+// each ready program, in the order of all. Without an error, all programs are ready; see
+// [Cluster.StartProgram].
 func (c *Cluster) StartPrograms(ctx context.Context, all []ProgramOptions, ready func(*Program)) (err error) {
 	var started []*Program
 	defer func() {
@@ -149,7 +149,7 @@ func (c *Cluster) StartPrograms(ctx context.Context, all []ProgramOptions, ready
 	return nil
 }
 
-// awaitProgram waits until a program is ready, and the API server reaches it.
+// awaitProgram waits until a program is ready and the API server reaches its aggregated APIs.
 func (c *Cluster) awaitProgram(ctx context.Context, p *Program) error {
 	if err := p.awaitReady(ctx); err != nil {
 		return err
@@ -157,7 +157,8 @@ func (c *Cluster) awaitProgram(ctx context.Context, p *Program) error {
 	return c.awaitAPIs(ctx, p.layout)
 }
 
-// launch starts a program, and leads to it what is to reach it.
+// launch starts a program. Before that, it points the program's APIServices and Ingress hosts to
+// it.
 func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (_ *Program, err error) {
 	if err := CheckBinary(o.Binary, ""); err != nil {
 		return nil, err
@@ -208,7 +209,8 @@ func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (_ *Program, err
 	return p, nil
 }
 
-// chartOf returns the chart that says how to start a program.
+// chartOf returns the chart from which to start a program: the installed chart, or one rendered
+// with the program's own values.
 func (c *Cluster) chartOf(o ProgramOptions) (rendered, error) {
 	if o.Values == nil {
 		c.mu.Lock()
@@ -266,7 +268,7 @@ func (p *Program) start(ctx context.Context, c *Cluster, binary string, line com
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = childAttributes()
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
-	p.cmd.WaitDelay = programGrace // then it is killed
+	p.cmd.WaitDelay = programGrace // then the process is killed
 	if err := p.cmd.Start(); err != nil {
 		cancel()
 		return fmt.Errorf("start %s: %w", p.name, err)
@@ -288,7 +290,7 @@ func (p *Program) start(ctx context.Context, c *Cluster, binary string, line com
 	return nil
 }
 
-// awaitReady waits until the program says that it is ready, or is gone.
+// awaitReady waits until the readiness probe succeeds or the program has ended.
 func (p *Program) awaitReady(ctx context.Context) error {
 	client := directClient()
 	defer client.CloseIdleConnections()
@@ -316,10 +318,10 @@ func (p *Program) awaitReady(ctx context.Context) error {
 	return err
 }
 
-// Done is closed when the program has ended, asked to or not.
+// Done is closed when the program has ended, for whatever reason.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
-// Err is nil while the program runs and when it was stopped, a *ProgramError otherwise.
+// Err is a *ProgramError if the program ended although nobody stopped it, and nil otherwise.
 func (p *Program) Err() error {
 	select {
 	case <-p.done:
@@ -343,8 +345,8 @@ func (p *Program) Kill() error {
 	return nil
 }
 
-// Stop asks the program to stop and waits for its end, which comes within 15 seconds; at the end of
-// ctx it is killed. Stopping what has stopped does nothing.
+// Stop asks the program to stop, and waits for its end, at most 15 seconds. If ctx ends first, the
+// program is killed. Stop does nothing for a program that has already ended.
 func (p *Program) Stop(ctx context.Context) error {
 	p.willStop()
 	p.cancel()
@@ -353,7 +355,7 @@ func (p *Program) Stop(ctx context.Context) error {
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
-		_ = p.cmd.Process.Kill() // it may have ended by now
+		_ = p.cmd.Process.Kill() // the process may have ended by now
 		<-p.done
 		return fmt.Errorf("%s killed: %w", p.name, context.Cause(ctx))
 	}
@@ -365,7 +367,7 @@ func (p *Program) willStop() {
 	p.stopping = true
 }
 
-// directClient reaches this machine, whatever proxy the environment names.
+// directClient returns a client that uses no proxy, even if the environment sets one.
 func directClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 }

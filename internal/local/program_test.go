@@ -27,7 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/chart"
 )
 
-// modeVar makes the test binary a stand-in for a program of the chart.
+// modeVar is an environment variable. It makes the test binary act as a program of the chart.
 const modeVar = "LANYARD_FAKE_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func fakeProgram(mode string) int {
 	}
 	asked := 0
 	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked < 3 { // not ready at once
+		if asked++; asked < 3 { // the first two probes fail
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		if mode == "doomed" && asked > 3 {
@@ -70,7 +70,8 @@ func fakeProgram(mode string) int {
 	return 0
 }
 
-// clusterWithChart is a cluster with a chart and an API server that gives tokens, and nothing else.
+// clusterWithChart returns a cluster with only a chart and an API server that issues the given
+// tokens.
 func clusterWithChart(t *testing.T, mode string, tokens ...string) *Cluster {
 	t.Helper()
 	values := map[string]any{
@@ -131,8 +132,8 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// TestStartProgram holds what a program is started with: the chart's arguments and environment, a
-// token of its own, and nothing of this process.
+// TestStartProgram asserts that a program starts with the chart's arguments and environment and a
+// token of its own. It must inherit nothing from this process.
 func TestStartProgram(t *testing.T) {
 	t.Setenv("OF_THE_PARENT", "must not be inherited")
 	cluster := clusterWithChart(t, "obedient", "first-token")
@@ -201,8 +202,8 @@ func TestStartProgram(t *testing.T) {
 	}
 }
 
-// TestStartProgramWithValues starts a program with values of its own. The chart that the cluster
-// has stays as it was.
+// TestStartProgramWithValues starts a program with chart values of its own. The cluster's chart
+// must not change.
 func TestStartProgramWithValues(t *testing.T) {
 	cluster := clusterWithChart(t, "obedient", "token")
 	cloud, err := StartCloud(t.Context(), CloudOptions{Dir: filepath.Join(t.TempDir(), "cloud")})
@@ -238,8 +239,8 @@ func TestStartProgramWithValues(t *testing.T) {
 	}
 }
 
-// TestProgramCrash asserts that a program which ends by itself is noticed at once, before it is
-// ready and after, and says why.
+// TestProgramCrash asserts that the end of a crashing program is noticed at once, before and after
+// it is ready. The error must say why it ended.
 func TestProgramCrash(t *testing.T) {
 	t.Run("before it is ready", func(t *testing.T) {
 		cluster := clusterWithChart(t, "crashing", "token")
@@ -258,7 +259,7 @@ func TestProgramCrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		http.Get(c.URL("health")) // which ends it
+		http.Get(c.URL("health")) // this request ends the program
 		<-cluster.Ended()
 		var ended *ProgramError
 		if err := c.Err(); !errors.As(err, &ended) {
@@ -313,8 +314,8 @@ func TestStartProgramRefuses(t *testing.T) {
 	}
 }
 
-// TestClientRereadsToken holds what the renewal relies on: the file that is renewed is the one that
-// a client was given.
+// TestClientRereadsToken asserts that a client sends the renewed token. The renewal must write to
+// the file that the client's kubeconfig refers to.
 func TestClientRereadsToken(t *testing.T) {
 	cluster := clusterWithChart(t, "obedient", "first", "second")
 	f, err := cluster.newTokenFile(t.Context(), "lanyard-controller", t.TempDir())
@@ -360,8 +361,8 @@ func TestPollEnds(t *testing.T) {
 	}
 }
 
-// TestRenewal asserts that a token is replaced at half its life, that a failure is tried again
-// soon, and that nothing goes on after the end.
+// TestRenewal asserts that a token is renewed at half its life, that a failed renewal is repeated,
+// and that no renewal runs after close.
 func TestRenewal(t *testing.T) {
 	cluster := clusterWithChart(t, "obedient", "first", "second")
 	dir := t.TempDir()
@@ -373,13 +374,14 @@ func TestRenewal(t *testing.T) {
 		for _, step := range []struct {
 			wait  time.Duration
 			token string
-		}{{renewAfter - time.Second, "first"}, {2 * time.Second, "second"}, {tokenLife, "second"}} { // there is no third
+			// The API server has no third token, so the last renewal fails.
+		}{{renewAfter - time.Second, "first"}, {2 * time.Second, "second"}, {tokenLife, "second"}} {
 			time.Sleep(step.wait)
 			synctest.Wait()
 			if got := read(t, filepath.Join(dir, "token")); got != step.token {
 				t.Errorf("%s later the token is %q, want %q", step.wait, got, step.token)
 			}
 		}
-		f.close() // returns once the renewal has ended, or the bubble would say so
+		f.close() // waits for the renewal's goroutine; synctest fails if one is left
 	})
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// Push is an artifact that is published.
+// Push is an artifact to publish.
 type Push struct {
-	// Repository is its name in the demonstration's registry, such as "tenant-a/app".
+	// Repository is the repository's name in the demonstration's registry, such as "tenant-a/app".
 	Repository string
 	// Tag is the tag.
 	Tag string
@@ -34,11 +34,11 @@ type Push struct {
 	Path string
 }
 
-// ErrNoPublisher says that the cloud's description has no user to publish with.
+// ErrNoPublisher says that the cloud's configuration has no user [Publisher].
 var ErrNoPublisher = errors.New("account " + Account + " of the cloud has no user " + Publisher)
 
-// Push publishes an artifact at the cloud's registry as the IAM user [Publisher], with the AWS SDK
-// and a token of ECR.
+// Push publishes an artifact at the cloud's ECR registry as the IAM user [Publisher]. It gets the
+// registry's token with the AWS SDK.
 func (c *Cloud) Push(ctx context.Context, p Push) (oci.Resolved, error) {
 	if c.key.ID == "" {
 		return oci.Resolved{}, fmt.Errorf("push %s:%s: %w", p.Repository, p.Tag, ErrNoPublisher)
@@ -88,10 +88,10 @@ func (c *Cloud) registryLogin(ctx context.Context) (user, password string, err e
 	return user, password, nil
 }
 
-// wholeBody hands net/http request bodies that it can send in one piece. With other bodies,
-// net/http looks for the body's end after sending. The AWS SDK closes the body as soon as an answer
-// begins. An answer from this process can begin before net/http looks for the end; net/http would
-// then break the connection.
+// wholeBody buffers request bodies, so that net/http sends each in one piece. Otherwise net/http
+// reads for the body's end after it sent the content. The AWS SDK closes the body as soon as a
+// response begins. In this process a response can begin before net/http reads the end; net/http
+// would then break the connection.
 type wholeBody struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -108,9 +108,9 @@ func (t wholeBody) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(req)
 }
 
-// PushAll publishes each folder <tenant> of a file system as <tenant>/app with a tag at Amazon ECR,
-// and returns what it published. The same lies then in Azure's registries and, as single files, in
-// the tenant's buckets at Google.
+// PushAll publishes each folder <tenant> of a file system as <tenant>/app with a tag at Amazon ECR.
+// It returns the published artifacts. It also puts each artifact into Azure's registries, and its
+// files into the tenant's buckets at Google.
 func (c *Cloud) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, error) {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Cloud) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, e
 	return pushed, nil
 }
 
-// unpack makes the artifacts' folder a copy of a file system.
+// unpack replaces the artifacts' folder by a copy of a file system.
 func (c *Cloud) unpack(files fs.FS) error {
 	root := c.folder.join(artifactsName)
 	if err := os.RemoveAll(root); err != nil {
@@ -148,10 +148,9 @@ func (c *Cloud) unpack(files fs.FS) error {
 	return nil
 }
 
-// Fill puts files where manifests look for content, behind the cloud's checks: into repositories
-// under the tag that the object names, else under tag; and into buckets of Google Cloud Storage. It
-// returns the repositories and buckets. Whether an object may read its content is the cloud's
-// decision.
+// Fill stores files where manifests refer to content, behind the cloud's checks: in repositories
+// under the object's tag, else under tag, and in buckets of Google Cloud Storage. It returns the
+// repositories and buckets. The cloud still decides whether an object may read its content.
 func (c *Cloud) Fill(ctx context.Context, manifests *Manifests, files fs.FS, tag string) ([]string, error) {
 	if err := c.unpack(files); err != nil {
 		return nil, err
@@ -166,7 +165,8 @@ func (c *Cloud) Fill(ctx context.Context, manifests *Manifests, files fs.FS, tag
 		}
 		repository, err := m.repository()
 		if err != nil {
-			continue // the object has no repository, or the controller will refuse its spelling
+			// The object has no repository, or an address that the controller will refuse.
+			continue
 		}
 		if plane, ok := planeOf(repository); ok {
 			named := cmp.Or(m.text("spec", "ref", "tag"), tag)
@@ -188,16 +188,16 @@ func (c *Cloud) digest(url, tag string) (string, bool) {
 	return digest, ok
 }
 
-// repositoryURL is the address of a repository of the demonstration's registry, as objects write
-// it.
+// repositoryURL returns the URL of a repository in the demonstration's registry, as in spec.url.
 func repositoryURL(repository string) string {
 	return "oci://" + Account + ".dkr.ecr." + Region + ".amazonaws.com/" + strings.TrimPrefix(repository, "/")
 }
 
-// withKey gives a user of [Account] a fresh key; the zero key if there is no such user. A key in a
-// file would some day be used for other purposes.
+// withKey adds a new access key to a user of [Account], and returns the key. Without such a user,
+// the key is zero. The key is not in a file, where people could use it for other purposes.
 func withKey(cfg cloudtest.Config, name string) (cloudtest.Config, aws.AccessKey, error) {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" // 32: each byte's low bits give one without bias
+	// There are 32 letters, so that a random byte modulo 32 selects a letter without bias.
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	random := make([]byte, 16+30)
 	if _, err := rand.Read(random); err != nil {
 		return cfg, aws.AccessKey{}, fmt.Errorf("make the key of user %s: %w", name, err)

@@ -8,13 +8,13 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // the storage below
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // used below
 	"github.com/sirupsen/logrus"
 )
 
-// registries are the data planes of a cloud's registries: distribution
-// (github.com/distribution/distribution), one for each registry, in memory. Who may do what there
-// the cloud decides, before a request reaches them.
+// registries are the data planes of a cloud's registries, in memory. Each is an instance of
+// distribution (github.com/distribution/distribution). The cloud checks permissions before a
+// request reaches them.
 type registries struct {
 	ctx context.Context //nolint:containedctx // the life of the registries, which are made at their first request
 
@@ -22,14 +22,14 @@ type registries struct {
 	made map[string]http.Handler
 }
 
-// newRegistries returns data planes that live until ctx ends. Log receives what distribution logs,
-// which it does for the whole process.
+// newRegistries returns data planes that live until ctx ends. Log receives the log output of
+// distribution, for the whole process.
 func newRegistries(ctx context.Context, log io.Writer) *registries {
 	logrus.SetOutput(log)
 	return &registries{ctx: ctx, made: map[string]http.Handler{}}
 }
 
-// handler is the data plane of the registry of that name.
+// handler returns the data plane of the registry with this name.
 func (r *registries) handler(name string) http.Handler {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,17 +8,17 @@ import (
 	"net/netip"
 )
 
-// Ports are reserved in this range. Systems give the ports above it to clients, so that a client's
-// connection could take a port before a program listens on it. Source: IANA and Linux, "ephemeral
-// ports", which begin at 49152 and at 32768.
+// Ports are reserved in this range. Systems assign the ports above this range to client
+// connections, which could take a port before a program listens on it. Source: IANA and Linux,
+// "ephemeral ports", which begin at 49152 and at 32768.
 const (
 	firstPort = 10_000
 	endOfPort = 32_000
 )
 
-// Reservation keeps TCP ports of 127.0.0.1 for programs that will listen on them. All other
-// Reservations have other ports, also those of other processes. A Reservation listens on the UDP
-// port of the same number, so that nobody else can reserve the port.
+// Reservation reserves TCP ports of 127.0.0.1 for programs that will listen on them. Other
+// Reservations have other ports, also in other processes: a Reservation listens on the UDP port of
+// the same number, so that nobody else can reserve the port.
 type Reservation struct {
 	// Addresses are the reserved addresses, IP and port.
 	Addresses []string
@@ -27,7 +27,8 @@ type Reservation struct {
 }
 
 // Reserve reserves n ports that nobody listens on. The caller releases them when the programs have
-// ended, and keeps the Reservation until then: the garbage collector would release the ports.
+// ended. The caller must keep a reference until then: the garbage collector would release the
+// ports.
 func Reserve(n int) (_ *Reservation, err error) {
 	r := &Reservation{}
 	defer func() {
@@ -65,13 +66,13 @@ func (r *Reservation) add(port int) error {
 	return nil
 }
 
-// Release gives the ports back. It does nothing for a nil Reservation, and when it is called again.
+// Release frees the ports. It does nothing for a nil Reservation or on a second call.
 func (r *Reservation) Release() {
 	if r == nil {
 		return
 	}
 	for _, mark := range r.marks {
-		_ = mark.Close() // the mark only says that the port is taken
+		_ = mark.Close() // nothing was sent on the mark, so its error does not matter
 	}
 	r.marks = nil
 }

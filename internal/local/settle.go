@@ -22,18 +22,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// patience is how long a row that is not as expected may stay unchanged before nothing more is
-// hoped for. It is longer than the controller's first retries.
+// patience is the time without a change after which Settle gives up on rows that are not as
+// expected. It is longer than the controller's first retries.
 const patience = 30 * time.Second
 
-// listInterval is the pause between two lists of all objects. Lists take processor time from the
-// programs that make the objects ready.
+// listInterval is the pause between two lists of all objects. A shorter pause would take processor
+// time from the programs that make the objects ready.
 const listInterval = 200 * time.Millisecond
 
-// Settle waits until every object that fetches is as it should be, or none has changed for 30
-// seconds. Progress, which may be nil, is called with the number of rows that are as they should be
-// and of all, whenever it changes. It returns the rows as they are then; a controller that ends is
-// an error.
+// Settle waits until every fetching object is as expected, or no object has changed for 30 seconds.
+// It returns the rows at that time. Progress, which may be nil, is called when the number of rows
+// as expected changes, with this number and the total. A controller that ends is an error.
 func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
 	var rows []report.Row
 	var changed time.Time
@@ -61,8 +60,8 @@ func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int))
 	return rows, nil
 }
 
-// Confirm has every object reconciled once more, and returns the rows after that. What was refused
-// must stay refused.
+// Confirm requests one more reconciliation of every object, and returns the rows after that. The
+// caller can check that refused objects stay refused.
 func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 	objects, err := report.List(ctx, c.client, kinds.All(), "")
 	if err != nil {
@@ -88,8 +87,8 @@ func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 	return rows, nil
 }
 
-// watch shows the objects again and again until look is satisfied, a part of the cluster ends, or
-// ctx does.
+// watch lists the objects and calls look, until look returns true, a part of the cluster ends, or
+// ctx ends.
 func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Time) bool) error {
 	return poll(ctx, listInterval, func(ctx context.Context) (bool, error) {
 		if err := c.Err(); err != nil {
@@ -103,7 +102,7 @@ func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Tim
 	})
 }
 
-// Err is nil while the control plane and all programs run, and else how one of them ended.
+// Err is nil while the control plane and all programs run. Otherwise it says how one of them ended.
 func (c *Cluster) Err() error {
 	if err := c.plane.Err(); err != nil {
 		return err
@@ -118,9 +117,9 @@ func (c *Cluster) Err() error {
 	return nil
 }
 
-// CheckArtifacts fetches every artifact from the address in its object's status, and compares it
-// with digest and size there. An OCIRepository's revision is compared with the digest that was
-// pushed. It returns the number of artifacts, and joins all errors.
+// CheckArtifacts fetches every artifact from the URL in its object's status, and compares it with
+// the digest and size there. For an OCIRepository it also compares the revision with the pushed
+// digest. It returns the number of artifacts, and joins all errors.
 func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
 	objects, err := report.List(ctx, c.client, kinds.All(), "")
 	if err != nil {
@@ -148,7 +147,8 @@ func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
 func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifact) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
-		return errors.New("status.artifact.url is not a URL") // its text is a key to the artifact
+		// Omit the error's text: the URL is a key to the artifact.
+		return errors.New("status.artifact.url is not a URL")
 	}
 	res, err := client.Do(req)
 	if err != nil {
@@ -169,8 +169,8 @@ func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifac
 	return nil
 }
 
-// checkRevision compares an artifact's revision with what the cloud pushed under its tag, if it
-// did.
+// checkRevision compares an artifact's revision with the digest that the cloud pushed under its
+// tag. Without such a push, it returns nil.
 func (c *Cluster) checkRevision(o *v1alpha1.OCIRepository) error {
 	if o.Spec.Ref == nil {
 		return nil

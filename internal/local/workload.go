@@ -28,13 +28,13 @@ import (
 
 // Workload is a StatefulSet or a Deployment of the chart.
 type Workload struct {
-	// Name is its name.
+	// Name is the name of the StatefulSet or Deployment.
 	Name string
-	// Program is the file name of the program that its container runs, such as lanyard-controller.
+	// Program is the file name of the container's program, such as lanyard-controller.
 	Program string
 }
 
-// rendered holds the chart's objects that say how to start its programs.
+// rendered holds the objects of the chart that are needed to start its programs.
 type rendered struct {
 	workloads []workload
 	services  []corev1.Service
@@ -42,16 +42,16 @@ type rendered struct {
 	ingresses []networkingv1.Ingress
 }
 
-// workload is a workload with its pod template.
+// workload is a [Workload] with its pod template.
 type workload struct {
 	Workload
 
 	pod       corev1.PodTemplateSpec
-	container corev1.Container // the only one of the pod
-	claims    []string         // names of the volumes that a StatefulSet claims for its pods
+	container corev1.Container // the only container of the pod
+	claims    []string         // names of the volumeClaimTemplates of a StatefulSet
 }
 
-// readChart returns what the objects of a chart say about its programs.
+// readChart extracts from a chart the objects that are needed to start its programs.
 func readChart(objects []*unstructured.Unstructured) (r rendered, err error) {
 	for _, o := range objects {
 		if err := r.add(o); err != nil {
@@ -96,7 +96,7 @@ func (r *rendered) add(o *unstructured.Unstructured) (err error) {
 	return nil
 }
 
-// addWorkload stores a workload. Its pods must have one container, which names its command.
+// addWorkload stores a workload. Its pods must have exactly one container, with a command.
 func (r *rendered) addWorkload(name string, pod corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim) error {
 	switch containers := pod.Spec.Containers; {
 	case len(containers) != 1 || len(pod.Spec.InitContainers) > 0:
@@ -131,17 +131,23 @@ func (r *rendered) servicesOf(w workload) []corev1.Service {
 
 // layout maps a container's ports, volumes and Services to addresses and folders of this machine.
 type layout struct {
-	// ports holds a loopback address for the name of each port.
+	// ports maps the name of each port to a loopback address.
 	ports map[string]string
-	// folders holds a folder for the name of each volume that the container mounts.
+	// folders maps the name of each mounted volume to a folder.
 	folders map[string]string
 
-	reserved *Reservation // of ports
+	// reserved holds the reserved ports.
+	reserved *Reservation
 
-	listen map[string]string // address by the port as an argument writes it, such as ":8080"
-	hosts  map[string]string // address by host and port of a Service, such as "lanyard-controller.lanyard-system.svc:80"
-	mounts map[string]string // folder by path in the container
-	unused map[string]string // description of each key of listen and mounts that no argument has named yet
+	// listen maps a port as written in an argument, such as ":8080", to its address.
+	listen map[string]string
+	// hosts maps host and port of a Service to an address. A key is
+	// "lanyard-controller.lanyard-system.svc:80".
+	hosts map[string]string
+	// mounts maps a path in the container to its folder.
+	mounts map[string]string
+	// unused describes each key of listen and mounts that no argument or variable has used yet.
+	unused map[string]string
 }
 
 // newLayout reserves a free address for each port of a workload, and chooses a folder below dir for
@@ -178,15 +184,15 @@ func newLayout(w workload, services []corev1.Service, dir string) (*layout, erro
 	return l, nil
 }
 
-// release gives the ports back. It does nothing for a nil layout.
+// release releases the reserved ports. It does nothing for a nil layout.
 func (l *layout) release() {
 	if l != nil {
 		l.reserved.Release()
 	}
 }
 
-// port returns the address of a container's port, by name or number. A target of 0 means the number
-// fallback.
+// port returns the address of a container's port, by name or number. If target is 0, fallback is
+// the number.
 func (l *layout) port(target intstr.IntOrString, fallback int32) (string, bool) {
 	if target.Type == intstr.String {
 		address, ok := l.ports[target.StrVal]
@@ -199,8 +205,8 @@ func (l *layout) port(target intstr.IntOrString, fallback int32) (string, bool) 
 	return address, ok
 }
 
-// translate returns the value of an argument or a variable for this machine. It replaces a port, a
-// path in a volume, and the URL of a Service; other values stay.
+// translate translates the value of an argument or variable from the container to this machine. It
+// replaces a port, a path in a volume, and the URL of a Service. Other values stay.
 func (l *layout) translate(value string) (string, error) {
 	if strings.Contains(value, "$(") {
 		return "", fmt.Errorf("%q refers to a variable, which needs a kubelet", value)
@@ -209,7 +215,8 @@ func (l *layout) translate(value string) (string, error) {
 		delete(l.unused, value)
 		return address, nil
 	}
-	for _, at := range slices.Backward(slices.Sorted(maps.Keys(l.mounts))) { // a folder in another comes first
+	// Backward order: a nested mount comes before its parent.
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(l.mounts))) {
 		if rest, ok := strings.CutPrefix(value, at); ok && (rest == "" || rest[0] == '/') {
 			delete(l.unused, at)
 			return filepath.Join(l.mounts[at], rest), nil
@@ -224,7 +231,7 @@ func (l *layout) translate(value string) (string, error) {
 	return value, nil
 }
 
-// service returns the address behind a URL whose host is a Service's DNS name. Source: Kubernetes,
+// service returns the address for a URL whose host is a Service's DNS name. Source: Kubernetes,
 // "DNS for Services and Pods".
 func (l *layout) service(u *url.URL) (string, bool) {
 	port := u.Port()
@@ -244,7 +251,7 @@ func (l *layout) service(u *url.URL) (string, bool) {
 	return "", false
 }
 
-// arguments returns the container's arguments for this machine, without the program.
+// arguments returns the container's arguments, translated for this machine, without the program.
 func (l *layout) arguments(c corev1.Container) ([]string, error) {
 	var args []string
 	for _, arg := range slices.Concat(c.Command[1:], c.Args) {
@@ -264,8 +271,9 @@ func (l *layout) arguments(c corev1.Container) ([]string, error) {
 	return args, nil
 }
 
-// environment returns the container's variables for this machine, NAME=VALUE. Of the values that a
-// kubelet fills in, it knows the container's limits and the pod's namespace; others are an error.
+// environment returns the container's variables, translated for this machine, NAME=VALUE. From
+// valueFrom it supports the container's limits and the pod's namespace. Everything else is an
+// error.
 func (l *layout) environment(c corev1.Container) ([]string, error) {
 	env := make([]string, 0, len(c.Env))
 	for _, v := range c.Env {
@@ -302,8 +310,8 @@ func downward(c corev1.Container, from *corev1.EnvVarSource) (string, bool) {
 	return strconv.FormatInt(limit.Value(), 10), ok && set
 }
 
-// checkUsed returns an error for each port and volume that no argument and no variable named: the
-// program would use the container's port or path on this machine.
+// checkUsed returns an error for each port and volume that no argument and no variable used. The
+// program would otherwise use the container's port or path on this machine.
 func (l *layout) checkUsed() error {
 	var errs []error
 	for _, at := range slices.Sorted(maps.Keys(l.unused)) {
@@ -329,10 +337,11 @@ func (l *layout) probe(c corev1.Container) (string, error) {
 	return (&url.URL{Scheme: scheme, Host: address, Path: get.Path}).String(), nil
 }
 
-// fill makes the folders of a workload's volumes. It copies Secrets and ConfigMaps once; later
+// fill creates the folders of a workload's volumes. It copies Secrets and ConfigMaps once; later
 // changes do not reach the folder.
 func (c *Cluster) fill(ctx context.Context, w workload, l *layout) error {
-	for _, folder := range l.mounts { // some are subfolders of a volume
+	// some of these folders are subfolders of a volume
+	for _, folder := range l.mounts {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return fmt.Errorf("make the folder of a volume: %w", err)
 		}
@@ -358,7 +367,7 @@ func (c *Cluster) fill(ctx context.Context, w workload, l *layout) error {
 	return nil
 }
 
-// files returns a volume's first content, by file name.
+// files returns the initial files of a volume, by file name.
 func (c *Cluster) files(ctx context.Context, v corev1.Volume) (map[string][]byte, error) {
 	switch {
 	case v.EmptyDir != nil, v.PersistentVolumeClaim != nil:

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// server is a Deployment such as a chart may have, its Service, and a second Service that leads
+// server is a typical Deployment of a chart, its Service, and a second Service that leads
 // elsewhere.
 const server = `
 apiVersion: apps/v1
@@ -58,7 +58,7 @@ metadata: {name: other, namespace: lanyard-system}
 spec: {selector: {app: other}, ports: [{port: 443, targetPort: https}]}
 `
 
-// chartOf reads manifests as a chart's.
+// chartOf reads manifests as the objects of a chart.
 func chartOf(t *testing.T, manifests string) rendered {
 	t.Helper()
 	objects, err := parseManifest("chart.yaml", []byte(manifests))
@@ -74,8 +74,8 @@ func chartOf(t *testing.T, manifests string) rendered {
 	return r
 }
 
-// TestDeployment starts from a Deployment that this package knows nothing about. Ports, volumes and
-// Services in its arguments and variables become addresses and folders of this machine.
+// TestDeployment starts from a Deployment that is not Lanyard's. Ports, volumes and Services in its
+// arguments and variables become addresses and folders of this machine.
 func TestDeployment(t *testing.T) {
 	chart := chartOf(t, server)
 	w := chart.workloads[0]
@@ -118,7 +118,7 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// TestDeploymentRefused expects an error for everything that this machine cannot give a container.
+// TestDeploymentRefused asserts an error for each feature of a container that this machine lacks.
 func TestDeploymentRefused(t *testing.T) {
 	for name, tc := range map[string]struct{ replace, by, want string }{
 		"a port that nobody names":   {"            - --listen=:8443\n", "", "port https as :8443"},
