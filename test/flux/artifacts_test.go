@@ -15,7 +15,7 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // storage of the real registry
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // used by the real registry
 	fluxoci "github.com/fluxcd/pkg/oci"
 	"github.com/sirupsen/logrus"
 
@@ -40,9 +40,10 @@ func newRegistry(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// published is an artifact as its reader finds it.
+// published is an artifact as a client reads it.
 type published struct {
-	files                             map[string]string // name and whether it is executable -> content
+	// files maps a name, and whether the file is executable, to its content.
+	files                             map[string]string
 	source, revision, created, digest string
 	annotations                       map[string]string
 }
@@ -62,7 +63,7 @@ func (p published) compare(t *testing.T, who string, want published) {
 	}
 }
 
-// files reads the files below a folder. Empty folders do not count.
+// files reads the files below a folder. It ignores empty folders.
 func files(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -88,7 +89,7 @@ func files(t *testing.T, root string) map[string]string {
 	return found
 }
 
-// lanyard is a client of ours for the registry.
+// lanyard connects Lanyard's client to the registry in the URL, and returns the URL's reference.
 func lanyard(ctx context.Context, t *testing.T, url string) (*oci.Client, oci.Reference) {
 	t.Helper()
 	repository, reference, err := oci.ParseArtifact(url)
@@ -102,7 +103,7 @@ func lanyard(ctx context.Context, t *testing.T, url string) (*oci.Client, oci.Re
 	return client, reference
 }
 
-// pull reads an artifact with our client.
+// pull reads an artifact with Lanyard's client.
 func pull(t *testing.T, url string) published {
 	t.Helper()
 	client, reference := lanyard(t.Context(), t, url)
@@ -153,8 +154,8 @@ func fluxPull(t *testing.T, url string) published {
 	}
 }
 
-// TestArtifactsOfEachOther: Flux's client reads what ours pushes, and ours what Flux's pushes, with
-// equal trees and equal metadata.
+// TestArtifactsOfEachOther asserts that Flux's client reads artifacts that Lanyard's client pushed,
+// and the reverse. Files and metadata must be equal.
 func TestArtifactsOfEachOther(t *testing.T) {
 	host := newRegistry(t)
 	source := t.TempDir()
@@ -168,7 +169,8 @@ func TestArtifactsOfEachOther(t *testing.T) {
 		}
 	}
 	tree := files(t, source)
-	if err := os.Symlink("app.yaml", filepath.Join(source, "link")); err != nil { // both leave it out
+	// Both clients leave the link out.
+	if err := os.Symlink("app.yaml", filepath.Join(source, "link")); err != nil {
 		t.Fatal(err)
 	}
 	created := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
@@ -203,7 +205,7 @@ func TestArtifactsOfEachOther(t *testing.T) {
 	pull(t, theirs).compare(t, "we read theirs", want)
 }
 
-// TestTagsOfEachOther: tags that either client gives are listed by the other.
+// TestTagsOfEachOther asserts that each client lists the tags that the other client added.
 func TestTagsOfEachOther(t *testing.T) {
 	url := "oci://" + newRegistry(t) + "/app"
 	source := t.TempDir()

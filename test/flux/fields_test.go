@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// schema is the part of a CRD's schema that says which fields there are.
+// schema has the fields of a CRD's schema that define which fields an object has.
 type schema struct {
 	Type       string             `json:"type"`
 	Properties map[string]*schema `json:"properties"`
@@ -21,7 +21,7 @@ type schema struct {
 	} `json:"x-kubernetes-validations"`
 }
 
-// specOf is the schema of spec in the file of a CRD, in one version.
+// specOf returns the schema of spec for one version, from a CRD's file.
 func specOf(t *testing.T, file, version string) *schema {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -50,7 +50,7 @@ func specOf(t *testing.T, file, version string) *schema {
 	return nil
 }
 
-// refused reports whether the schema refuses every value, with words of its own.
+// refused reports whether the schema refuses every value, by a rule with its own message.
 func (s *schema) refused() bool {
 	return slices.ContainsFunc(s.Rules, func(r struct {
 		Rule string `json:"rule"`
@@ -60,8 +60,9 @@ func (s *schema) refused() bool {
 	})
 }
 
-// compare holds that ours has each field of Flux's with its type, or refuses it. The API server
-// drops a field that a schema lacks, and tells nobody. It returns how many fields were compared.
+// compare asserts that our schema has each field of Flux's schema with the same type, or refuses
+// it. Otherwise the API server would drop the field silently. compare returns the number of
+// compared fields.
 func compare(t *testing.T, path string, ours, theirs *schema) int {
 	t.Helper()
 	switch {
@@ -83,8 +84,7 @@ func compare(t *testing.T, path string, ours, theirs *schema) int {
 	return compared
 }
 
-// TestFieldsOfFlux: each field that Flux's CRDs have in spec, documented or not, is a field of
-// ours.
+// TestFieldsOfFlux asserts that our CRDs have each field in spec of Flux's CRDs, documented or not.
 func TestFieldsOfFlux(t *testing.T) {
 	for _, kind := range []struct{ module, group, plural string }{
 		{sourceController, "source", "ocirepositories"},

@@ -35,7 +35,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 )
 
-// world is the part of Lanyard that Flux meets: the artifact store, its server, and the publisher.
+// world has the parts of Lanyard that Flux uses: the artifact store, its server, and the publisher.
 type world struct {
 	t      *testing.T
 	kube   client.Client
@@ -65,7 +65,7 @@ func owner() store.Object {
 	return store.Object{Kind: "ocirepository", Namespace: "tenant-a", Name: "app", UID: "uid-1"}
 }
 
-// publish stores what write writes, and publishes it.
+// publish stores the output of write as an artifact, and publishes it.
 func (w *world) publish(revision string, write func(io.Writer) error) {
 	w.t.Helper()
 	kept, err := w.store.Put(w.t.Context(), owner(), write)
@@ -88,7 +88,7 @@ func (w *world) publish(revision string, write func(io.Writer) error) {
 	}
 }
 
-// read is what Flux knows of the artifact.
+// read returns the published ExternalArtifact.
 func (w *world) read() *sourcev1.ExternalArtifact {
 	w.t.Helper()
 	ea := &sourcev1.ExternalArtifact{}
@@ -98,7 +98,7 @@ func (w *world) read() *sourcev1.ExternalArtifact {
 	return ea
 }
 
-// consume fetches as kustomize-controller does, and returns the files that it gets.
+// consume fetches an artifact like kustomize-controller, and returns its files.
 func (w *world) consume(url, digest string) (map[string]string, error) {
 	w.t.Helper()
 	dir := w.t.TempDir()
@@ -131,8 +131,8 @@ func (w *world) consume(url, digest string) (map[string]string, error) {
 
 const revision = "1.2.0@sha256:3b4c28c09c10d0af2aec5b5d9e2c1d7cd6c1f9d6d51d4d9cb9c8d4a7a0d8f1f0"
 
-// TestFluxReadsWhatIsPublished: the object fits Flux's own type, and says what Flux asks of a
-// source.
+// TestFluxReadsWhatIsPublished asserts that the published object fits Flux's Go type, and has all
+// that Flux needs of a source.
 func TestFluxReadsWhatIsPublished(t *testing.T) {
 	w := newWorld(t)
 	w.publish(revision, normalized(t, map[string]string{"kustomization.yaml": "resources: []"}))
@@ -151,8 +151,8 @@ func TestFluxReadsWhatIsPublished(t *testing.T) {
 	}
 }
 
-// TestFluxFetchesWhatIsPublished: Flux's fetcher accepts the URL, the digest and the archive, and
-// finds the files at its root.
+// TestFluxFetchesWhatIsPublished asserts that Flux's fetcher accepts the URL, the digest and the
+// archive, and finds the files at the archive's root.
 func TestFluxFetchesWhatIsPublished(t *testing.T) {
 	long := strings.Repeat("long-", 40) + "name.yaml"
 	want := map[string]string{
@@ -188,8 +188,8 @@ func TestFluxFetchesWhatIsPublished(t *testing.T) {
 	}
 }
 
-// TestFluxRefusesWhatIsNotPublished: the digest is what Flux verifies, and an artifact that is gone
-// has Flux try again.
+// TestFluxRefusesWhatIsNotPublished asserts that Flux's fetcher verifies the digest. For a removed
+// artifact it must return the error after which Flux tries again.
 func TestFluxRefusesWhatIsNotPublished(t *testing.T) {
 	w := newWorld(t)
 	w.publish(revision, normalized(t, map[string]string{"a": "1"}))
@@ -210,7 +210,7 @@ func TestFluxRefusesWhatIsNotPublished(t *testing.T) {
 	}
 }
 
-// layer packs files as publishers of layers do.
+// layer packs files like a publisher of image layers: tar, gzip.
 func layer(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -231,7 +231,7 @@ func layer(t *testing.T, files map[string]string) []byte {
 	return buf.Bytes()
 }
 
-// normalized rewrites a layer as an OCIRepository does.
+// normalized rewrites a layer like an OCIRepository.
 func normalized(t *testing.T, files map[string]string) func(io.Writer) error {
 	t.Helper()
 	content := layer(t, files)
@@ -241,7 +241,7 @@ func normalized(t *testing.T, files map[string]string) func(io.Writer) error {
 	}
 }
 
-// objects are a bucket in memory: contents by key. A content is its own version.
+// objects is a bucket in memory: contents by key. An object's version is the digest of its content.
 type objects map[string]string
 
 func (o objects) List(_ context.Context, prefix string) iter.Seq2[objectstore.Object, error] {
@@ -268,7 +268,7 @@ func (o objects) index(t *testing.T) *objectstore.Index {
 	return index
 }
 
-// made makes an artifact of a bucket as a Bucket does at first.
+// made creates the first artifact of a bucket, like a Bucket.
 func made(t *testing.T, files objects) func(io.Writer) error {
 	t.Helper()
 	index := files.index(t)
@@ -278,8 +278,8 @@ func made(t *testing.T, files objects) func(io.Writer) error {
 	}
 }
 
-// changed makes it as a Bucket does afterwards: what is the same in the former artifact is taken
-// from there.
+// changed creates a later artifact of a bucket, like a Bucket: it copies unchanged objects from the
+// former artifact.
 func changed(t *testing.T, files, former objects) func(io.Writer) error {
 	t.Helper()
 	var text, archived bytes.Buffer

@@ -18,8 +18,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// ignored returns texts for spec.ignore, and paths. The texts are those of Flux's documentation,
-// and every string in the tests of Flux's library. The paths are the strings and lists there.
+// ignored returns texts for spec.ignore, and paths. The texts are the examples in Flux's
+// documentation and every string in the tests of Flux's library. The paths are from the lists and
+// strings in these tests, and some of our own.
 func ignored(t *testing.T) (ignores, paths []string) {
 	t.Helper()
 	for _, page := range []string{"ocirepositories.md", "buckets.md"} {
@@ -49,7 +50,7 @@ func ignored(t *testing.T) (ignores, paths []string) {
 	return ignores, slices.Sorted(maps.Keys(set))
 }
 
-// matchers are the two ways in which Flux reads spec.ignore, and ours.
+// matchers maps each kind to the functions with which Lanyard and Flux read its spec.ignore.
 var matchers = map[string]struct {
 	ours   func(string) (archive.Patterns, error)
 	theirs func([]gitignore.Pattern) gitignore.Matcher
@@ -73,8 +74,8 @@ var matchers = map[string]struct {
 	},
 }
 
-// TestIgnoreAsFlux: every text of spec.ignore excludes the paths that it excludes in Flux. Where it
-// does not, Git says what we say, or the pattern is one that we refuse: docs/deviations.md.
+// TestIgnoreAsFlux asserts that every text of spec.ignore excludes the same paths as in Flux. Where
+// Lanyard differs, Git must agree with Lanyard, or Lanyard refuses the pattern: docs/deviations.md.
 func TestIgnoreAsFlux(t *testing.T) {
 	ignores, paths := ignored(t)
 	for kind, matcher := range matchers {
@@ -138,7 +139,7 @@ func git(t *testing.T, ignore, path string, isDir bool) bool {
 	}
 	err = run("check-ignore", "--quiet", "--no-index", "--", path)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
-		return false // not ignored
+		return false
 	}
 	if err != nil {
 		t.Fatalf("git check-ignore: %v", err)

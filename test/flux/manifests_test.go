@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// manifests returns the objects of a kind in the examples of a page. A placeholder such as
-// <bucket-name> has its own name as value, and an excerpt gets the required fields that it lacks.
+// manifests returns the objects of a kind from the examples of a page. A placeholder such as
+// <bucket-name> is replaced by its own name. Missing required fields are added to excerpts.
 func manifests(t *testing.T, page, kind string, required map[string]any) []map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -53,7 +53,7 @@ func manifests(t *testing.T, page, kind string, required map[string]any) []map[s
 	return found
 }
 
-// refusals are the words of docs/flux.md about what is refused.
+// refusals returns the messages that docs/flux.md gives for refused manifests.
 func refusals(t *testing.T, doc string) []string {
 	t.Helper()
 	var words []string
@@ -66,9 +66,9 @@ func refusals(t *testing.T, doc string) []string {
 	return words
 }
 
-// TestFluxManifestsAreAcceptedOrRefusedAloud: each manifest of Flux's documentation, converted as
-// lanyard convert does it, is stored whole, or is refused with the words of docs/flux.md. The counts
-// in docs/flux.md are true.
+// TestFluxManifestsAreAcceptedOrRefusedAloud converts each manifest of Flux's documentation like
+// lanyard convert. The manifest must be stored without loss, or be refused with a message from
+// docs/flux.md. The counts in docs/flux.md must be right.
 func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
 	text, err := os.ReadFile("../../docs/flux.md")
 	if err != nil {
@@ -115,7 +115,7 @@ func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
 	}
 }
 
-// convert returns the manifest of Lanyard's kind. Only its apiVersion differs.
+// convert returns the manifest as Lanyard's kind. Only apiVersion may change.
 func convert(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := yaml.Marshal(object)
@@ -141,7 +141,7 @@ func convert(t *testing.T, object map[string]any) map[string]any {
 	return converted
 }
 
-// named reports whether a manifest names its account if its provider needs one.
+// named reports whether a manifest has a serviceAccountName or its provider needs no account.
 func named(object map[string]any) bool {
 	spec, _ := object["spec"].(map[string]any)
 	return spec["provider"] == v1alpha1.ProviderGeneric || spec["serviceAccountName"] != nil
@@ -169,7 +169,8 @@ func clone(t *testing.T, object map[string]any) map[string]any {
 	return again
 }
 
-// lost is the path of a value that was written and is not stored; empty for none.
+// lost returns the path of a value that is in written but not in stored. It is empty if all values
+// are stored.
 func lost(written, stored any) string {
 	fields, ok := written.(map[string]any)
 	if !ok {

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// Modules of Flux whose documentation and test tables are read as text. They are too large to
-// require. The module proxy has no later image-reflector-controller for our version of Go.
+// Modules of Flux whose documentation and test tables are read as text. They are too large for
+// go.mod. Later versions of image-reflector-controller need a newer Go than ours.
 const (
 	sourceController = "github.com/fluxcd/source-controller"
 	imageReflector   = "github.com/fluxcd/image-reflector-controller@v1.2.4"
 )
 
-// module returns the folder of a module. Without a version, the version is that of the module's
-// types, which these tests require.
+// module downloads a module and returns its folder. A path without a version gets the version of
+// the module's API types in go.mod.
 func module(t *testing.T, path string) string {
 	t.Helper()
 	if !strings.Contains(path, "@") {
@@ -28,7 +28,7 @@ func module(t *testing.T, path string) string {
 	return downloaded.Dir
 }
 
-// output is what the go command prints.
+// output returns the standard output of a go command.
 func output(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", args...).Output()

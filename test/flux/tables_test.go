@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-// parse reads a Go file of Flux's.
+// parse parses a Go file of Flux, without the imports.
 func parse(t *testing.T, path ...string) *ast.File {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(path...), nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.Decls = slices.DeleteFunc(file.Decls, func(d ast.Decl) bool { // imports
+	file.Decls = slices.DeleteFunc(file.Decls, func(d ast.Decl) bool { // remove the imports
 		general, ok := d.(*ast.GenDecl)
 		return ok && general.Tok == token.IMPORT
 	})
 	return file
 }
 
-// function is a function of a file.
+// function returns the function with this name in a file.
 func function(t *testing.T, file *ast.File, name string) ast.Node {
 	t.Helper()
 	for _, d := range file.Decls {
@@ -36,7 +36,7 @@ func function(t *testing.T, file *ast.File, name string) ast.Node {
 	return nil
 }
 
-// text is the value of a string constant that is written as one.
+// text returns the value of a string literal.
 func text(node ast.Node) (string, bool) {
 	literal, ok := node.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {
@@ -46,7 +46,7 @@ func text(node ast.Node) (string, bool) {
 	return value, err == nil
 }
 
-// texts are the values of all string constants, each once.
+// texts returns the values of all string literals, sorted, each once.
 func texts(nodes ...ast.Node) []string {
 	var found []string
 	for _, node := range nodes {
@@ -61,7 +61,7 @@ func texts(nodes ...ast.Node) []string {
 	return slices.Compact(found)
 }
 
-// list is the value of a list of strings. A string is a list of one.
+// list returns the elements of a list of string literals. A single string is a list of one.
 func list(node ast.Node) ([]string, bool) {
 	if value, ok := text(node); ok {
 		return []string{value}, true
@@ -81,7 +81,7 @@ func list(node ast.Node) ([]string, bool) {
 	return values, true
 }
 
-// lists are the values of all lists of strings.
+// lists returns all lists of string literals.
 func lists(node ast.Node) [][]string {
 	var found [][]string
 	ast.Inspect(node, func(n ast.Node) bool {
@@ -93,7 +93,8 @@ func lists(node ast.Node) [][]string {
 	return found
 }
 
-// cases are the rows of a test's table that have the field: strings and lists of strings by name.
+// cases returns the rows of a test table that have the field. A row maps field names to strings or
+// lists of strings.
 func cases(node ast.Node, field string) []map[string][]string {
 	var found []map[string][]string
 	ast.Inspect(node, func(n ast.Node) bool {

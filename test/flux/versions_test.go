@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// registry is an image registry whose repository has the tags.
+// registry is an image registry with one repository. The repository has these tags.
 type registry []string
 
 // RoundTrip implements http.RoundTripper.
@@ -55,8 +55,8 @@ func (tags registry) connect(t *testing.T) *oci.Client {
 	return client
 }
 
-// versions are all strings in the tests of Flux's version library, of its choice of an artifact and
-// of its policies, and those in its documentation.
+// versions returns strings from Flux: those in the tests of its version library, of its choice of
+// an artifact and of its policies, and the ranges and filters in its documentation.
 func versions(t *testing.T) []string {
 	t.Helper()
 	sources, images := module(t, sourceController), module(t, imageReflector)
@@ -84,7 +84,7 @@ func versions(t *testing.T) []string {
 	return all
 }
 
-// highest returns the tags that Flux may take: those that have the highest version in the range.
+// highest returns the tags that Flux may take: those with the highest version in the range.
 func highest(tags []string, constraint *semver.Constraints, filter *regexp.Regexp, chart bool) []string {
 	var candidates []string
 	for _, tag := range tags {
@@ -109,8 +109,8 @@ func highest(tags []string, constraint *semver.Constraints, filter *regexp.Regex
 	return found
 }
 
-// TestVersionsAsFlux tries every range and filter of Flux's tests and documentation on all of their
-// tags. Lanyard takes the tag that Flux takes, and refuses what Flux refuses.
+// TestVersionsAsFlux tries every range and filter of Flux's tests and documentation on all tags
+// there. Lanyard must take the tag that Flux takes, and refuse what Flux refuses.
 func TestVersionsAsFlux(t *testing.T) {
 	all := versions(t)
 	var tags, ranges []string
@@ -154,8 +154,9 @@ func TestVersionsAsFlux(t *testing.T) {
 	}
 }
 
-// TestFiltersAsFlux: a pattern of Flux's filterTags finds the same tags as an expression of ours.
-// Flux's tests with an extract are left out: it is a field of ImagePolicy alone.
+// TestFiltersAsFlux asserts that Flux's pattern in filterTags matches the same tags as Lanyard's
+// exclusion of this text. Flux's cases with an extract are left out: only ImagePolicy has this
+// field.
 func TestFiltersAsFlux(t *testing.T) {
 	tried := 0
 	for _, row := range cases(parse(t, module(t, imageReflector), "internal/policy/filter_test.go"), "pattern") {
@@ -177,15 +178,15 @@ func TestFiltersAsFlux(t *testing.T) {
 	}
 }
 
-// scan is a case of Flux's tests of ImageRepository: the tags of a repository, and the tags that a
-// scan finds.
+// scan is a test case of Flux's ImageRepository: the tags of a repository, and the tags that a scan
+// finds.
 type scan struct {
 	name              string
 	tags, list, found []string
 }
 
-// scans returns the cases. A case about a failure of the registry, the proxy or the database is
-// left out, and so is one with tags that no registry can have.
+// scans returns Flux's test cases. It leaves out cases about a failure of the registry, the proxy
+// or the database, and cases with tags that no registry can have.
 func scans(t *testing.T) []scan {
 	t.Helper()
 	controllers := filepath.Join(module(t, imageReflector), "internal/controller")
@@ -193,7 +194,7 @@ func scans(t *testing.T) []scan {
 	all := []scan{}
 	for _, table := range []struct {
 		test              ast.Node
-		tags, list, found string // fields
+		tags, list, found string // names of the table's fields
 		absent            []string
 	}{
 		{parse(t, controllers, "scan_test.go"), "versions", "exclusionList", "wantVersions", []string{v1alpha1.DefaultTagExclusion}},
@@ -215,7 +216,7 @@ func scans(t *testing.T) []scan {
 	return all
 }
 
-// TestExclusionsAsFlux: a scan finds the tags that Flux finds.
+// TestExclusionsAsFlux asserts that a scan finds the same tags as in Flux.
 func TestExclusionsAsFlux(t *testing.T) {
 	all := scans(t)
 	for _, c := range all {
@@ -234,7 +235,7 @@ func TestExclusionsAsFlux(t *testing.T) {
 	if len(all) < 15 {
 		t.Errorf("only %d cases: %v", len(all), all)
 	}
-	// Flux's tests of a list that is refused have this expression.
+	// Flux's tests of an invalid exclusion list use this expression.
 	if _, err := oci.ParseExclusions([]string{"[="}); origin.CodeOf(err) != origin.CodeInvalidReference {
 		t.Errorf("an invalid expression: %v", err)
 	}
