@@ -9,11 +9,11 @@ import (
 // secrets. Package strings finds the fixed text a hundred times faster than package regexp.
 type Pattern struct {
 	start string
-	whole *regexp.Regexp // only at the beginning of a text
+	whole *regexp.Regexp // the whole expression, anchored at the start of a text
 }
 
-// NewPattern compiles a regular expression. It panics if the expression is malformed, or begins with
-// no fixed text.
+// NewPattern compiles a regular expression. It panics if the expression is malformed, or does not
+// begin with fixed text.
 func NewPattern(expression string) Pattern {
 	start, _ := regexp.MustCompile(expression).LiteralPrefix()
 	if start == "" {
@@ -22,7 +22,7 @@ func NewPattern(expression string) Pattern {
 	return Pattern{start, regexp.MustCompile("^(?:" + expression + ")")}
 }
 
-// Find returns where a text first matches the pattern, at or after the index from; -1 for nowhere.
+// Find returns the index of the first match at or after the index from, or -1.
 func (p Pattern) Find(text string, from int) int {
 	for at := from; ; at++ {
 		next := strings.Index(text[at:], p.start)
@@ -36,10 +36,10 @@ func (p Pattern) Find(text string, from int) int {
 	}
 }
 
-// Patterns are secrets that a text must not have.
+// Patterns match secrets that must not appear in a text.
 type Patterns []Pattern
 
-// NewPatterns compiles regular expressions as [NewPattern] does.
+// NewPatterns compiles regular expressions like [NewPattern].
 func NewPatterns(expressions ...string) Patterns {
 	var all Patterns
 	for _, expression := range expressions {
@@ -48,7 +48,7 @@ func NewPatterns(expressions ...string) Patterns {
 	return all
 }
 
-// Find returns where a text matches one of the patterns; -1 for nowhere.
+// Find returns the index of a match of one of the patterns, or -1.
 func (p Patterns) Find(text string) int {
 	for _, pattern := range p {
 		if at := pattern.Find(text, 0); at >= 0 {

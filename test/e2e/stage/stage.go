@@ -1,5 +1,5 @@
-// Package stage runs the tests of a package against one world: the demonstration's cloud, and a
-// cluster in it.
+// Package stage runs the tests of a package with one world: the demonstration's cloud and a cluster
+// in the cloud.
 package stage
 
 import (
@@ -22,12 +22,12 @@ import (
 // startTimeout bounds the start of the world.
 const startTimeout = 3 * time.Minute
 
-// Suite is the tests of a package, and the world that they need. The fields Cloud, Audience,
+// Suite describes the tests of a package and the world for them. The fields Cloud, Audience,
 // Issuers, Judge and End are optional.
 type Suite struct {
-	// Name of the suite, for messages.
+	// Name is the suite's name, for messages.
 	Name string
-	// Binary returns the path of a program that make builds.
+	// Binary returns the path of a program, by the name that make gives it.
 	Binary func(name string) string
 	// Programs are the names of the programs that the tests need, besides the control plane.
 	Programs []string
@@ -35,23 +35,23 @@ type Suite struct {
 	Make string
 	// Cloud changes the demonstration's cloud before the cloud is started.
 	Cloud func(*cloudtest.Config) error
-	// Audience is the audience of the tokens of Issuers.
+	// Audience is the audience of the tokens that Issuers issue.
 	Audience string
-	// Issuers are further issuers whose tokens the cluster's API server accepts, as for
-	// [AuthenticationConfig]. The API server looks for each issuer every ten seconds until the issuer
-	// is there.
+	// Issuers are further issuers whose tokens the cluster's API server accepts; see
+	// [AuthenticationConfig]. The API server tries to reach each issuer every ten seconds until it
+	// succeeds.
 	Issuers map[string]string
 	// Begin prepares the cluster for the first test.
 	Begin func(ctx context.Context, cluster *local.Cluster) error
-	// Judge judges the run after the last test, while the world still runs, if all tests passed. The
-	// run fails if Judge reports an error to t.
+	// Judge checks the run after the last test, while the world still runs. It is called only if
+	// all tests passed. The run fails if Judge reports an error to t.
 	Judge func(t testing.TB)
-	// End judges the run when the world has ended.
+	// End checks the run after the world has ended.
 	End func() error
 }
 
-// Run runs the tests and returns the exit status of the process. If it is not 0, the world's folder
-// with the logs of all programs stays.
+// Run runs the tests and returns the exit status of the process. If the status is not 0, the
+// world's folder is kept, with the logs of all programs.
 func (s *Suite) Run(ctx context.Context, m *testing.M) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -95,10 +95,10 @@ func (s *Suite) run(ctx context.Context, m *testing.M) (code int, err error) {
 	return code, err
 }
 
-// AuthenticationConfig is an AuthenticationConfiguration of an API server: a file in YAML. The API
-// server takes tokens of the issuers for an audience. A user's name is the issuer's key in the map, a
-// colon, and the token's subject. Source: "Using Authentication Configuration" in Kubernetes' page
-// about authentication.
+// AuthenticationConfig returns an AuthenticationConfiguration for an API server, in YAML. The API
+// server accepts tokens of the issuers for the audience. A user's name is the issuer's key in the
+// map, a colon, and the token's subject. Source: "Using Authentication Configuration" in
+// Kubernetes' page about authentication.
 func AuthenticationConfig(cloud *local.Cloud, audience string, issuers map[string]string) []byte {
 	var config bytes.Buffer
 	config.WriteString("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n")
@@ -117,7 +117,7 @@ func (s *Suite) start(ctx context.Context, dir string) (world *local.Cluster, er
 	if err != nil {
 		return nil, err
 	}
-	cfg.JournalSize = 1 << 18 // a whole run
+	cfg.JournalSize = 1 << 18 // large enough for a whole run
 	if s.Cloud != nil {
 		if err := s.Cloud(&cfg); err != nil {
 			return nil, err

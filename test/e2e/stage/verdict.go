@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// verdict is the testing.TB with which a suite judges its whole run, after the last test. It has the
-// methods that follow; others panic.
+// verdict is the testing.TB for [Suite.Judge]: it collects the errors. Only the methods below are
+// implemented; others panic.
 type verdict struct {
 	testing.TB
 
@@ -16,7 +16,7 @@ type verdict struct {
 	errs []error
 }
 
-// fatal is what Fatalf panics with.
+// fatal is the value with which Fatalf panics.
 type fatal struct{}
 
 func (v *verdict) Helper()                  {}
@@ -33,7 +33,7 @@ func (v *verdict) Fatalf(format string, args ...any) {
 	panic(fatal{})
 }
 
-// judge calls a function that judges the run, and returns all that the function found.
+// judge calls a function that checks the run, and returns all errors that the function reports.
 func judge(ctx context.Context, look func(t testing.TB)) (err error) {
 	v := &verdict{ctx: ctx}
 	defer func() {

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestJudge asserts that a run fails with all errors that its judge reports, and that a fatal error
-// ends the judge.
+// TestJudge asserts that judge returns all reported errors, and that a fatal error ends the
+// function.
 func TestJudge(t *testing.T) {
 	for name, tt := range map[string]struct {
 		look func(tb testing.TB)
