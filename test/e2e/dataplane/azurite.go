@@ -24,15 +24,19 @@ import (
 // startTimeout bounds the start of a program. On a busy machine, a start has taken more than a minute.
 const startTimeout = 3 * time.Minute
 
-// Azurite is Azurite's blob service, a program of its own, with some storage accounts in memory.
+// Azurite is a running Azurite, a separate program. Its blob service has some storage accounts in
+// memory.
 type Azurite struct {
-	url      *url.URL
-	accounts map[string]url.Values // to the parameters of a shared access signature for all of it
+	url *url.URL
+	// accounts maps an account to the parameters of a shared access signature for the whole
+	// account.
+	accounts map[string]url.Values
 	cancel   context.CancelFunc
-	ended    chan struct{} // closed when it has ended
+	ended    chan struct{} // closed when the program has ended
 }
 
-// StartAzurite starts it with these accounts. It ends when it is closed, or this process ends.
+// StartAzurite starts Azurite with these accounts. Azurite ends with [Azurite.Close] or with this
+// process.
 func StartAzurite(ctx context.Context, accounts ...string) (*Azurite, error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a := &Azurite{accounts: map[string]url.Values{}, cancel: cancel, ended: make(chan struct{})}
@@ -57,7 +61,7 @@ func StartAzurite(ctx context.Context, accounts ...string) (*Azurite, error) {
 	return a, nil
 }
 
-// start waits until the program says where it listens.
+// start starts the program and waits until it prints its address.
 func (a *Azurite) start(ctx context.Context, cmd *exec.Cmd) error {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -79,7 +83,7 @@ func (a *Azurite) start(ctx context.Context, cmd *exec.Cmd) error {
 			said.WriteString(lines.Text() + "\n")
 		}
 		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait() // it is killed in the end
+		_ = cmd.Wait() // an error is expected: Close kills the program
 		close(a.ended)
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -96,24 +100,25 @@ func (a *Azurite) start(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-// Close ends it.
+// Close ends Azurite.
 func (a *Azurite) Close() {
 	a.cancel()
 	<-a.ended
 }
 
-// Blob is the blob endpoint of an account, nil for one that there is not: what ServeBlob of the
-// local cloud wants. It gives to each request the signature without which Azurite answers nothing.
+// Blob returns the blob endpoint of an account, or nil for an unknown account. It is a value for
+// ServeBlob of the local cloud. It adds a signature to each request, because Azurite refuses
+// requests without one.
 func (a *Azurite) Blob(account string) http.Handler {
 	signature, ok := a.accounts[account]
 	if !ok {
 		return nil
 	}
 	return &httputil.ReverseProxy{
-		Transport: &http.Transport{DisableCompression: true}, // no proxy
+		Transport: &http.Transport{DisableCompression: true}, // without a proxy
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(a.url)
-			r.Out.Host = account + ".blob.core.windows.net" // by which Azurite knows the account
+			r.Out.Host = account + ".blob.core.windows.net" // Azurite finds the account by the host
 			query := r.In.URL.RawQuery
 			if query != "" {
 				query += "&"
@@ -123,7 +128,7 @@ func (a *Azurite) Blob(account string) http.Handler {
 	}
 }
 
-// sharedAccess is a shared access signature of an account for everything of its blob service.
+// sharedAccess returns an account's shared access signature for all operations of its blob service.
 // Source: Microsoft Learn, "Create an account SAS", in the form of version 2020-08-04.
 func sharedAccess(account string, key []byte) url.Values {
 	const version = "2020-08-04"

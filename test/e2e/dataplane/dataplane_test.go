@@ -116,15 +116,15 @@ func newWorld(t *testing.T) *world {
 	return &world{c, issuer, &http.Client{Transport: transport, Timeout: 30 * time.Second}}
 }
 
-// store is a bucket or container through an official client, as one caller.
+// store accesses buckets or containers with an official client, as one caller.
 type store interface {
 	put(ctx context.Context, bucket, key, content string) error
 	get(ctx context.Context, bucket, key string) (string, error)
 	list(ctx context.Context, bucket, prefix string) ([]string, error)
 }
 
-// exercise writes as one caller and reads as another, who may read bucket A only. Code is a
-// refusal's, or empty.
+// exercise writes as one caller and reads as another, who may only read bucket A. Code returns the
+// cloud's error code, or "". Denied is the code of a refusal.
 func exercise(t *testing.T, writer, reader store, code func(error) string, denied string) {
 	t.Helper()
 	ctx := t.Context()
@@ -216,8 +216,8 @@ func TestS3(t *testing.T) {
 	}, "AccessDenied")
 }
 
-// TestS3Command has the unmodified aws command upload in one piece and in parts, and read what it
-// wrote.
+// TestS3Command uploads with the unmodified aws command, in one request and in parts, and downloads
+// the content again.
 func TestS3Command(t *testing.T) {
 	program, err := exec.LookPath("aws")
 	if err != nil {
@@ -262,7 +262,7 @@ func TestS3Command(t *testing.T) {
 	}
 }
 
-// entra is an application that gets its tokens with a ServiceAccount's.
+// entra is an application that exchanges ServiceAccount tokens for tokens of Entra ID.
 type entra struct {
 	w               *world
 	client, subject string
@@ -360,7 +360,7 @@ func TestAzurite(t *testing.T) {
 	}
 }
 
-// google adds a token of Google's STS, got with a ServiceAccount's.
+// google exchanges a ServiceAccount token at Google's STS, and adds the new token to each request.
 type google struct {
 	w       *world
 	subject string
@@ -387,7 +387,7 @@ type gcsStore struct{ *storage.Client }
 
 func (s gcsStore) put(ctx context.Context, bucket, key, content string) error {
 	w := s.Bucket(bucket).Object(key).NewWriter(ctx)
-	w.ChunkSize = 0 // in one request
+	w.ChunkSize = 0 // upload in one request
 	if _, err := io.WriteString(w, content); err != nil {
 		return err
 	}
