@@ -1,6 +1,6 @@
-// Package node runs what the end-to-end tests take from npm: the clouds' official clients for Node,
-// which know nothing of this project, Azurite, and Node itself. The packages and their versions are
-// those of package-lock.json; dev/node-packages installs them.
+// Package node runs programs from npm for the end-to-end tests: the clouds' unmodified official
+// clients for Node, Azurite, and Node itself. The packages and their versions are those of
+// package-lock.json; dev/node-packages installs them.
 package node
 
 import (
@@ -18,32 +18,32 @@ import (
 
 // Scripts that print a [Token].
 const (
-	// AzureIdentity is @azure/identity with its WorkloadIdentityCredential.
+	// AzureIdentity uses @azure/identity with its WorkloadIdentityCredential.
 	AzureIdentity = "azure-token.mjs"
-	// GoogleAuthLibrary is google-auth-library with an external_account.
+	// GoogleAuthLibrary uses google-auth-library with an external_account.
 	GoogleAuthLibrary = "google-token.mjs"
-	// AlibabaCredentials is @alicloud/credentials with its default chain. It takes no scope.
+	// AlibabaCredentials uses @alicloud/credentials with its default chain. It needs no scope.
 	AlibabaCredentials = "alibaba-token.mjs"
 )
 
-// Azurite is Azurite's blob service.
+// Azurite is the script of Azurite's blob service, for [Command].
 const Azurite = "node_modules/azurite/dist/src/blob/main.js"
 
-// Token is what a script says of the token that it got, or did not get.
+// Token is the output of a script: it describes a token or a refusal.
 type Token struct {
-	// OK reports whether there is a token.
+	// OK reports whether the client got a token.
 	OK bool `json:"ok"`
-	// ExpiresOn is the token's end; zero if the client does not tell.
+	// ExpiresOn is the time when the token expires; zero if the client does not return it.
 	ExpiresOn time.Time `json:"expiresOn"`
 	// Code is the cloud's error code: "AADSTS70021", "invalid_grant", "PERMISSION_DENIED",
 	// "EntityNotExist.Role".
 	Code string `json:"code"`
-	// Message is the client's own text.
+	// Message is the client's error message.
 	Message string `json:"message"`
 }
 
-// GetToken runs a script for a scope, with exactly these environment variables. The error is about
-// the run; a refusal is in the token.
+// GetToken runs a script for a scope, with only these environment variables. The error says that
+// the script failed. A cloud's refusal is in the Token.
 func GetToken(ctx context.Context, script, scope string, env []string) (Token, error) {
 	cmd, err := Command(ctx, script, scope)
 	if err != nil {
@@ -64,7 +64,8 @@ func GetToken(ctx context.Context, script, scope string, env []string) (Token, e
 	return token, nil
 }
 
-// folder is the folder of this package. A test runs in its own package's folder, in the same module.
+// folder returns the folder of this package. It starts at the working directory, which is the
+// folder of the tests that run, in the same module.
 func folder() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -80,14 +81,15 @@ func folder() (string, error) {
 	}
 }
 
-// Command is Node with a script of this folder. It ends with this process. Node is a package of npm
-// too, so that its version is the same on every machine.
+// Command returns a command that runs a script of this folder with Node. It ends with this process.
+// Node is also a package of npm, so that all machines have the same version.
 func Command(ctx context.Context, script string, args ...string) (*exec.Cmd, error) {
 	dir, err := folder()
 	if err != nil {
 		return nil, err
 	}
-	// The name is the package's: Debian's npm makes no link to the program in node_modules/.bin.
+	// Use the program in the package node-linux-*: Debian's npm does not link it in
+	// node_modules/.bin.
 	machine := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	program := filepath.Join(dir, "node_modules", "node-linux-"+machine, "bin", "node")
 	if _, err := os.Stat(program); err != nil {

@@ -45,8 +45,8 @@ func must(t *testing.T, err error) {
 
 func accountOf(tenant string) string { return tenant + "@" + project + ".iam.gserviceaccount.com" }
 
-// world is a local cloud with two tenants at Azure and Google, and the environment of a program in
-// it.
+// world starts a local cloud with two tenants at Azure, Google and Alibaba. It returns the
+// environment for programs that use the cloud.
 func world(t *testing.T) (issuer *oidc.Issuer, env []string) {
 	t.Helper()
 	app := func(client, subject string) azure.Application {
@@ -104,7 +104,8 @@ func check(t *testing.T, token node.Token, code, message string) {
 	}
 }
 
-// TestAzureToken: the unmodified @azure/identity is one tenant's application and not the other's.
+// TestAzureToken asserts that the unmodified @azure/identity gets tokens for its tenant's
+// application, but not for the other tenant's.
 func TestAzureToken(t *testing.T) {
 	issuer, env := world(t)
 	for name, tt := range map[string]struct {
@@ -129,8 +130,8 @@ func TestAzureToken(t *testing.T) {
 	}
 }
 
-// TestGoogleToken: the unmodified google-auth-library is itself and one tenant's service account,
-// and not the other's.
+// TestGoogleToken asserts that the unmodified google-auth-library gets tokens for itself and for
+// its tenant's service account, but not for the other tenant's.
 func TestGoogleToken(t *testing.T) {
 	issuer, env := world(t)
 	for name, tt := range map[string]struct {
@@ -163,8 +164,8 @@ func TestGoogleToken(t *testing.T) {
 	}
 }
 
-// TestAlibabaCredentials: the unmodified @alicloud/credentials gets a session of one tenant's role
-// and not of the other's.
+// TestAlibabaCredentials asserts that the unmodified @alicloud/credentials gets a session of its
+// tenant's role, but not of the other tenant's.
 func TestAlibabaCredentials(t *testing.T) {
 	issuer, env := world(t)
 	for name, tt := range map[string]struct{ role, audience, code string }{
