@@ -1,10 +1,10 @@
-// Vault-jwt serves the login of Vault's JWT plugin at the paths of Vault's own API. A whole Vault
-// would be needed for its tokens and secrets only; the plugin is what decides about a login.
+// Vault-jwt serves the login of Vault's JWT plugin at the paths of Vault's API. The plugin alone
+// decides about a login; tests do not need the tokens and secrets of a whole Vault.
 //
 //	vault-jwt <host:port>
 //
-// It is a program in a module of its own, because the plugin needs some 80 modules that nothing
-// else here needs. It also needs a newer Go than the other modules.
+// The program is a module of its own, because nothing else here needs the plugin's some 80 modules.
+// It also needs a newer Go than the other modules.
 package main
 
 import (
@@ -51,7 +51,7 @@ func serve(ctx context.Context, address string) error {
 			http.Error(w, "the body is not JSON", http.StatusBadRequest)
 			return
 		}
-		// As Vault's core does: what does not exist yet is created.
+		// Like Vault's core, change the operation to create if the path does not exist yet.
 		if checked, exists, err := plugin.HandleExistenceCheck(r.Context(), request); err == nil && checked && !exists {
 			request.Operation = logical.CreateOperation
 		}
@@ -62,8 +62,8 @@ func serve(ctx context.Context, address string) error {
 	return server.ListenAndServe()
 }
 
-// write answers as Vault does: with the policies of the login, or with errors. Source: Vault API,
-// "HTTP API", "Error response".
+// write writes a response like Vault: with the policies of the login, or with errors. Source: Vault
+// API, "HTTP API", "Error response".
 func write(w http.ResponseWriter, answer *logical.Response, err error) {
 	status, body := http.StatusOK, map[string]any{}
 	switch {
