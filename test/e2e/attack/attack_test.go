@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// attack is what one hostile tenant does. It fails the test if the controller does what the tenant
-// wants.
+// attack is an attack by one hostile tenant. The function try fails the test if the controller does
+// what the tenant wants.
 type attack struct {
 	name string
-	long bool // only in the whole suite
+	long bool // skipped by go test -short
 	try  func(tn *tenant)
 }
 
-// attacks lists the attacks, in the order in which they are run.
+// attacks lists the attacks in the order in which they run.
 func attacks() []attack {
 	return []attack{
 		{"identities of another", false, borrowIdentities},
@@ -55,12 +55,12 @@ func attacks() []attack {
 	}
 }
 
-// maxRuns bounds how often an attack is run. An attack is run again if the honest tenant waited too
-// long: another program on the machine may have been the cause. A delay that the attack causes comes
-// again.
+// maxRuns is the maximum number of runs of an attack. An attack runs again if the honest tenant
+// waited too long, because another program on the machine may be the cause. A delay that the attack
+// causes happens in every run.
 const maxRuns = 3
 
-// TestAttack runs the attacks one after the other, beside the honest tenant.
+// TestAttack runs the attacks one after the other, while the honest tenant works.
 func TestAttack(t *testing.T) {
 	s := &suite{
 		limit: memoryLimit(t), honest: startHonest(t), hostile: watchStatuses(t), apiserver: startMachine(t), judged: begin,
@@ -102,17 +102,17 @@ func TestAttack(t *testing.T) {
 	must(t, "print the table", s.table.Flush())
 }
 
-// suite is what judges each attack.
+// suite holds what is needed to judge the attacks.
 type suite struct {
-	limit     int64 // of the controller's memory, in bytes
+	limit     int64 // the controller's memory limit in bytes
 	honest    *honest
 	hostile   *statuses
 	apiserver *machine
-	judged    uint64 // the journal's last call that was judged
+	judged    uint64 // the last call in the journal that was judged
 	table     *tabwriter.Writer
 }
 
-// score is what came of an attack.
+// score is the result of an attack.
 type score struct {
 	tried, grants          int
 	latency, machine, took time.Duration
@@ -123,8 +123,9 @@ func (s *score) add(other score) {
 	s.latency, s.machine = max(s.latency, other.latency), max(s.machine, other.machine)
 }
 
-// judge fails the test if the tenant got something, if an object of the honest tenant was not Ready,
-// or if the controller took too much memory. It returns an error if the honest tenant waited too long.
+// judge fails the test if the tenant was granted anything, if an object of the honest tenant was
+// not Ready, or if the controller took too much memory. It returns an error if the honest tenant
+// waited too long.
 func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 	t.Helper()
 	after := s.judged

@@ -21,13 +21,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// The key of the identity controller's own AWS identity.
+// The access key of the identity controller's own AWS identity.
 const (
 	identityKey    = "AKIAIDENTITYIDENTITY"
 	identitySecret = "of-the-identity-controller"
 )
 
-// lender is an administrator who lends AWS identities to the namespace victim, and to no other.
+// lender is an administrator who creates AWS identities and lends them to some namespaces.
 type lender struct{ t *testing.T }
 
 func (l lender) make(o client.Object) {
@@ -51,7 +51,8 @@ func (l lender) role(name string, source string, spec identityv1.AWSClusterIdent
 	l.make(o)
 }
 
-// identityEnv is the environment of the identity controller: it is a user of the local cloud.
+// identityEnv returns the environment of the identity controller, which is a user of the local
+// cloud.
 func identityEnv() []any {
 	env := []any{
 		map[string]any{"name": "AWS_ACCESS_KEY_ID", "value": identityKey},
@@ -64,7 +65,7 @@ func identityEnv() []any {
 	return env
 }
 
-// start makes the identity controller's user and the role that is lent.
+// start creates in the cloud the identity controller's user and the role "lent".
 func (l lender) start() {
 	t := l.t
 	t.Helper()
@@ -76,10 +77,11 @@ func (l lender) start() {
 		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"` + local.Account + `"},"Action":"sts:AssumeRole"}]}`)}))
 }
 
-// TestBorrowedAWSIdentities is every way that a namespace without a grant tries to get an AWS
-// identity. Each is refused with its condition, and the namespace that is admitted is served.
+// TestBorrowedAWSIdentities tries every way to get an AWS identity from a namespace without a
+// grant. Each try must be refused with its reason. The namespace with a grant must get the
+// identity.
 func TestBorrowedAWSIdentities(t *testing.T) {
-	const hostile, victim = "victim-2", "victim" // the hostile name begins as the victim's
+	const hostile, victim = "victim-2", "victim" // the hostile name has the victim's name as prefix
 	l := lender{t}
 	l.start()
 	l.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: victim, Labels: map[string]string{"team": "victim"}}})
@@ -91,7 +93,8 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 		AWSClusterIdentitySpec: lentTo(victim),
 	}})
 	l.role("lent", "", lentTo(victim))
-	l.role("careless", "lent", lentTo(victim, hostile)) // its source does not admit the hostile namespace
+	// The source identity "lent" does not admit the hostile namespace.
+	l.role("careless", "lent", lentTo(victim, hostile))
 	selected := identityv1.AWSClusterIdentitySpec{AllowedNamespaces: &identityv1.AllowedNamespaces{
 		Selector: &identityv1.NamespaceSelector{MatchLabels: map[string]string{"team": "victim"}},
 	}}
@@ -101,12 +104,12 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 	l.make(&identityv1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "mislaid"}, Spec: identityv1.AWSClusterStaticIdentitySpec{
 		AWSClusterIdentitySpec: lentTo(victim, hostile), SecretRef: identityv1.AWSClusterSecretReference{Name: "keys", Namespace: hostile},
 	}})
-	// The tenant has keys of the name and type in its own namespace.
+	// The tenant has a Secret of this name and type in its own namespace.
 	l.make(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: "keys"}, Type: identityv1.SecretTypeAWSStatic,
 		StringData: map[string]string{"accessKeyID": identityKey, "secretAccessKey": identitySecret},
 	})
-	// The victim's ServiceAccount has a role of its own, which the tenant names too.
+	// The tenant uses the role ARN and the names of the victim's ServiceAccount.
 	for _, namespace := range []string{victim, hostile} {
 		l.make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant-a-ecr-sa"}})
 		l.make(&identityv1.AWSServiceAccountIdentity{
@@ -159,8 +162,8 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 		})
 	}
 
-	// A reference that flips while it is reconciled never has the victim's identity with a reference
-	// that is not granted.
+	// While the reference flips between two identities, the object must never get the identity that
+	// is not granted.
 	t.Run("a race", func(t *testing.T) {
 		l := lender{t}
 		l.role("mine", "", lentTo(hostile, victim))
@@ -207,7 +210,7 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 	})
 }
 
-// awaitCluster waits until an AWSCluster is as a test wants it.
+// awaitCluster waits until want returns nil for an AWSCluster.
 func awaitCluster(t *testing.T, o *infrav1.AWSCluster, want func(*infrav1.AWSCluster) error) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)

@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// fetcher is an object that fetches.
+// fetcher is an object that fetches from a cloud.
 type fetcher interface {
 	client.Object
 
@@ -33,7 +33,8 @@ type fetcher interface {
 	GetFetchStatus() *meta.FetchStatus
 }
 
-// repositoryOf is an OCIRepository of Amazon ECR that names an AWS identity, or none.
+// repositoryOf returns an OCIRepository at Amazon ECR with this AWS identity. The reference may be
+// nil.
 func repositoryOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.OCIRepository {
 	return &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
@@ -45,7 +46,8 @@ func repositoryOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.OC
 	}
 }
 
-// imagesOf is an ImageRepository of Amazon ECR that names an AWS identity, or none.
+// imagesOf returns an ImageRepository at Amazon ECR with this AWS identity. The reference may be
+// nil.
 func imagesOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.ImageRepository {
 	return &v1alpha1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
@@ -57,7 +59,7 @@ func imagesOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.ImageR
 	}
 }
 
-// bucketOf is a Bucket of Amazon S3 that names an AWS identity, or none.
+// bucketOf returns a Bucket at Amazon S3 with this AWS identity. The reference may be nil.
 func bucketOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
@@ -69,8 +71,8 @@ func bucketOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.Bucket
 	}
 }
 
-// awaitRefused waits until an object is refused for a reason, and fails the test if the object ever
-// has an identity.
+// awaitRefused waits until an object is refused with this reason. It fails the test if the object
+// has an identity in the meantime.
 func awaitRefused(t *testing.T, o fetcher, reason string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -91,10 +93,10 @@ func awaitRefused(t *testing.T, o fetcher, reason string) {
 	}
 }
 
-// TestBorrowedAWSIdentitiesOfSources is every way in which an object that fetches, of a namespace
-// without a grant, tries to get an AWS identity.
+// TestBorrowedAWSIdentitiesOfSources tries every way to get an AWS identity for a fetching object
+// of a namespace without a grant.
 func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
-	const hostile, victim = "lessee-2", "lessee" // the hostile name begins as the victim's
+	const hostile, victim = "lessee-2", "lessee" // the hostile name has the victim's name as prefix
 	const role = identityv1.AWSClusterRoleIdentityKind
 	l := lender{t}
 	l.start()
@@ -130,8 +132,8 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 		})
 	}
 
-	// The labels of the object, and those of the namespace that look like the right one, say nothing.
-	// A label that is taken away again stops the object at once.
+	// Labels of the object, or namespace labels that are similar to the right one, must have no
+	// effect. After a namespace lost the right label, the object must be refused at once.
 	t.Run("games with labels", func(t *testing.T) {
 		l := lender{t}
 		o := bucketOf(hostile, named(role, "leased-by-label"))
@@ -143,13 +145,14 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 			awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 		}
 		relabel(t, hostile, map[string]string{"team": "lessee"})
-		awaitRefused(t, o, meta.ReasonControllerIdentityMissing) // admitted now; the chain has no root yet
+		// The object is admitted now, but the chain has no root yet.
+		awaitRefused(t, o, meta.ReasonControllerIdentityMissing)
 		relabel(t, hostile, nil)
 		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 	})
 
-	// A grant belongs to one identity of one name. Nothing of it stays for an identity that gets the
-	// name later, or for one that has the old content under another name.
+	// A grant belongs to one identity with one name. A later identity with the same name must not
+	// inherit the grant. Neither does a grant follow its identity to another name.
 	t.Run("a renamed identity", func(t *testing.T) {
 		l := lender{t}
 		l.role("leased-once", "", lentTo(victim, hostile))
@@ -174,7 +177,7 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 	})
 
-	// Objects that a former version of the schema let pass are judged as new ones are.
+	// Objects that an earlier schema accepted must be judged like new objects.
 	t.Run("objects from before a rule", func(t *testing.T) {
 		l := lender{t}
 		both, over, grant := repositoryOf(hostile, named(role, "leased")), bucketOf(hostile, named(role, "leased-carelessly")), &unstructured.Unstructured{Object: map[string]any{
@@ -195,8 +198,8 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 	})
 
-	// A tenant who may edit its namespace can neither make nor rename an identity that is lent, nor
-	// change a grant, nor label its namespace.
+	// A tenant who may edit its namespace must not be able to create or rename a lent identity,
+	// change a grant, or label its namespace.
 	t.Run("a grant of one's own", func(t *testing.T) {
 		l := lender{t}
 		l.make(&rbacv1.RoleBinding{
@@ -236,7 +239,7 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 	}
 }
 
-// relabel gives a namespace other labels than before.
+// relabel replaces the labels of a namespace.
 func relabel(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -245,8 +248,8 @@ func relabel(t *testing.T, name string, labels map[string]string) {
 	must(t, "label a namespace", objects.Update(t.Context(), namespace))
 }
 
-// withoutRules runs work while the definitions have none of their rules, as before a release that
-// brings them.
+// withoutRules calls work while these CRDs have no validation rules, as in a release before the
+// rules.
 func withoutRules(t *testing.T, names []string, work func()) {
 	t.Helper()
 	for _, name := range names {
@@ -265,7 +268,7 @@ func withoutRules(t *testing.T, names []string, work func()) {
 			must(t, "restore a definition", objects.Patch(context.WithoutCancel(t.Context()), definition, client.RawPatch("application/merge-patch+json", before)))
 		}()
 	}
-	// The API server takes a moment to use the definitions.
+	// Wait: the API server uses the changed CRDs after a moment.
 	probe := repositoryOf("default", &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: "probe"})
 	probe.Spec.ServiceAccountName = "default"
 	grant := &unstructured.Unstructured{Object: map[string]any{
@@ -289,7 +292,7 @@ func withoutRules(t *testing.T, names []string, work func()) {
 	work()
 }
 
-// dropRules removes the rules of a schema, at every depth.
+// dropRules removes the validation rules of a schema, at every depth.
 func dropRules(node any) {
 	switch n := node.(type) {
 	case map[string]any:

@@ -22,11 +22,11 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// bindingNamespace is where a hostile tenant has the cluster's role edit, beside an operator who
-// writes bindings.
+// bindingNamespace is the namespace in which a hostile tenant has the ClusterRole edit, and an
+// operator writes bindings.
 const bindingNamespace = "tenant-b"
 
-// hostileEditor is a client of a user with the role edit in the namespace.
+// hostileEditor returns a client for a user who has the role edit in bindingNamespace.
 func hostileEditor(t *testing.T) client.Client {
 	t.Helper()
 	lender{t}.make(&rbacv1.RoleBinding{
@@ -61,7 +61,7 @@ func targetOf(kind, config string) identityv1.WorkloadIdentitySpec {
 	}
 }
 
-// awaitReady waits until a binding is ready, or has been refused.
+// awaitReady waits until a binding is Ready, or is refused if ready is false.
 func awaitReady(t *testing.T, o *identityv1.WorkloadIdentityBinding, ready bool) metav1.Condition {
 	t.Helper()
 	await(t, o, "the binding "+o.Name, func() error {
@@ -71,7 +71,7 @@ func awaitReady(t *testing.T, o *identityv1.WorkloadIdentityBinding, ready bool)
 	return condition(o)
 }
 
-// secretOf is the Secret of a binding; nil if there is none.
+// secretOf returns the Secret of a binding, or nil if it does not exist.
 func secretOf(t *testing.T, name string) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
@@ -83,8 +83,8 @@ func secretOf(t *testing.T, name string) *corev1.Secret {
 	return s
 }
 
-// TestHostileBindings is every way that a tenant tries to get somebody else's credential into a
-// Secret, or something of its own into one, by bindings.
+// TestHostileBindings tries every way in which a tenant could misuse bindings: to get another
+// tenant's credential into a Secret, or to get its own data into a binding's Secret.
 func TestHostileBindings(t *testing.T) {
 	operator, hostile := lender{t}, hostileEditor(t)
 	t.Run("writing bindings", func(t *testing.T) {

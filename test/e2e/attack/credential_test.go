@@ -40,14 +40,15 @@ import (
 )
 
 const (
-	// trustDomain is the SPIFFE trust domain of the world, and spiffeIssuer its issuer.
+	// trustDomain is the SPIFFE trust domain of the world. spiffeIssuer is the issuer of its
+	// tokens.
 	trustDomain, spiffeIssuer = "attacked.example.com", "https://spiffe.lanyard.example"
-	// lentNamespace is the only namespace that the controller lends its own identity to, and
-	// listedRegistry the only host that gets its token.
+	// lentNamespace is the only namespace to which the controller lends its own identity.
+	// listedRegistry is the only host that gets the controller's token.
 	lentNamespace, listedRegistry = "lent", "registry.company.example.com"
 )
 
-// thieving is a registry that keeps each bearer token it is shown, and refuses all.
+// thieving is a registry that stores each bearer token it receives, and refuses all requests.
 type thieving struct {
 	mu     sync.Mutex // guards stolen
 	stolen map[string]bool
@@ -73,7 +74,7 @@ func (r *thieving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusUnauthorized)
 }
 
-// tokens returns what was stolen, with the claims.
+// tokens returns the claims of each stolen token, by token.
 func (r *thieving) tokens(t *testing.T) map[string]jwt.Claims {
 	t.Helper()
 	r.mu.Lock()
@@ -89,8 +90,8 @@ func (r *thieving) tokens(t *testing.T) map[string]jwt.Claims {
 	return all
 }
 
-// proving is an OCIRepository of the tenant's that proves itself. The subject is empty unless the
-// type takes an account or a WorkloadIdentity.
+// proving returns an OCIRepository of the tenant with a credential of this type. The subject is the
+// ServiceAccount or the WorkloadIdentity. It is empty for types that need neither.
 func (tn *tenant) proving(name, kind, subject, host string, audiences ...string) *v1alpha1.OCIRepository {
 	o := tn.repository(name, host+"/app")
 	o.Spec.Credential = &v1alpha1.Credential{Type: kind, Audiences: audiences}
@@ -102,16 +103,17 @@ func (tn *tenant) proving(name, kind, subject, host string, audiences ...string)
 	return o
 }
 
-// identityFor makes a WorkloadIdentity for audiences of the tenant's choice, which is of no cloud.
+// identityFor creates a WorkloadIdentity with audiences that the tenant chooses. Its target system
+// is no cloud.
 func (tn *tenant) identityFor(name string, audiences ...string) {
 	create(tn.t, &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(name), Spec: identityv1.WorkloadIdentitySpec{
 		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName, TargetSystem: identityv1.TargetSystem{Type: "registry"},
 	}})
 }
 
-// nameAudiences owns a registry, and wants tokens there that open the cluster or a cloud. The
-// tenant's role at AWS trusts its ServiceAccount, its WorkloadIdentities and its objects, so that
-// the audience alone keeps it closed.
+// nameAudiences owns a registry, and wants to receive tokens there that the cluster or a cloud
+// accepts. The tenant's role at AWS trusts its ServiceAccount, its WorkloadIdentities and its
+// objects, so that only the audience protects the role.
 func nameAudiences(tn *tenant) {
 	t := tn.t
 	host := tn.host("audiences")
@@ -168,8 +170,8 @@ func nameAudiences(tn *tenant) {
 	}
 }
 
-// trustedRole makes a role at AWS that trusts subjects of the cluster's issuer, of Lanyard's and of
-// the SPIFFE issuer, whatever the audience is.
+// trustedRole creates a role at AWS that trusts a subject of the cluster's issuer, one of Lanyard's
+// issuer and one of the SPIFFE issuer, with any audience.
 func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	t := tn.t
 	for _, issuer := range []string{local.TokenIssuer, spiffeIssuer} {
@@ -185,9 +187,10 @@ func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	return "arn:aws:iam::" + local.Account + ":role/" + tn.namespace
 }
 
-// borrowController names no ServiceAccount, and wants the controller's own token: at its own hosts,
-// from a namespace that the controller's identity is lent to, and at the listed registry from one
-// that it is not. The listed registry redirects to the tenant's host.
+// borrowController sets no ServiceAccount, and wants the controller's own token. From a namespace
+// to which the controller's identity is lent, it wants the token at its own hosts. From another
+// namespace, it wants the token at the listed registry. The listed registry redirects to the
+// tenant's host.
 func borrowController(tn *tenant) {
 	t := tn.t
 	const kind = v1alpha1.CredentialServiceAccountToken
@@ -250,7 +253,7 @@ func borrowController(tn *tenant) {
 	}
 }
 
-// svid asks for an SVID of an object.
+// svid requests an SVID of an object.
 func (c *caller) svid(o *v1alpha1.OCIRepository, spec tokenv1.SVIDRequestSpec, headers ...string) (svid tokenv1.SVIDRequestStatus, status int, answer string) {
 	c.t.Helper()
 	status, answer = c.do(http.MethodPost, svidPath(o), "application/json", svidRequest(c.t, spec), headers...)
@@ -274,7 +277,7 @@ func svidRequest(t *testing.T, spec tokenv1.SVIDRequestSpec) string {
 	return string(body)
 }
 
-// victim makes a suspended object of the victim's that proves itself.
+// victim creates a suspended object of the victim that uses a SPIFFE JWT.
 func victim(t *testing.T) *v1alpha1.OCIRepository {
 	t.Helper()
 	o := (&tenant{namespace: victimNamespace}).proving("proving", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")
@@ -283,8 +286,9 @@ func victim(t *testing.T) *v1alpha1.OCIRepository {
 	return o
 }
 
-// stealSVIDs is a tenant that may do everything but ask for SVIDs, and then one that may ask in its
-// own namespace by mistake. It wants those of another's objects, and others than its object's.
+// stealSVIDs is a tenant that may do everything except request SVIDs. Later it may request SVIDs in
+// its own namespace, by mistake. It wants SVIDs of other tenants' objects, and SVIDs of its own
+// object with a wider scope.
 func stealSVIDs(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -341,14 +345,15 @@ func stealSVIDs(tn *tenant) {
 	}
 }
 
-// askingForSVIDs is the grant to ask for SVIDs, which no role of the chart for people has.
+// askingForSVIDs is the permission to request SVIDs. No role of the chart for people has it.
 func askingForSVIDs() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"ocirepositories/svid"}, Verbs: []string{"create"}}
 }
 
-// stealControllerSVIDs is whoever has the credential of lanyard-controller. It gets SVIDs of the
-// tenants that the controller acts for, with keys of its own, and each is in the audit log. It gets
-// none elsewhere, and cannot make any: neither with what it got, nor with what it may read.
+// stealControllerSVIDs is a thief with the credential of lanyard-controller. It gets SVIDs, with
+// keys of its own, of the tenants that the controller acts for. Each SVID is in the audit log. The
+// thief gets no SVIDs elsewhere. It cannot forge any with the SVIDs that it got, or with anything
+// that it may read.
 func stealControllerSVIDs(tn *tenant) {
 	t := tn.t
 	mine := tn.proving("jwt", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")
@@ -402,7 +407,7 @@ func stealControllerSVIDs(tn *tenant) {
 	tn.svidsEnd(thief, mine, http.StatusUnauthorized)
 }
 
-// svidsEnd wants that soon no SVID of an object can be had any more.
+// svidsEnd waits until a request for an SVID of an object gets the status want.
 func (tn *tenant) svidsEnd(thief *caller, o *v1alpha1.OCIRepository, want int) {
 	tn.tried++
 	for deadline := time.Now().Add(patience); ; pause(tn.t, pollEvery) {
@@ -417,8 +422,8 @@ func (tn *tenant) svidsEnd(thief *caller, o *v1alpha1.OCIRepository, want int) {
 	}
 }
 
-// forgeOffline makes SVIDs of the victim with a stolen certificate and its key, and with what the
-// thief may read of the ring. SPIFFE's library refuses them.
+// forgeOffline forges SVIDs of the victim: with a stolen certificate and its key, and with the key
+// ring as far as the thief may read it. SPIFFE's library must refuse them.
 func (tn *tenant) forgeOffline(thief *caller, key *ecdsa.PrivateKey, token, chain string) {
 	t := tn.t
 	stolen := spiffeid.RequireFromString("spiffe://" + trustDomain + "/ocirepositories/" + victimNamespace + "/proving")
@@ -470,7 +475,7 @@ func encodeKey(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// readBundle reads the trust domain's public bundle.
+// readBundle fetches the trust domain's public bundle.
 func readBundle(t *testing.T) *spiffebundle.Bundle {
 	t.Helper()
 	c := &http.Client{Transport: world.Cloud().Transport(), Timeout: patience}

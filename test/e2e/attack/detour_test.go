@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// downgrade has the controller log in at a registry of the tenant's, which then leads it to a
-// server without TLS: with a manifest, with the realm of a login, and with the page of tags.
+// downgrade owns a registry at which the controller logs in. The registry then leads the controller
+// to a server without TLS: by a redirect of a manifest, the realm of a login, and the page of tags.
 func downgrade(tn *tenant) {
 	t := tn.t
 	secure, plain := tn.host("secure"), tn.host("plain")
@@ -60,8 +60,8 @@ func downgrade(tn *tenant) {
 	}
 }
 
-// nameProxies names proxies of its own on private addresses. The controller dials the proxy of a
-// tenant itself, so that the guard judges what each name resolves to.
+// nameProxies configures proxies on private addresses. The controller dials a tenant's proxy
+// itself, so that the guard checks the addresses of each name.
 func nameProxies(tn *tenant) {
 	t := tn.t
 	target := tn.host("target")
@@ -71,7 +71,8 @@ func nameProxies(tn *tenant) {
 	hosts := append(private(), "127.1", "[::ffff:127.0.0.1]", "ip6-localhost", "ip6-loopback", "localhost6")
 	machine, err := os.Hostname()
 	must(t, "read this machine's name", err)
-	hosts = append(hosts, machine) // which resolves to an address of the machine, if to any
+	// If the machine's name resolves at all, it resolves to an address of the machine.
+	hosts = append(hosts, machine)
 	slices.Sort(hosts)
 	var all []client.Object
 	for i, host := range slices.Compact(hosts) {
@@ -86,7 +87,8 @@ func nameProxies(tn *tenant) {
 	tn.refused(t, all, []string{target})
 }
 
-// stay keeps objects that the controller has let go, with a finalizer of the tenant's own.
+// stay adds a finalizer of its own to an object, which then remains after the controller removed
+// its finalizer.
 func stay(tn *tenant) {
 	t := tn.t
 	const foreign = "hostile.example.com/stay"
@@ -94,7 +96,8 @@ func stay(tn *tenant) {
 	var asked atomic.Int64
 	layer := archive(t, 1<<10, zeros{})
 	registry := &registry{
-		manifest: func() []byte { return manifestOf(t, layer, fmt.Sprint(asked.Load())) }, // another artifact for each request
+		// Each request gets another artifact.
+		manifest: func() []byte { return manifestOf(t, layer, fmt.Sprint(asked.Load())) },
 		blob:     func(w http.ResponseWriter) { _, _ = w.Write(layer) },
 	}
 	tn.serve(t, host, func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +107,7 @@ func stay(tn *tenant) {
 	o := tn.repository("stay", host+"/app")
 	o.Finalizers = []string{foreign}
 	create(t, o)
-	t.Cleanup(func() { // also if the test ends here: nobody else lets the object go
+	t.Cleanup(func() { // Clean up even if the test fails: nobody else removes this finalizer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 		defer cancel()
 		must(t, "take the finalizer back", objects.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
@@ -120,21 +123,22 @@ func stay(tn *tenant) {
 		t.Errorf("%s is served after the object's deletion", address)
 	}
 	before := asked.Load()
-	for i := range 5 { // requests that are not answered any more; an object made later is
+	// The controller must ignore these requests, but reconcile an object that is created later.
+	for i := range 5 {
 		tn.tried++
 		must(t, "ask for a reconciliation", request(t.Context(), o, fmt.Sprint("again-", i)))
 	}
 	probe := tn.repository("probe", tn.host("nowhere")+"/app")
 	tn.refused(t, []client.Object{probe}, nil)
-	// One request may have been under way. A reconciliation makes three, since each finds another
-	// artifact.
+	// One request may have been in flight. A reconciliation would make three requests, because each
+	// finds another artifact.
 	if now := asked.Load(); now > before+1 {
 		t.Errorf("the registry was asked %d times for an object that is deleted", now-before)
 	}
 }
 
-// remake makes an object again and again under the name of a deleted one. Each has a UID of its
-// own, and nothing of what the former had.
+// remake creates an object repeatedly under the name of a deleted one. Each object has a new UID,
+// and must inherit nothing from the former object.
 func remake(tn *tenant) {
 	t := tn.t
 	host := tn.host("remake")

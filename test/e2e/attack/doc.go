@@ -1,17 +1,19 @@
-// Package attack is a suite of hostile tenants against Lanyard's running programs. Its world is
-// that of the end-to-end tests: the local cloud, a real API server, and lanyard-controller and the
-// programs of the issuer with the flags and permissions of the chart, and its memory limit. The
-// demonstration's tenant-a works beside the attacks, as an honest tenant whose objects are
-// reconciled all the time. The clouds of its tenant-c trust Lanyard's own issuer.
+// Package attack is a suite of attacks by hostile tenants on Lanyard's running programs. Its world
+// is that of the end-to-end tests: the local cloud, a real API server, lanyard-controller, and the
+// issuer's programs. They run with the flags, the permissions and the memory limit of the chart.
+// During the attacks, the demonstration's tenant-a works as an honest tenant: its objects are
+// reconciled all the time. The clouds of the demonstration's tenant-c trust Lanyard's own issuer.
 //
-// [attacks] lists the attacks. Each has namespaces and servers of its own, and fails if the
-// controller does what the tenant wants. Whatever the attack is, the suite fails if
+// [attacks] lists the attacks. Each attack has its own namespaces and servers, and fails if the
+// controller does what the tenant wants. For every attack, the suite also fails if
 //
-//   - a cloud grants a hostile tenant what is tenant-a's or tenant-c's, a status says so, or a hostile
-//     server receives a credential;
-//   - a reconciliation of the honest tenant takes a second longer than a busy machine explains, in each
-//     of three runs of the attack, or one of the tenant's objects is not Ready for a moment;
+//   - a cloud grants a hostile tenant access to anything of tenant-a or tenant-c, a status shows
+//     such a grant, or a hostile server receives a credential;
+//   - an object of the honest tenant is not Ready for a moment;
+//   - in each of three runs of the attack, a reconciliation of the honest tenant takes a second
+//     longer than a busy machine explains;
 //   - the controller's memory ever exceeds the chart's limit.
 //
-// `make attack` runs all attacks, `go test -short` those that together take about two minutes.
+// `make attack` runs all attacks. `go test -short` runs attacks that together take about two
+// minutes.
 package attack

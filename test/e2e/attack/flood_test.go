@@ -17,9 +17,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// rewrite has a registry with another manifest each second, so that its objects, which have large
-// annotations, are written each second. The tenant makes one object a second: thirty at once would
-// keep an API server on two cores busy for seconds, before a controller has written anything.
+// rewrite owns a registry with a new manifest each second, so that its objects are written each
+// second. The objects have large annotations. The tenant creates one object per second: thirty at
+// once would keep an API server on two cores busy for seconds, before a controller has written
+// anything.
 func rewrite(tn *tenant) {
 	t := tn.t
 	number := 30
@@ -34,7 +35,8 @@ func rewrite(tn *tenant) {
 	tn.serve(t, tn.host("new"), bad.ServeHTTP)
 	watch, err := objects.Watch(t.Context(), &v1alpha1.OCIRepositoryList{}, client.InNamespace(tn.namespace))
 	must(t, "watch the objects", err)
-	revisions := map[string]map[string]bool{} // of each object
+	// revisions holds the revisions of each object, by the object's name.
+	revisions := map[string]map[string]bool{}
 	counted := make(chan struct{})
 	go func() {
 		defer close(counted)
@@ -59,9 +61,10 @@ func rewrite(tn *tenant) {
 	watch.Stop()
 	<-counted
 	took := time.Since(began)
-	// Each write of an object of this size counts for 32 at least: one at once, one every 320 seconds,
-	// and that of the new object. The namespace may have 500 at once, and one a second; five objects
-	// that are worked on together may pass its bound together.
+	// Each write of an object of this size costs at least 32 units. An object may be written once
+	// at once, once every 320 seconds, and once when it is new. The namespace has 500 units at
+	// once, and gains one per second. Five objects that are reconciled at the same time may exceed
+	// its bound together.
 	most, all := 2+int(took/(320*time.Second)), 0
 	for name, seen := range revisions {
 		if all += len(seen); len(seen) > most {
@@ -76,7 +79,7 @@ func rewrite(tn *tenant) {
 	}
 }
 
-// reword has a registry fail with another text each time, which does not show all its characters.
+// reword owns a registry that fails with a new text each time. The text has invisible characters.
 func reword(tn *tenant) {
 	t := tn.t
 	var answers atomic.Int64
@@ -111,7 +114,7 @@ func reword(tn *tenant) {
 	}
 }
 
-// flood makes many objects that fail, and many accounts that change.
+// flood creates many objects that fail, and many ServiceAccounts that change.
 func flood(tn *tenant) {
 	t := tn.t
 	const number = 300

@@ -30,21 +30,22 @@ const (
 	applicationA = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	applicationB = "4a7272f9-f186-41af-9f84-6a92e32d7cd0"
 	accountA     = "tenant-a-bucket@my-org-project.iam.gserviceaccount.com"
-	// Those of tenant-c trust Lanyard's own issuer.
+	// The identities of tenant-c trust Lanyard's own issuer.
 	roleC        = "arn:aws:iam::" + local.Account + ":role/tenant-c-ecr"
 	applicationC = "0f6d2a31-9c1e-4a0b-8f0e-6a92e3f06b08"
 	accountC     = "tenant-c-bucket@my-org-project.iam.gserviceaccount.com"
 )
 
-// grantsOfClouds are the calls after that one which gave somebody else what is tenant-a's or
-// tenant-c's.
+// grantsOfClouds returns the later calls in the journal that gave another caller something of
+// tenant-a or tenant-c.
 func grantsOfClouds(after uint64) (grants []string) {
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: after}) {
 		identity := slices.Contains([]string{roleA, applicationA, accountA, roleC, applicationC, accountC}, call.Role)
 		content := slices.ContainsFunc([]string{"tenant-a/app", "/buckets/tenant-a-", "tenant-c/app", "/buckets/tenant-c-"}, func(part string) bool {
 			return strings.Contains(call.Resource, part)
 		})
-		linked := strings.HasSuffix(call.Host, ".data.azurecr.io") // takes the links that its registry gave, and knows nobody
+		// This host accepts links from its registry, and knows no callers.
+		linked := strings.HasSuffix(call.Host, ".data.azurecr.io")
 		if (identity || content && !linked) && !isHonest(call.Subject) && !isHonest(call.Principal) {
 			grants = append(grants, fmt.Sprintf("%+v", call))
 		}
@@ -52,8 +53,8 @@ func grantsOfClouds(after uint64) (grants []string) {
 	return grants
 }
 
-// isHonest reports whether tenant-a, tenant-c or the publisher of the demonstration has this name
-// at a cloud.
+// isHonest reports whether this name at a cloud belongs to tenant-a, to tenant-c or to the
+// demonstration's publisher.
 func isHonest(name string) bool {
 	return slices.ContainsFunc([]string{
 		"system:serviceaccount:tenant-a:", "arn:aws:sts::" + local.Account + ":assumed-role/tenant-a-ecr/", "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/", applicationA + "@",
@@ -63,16 +64,16 @@ func isHonest(name string) bool {
 		strings.Contains(name, "/subject/ns/tenant-a/sa/") || strings.Contains(name, "/subject/"+ownSubject+"tenant-c:") || strings.HasSuffix(name, ":user/"+local.Publisher)
 }
 
-// statuses watches what the objects of hostile tenants say.
+// statuses records what the statuses of hostile tenants' objects say.
 type statuses struct {
-	mu      sync.Mutex // guards the fields below
-	claims  []string   // to be as an identity of tenant-a's
+	mu      sync.Mutex // guards claims and digests
+	claims  []string   // objects that are Ready with an identity of tenant-a
 	digests map[string]string
 }
 
-// watchStatuses starts to watch, until the test ends. A watch shows each status that was ever
-// written. The API server ends the watches of clients that are slow; they then go on from the last
-// event.
+// watchStatuses watches all objects until the test ends. A watch shows each status that was ever
+// written. The API server ends the watches of slow clients; the watches then continue after the
+// last event.
 func watchStatuses(t *testing.T) *statuses {
 	t.Helper()
 	s := &statuses{digests: map[string]string{}}
@@ -115,8 +116,8 @@ func (s *statuses) see(o report.Resource) {
 	}
 }
 
-// take returns what hostile objects had since the last call: identities of the honest tenant's, or
-// one of its artifacts.
+// take returns what hostile objects had since the last call: identities or artifacts of the honest
+// tenant.
 func (s *statuses) take(honest map[string]bool) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,24 +25,24 @@ const (
 	honestPause = 400 * time.Millisecond
 )
 
-// honest is the honest tenant. It has each of its objects reconciled again and again, and watches
-// them.
+// honest is the honest tenant. It requests reconciliations of its objects all the time, and watches
+// the objects.
 type honest struct {
 	mu      sync.Mutex // guards the fields below
 	asked   map[types.UID]asked
 	faults  []string                    // since the last call of take
 	rounds  []span                      // reconciliations since the last call of take
-	objects map[types.UID]client.Object // of the last event
+	objects map[types.UID]client.Object // as of the last event, by UID
 }
 
-// asked is a request to reconcile.
+// asked is a request for a reconciliation.
 type asked struct {
 	value string
 	at    time.Time
 	done  chan struct{}
 }
 
-// startHonest starts the honest tenant's work, which ends with the test.
+// startHonest starts the honest tenant's work. The work ends with the test.
 func startHonest(t *testing.T) *honest {
 	t.Helper()
 	h := &honest{asked: map[types.UID]asked{}, objects: map[types.UID]client.Object{}}
@@ -78,7 +78,7 @@ func startHonest(t *testing.T) *honest {
 	return h
 }
 
-// see judges an object as it is now.
+// see records the current state of an object.
 func (h *honest) see(o report.Resource) {
 	ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
@@ -94,7 +94,7 @@ func (h *honest) see(o report.Resource) {
 	}
 }
 
-// work has the object reconciled again and again.
+// work requests one reconciliation of the object after the other.
 func (h *honest) work(ctx context.Context, o report.Resource) {
 	for ctx.Err() == nil {
 		a := asked{value: time.Now().UTC().Format(time.RFC3339Nano), at: time.Now(), done: make(chan struct{})}
@@ -117,7 +117,7 @@ func (h *honest) work(ctx context.Context, o report.Resource) {
 	}
 }
 
-// request asks for a reconciliation of an object.
+// request requests a reconciliation of an object.
 func request(ctx context.Context, o client.Object, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, value)
 	return objects.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch)) //nolint:forcetypeassert // a copy is one too
@@ -129,8 +129,8 @@ func (h *honest) fault(text string) {
 	h.faults = append(h.faults, text)
 }
 
-// take returns the reconciliations since the last call, with those that go on, and what went wrong
-// meanwhile.
+// take returns the reconciliations and the faults since the last call. Reconciliations that still
+// run are included.
 func (h *honest) take() ([]span, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,7 +146,7 @@ func (h *honest) take() ([]span, error) {
 	return rounds, err
 }
 
-// digests are those of the honest tenant's artifacts.
+// digests returns the digests of the honest tenant's artifacts.
 func (h *honest) digests() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,7 +159,7 @@ func (h *honest) digests() map[string]bool {
 	return all
 }
 
-// artifact is the artifact in an object's status; nil for none.
+// artifact returns the artifact in an object's status, or nil.
 func artifact(o client.Object) *v1alpha1.Artifact {
 	switch o := o.(type) {
 	case *v1alpha1.OCIRepository:

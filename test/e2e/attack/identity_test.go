@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// borrowIdentities is what tenant-b of the demonstration does: it names the roles, applications,
-// service accounts, ServiceAccounts and contents of tenant-a.
+// borrowIdentities repeats what tenant-b of the demonstration does: its objects refer to the roles,
+// applications, service accounts, ServiceAccounts and contents of tenant-a.
 func borrowIdentities(tn *tenant) {
 	t := tn.t
 	const again = "what is refused must stay refused"
@@ -48,7 +48,7 @@ func borrowIdentities(tn *tenant) {
 	}
 }
 
-// nameLookalikes has tokens made for hosts that look like a cloud's.
+// nameLookalikes wants tokens for hosts that look like a cloud's hosts.
 func nameLookalikes(tn *tenant) {
 	t := tn.t
 	const ecr = local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com"
@@ -92,8 +92,8 @@ func nameLookalikes(tn *tenant) {
 	tn.refused(t, all, hosts)
 }
 
-// flipRole names its own role and tenant-a's by turns, while its objects are fetched: none of them
-// may say that it was tenant-a's, whenever the annotation was read.
+// flipRole switches an annotation between its own role and tenant-a's, while its objects are
+// fetched. No object may report tenant-a's role, whenever the annotation was read.
 func flipRole(tn *tenant) {
 	t := tn.t
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-b", Name: "tenant-b-ecr-sa"}}
@@ -123,18 +123,20 @@ func flipRole(tn *tenant) {
 		must(t, "remove "+o.Name, objects.Delete(t.Context(), o))
 	}
 	for line := range bytes.Lines(readLog(t)) {
-		refusal := bytes.Contains(line, []byte("fail")) || bytes.Contains(line, []byte(`"type":"Warning"`)) // names what was refused
+		// A refusal may mention the refused role.
+		refusal := bytes.Contains(line, []byte("fail")) || bytes.Contains(line, []byte(`"type":"Warning"`))
 		if bytes.Contains(line, []byte("flipping-")) && bytes.Contains(line, []byte(roleA)) && !refusal {
 			t.Errorf("the log names tenant-a's role: %s", line)
 		}
 	}
-	if err := wantNoSecretsInLogs(); err != nil { // each flip has a token in hands
+	// The controller holds a token at each flip.
+	if err := wantNoSecretsInLogs(); err != nil {
 		t.Error(err)
 	}
 }
 
-// replayProofs owns a token service that the administrator listed. It shows the proofs that it
-// receives to the clouds.
+// replayProofs owns a token service that the administrator listed. It replays the proofs that it
+// receives at the clouds.
 func replayProofs(tn *tenant) {
 	t := tn.t
 	stolen := make(chan string, 100)
@@ -201,8 +203,8 @@ func post(t *testing.T, address string, form url.Values) (status int) {
 	return res.StatusCode
 }
 
-// forgeStatus is a person with the chart's role for tenants, who writes what only the controller
-// may, and where only tenant-a may.
+// forgeStatus is a person with the chart's role for tenants. The person tries to write what only
+// the controller may write, and where only tenant-a may write.
 func forgeStatus(tn *tenant) {
 	t := tn.t
 	const person = "mallory"
@@ -253,7 +255,7 @@ func forgeStatus(tn *tenant) {
 	}
 }
 
-// guessArtifacts asks for artifacts of tenant-a by what everybody knows of them.
+// guessArtifacts guesses the URLs of tenant-a's artifacts from public facts about them.
 func guessArtifacts(tn *tenant) {
 	t := tn.t
 	honest := &v1alpha1.OCIRepository{}
@@ -287,7 +289,7 @@ func guessArtifacts(tn *tenant) {
 	}
 }
 
-// get asks the artifact server, and follows no redirect.
+// get sends a request to the artifact server, without following redirects.
 func get(t *testing.T, method, address string) (status int) {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{}, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -39,14 +39,14 @@ import (
 )
 
 const (
-	// ownSubject begins the subjects of tokens of Lanyard's own issuer.
+	// ownSubject is the prefix of subjects in tokens of Lanyard's own issuer.
 	ownSubject = "lanyard.dev:workloadidentity:"
-	// victimNamespace is the namespace of the tenant whose clouds trust Lanyard's own issuer, and
-	// victimIdentity its identity at AWS.
+	// victimNamespace is the namespace of the tenant whose clouds trust Lanyard's own issuer.
+	// victimIdentity is the tenant's WorkloadIdentity for AWS.
 	victimNamespace, victimIdentity = "tenant-c", "tenant-c-ecr"
 	// stsAudience is the audience of tokens for AWS STS.
 	stsAudience = "sts.amazonaws.com"
-	// ServiceAccounts, and workloads, of the chart.
+	// ServiceAccounts of the chart, and the workloads with the same names.
 	controllerAccount, tokenServerAccount = "lanyard-controller", "lanyard-token-server"
 )
 
@@ -58,8 +58,7 @@ type caller struct {
 	bearer string
 }
 
-// callAs returns a caller with a token that is as a Pod of the ServiceAccount has one. The Pod may
-// be nil.
+// callAs returns a caller with a ServiceAccount token, like the token in a Pod. The Pod may be nil.
 func callAs(t *testing.T, namespace, account string, pod *corev1.Pod) *caller {
 	t.Helper()
 	var spec authenticationv1.TokenRequestSpec
@@ -67,14 +66,15 @@ func callAs(t *testing.T, namespace, account string, pod *corev1.Pod) *caller {
 		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 	}
 	config := rest.AnonymousClientConfig(world.Config())
-	config.NextProtos = []string{"http/1.1"} // in which a request may name headers that end at the next hop
+	// In HTTP/1.1, a request can list headers that end at the next hop.
+	config.NextProtos = []string{"http/1.1"}
 	c, err := rest.HTTPClientFor(config)
 	must(t, "make a client", err)
 	t.Cleanup(c.CloseIdleConnections)
 	return &caller{t: t, server: config.Host, client: c, bearer: accountToken(t, namespace, account, spec)}
 }
 
-// accountToken is a token of the API server for a ServiceAccount.
+// accountToken requests a ServiceAccount token from the API server.
 func accountToken(t *testing.T, namespace, account string, spec authenticationv1.TokenRequestSpec) string {
 	t.Helper()
 	typed, err := kubernetes.NewForConfig(world.Config())
@@ -124,7 +124,7 @@ func tokenRequest(spec string) string {
 // allow gives the tenant's ServiceAccount rights in the tenant's namespace.
 func (tn *tenant) allow(rules ...rbacv1.PolicyRule) { tn.allowTo(puller, rules...) }
 
-// allowTo is allow for another ServiceAccount of the tenant's.
+// allowTo is like allow, for another ServiceAccount of the tenant.
 func (tn *tenant) allowTo(account string, rules ...rbacv1.PolicyRule) {
 	name := "owner-" + account
 	create(tn.t, &rbacv1.Role{ObjectMeta: tn.meta(name), Rules: rules})
@@ -134,7 +134,7 @@ func (tn *tenant) allowTo(account string, rules ...rbacv1.PolicyRule) {
 	})
 }
 
-// identity makes a WorkloadIdentity of the tenant's that looks as the victim's does.
+// identity creates a WorkloadIdentity of the tenant that looks like the victim's.
 func (tn *tenant) identity(audiences ...string) *identityv1.WorkloadIdentity {
 	o := &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(victimIdentity), Spec: identityv1.WorkloadIdentitySpec{
 		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName,
@@ -144,18 +144,19 @@ func (tn *tenant) identity(audiences ...string) *identityv1.WorkloadIdentity {
 	return o
 }
 
-// everything are all verbs on all of Lanyard's kinds, and no grant to make tokens.
+// everything grants all verbs on all of Lanyard's kinds, but not to create tokens.
 func everything() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{identityv1.Group, v1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 }
 
-// minting is the grant to make tokens.
+// minting grants to create tokens.
 func minting() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"}, Verbs: []string{"create"}}
 }
 
-// mintWithoutGrant is a tenant that may do everything with its WorkloadIdentities but make tokens.
-// It asks for tokens of its own identity, which looks as the victim's does, and of the victim's.
+// mintWithoutGrant is a tenant that may do everything with its WorkloadIdentities except create
+// tokens. It requests tokens of its own identity, which looks like the victim's, and of the
+// victim's identity.
 func mintWithoutGrant(tn *tenant) {
 	t := tn.t
 	tn.allow(everything()...)
@@ -180,7 +181,7 @@ func mintWithoutGrant(tn *tenant) {
 			}
 		}
 	}
-	// What would be as good as a grant.
+	// These would be as good as a grant.
 	for _, try := range []struct{ method, path, body string }{
 		{http.MethodGet, "/api/v1/namespaces/" + local.Namespace + "/secrets", ""},
 		{http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + local.Namespace + "/keyrings/" + keyring.IssuerRing, `{"spec":{"revoke":[]}}`},
@@ -196,18 +197,19 @@ func mintWithoutGrant(tn *tenant) {
 			t.Errorf("%s %s: HTTP %d %s", try.method, try.path, status, answer)
 		}
 	}
-	// The subject of a token is computed, whatever the status says.
+	// A token's subject is computed. The status has no influence on it.
 	tn.tried++
 	me.do(http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/"+tn.namespace+"/workloadidentities/"+victimIdentity+"/status",
 		"application/merge-patch+json", `{"status":{"sub":"`+ownSubject+victimNamespace+":"+victimIdentity+`"}}`)
-	// An object makes the controller ask. The cloud knows whose the identity is.
+	// With an object, the controller requests the token. The cloud still knows whose identity it
+	// is.
 	o := tn.repository("stolen", local.Account+".dkr.ecr."+local.Region+".amazonaws.com/tenant-c/app")
 	o.Spec.Provider, o.Spec.WorkloadIdentityName = v1alpha1.ProviderAWS, victimIdentity
 	tn.refused(t, []client.Object{o}, nil, "TrustRefused")
 }
 
-// spoofContexts is a tenant that may make tokens of its own identity. It names objects for which
-// they are used that are not its own, that do not exist, or that do not use the identity.
+// spoofContexts is a tenant that may create tokens of its own identity. Its requests refer to
+// context objects that are not its own, that do not exist, or that do not use the identity.
 func spoofContexts(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -251,8 +253,8 @@ func spoofContexts(tn *tenant) {
 	}
 }
 
-// crossIssuers shows tokens of the cluster's issuer where Lanyard's is trusted, and tokens of
-// Lanyard's issuer where the cluster's is.
+// crossIssuers presents tokens of the cluster's issuer where Lanyard's issuer is trusted, and the
+// reverse.
 func crossIssuers(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -271,7 +273,7 @@ func crossIssuers(tn *tenant) {
 			}
 		}
 	}
-	// At the cluster: as a bearer of every audience, at the API server and at the token server.
+	// At the cluster, present tokens of each audience to the API server and the token server.
 	for _, audience := range []string{stsAudience, "https://receiver.example.com"} {
 		token, _, _ := me.mint(tn.namespace, victimIdentity, `{"audiences":["`+audience+`"]}`)
 		stranger := *me
@@ -285,7 +287,7 @@ func crossIssuers(tn *tenant) {
 	if status, answer := callTokenServer(t, nil, http.Header{"Authorization": {"Bearer " + me.bearer}}); status != http.StatusUnauthorized {
 		t.Errorf("a ServiceAccount's token at the token server: HTTP %d %s", status, answer)
 	}
-	// No identity gets a token for the API server, whatever it asks for.
+	// No identity gets a token for the API server, whichever audience it requests.
 	bad := &identityv1.WorkloadIdentity{ObjectMeta: tn.meta("opens-the-cluster"), Spec: identityv1.WorkloadIdentitySpec{
 		Audiences: []string{local.Issuer}, TargetSystem: identityv1.TargetSystem{Type: "any"},
 	}}
@@ -298,8 +300,8 @@ func crossIssuers(tn *tenant) {
 	}
 }
 
-// forgeHeaders names other callers in the headers by which the API server names them: at the token
-// server's own port, and in requests that the API server passes on.
+// forgeHeaders sends the headers with which the API server tells the token server who the caller
+// is. It sends them to the token server's own port, and in requests that the API server forwards.
 func forgeHeaders(tn *tenant) {
 	t := tn.t
 	names := http.Header{"X-Remote-User": {"system:admin"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Extra-Scopes": {"all"}, "X-Remote-Uid": {"0"}}
@@ -325,10 +327,10 @@ func forgeHeaders(tn *tenant) {
 	}
 }
 
-// stealController is whoever has the credential of lanyard-controller. It gets tokens of the
-// tenants that the controller acts for, as docs/security.md says, and nothing that outlives the
-// theft: no key, no other tenant's token, no right. Each token is in the audit log. The theft ends
-// in a namespace with the RoleBinding there, and everywhere with the Pod.
+// stealController is a thief with the credential of lanyard-controller. It gets tokens of the
+// tenants that the controller acts for, as docs/security.md says. It gets nothing that outlives the
+// theft: no key, no other tenant's token, no right. Each token is in the audit log. Deleting the
+// RoleBinding ends the theft in its namespace. Deleting the Pod ends it everywhere.
 func stealController(tn *tenant) {
 	t := tn.t
 	tn.identity(stsAudience)
@@ -365,10 +367,10 @@ func stealController(tn *tenant) {
 		}
 	}
 
-	// Without the RoleBinding there is no token in the namespace.
+	// Without the RoleBinding, the thief gets no token in the namespace.
 	must(t, "withdraw the grant", objects.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: tn.meta(tenantRole)}))
 	tn.ends(thief, tn.namespace, http.StatusForbidden)
-	// Without the Pod there is no token anywhere, and none of what the API server knows of the thief.
+	// Without the Pod, the thief gets no token anywhere, and the API server rejects its credential.
 	must(t, "delete the Pod", objects.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	tn.ends(thief, victimNamespace, http.StatusUnauthorized)
 	tn.tried++
@@ -377,8 +379,8 @@ func stealController(tn *tenant) {
 	}
 }
 
-// ends wants that soon no token can be had any more. The API server and the token server remember
-// answers for ten seconds.
+// ends waits until a request for a token gets the status want. The API server and the token server
+// cache answers for ten seconds.
 func (tn *tenant) ends(thief *caller, namespace string, want int) {
 	tn.tried++
 	deadline := time.Now().Add(patience)
@@ -395,8 +397,8 @@ func (tn *tenant) ends(thief *caller, namespace string, want int) {
 	}
 }
 
-// wantAudited wants the jti of a token in the token server's audit log, with the caller. The API
-// server's audit log must have the same request under the same ID.
+// wantAudited waits for the jti of a token in the token server's audit log, with the caller. The
+// API server's audit log must have the same request under the same ID.
 func wantAudited(t *testing.T, token string) {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
@@ -405,7 +407,8 @@ func wantAudited(t *testing.T, token string) {
 	must(t, "read a token's claims", parsed.UnsafeClaimsWithoutVerification(&claims))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	poll(ctx, t, "the token is in the audit log", func() error { // which is written after the answer
+	// The audit log is written after the answer.
+	poll(ctx, t, "the token is in the audit log", func() error {
 		log, err := os.ReadFile(tokenServer.Log)
 		if err != nil {
 			return err
@@ -426,8 +429,8 @@ func wantAudited(t *testing.T, token string) {
 	})
 }
 
-// requestAudited returns an error unless the API server's audit log has a request of
-// token.lanyard.dev under the ID.
+// requestAudited returns an error if the API server's audit log has no request to token.lanyard.dev
+// with this ID.
 func requestAudited(id string) error {
 	log, err := os.ReadFile(world.Path("cluster", "audit.log"))
 	if err != nil {
@@ -441,7 +444,7 @@ func requestAudited(id string) error {
 	return fmt.Errorf("the API server's audit log has no request of token.lanyard.dev with the ID %s", id)
 }
 
-// assumeRole shows a token at AWS STS, and returns the status of the answer.
+// assumeRole presents a token to AWS STS, and returns the status of the answer.
 func assumeRole(t *testing.T, role, token string) int {
 	t.Helper()
 	form := url.Values{
@@ -461,7 +464,7 @@ func assumeRole(t *testing.T, role, token string) int {
 // callTokenServer requests a token of the victim's identity at the token server's own port.
 func callTokenServer(t *testing.T, certificate *tls.Certificate, header http.Header) (status int, answer string) {
 	t.Helper()
-	config := &tls.Config{InsecureSkipVerify: true} // an attacker does not mind
+	config := &tls.Config{InsecureSkipVerify: true} // an attacker needs no verification
 	if certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
 	}
@@ -480,7 +483,8 @@ func callTokenServer(t *testing.T, certificate *tls.Certificate, header http.Hea
 	return res.StatusCode, string(text)
 }
 
-// selfSigned is a client's certificate with the API server's name and an authority of its own.
+// selfSigned returns a self-signed client certificate with the common name of the API server's
+// front proxy client.
 func selfSigned(t *testing.T) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -15,20 +15,22 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// What all attacks share. TestMain sets it before the first attack.
+// These variables are shared by all attacks. TestMain sets them before the first attack.
 var (
 	world       *local.Cluster
 	controller  *local.Program
 	tokenServer *local.Program
-	objects     client.WithWatch // of the administrator; knows Lanyard's kinds
-	begin       uint64           // the journal's last call before the first attack
+	// objects is the administrator's client. It knows Lanyard's kinds.
+	objects client.WithWatch
+	// begin is the journal's last call before the first attack.
+	begin uint64
 )
 
-// listedSTS is a token service outside the clouds that the administrator listed, and that a tenant
-// has taken over.
+// listedSTS is a token service outside the clouds. The administrator listed it, and a tenant has
+// taken it over.
 const listedSTS = "sts.hostile.example.com"
 
-// attacked is the world of the attacks.
+// attacked is the suite with the world of the attacks.
 var attacked = stage.Suite{
 	Name:     "attack",
 	Binary:   binary,
@@ -39,7 +41,7 @@ var attacked = stage.Suite{
 }
 
 // wantNoSecretsInLogs returns an error if a program has logged a token or a private key. Some
-// attacks have it fail with one in its hands.
+// attacks make a program fail while it holds a secret.
 func wantNoSecretsInLogs() error {
 	secrets := stage.NewPatterns(`eyJ[A-Za-z0-9_-]{10}`, "PRIVATE KEY-----", "IQoJb3JpZ2luX2Vj", `ya29\.`, cloudaws.SessionSecretPrefix)
 	for _, program := range []*local.Program{controller, tokenServer} {
@@ -54,13 +56,13 @@ func wantNoSecretsInLogs() error {
 	return nil
 }
 
-// binary is the path of a program that make builds.
+// binary returns the path of a program that make builds.
 func binary(name string) string { return filepath.Join("..", "..", "..", "bin", name) }
 
 func TestMain(m *testing.M) { os.Exit(attacked.Run(context.Background(), m)) }
 
-// work has the demonstration's tenants at work: it installs the chart and starts its programs,
-// publishes the demonstration's artifacts and applies its objects.
+// work prepares the world: it installs the chart, starts its programs, publishes the
+// demonstration's artifacts and applies its objects.
 func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	world = cluster
 	if objects, err = client.NewWithWatch(world.Config(), client.Options{Scheme: world.Client().Scheme()}); err != nil {
@@ -70,7 +72,8 @@ func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := world.ApplyNamespaces(ctx, manifests); err != nil { // the chart has RoleBindings in them
+	// The chart has RoleBindings in these namespaces.
+	if err := world.ApplyNamespaces(ctx, manifests); err != nil {
 		return err
 	}
 	values := map[string]any{

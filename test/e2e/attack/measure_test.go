@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// memoryLimit is that of the controller's container in the chart, in bytes: the chart tells the
-// program's garbage collector.
+// memoryLimit returns the memory limit of the controller's container, in bytes. The chart passes
+// the limit to the program's garbage collector.
 func memoryLimit(t *testing.T) int64 {
 	t.Helper()
 	for variable := range strings.SplitSeq(process(t, "environ"), "\x00") {
@@ -33,8 +33,7 @@ func memoryLimit(t *testing.T) int64 {
 	return 0
 }
 
-// peakMemory is the most memory that the controller ever had, in bytes. Source: proc_pid_status(5),
-// VmHWM.
+// peakMemory returns the controller's peak memory in bytes. Source: proc_pid_status(5), VmHWM.
 func peakMemory(t *testing.T) int64 {
 	t.Helper()
 	for line := range strings.Lines(process(t, "status")) {
@@ -46,16 +45,16 @@ func peakMemory(t *testing.T) int64 {
 	return 0
 }
 
-// processorTime is how long the controller has computed. Source: proc_pid_stat(5), utime and stime,
-// which Linux counts in hundredths of a second.
+// processorTime returns the processor time of the controller. Source: proc_pid_stat(5), utime and
+// stime, in units of a hundredth of a second on Linux.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	stat := process(t, "stat")
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]) // from the third field on
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]) // the fields from the third on
 	return time.Duration(number(t, fields[11])+number(t, fields[12])) * 10 * time.Millisecond
 }
 
-// process reads what the kernel says of the controller.
+// process reads a file of the controller's process in /proc.
 func process(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", controller.PID(), name))
@@ -70,7 +69,7 @@ func number(t *testing.T, text string) int64 {
 	return n
 }
 
-// readLog is the controller's log.
+// readLog returns the controller's log.
 func readLog(t *testing.T) []byte {
 	t.Helper()
 	log, err := os.ReadFile(controller.Log)
@@ -78,12 +77,12 @@ func readLog(t *testing.T) []byte {
 	return log
 }
 
-// span is a piece of time.
+// span is a time interval.
 type span struct{ from, to time.Time }
 
 func (s span) took() time.Duration { return s.to.Sub(s.from) }
 
-// during returns the spans that share time with s.
+// during returns the spans that overlap with s.
 func during(s span, spans []span) []span {
 	var found []span
 	for _, other := range spans {
@@ -94,7 +93,7 @@ func during(s span, spans []span) []span {
 	return found
 }
 
-// durations returns the median and the longest of the spans' durations; 0 without spans.
+// durations returns the median and the maximum of the spans' durations; 0 without spans.
 func durations(spans []span) (half, longest time.Duration) {
 	if len(spans) == 0 {
 		return 0, 0
@@ -108,10 +107,10 @@ func durations(spans []span) (half, longest time.Duration) {
 }
 
 // judgeLatency compares the honest tenant's reconciliations with measurements of the API server.
-// Each reconciliation is compared with the longest measurement of its time: both may have met a busy
-// machine. The median reconciliation is compared with the median measurement: half of the
-// reconciliations have no such excuse. judgeLatency returns the longest reconciliation and the
-// longest measurement.
+// Each reconciliation is compared with the longest measurement of its time, because a busy machine
+// delays both. The median reconciliation is compared with the median measurement, because a busy
+// machine does not excuse half of the reconciliations. judgeLatency returns the longest
+// reconciliation and the longest measurement.
 func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err error) {
 	if len(rounds) == 0 {
 		return 0, 0, nil
@@ -139,13 +138,13 @@ func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err 
 	return longest, machine, err
 }
 
-// maxLatency bounds a reconciliation of the honest tenant: a second, and twice what the API server
-// alone takes. Twice, because a reconciliation also asks the token service and the registry or the
-// store, and a busy machine delays these servers as well. Without another load, the API server takes
-// 30 ms.
+// maxLatency is the bound for a reconciliation of the honest tenant: one second, and twice the time
+// of the API server alone. The factor is two because a reconciliation also calls the token service
+// and the registry or the store, and a busy machine delays these servers as well. Without other
+// load, the API server takes 30 ms.
 func maxLatency(alone time.Duration) time.Duration { return time.Second + 2*alone }
 
-// TestJudgeLatency holds the judge to what it excuses and what it does not.
+// TestJudgeLatency asserts which delays judgeLatency excuses, and which it reports.
 func TestJudgeLatency(t *testing.T) {
 	at := func(from, to int) span {
 		return span{time.UnixMilli(int64(from)), time.UnixMilli(int64(to))}
@@ -154,7 +153,7 @@ func TestJudgeLatency(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
 		rounds, measured []span
-		want             string // in the error; empty for none
+		want             string // text in the error; empty for no error
 	}{
 		{"nothing", nil, nil, ""},
 		{"quick", []span{at(0, 999)}, nil, ""},
@@ -186,24 +185,25 @@ func TestJudgeLatency(t *testing.T) {
 	}
 }
 
-// machine measures how long the API server alone takes for what a reconciliation needs of it: the
-// request and the status, each a write of an object of the same kind and the watch's event of it.
-// Without it, a busy API server would look like a slow controller.
+// machine measures the time of the API server alone for the work of a reconciliation: the request
+// and the status. Each is a write of an object of the same kind, and the watch event of this write.
+// Without this measurement, a busy API server would look like a slow controller.
 type machine struct {
 	mu      sync.Mutex // guards the fields below
-	all     []span     // all measurements that ended
-	running time.Time  // when the measurement that goes on began
+	all     []span     // all finished measurements
+	running time.Time  // when the current measurement began
 }
 
-// startMachine measures until the test ends.
+// startMachine measures the API server until the test ends.
 func startMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{}
 	probe := &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "machine"},
 		Spec: v1alpha1.OCIRepositorySpec{
-			URL:      "oci://registry.example.com/app",
-			Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Hour}, Suspend: true}, // the controller does nothing
+			URL: "oci://registry.example.com/app",
+			// suspended, so that the controller does nothing
+			Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Hour}, Suspend: true},
 		},
 	}
 	create(t, probe)
@@ -224,7 +224,7 @@ func startMachine(t *testing.T) *machine {
 	return m
 }
 
-// measure writes as often as a reconciliation, and then pauses as long as the honest tenant does.
+// measure writes as often as a reconciliation, and then pauses like the honest tenant.
 func (m *machine) measure(ctx context.Context, probe *v1alpha1.OCIRepository, events <-chan watch.Event) error {
 	m.mu.Lock()
 	m.running = time.Now()
@@ -252,7 +252,7 @@ func (m *machine) measure(ctx context.Context, probe *v1alpha1.OCIRepository, ev
 	return nil
 }
 
-// measured returns all measurements so far, and the measurement that goes on.
+// measured returns all measurements so far, and the current one.
 func (m *machine) measured() []span {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -24,11 +24,11 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// greedy is the number of objects of an attack on the memory: ten of those that passed a bound in
-// the past took more than the chart's limit.
+// greedy is the number of objects in an attack on the memory. Ten objects of an attack that
+// exceeded a bound in the past took more than the chart's limit.
 const greedy = 10
 
-// burn has the controller compute with keys that take minutes.
+// burn makes the controller compute with keys that take minutes.
 func burn(tn *tenant) {
 	t := tn.t
 	host := tn.host("tls")
@@ -59,7 +59,8 @@ func burn(tn *tenant) {
 	}
 }
 
-// burningKey is an RSA key of so many bits whose factors are no primes (RFC 8017, A.1.2).
+// burningKey returns an RSA key with this number of bits. Its factors are not prime (RFC 8017,
+// A.1.2).
 func burningKey(t *testing.T, bits uint) string {
 	t.Helper()
 	odd := func(bits uint) *big.Int {
@@ -75,7 +76,7 @@ func burningKey(t *testing.T, bits uint) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}))
 }
 
-// growListings answers with listings that are small on the wire, and large in memory.
+// growListings owns servers whose listings are small on the wire, and large in memory.
 func growListings(tn *tenant) {
 	t := tn.t
 	const wire = 8 << 20
@@ -101,7 +102,7 @@ func growListings(tn *tenant) {
 	tn.refused(t, all, nil, "BucketRefused", "ArchiveRefused", "BucketUnreachable")
 }
 
-// growManifests answers with manifests that are small on the wire, and large in memory.
+// growManifests owns registries whose manifests are small on the wire, and large in memory.
 func growManifests(tn *tenant) {
 	t := tn.t
 	const wire = 4<<20 - 1<<10
@@ -124,7 +125,7 @@ func growManifests(tn *tenant) {
 	tn.refused(t, all, nil)
 }
 
-// bomb has archives that are small on the wire unpacked.
+// bomb owns a registry whose archive is small on the wire, and large when unpacked.
 func bomb(tn *tenant) {
 	t := tn.t
 	layer := archive(t, 3<<30, zeros{})
@@ -138,7 +139,7 @@ func bomb(tn *tenant) {
 	tn.refused(t, all, nil)
 }
 
-// zeros are without end.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -146,7 +147,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// crowd lists as many objects as an artifact may have, and one more.
+// crowd lists one object more than an artifact may have.
 func crowd(tn *tenant) {
 	t := tn.t
 	const page, size = 1000, 100_001

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// private are hosts that nobody may be sent to.
+// private returns hosts to which no tenant may send the controller.
 func private() []string {
 	return []string{
 		"169.254.169.254", "metadata.google.internal", "10.96.0.1", "127.0.0.1", "localhost", "[::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]",
@@ -27,7 +27,7 @@ func private() []string {
 	}
 }
 
-// canary is a service of this machine that nobody may reach.
+// canary starts a service on this machine. The test fails if anybody connects to it.
 func canary(t *testing.T) (address string) {
 	t.Helper()
 	var reached atomic.Int64
@@ -47,8 +47,8 @@ func canary(t *testing.T) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// redirect sends the controller elsewhere: with the location of a manifest, with the realm of a
-// login, and with the next page of tags.
+// redirect leads the controller to private hosts: by the location of a manifest, the realm of a
+// login, and the next page of tags.
 func redirect(tn *tenant) {
 	t := tn.t
 	after := world.Cloud().Journal().Last()
@@ -85,8 +85,8 @@ func redirect(tn *tenant) {
 	}
 }
 
-// namePrivateAddresses names addresses of the cluster's network, and of the machines' metadata. The
-// controller has the administrator's proxy, which would reach them.
+// namePrivateAddresses refers to private addresses of the cluster's network and to the machines'
+// metadata services. The controller uses the administrator's proxy, which could reach them.
 func namePrivateAddresses(tn *tenant) {
 	t := tn.t
 	var all []client.Object
@@ -99,10 +99,11 @@ func namePrivateAddresses(tn *tenant) {
 	tn.refused(t, all, hosts, "EndpointRefused", "InvalidSpec")
 }
 
-// outlive has a registry keep fetches for half an hour. They end with what they are for.
+// outlive owns a registry that makes fetches last half an hour. A fetch must end when its object is
+// deleted or suspended, or when its ServiceAccount is deleted.
 func outlive(tn *tenant) {
 	t := tn.t
-	// soon bounds the end of a fetch after its reason is gone.
+	// soon bounds the time until a fetch ends after its reason is gone.
 	const soon = 5 * time.Second
 	for how, end := range map[string]func(o *v1alpha1.OCIRepository){
 		"deleted": func(o *v1alpha1.OCIRepository) { must(t, "delete an object", objects.Delete(t.Context(), o)) },
@@ -151,7 +152,7 @@ func receive(t *testing.T, what string, from <-chan struct{}, limit time.Duratio
 	}
 }
 
-// awaitGone waits until an object was let go.
+// awaitGone waits until an object is gone.
 func awaitGone(t *testing.T, o client.Object, limit time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(limit); ; pause(t, pollEvery) {
@@ -166,7 +167,7 @@ func awaitGone(t *testing.T, o client.Object, limit time.Duration) {
 	}
 }
 
-// drip has all workers wait, if they would, for servers that answer with a byte now and then.
+// drip owns servers that send one byte now and then, so that all workers would wait for them.
 func drip(tn *tenant) {
 	t := tn.t
 	host := tn.host("drip")

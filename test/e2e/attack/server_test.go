@@ -19,11 +19,11 @@ import (
 
 const (
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
-	// dripEvery is the pause between two bytes of an answer that does not end.
+	// dripEvery is the pause between two bytes of an endless answer.
 	dripEvery = 100 * time.Millisecond
 )
 
-// registry answers as much of the distribution API as a pull needs, with whatever a manifest is.
+// registry serves the part of the distribution API that a pull needs. A manifest can be any bytes.
 type registry struct {
 	manifest func() []byte
 	blob     func(w http.ResponseWriter)
@@ -53,7 +53,7 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named is the manifest that a digest names, or the newest.
+// named returns the manifest with this digest. For any other reference, it returns a new manifest.
 func (g *registry) named(reference string) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,7 +68,7 @@ func (g *registry) named(reference string) []byte {
 	return content
 }
 
-// manifestOf is a Flux artifact's manifest of one layer; the note makes its digest another.
+// manifestOf returns the manifest of a Flux artifact with one layer. The note changes the digest.
 func manifestOf(t *testing.T, layer []byte, note string) []byte {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{
@@ -80,7 +80,7 @@ func manifestOf(t *testing.T, layer []byte, note string) []byte {
 	return content
 }
 
-// archive is a tar of one file.
+// archive returns a gzipped tar of one file.
 func archive(t *testing.T, size int64, content io.Reader) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -94,7 +94,7 @@ func archive(t *testing.T, size int64, content io.Reader) []byte {
 	return out.Bytes()
 }
 
-// trickle answers with a byte now and then, until the client is gone.
+// trickle sends one byte now and then, until the client disconnects.
 func trickle(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", manifestType)
 	w.Header().Set("Docker-Content-Digest", digest(nil))

@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	// spokesNamespace has the accounts of the spokes of this cluster, which is their hub.
+	// spokesNamespace is the namespace with the accounts of the spokes. This cluster is their hub.
 	spokesNamespace = "lanyard-spokes"
-	// hostileSpoke and victimSpoke are two of them. The identities of the victim are in a namespace of
+	// hostileSpoke and victimSpoke are two spokes. The victim's identities are in a namespace of
 	// the same name.
 	hostileSpoke, victimSpoke = "spoke-hostile", "spoke-victim"
 )
 
-// actAsSpoke is whoever has the credential of a spoke at its hub. It wants tokens of the other
-// spoke's identities, and tokens of its own that name the other spoke or the other's objects.
+// actAsSpoke is a thief with the credential of a spoke at its hub. It wants tokens of the other
+// spoke's identities. It also wants tokens of its own identity that contain the other spoke or its
+// objects.
 func actAsSpoke(tn *tenant) {
 	t := tn.t
 	for _, name := range []string{spokesNamespace, victimSpoke} {
@@ -54,14 +55,15 @@ func actAsSpoke(tn *tenant) {
 	tn.mintAsSpoke(me, use)
 	tn.reachAsSpoke(me)
 
-	// Only the accounts of the spokes' namespace are spokes, whatever others are called.
+	// Only accounts in the spokes' namespace are spokes, even if others have the same name.
 	create(t, &corev1.ServiceAccount{ObjectMeta: tn.meta(victimSpoke)})
 	tn.allowTo(victimSpoke, minting())
 	tn.tried++
 	wantCluster(t, callAs(t, tn.namespace, victimSpoke, nil), tn.namespace, "demo")
 }
 
-// mintAsSpoke asks for tokens of the victim's identity, and for tokens for the victim's object.
+// mintAsSpoke requests tokens of the victim's identity, and tokens with the victim's object as
+// context.
 func (tn *tenant) mintAsSpoke(me *caller, use *v1alpha1.OCIRepository) {
 	t := tn.t
 	account := "system:serviceaccount:" + spokesNamespace + ":" + victimSpoke
@@ -87,7 +89,7 @@ func (tn *tenant) mintAsSpoke(me *caller, use *v1alpha1.OCIRepository) {
 			t.Errorf("a token for the other spoke's object in %s: HTTP %d %s", namespace, status, answer)
 		}
 	}
-	// Whatever the spoke asks for, a token of its own names it.
+	// Whatever the spoke requests, its own token contains its own name.
 	for _, spec := range []string{`{"cluster":{"id":"` + victimSpoke + `"}}`, `{"audiences":["https://receiver.example.com"],"spoke":"` + victimSpoke + `"}`} {
 		tn.tried++
 		if token, _, _ := me.mint(tn.namespace, victimIdentity, spec); token != "" && clusterOf(t, token) != hostileSpoke {
@@ -96,7 +98,7 @@ func (tn *tenant) mintAsSpoke(me *caller, use *v1alpha1.OCIRepository) {
 	}
 }
 
-// reachAsSpoke wants what is as good as the other spoke's account.
+// reachAsSpoke tries requests whose success would be as good as the other spoke's account.
 func (tn *tenant) reachAsSpoke(me *caller) {
 	t := tn.t
 	const identities = "/apis/identity.lanyard.dev/v1alpha1"
@@ -135,7 +137,7 @@ func (tn *tenant) reachAsSpoke(me *caller) {
 	}
 }
 
-// grantSpoke makes what `lanyard hub grant` prints for a spoke and a namespace, until the test
+// grantSpoke applies the output of `lanyard hub grant` for a spoke and a namespace, until the test
 // ends.
 func grantSpoke(t *testing.T, spoke, namespace string) {
 	t.Helper()
@@ -150,7 +152,8 @@ func grantSpoke(t *testing.T, spoke, namespace string) {
 	}
 }
 
-// wantCluster wants a caller to get a token, which names this cluster as the one that asked.
+// wantCluster waits until a caller gets a token. The token must contain this cluster as its
+// requester.
 func wantCluster(t *testing.T, c *caller, namespace, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -167,7 +170,7 @@ func wantCluster(t *testing.T, c *caller, namespace, want string) {
 	})
 }
 
-// clusterOf is the cluster that a token names.
+// clusterOf returns the cluster in a token's claims.
 func clusterOf(t *testing.T, token string) string {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})

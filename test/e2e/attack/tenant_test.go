@@ -31,11 +31,11 @@ import (
 const (
 	// patience bounds a wait for something that should happen soon.
 	patience = 30 * time.Second
-	// pollEvery is the pause between two looks.
+	// pollEvery is the pause between two checks.
 	pollEvery = 50 * time.Millisecond
 	// puller is the ServiceAccount of a hostile tenant.
 	puller = "puller"
-	// tenantRole is the chart's ClusterRole of the controller in the namespace of a tenant.
+	// tenantRole is the chart's ClusterRole for the controller in a tenant's namespace.
 	tenantRole = controllerAccount + "-tenant"
 	// identityAccount is the identity controller's ServiceAccount.
 	identityAccount = "lanyard-identity-controller"
@@ -43,14 +43,14 @@ const (
 	roleAnnotation = "eks.amazonaws.com/role-arn"
 )
 
-// tenant is a hostile tenant: a namespace, and servers under names of its own.
+// tenant is a hostile tenant with a namespace, and with servers under its own host names.
 type tenant struct {
 	t         *testing.T
 	namespace string
-	tried     int // attempts so far; not for use by several goroutines
+	tried     int // number of attempts so far; not safe for concurrent use
 
 	mu       sync.Mutex // guards received
-	received []string   // credentials that reached one of its servers
+	received []string   // descriptions of credentials that reached one of its servers
 }
 
 func newTenant(t *testing.T, namespace string) *tenant {
@@ -67,8 +67,8 @@ func newTenant(t *testing.T, namespace string) *tenant {
 	return tn
 }
 
-// tenantBinding is what `lanyard tenant --identity-controller` prints for a program of the chart,
-// which has the name of its account.
+// tenantBinding returns the RoleBinding that `lanyard tenant --identity-controller` prints for a
+// program of the chart. The account has the program's name.
 func tenantBinding(namespace, account string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account + "-tenant"},
@@ -77,7 +77,7 @@ func tenantBinding(namespace, account string) *rbacv1.RoleBinding {
 	}
 }
 
-// clear removes the tenant's objects, and waits until the controller has let them go.
+// clear deletes the tenant's objects, and waits until they are gone.
 func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -92,11 +92,11 @@ func (tn *tenant) clear(t *testing.T) {
 	})
 }
 
-// host is a name of the tenant's own.
+// host returns a host name of the tenant.
 func (tn *tenant) host(name string) string { return name + "." + tn.namespace + ".example.com" }
 
-// serve answers under a host of the tenant's own until the test ends, and notes each credential
-// that it receives.
+// serve serves a host of the tenant until the test ends, and records each credential that it
+// receives.
 func (tn *tenant) serve(t *testing.T, host string, handler http.HandlerFunc) {
 	t.Helper()
 	must(t, "serve "+host, world.Cloud().Handle(host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +106,7 @@ func (tn *tenant) serve(t *testing.T, host string, handler http.HandlerFunc) {
 	t.Cleanup(func() { _ = world.Cloud().Handle(host, nil) })
 }
 
-// note looks for a credential in a request to one of the tenant's servers.
+// note records a credential in a request to one of the tenant's servers.
 func (tn *tenant) note(r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -116,7 +116,7 @@ func (tn *tenant) note(r *http.Request) {
 		where = "header"
 	case strings.Contains(r.URL.RawQuery, "eyJ") || strings.Contains(r.URL.RawQuery, "X-Amz-Security-Token"):
 		where = "query"
-	case bytes.Contains(body, []byte("eyJ")): // as every JSON Web Token begins
+	case bytes.Contains(body, []byte("eyJ")): // the beginning of every JSON Web Token
 		where = "body"
 	default:
 		return
@@ -126,7 +126,7 @@ func (tn *tenant) note(r *http.Request) {
 	tn.received = append(tn.received, fmt.Sprintf("%s %s%s has a credential in its %s", r.Method, r.Host, r.URL.Path, where))
 }
 
-// leaks are the credentials that the tenant's servers received.
+// leaks returns descriptions of the credentials that the tenant's servers received.
 func (tn *tenant) leaks() []string {
 	tn.mu.Lock()
 	defer tn.mu.Unlock()
@@ -137,7 +137,7 @@ func (tn *tenant) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: tn.namespace, Name: name}
 }
 
-// repository is an OCIRepository that asks without a credential.
+// repository returns an OCIRepository without a credential.
 func (tn *tenant) repository(name, url string) *v1alpha1.OCIRepository {
 	return &v1alpha1.OCIRepository{ObjectMeta: tn.meta(name), Spec: v1alpha1.OCIRepositorySpec{
 		URL:            "oci://" + url,
@@ -147,14 +147,14 @@ func (tn *tenant) repository(name, url string) *v1alpha1.OCIRepository {
 	}}
 }
 
-// repositoryAs is an OCIRepository that asks with a credential of the tenant's account.
+// repositoryAs returns an OCIRepository with a credential of the tenant's ServiceAccount.
 func (tn *tenant) repositoryAs(name, provider, url string) *v1alpha1.OCIRepository {
 	o := tn.repository(name, url)
 	o.Spec.Provider, o.Spec.ServiceAccountName = provider, puller
 	return o
 }
 
-// bucket is a Bucket that asks without a credential.
+// bucket returns a Bucket without a credential.
 func (tn *tenant) bucket(name, endpoint string) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{ObjectMeta: tn.meta(name), Spec: v1alpha1.BucketSpec{
 		Access:     v1alpha1.Access{Provider: v1alpha1.ProviderGeneric},
@@ -164,7 +164,7 @@ func (tn *tenant) bucket(name, endpoint string) *v1alpha1.Bucket {
 	}}
 }
 
-// image is an ImageRepository that asks without a credential.
+// image returns an ImageRepository without a credential.
 func (tn *tenant) image(name, image string) *v1alpha1.ImageRepository {
 	return &v1alpha1.ImageRepository{ObjectMeta: tn.meta(name), Spec: v1alpha1.ImageRepositorySpec{
 		Image:          image,
@@ -173,8 +173,8 @@ func (tn *tenant) image(name, image string) *v1alpha1.ImageRepository {
 	}}
 }
 
-// refused wants each object to be refused, by the API server or with one of the reasons, if there
-// are any. No host of theirs may be asked for anything.
+// refused creates objects, and asserts that each is refused by the API server or with one of the
+// reasons. Without reasons, any reason is right. None of the hosts may receive a request.
 func (tn *tenant) refused(t *testing.T, all []client.Object, hosts []string, reasons ...string) {
 	t.Helper()
 	after := world.Cloud().Journal().Last()
@@ -201,7 +201,7 @@ func (tn *tenant) refused(t *testing.T, all []client.Object, hosts []string, rea
 	}
 }
 
-// condition is the object's condition Ready, or its zero.
+// condition returns the object's condition Ready, or the zero Condition.
 func condition(o client.Object) metav1.Condition {
 	known, ok := o.(report.Resource)
 	if !ok {
@@ -229,7 +229,7 @@ func create(t *testing.T, o client.Object) {
 	must(t, "create "+o.GetName(), objects.Create(t.Context(), o))
 }
 
-// patch changes an object as it is now.
+// patch reads the current object and changes it.
 func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 	t.Helper()
 	must(t, "read "+o.GetName(), objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
@@ -238,7 +238,7 @@ func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 	must(t, "change "+o.GetName(), objects.Patch(t.Context(), o, client.MergeFrom(before)))
 }
 
-// await waits until look says that the object, which it reads into o, is as it should be.
+// await reads the object into o again and again, until look returns nil.
 func await(t *testing.T, o client.Object, what string, look func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -251,8 +251,7 @@ func await(t *testing.T, o client.Object, what string, look func() error) {
 	})
 }
 
-// poll looks again and again until look returns nil. At the end of ctx the test fails with look's
-// last error.
+// poll calls look until it returns nil. At the end of ctx, the test fails with look's last error.
 func poll(ctx context.Context, t *testing.T, what string, look func() error) {
 	t.Helper()
 	var last error
@@ -262,7 +261,8 @@ func poll(ctx context.Context, t *testing.T, what string, look func() error) {
 			return
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // not what the deadline made of the last look
+			// Do not store the error that the deadline caused in the last call.
+			last = err
 		}
 		select {
 		case <-time.After(pollEvery):
@@ -273,7 +273,7 @@ func poll(ctx context.Context, t *testing.T, what string, look func() error) {
 	}
 }
 
-// pause waits, or ends with the test.
+// pause waits for d, or until the test ends.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -282,7 +282,7 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// lasting is how long an attack goes on that would go on for ever.
+// lasting returns the duration of an attack that could go on forever: short for go test -short.
 func lasting(short, whole time.Duration) time.Duration {
 	if testing.Short() {
 		return short
