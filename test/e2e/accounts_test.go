@@ -19,9 +19,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestAccounts holds auth/kube against the real API server: what it learns from it, what it refuses
-// to ask of it, and what the API server refuses. It runs as a third party's controller would, with
-// the permissions of Lanyard's.
+// TestAccounts tests auth/kube against the real API server: what auth/kube reads from it, which
+// requests auth/kube refuses to send, and which requests the API server refuses. The test runs like
+// another project's controller, with the permissions of Lanyard's controller.
 func TestAccounts(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "accounts")
@@ -64,7 +64,7 @@ func TestAccounts(t *testing.T) {
 		_, err = accounts.Prove(t.Context(), before, audience)
 		wantCode(t, err, auth.CodeSubjectReplaced)
 	})
-	// Nobody told it what the API server's audiences are.
+	// accounts must refuse these audiences without configuration: they are the API server's.
 	for _, audience := range []string{local.Issuer, "https://kubernetes.default.svc", ""} {
 		t.Run("audience "+audience, func(t *testing.T) {
 			_, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{audience}})
@@ -102,8 +102,8 @@ func TestAccounts(t *testing.T) {
 	})
 }
 
-// thirdParty is auth/kube as another controller would embed it: with a ServiceAccount of its own in
-// a namespace, which is given the permissions that the chart gives Lanyard's.
+// thirdParty returns auth/kube as another controller would embed it: with its own ServiceAccount in
+// a namespace. The account gets the permissions that the chart grants to Lanyard's controller.
 func thirdParty(t *testing.T, namespace string) *kube.Accounts {
 	t.Helper()
 	const name = "third-party"
@@ -141,7 +141,7 @@ func thirdParty(t *testing.T, namespace string) *kube.Accounts {
 	return accounts
 }
 
-// wantCode wants an auth.Error with a code and a fix, and no token in it.
+// wantCode asserts that err is an auth.Error with this code and a fix, and contains no token.
 func wantCode(t *testing.T, err error, code auth.Code) {
 	t.Helper()
 	var refused *auth.Error

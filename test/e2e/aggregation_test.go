@@ -23,11 +23,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// programVar is a variable that makes the test binary another program: helmPushes if the value is
-// helmProgram, otherwise the aggregated API server of a chart.
+// programVar is an environment variable that makes the test binary act as another program:
+// helmPushes if the value is helmProgram, otherwise the aggregated API server of a chart.
 const programVar = "LANYARD_E2E_PROGRAM"
 
-// aggregatedChart is a chart of one program, the server of an aggregated API.
+// aggregatedChart is a chart with one program, which serves an aggregated API.
 const aggregatedChart = `
 apiVersion: v1
 kind: Secret
@@ -71,11 +71,11 @@ spec:
       volumes: [{name: tls, secret: {secretName: api-tls}}]
 `
 
-// callerPath is the one resource of the aggregated API. It tells who the API server says is
-// calling.
+// callerPath is the only resource of the aggregated API. It returns the caller's name, as the API
+// server passed it on.
 const callerPath = "/apis/callers.e2e.example.com/v1/caller"
 
-// serveAggregated is the program. It returns the exit status.
+// serveAggregated is the main function of the aggregated API server. It returns the exit status.
 func serveAggregated(args []string) int {
 	var address, certificates string
 	for _, arg := range args {
@@ -107,9 +107,9 @@ func serveAggregated(args []string) int {
 	return 0
 }
 
-// TestAggregatedAPI starts a chart's program that serves an aggregated API. The API server of the
-// cluster reaches the program on this machine, knows it by its certificate, and tells it who is
-// calling; also after the program got another port.
+// TestAggregatedAPI starts a chart's program that serves an aggregated API. The cluster's API
+// server must reach the program on this machine, verify its certificate, and pass on who is
+// calling. This must also work after the program got another port.
 func TestAggregatedAPI(t *testing.T) {
 	beside(t, lane4)
 	cluster := startCluster(t, "aggregated", "", nil)
@@ -136,7 +136,7 @@ func TestAggregatedAPI(t *testing.T) {
 		must(t, "stop the program", err)
 	}
 
-	// A program with another's certificate is not talked to.
+	// The API server must not reach a program with the certificate of another Service.
 	certificate, key = ca.issue(t, "another.lanyard-system.svc")
 	must(t, "install the chart", cluster.Install(t.Context(), chartObjects(t, fmt.Sprintf(aggregatedChart, certificate, key, base64.StdEncoding.EncodeToString(ca.pem)))))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

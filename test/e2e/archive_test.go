@@ -7,8 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestUnsafeArchives publishes what no archive should hold, as somebody who may write to a tenant's
-// repository could.
+// TestUnsafeArchives publishes archives with unsafe content, like somebody with write access to a
+// tenant's repository.
 func TestUnsafeArchives(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "archives")

@@ -18,16 +18,18 @@ import (
 	"github.com/distribution/distribution/v3/registry/handlers"
 )
 
-// gate is a registry that can be made to wait when it gets a layer.
+// gate is a registry that can hold back the upload of a layer.
 type gate struct {
 	registry http.Handler
 
-	mu       sync.Mutex
-	reached  chan struct{} // closed when an upload waits; nil if none has to
+	mu sync.Mutex
+	// reached is closed when an upload waits. It is nil if no upload has to wait.
+	reached  chan struct{}
 	released chan struct{}
 }
 
-// shut has the next upload wait. The channel is closed when the upload is there; release ends it.
+// shut makes the next upload wait. Reached is closed when the upload has arrived; release lets the
+// upload continue.
 func (g *gate) shut() (reached <-chan struct{}, release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,10 +50,10 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	close(reached)
 	<-released
-	panic(http.ErrAbortHandler) // there is nobody to answer
+	panic(http.ErrAbortHandler) // the client is gone: nobody needs an answer
 }
 
-// newPlainRegistry starts distribution without users, under a name of its own.
+// newPlainRegistry starts distribution without authentication, under this host.
 func newPlainRegistry(t *testing.T, host string) *gate {
 	t.Helper()
 	config := &configuration.Configuration{Storage: configuration.Storage{
@@ -70,8 +72,8 @@ func newPlainRegistry(t *testing.T, host string) *gate {
 	return g
 }
 
-// TestArtifacts goes the way of an artifact: a folder is pushed, the controller deploys it, and
-// another job pulls what the folder was.
+// TestArtifacts follows an artifact: a job pushes a folder, the controller deploys it, and another
+// job pulls the same content.
 func TestArtifacts(t *testing.T) {
 	beside(t)
 	const host = "artifacts.registry.example.com"
@@ -117,8 +119,8 @@ func TestArtifacts(t *testing.T) {
 	interruptedPush(t, registry, job, app)
 }
 
-// interruptedPush sends a push SIGINT while it uploads. Nothing is published, and then the push
-// works.
+// interruptedPush sends SIGINT to a push during its upload. Nothing must be published, and a second
+// push must work.
 func interruptedPush(t *testing.T, registry *gate, job *ciJob, app string) {
 	t.Helper()
 	content := make([]byte, 4<<20)

@@ -27,15 +27,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// program is a program of the chart, which has a ServiceAccount of its own.
+// program is a program of the chart with its own ServiceAccount.
 type program struct {
-	// name is the begin of its user agent.
+	// name is the prefix of the program's user agent.
 	name string
-	// account is its ServiceAccount's name.
+	// account is the name of the program's ServiceAccount.
 	account string
-	// grants is a lower bound for its verbs: if the test finds fewer, it does not find the roles.
+	// grants is a lower bound for the number of granted verbs. If the test finds fewer verbs, it
+	// has not found the roles.
 	grants int
-	// rare has the verbs that no test has the program use, each with the reason.
+	// rare has the verbs that no test makes the program use, each with the reason.
 	rare map[string]string
 }
 
@@ -51,24 +52,25 @@ var programs = []program{
 		"update secrets":                        "the authority of the serving certificates is replaced after years",
 	}},
 	{name: identityController, account: identityController, grants: 10, rare: map[string]string{
-		// The token server asks whether the controller may get what a token names.
+		// The token server checks whether the controller may get the context object of a token.
 		"get shoots.core.gardener.cloud":                    "a binding's context object",
 		"get workloadidentitybindings.identity.lanyard.dev": "the binding itself",
 	}},
 	{name: discoveryServer, account: discoveryServer, grants: 2},
 }
 
-// permissions says what a program may do and what it did, in the words of kubectl auth can-i.
+// permissions has the verbs that a program was granted and those that it used, each with a count. A
+// verb is written as for kubectl auth can-i.
 type permissions struct{ granted, used map[string]int }
 
-// rightsOfRun has the rights of each program in all clusters of the run, by the program's account.
-// Each cluster is added before it is stopped.
+// rightsOfRun has the permissions of each program in all clusters of the run, by the program's
+// account. A cluster is added before it is stopped.
 var rightsOfRun = struct {
 	mu  sync.Mutex
 	all map[string]permissions
 }{all: map[string]permissions{}}
 
-// addRights adds what the programs of a cluster may do there, and what they did.
+// addRights adds the programs' granted and used verbs in a cluster to rightsOfRun.
 func addRights(ctx context.Context, tb testing.TB, cluster *local.Cluster) {
 	tb.Helper()
 	log := auditLogOf(tb, cluster)
@@ -95,10 +97,11 @@ func addRights(ctx context.Context, tb testing.TB, cluster *local.Cluster) {
 	}
 }
 
-// user is the program's name at the API server.
+// user is the user name of the program at the API server.
 func (p program) user() string { return "system:serviceaccount:" + local.Namespace + ":" + p.account }
 
-// programOf returns the program that made a request, by its user agent; nil for other programs.
+// programOf returns the program that made a request, found by its user agent. It is nil for other
+// programs.
 func programOf(e auditEvent) *program {
 	return findProgram(func(p program) bool { return strings.HasPrefix(e.UserAgent, p.name+"/") })
 }
@@ -110,10 +113,10 @@ func findProgram(is func(program) bool) *program {
 	return nil
 }
 
-// judgeRun reads the API server's audit log of the whole run. It fails on a program's request that
-// was forbidden, and on an administrator's credential in a program's hands. If the run had all tests,
-// it fails on a verb that the chart grants a program, in any cluster of the run, and that the program
-// used in none.
+// judgeRun checks the API server's audit log of the whole run. It fails if a program's request was
+// forbidden, or if a program used an administrator's credential. If all tests ran, it also fails
+// for each verb that the chart grants to a program, and that the program used in no cluster of the
+// run.
 func judgeRun(tb testing.TB) {
 	tb.Helper()
 	for _, w := range world.Workloads() {
@@ -121,7 +124,8 @@ func judgeRun(tb testing.TB) {
 			tb.Errorf("the chart starts %s in %s, of which this test knows nothing", w.Program, w.Name)
 		}
 	}
-	admins := map[string]int{} // requests with an administrator's credential, by user agent
+	// admins counts requests with an administrator's credential, by user agent.
+	admins := map[string]int{}
 	for _, e := range auditLogOf(tb, world) {
 		if slices.Contains(e.User.Groups, "system:masters") {
 			admins[e.UserAgent]++
@@ -141,7 +145,7 @@ func judgeRun(tb testing.TB) {
 	for agent, n := range admins {
 		name, _, _ := strings.Cut(agent, "/")
 		switch name {
-		case "kubectl", userAgent, local.FieldManager: // people, and this harness
+		case "kubectl", userAgent, local.FieldManager: // people, and the test harness
 		case "controlplane": // the API server's requests to itself, and its kubectl
 		default:
 			tb.Errorf("program %q made %d requests with an administrator's credential", agent, n)
@@ -166,8 +170,8 @@ func wholeRun() bool {
 	return true
 }
 
-// judgeCaller compares the program that made a request with the program that owns the
-// ServiceAccount. Either may be nil.
+// judgeCaller checks that the program that made a request owns the ServiceAccount that was used.
+// Either program may be nil.
 func judgeCaller(tb testing.TB, e auditEvent, caller, owner *program) {
 	tb.Helper()
 	switch {
@@ -180,7 +184,7 @@ func judgeCaller(tb testing.TB, e auditEvent, caller, owner *program) {
 	}
 }
 
-// judgeGrants fails on each verb that the program is granted and never used.
+// judgeGrants fails for each verb that the program is granted but never used.
 func judgeGrants(tb testing.TB, p program, all permissions) {
 	tb.Helper()
 	for _, g := range slices.Sorted(maps.Keys(all.granted)) {
@@ -198,14 +202,14 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 	}
 }
 
-// TestControllerUsesItsRights makes lanyard-controller use each of its permissions in the world.
-// [judgeRun] looks for permissions that no program has used. [TestExternalArtifact] has it use those
-// of Flux's kind.
+// TestControllerUsesItsRights makes lanyard-controller use each of its permissions in the world, so
+// that [judgeRun] finds no unused permission. [TestExternalArtifact] makes the controller use the
+// permissions for Flux's kind.
 func TestControllerUsesItsRights(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
-	// API servers before 1.34 do not stream lists; what the chart grants for them is used as with
-	// one of them. The chart grants to read namespaces only if the controller's identity is lent by
-	// their labels.
+	// API servers before 1.34 do not stream lists. The controller runs as with such a server, to
+	// use its permissions for listing. The chart grants to read namespaces only if the controller's
+	// identity is lent by namespace labels.
 	install(t, map[string]any{
 		"extraEnv": environment("KUBE_FEATURE_WatchListClient=false"),
 		"identity": map[string]any{
@@ -255,10 +259,10 @@ func TestControllerUsesItsRights(t *testing.T) {
 		return nil
 	})
 	wantNoSecrets(t)
-	tn.clear(t) // while there are controllers
+	tn.clear(t) // while a controller runs
 }
 
-// granted returns the verbs that all bindings of a program's account grant.
+// granted returns the verbs that all role bindings grant to a program's account.
 func granted(ctx context.Context, tb testing.TB, people client.Client, p program) []string {
 	tb.Helper()
 	bound := func(subjects []rbacv1.Subject) bool {
@@ -282,7 +286,7 @@ func granted(ctx context.Context, tb testing.TB, people client.Client, p program
 	return slices.Sorted(maps.Keys(all))
 }
 
-// addGrants adds the verbs of a role, one by one.
+// addGrants adds each verb of a role to all.
 func addGrants(ctx context.Context, tb testing.TB, people client.Client, all map[string]bool, ref rbacv1.RoleRef, namespace string) {
 	tb.Helper()
 	var rules []rbacv1.PolicyRule
@@ -296,8 +300,8 @@ func addGrants(ctx context.Context, tb testing.TB, people client.Client, all map
 		rules = role.Rules
 	}
 	for _, rule := range rules {
-		// The mirror of a cluster's own issuer reads the documents of discovery, which the golden file
-		// of TestIssuer lists. All other rules are about resources.
+		// The mirror of a cluster's own issuer reads the discovery documents, whose paths are in
+		// the golden file of TestIssuer. All other rules are about resources.
 		if urls := rule.NonResourceURLs; len(urls) > 0 && !strings.Contains(urls[0], "openid") {
 			tb.Errorf("a rule grants %v: this test knows resources only", urls)
 		}
@@ -315,7 +319,7 @@ func addGrants(ctx context.Context, tb testing.TB, people client.Client, all map
 	}
 }
 
-// auditEvent is what this test reads of an audit.k8s.io/v1 Event.
+// auditEvent has the fields of an audit.k8s.io/v1 Event that this test needs.
 type auditEvent struct {
 	Stage            string
 	Verb             string
@@ -330,8 +334,8 @@ type auditEvent struct {
 	}
 }
 
-// refused reports whether the caller was not known or not allowed. That a namespace goes while
-// something is created in it is an answer with the same code.
+// refused reports whether the caller was not authenticated or not authorized. Creating an object in
+// a terminating namespace has the same status code, but is no refusal.
 func (e auditEvent) refused() bool {
 	terminating := slices.ContainsFunc(e.ResponseStatus.Details.Causes, func(c struct{ Reason string }) bool { return c.Reason == "NamespaceTerminating" })
 	return e.ResponseStatus.Code == http.StatusUnauthorized || e.ResponseStatus.Code == http.StatusForbidden && !terminating
@@ -344,7 +348,7 @@ type auditUser struct {
 
 type objectRef struct{ APIGroup, Resource, Subresource, Namespace string }
 
-// grant is a permission in the words of kubectl auth can-i.
+// grant returns a permission as written for kubectl auth can-i.
 func (o objectRef) grant(verb string) string {
 	resource := o.Resource
 	if o.APIGroup != "" {
@@ -356,13 +360,13 @@ func (o objectRef) grant(verb string) string {
 	return verb + " " + resource
 }
 
-// auditLog reads the requests that the world answered.
+// auditLog returns the requests in the world's audit log.
 func auditLog(t *testing.T) []auditEvent {
 	t.Helper()
 	return auditLogOf(t, world)
 }
 
-// auditLogOf reads the requests that were answered, or whose answer began.
+// auditLogOf returns the requests that were answered, or whose response began.
 func auditLogOf(tb testing.TB, cluster *local.Cluster) []auditEvent {
 	tb.Helper()
 	f, err := os.Open(cluster.Path("cluster", "audit.log"))
@@ -373,7 +377,7 @@ func auditLogOf(tb testing.TB, cluster *local.Cluster) []auditEvent {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return all // a line without an end is being written
+			return all // the API server is still writing this line
 		}
 		must(tb, "read the audit log", err)
 		var e auditEvent

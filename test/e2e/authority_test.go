@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// authority is a certificate authority that no program trusts by itself, as a company has one for
-// its own servers.
+// authority is a certificate authority that no program trusts by default, like a company's internal
+// one.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -42,8 +42,8 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// issue makes a certificate for a server on this machine, its DNS names and its further addresses,
-// and its key, PEM.
+// issue issues a certificate for a server on this machine, with DNS names and further IP addresses.
+// It returns certificate and key, PEM.
 func (a *authority) issue(t *testing.T, names ...string) (certificate, key []byte) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -66,7 +66,7 @@ func (a *authority) issue(t *testing.T, names ...string) (certificate, key []byt
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
-// client reaches servers on this machine that the authority vouches for.
+// client returns a client for servers on this machine with certificates of the authority.
 func (a *authority) client() *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.certificate)
@@ -82,7 +82,7 @@ func (a *authority) serve(t *testing.T, h http.Handler) (address string) {
 	return a.serveAt(t, listen(t), h)
 }
 
-// serveAt is serve with a listener of the caller's, whose IP address is in the certificate.
+// serveAt is like serve, with the caller's listener. The certificate has the listener's IP address.
 func (a *authority) serveAt(t *testing.T, l net.Listener, h http.Handler) (address string) {
 	t.Helper()
 	host, _, err := net.SplitHostPort(l.Addr().String())
@@ -99,7 +99,7 @@ func (a *authority) serveAt(t *testing.T, l net.Listener, h http.Handler) (addre
 	return l.Addr().String()
 }
 
-// trusted is the environment of a controller whose administrator trusts the authority besides the
+// trusted returns the environment of a controller that trusts this authority in addition to the
 // cloud's.
 func (a *authority) trusted(t *testing.T) []any {
 	t.Helper()

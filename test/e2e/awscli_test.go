@@ -25,14 +25,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// awsCommand runs the unmodified aws command with a token of the API server, through the local
-// cloud, in the environment that `lanyard cloud env` prints.
+// awsCommand runs the unmodified aws command in the local cloud, with a ServiceAccount token. The
+// environment is the output of `lanyard cloud env`.
 type awsCommand struct {
 	path string
 	env  []string
 }
 
-// newAWSCommand returns the command with a token's file.
+// newAWSCommand returns the command for the token in this file.
 func newAWSCommand(t *testing.T, tokenFile string) awsCommand {
 	t.Helper()
 	path, err := exec.LookPath("aws")
@@ -42,7 +42,8 @@ func newAWSCommand(t *testing.T, tokenFile string) awsCommand {
 	printed, err := exec.CommandContext(t.Context(), binary("lanyard"), "cloud", "env", "--dir", world.Path(), "-o", "dotenv").Output()
 	must(t, "lanyard cloud env", err)
 	env := append(strings.Fields(string(printed)),
-		"PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(), "LC_ALL=C.UTF-8", // no profile of whoever runs the tests
+		// Do not use a profile of the person who runs the tests.
+		"PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(), "LC_ALL=C.UTF-8",
 		"AWS_WEB_IDENTITY_TOKEN_FILE="+tokenFile, "AWS_ROLE_SESSION_NAME=awscli",
 		"AWS_REGION="+local.Region, "AWS_DEFAULT_REGION="+local.Region, "AWS_STS_REGIONAL_ENDPOINTS=regional",
 		"AWS_MAX_ATTEMPTS=1",
@@ -50,7 +51,7 @@ func newAWSCommand(t *testing.T, tokenFile string) awsCommand {
 	return awsCommand{path: path, env: slices.Clip(env)}
 }
 
-// run runs the command as a role, or as its profile if the role is empty.
+// run runs the command with this role, or with its profile if the role is empty.
 func (c awsCommand) run(t *testing.T, role string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.path, append(args, "--output", "text")...)
@@ -64,13 +65,13 @@ func (c awsCommand) run(t *testing.T, role string, args ...string) (stdout, stde
 	return strings.TrimSpace(out.String()), strings.TrimSpace(errs.String()), err
 }
 
-// awsIdentity asks the aws command who it is with a token's file and a role.
+// awsIdentity returns the identity that the aws command has with a token's file and a role.
 func awsIdentity(t *testing.T, tokenFile, role string) (stdout, stderr string, err error) {
 	t.Helper()
 	return newAWSCommand(t, tokenFile).run(t, role, "sts", "get-caller-identity", "--query", "Arn")
 }
 
-// TestAWSCommand has the aws command assume a role with a token of the API server.
+// TestAWSCommand makes the aws command assume a role with a ServiceAccount token.
 func TestAWSCommand(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "awscli-a"), newTenant(t, "awscli-b")
@@ -92,8 +93,8 @@ func TestAWSCommand(t *testing.T) {
 	}
 }
 
-// TestAWSCommandSigns has the aws command make a key in KMS and sign with it. A stranger verifies
-// the signature.
+// TestAWSCommandSigns makes the aws command create a key in KMS and sign with it. The signature
+// must be valid for anybody with the public key.
 func TestAWSCommandSigns(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "awskms-a"), newTenant(t, "awskms-b")
@@ -132,7 +133,8 @@ func TestAWSCommandSigns(t *testing.T) {
 	}
 }
 
-// TestAWSCommandCallsServices has the aws command call services that only prove their caller.
+// TestAWSCommandCallsServices makes the aws command call services for which the local cloud only
+// checks the caller and its permissions.
 func TestAWSCommandCallsServices(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "awscalls-a"), newTenant(t, "awscalls-b")
@@ -162,8 +164,8 @@ func TestAWSCommandCallsServices(t *testing.T) {
 	}
 }
 
-// TestAWSCommandChains has the aws command follow the chains that AWS identities describe, by a
-// profile of its own. AWS gives both the same verdict.
+// TestAWSCommandChains configures the role chains of AWS identities as a profile of the aws
+// command. AWS must decide the same for the command and for Lanyard.
 func TestAWSCommandChains(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	makeNamespace(t, "chains", nil)
@@ -211,7 +213,7 @@ func TestAWSCommandChains(t *testing.T) {
 			config := secretFile(t, "config", "[profile owner]\naws_access_key_id = "+ownerKey+"\naws_secret_access_key = "+ownerSecret+
 				"\n[profile landing]\nsource_profile = owner\nrole_arn = "+role+"landing\nrole_session_name = chained\n"+
 				"[profile target]\nsource_profile = "+source+"\nrole_arn = "+role+c.role+"\nrole_session_name = chained\n"+external)
-			// The command keeps sessions in its home, by role and without their source.
+			// The command caches sessions in its home by role, without their source.
 			asProfile := awsCommand{path: command.path, env: append(slices.Clone(command.env), "HOME="+t.TempDir(), "AWS_CONFIG_FILE="+config, "AWS_PROFILE=target")}
 			out, errs, err := asProfile.run(t, "", "sts", "get-caller-identity", "--query", "Arn")
 			switch want := "arn:aws:sts::" + workloadAccount + ":assumed-role/" + c.role + "/chained"; {

@@ -28,14 +28,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// mayPull are the policies of a role that may pull a repository.
+// mayPull returns the policies of a role that may pull from a repository.
 func mayPull(account, repository string) map[string]json.RawMessage {
 	return policies(statements(`{"Effect":"Allow","Action":"ecr:GetAuthorizationToken","Resource":"*"}`,
 		fmt.Sprintf(`{"Effect":"Allow","Action":["ecr:BatchGetImage","ecr:GetDownloadUrlForLayer"],"Resource":"arn:aws:ecr:%s:%s:repository/%s"}`, local.Region, account, repository)))
 }
 
-// exchangedInSecrets has bindings whose Secrets have what was got in exchange for a token: a
-// session of AWS, and logins at the registries of all clouds.
+// exchangedInSecrets tests bindings whose Secrets hold what a token was exchanged for: a session of
+// AWS, and logins at the registries of all clouds.
 func exchangedInSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const role, repository = "bindings", "bindings/app"
@@ -49,7 +49,7 @@ func exchangedInSecrets(t *testing.T, w *bindingWorld) {
 	t.Run("session", func(t *testing.T) {
 		d := w.exchanged(t, "session", identityv1.BindingStore{Format: identityv1.StoreAWSSessionKeys})
 		out, err := d.awsKeys(t, "sts", "get-caller-identity", "--query", "Arn", "--output", "text")
-		// The cloud's audit log names the binding.
+		// The session name, which is in the cloud's audit log, contains the binding's name.
 		want := "arn:aws:sts::" + local.Account + ":assumed-role/" + role + "/session." + identityNamespace + "@WorkloadIdentityBinding"
 		if err != nil || out != want {
 			t.Errorf("aws says %q, %v; want %s", out, err, want)
@@ -80,7 +80,7 @@ func exchangedInSecrets(t *testing.T, w *bindingWorld) {
 	t.Run("login at Google", func(t *testing.T) { loginAtGoogle(t, w) })
 }
 
-// newIdentityFor makes a WorkloadIdentity for a cloud, whose subject is of its name.
+// newIdentityFor creates a WorkloadIdentity for a cloud. Its subject contains its name.
 func (w *bindingWorld) newIdentityFor(t *testing.T, name, audience, target, config string) *identityv1.WorkloadIdentity {
 	t.Helper()
 	o := &identityv1.WorkloadIdentity{
@@ -94,7 +94,7 @@ func (w *bindingWorld) newIdentityFor(t *testing.T, name, audience, target, conf
 	return o
 }
 
-// loginAtAzure has skopeo pull from a registry at Azure.
+// loginAtAzure makes skopeo pull from a registry at Azure.
 func loginAtAzure(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const name = "azure-login"
@@ -116,7 +116,7 @@ func loginAtAzure(t *testing.T, w *bindingWorld) {
 	w.loginIsWithdrawn(t, identity, tn.azureRegistry()+".azurecr.io/app", func() { grant() })
 }
 
-// loginAtGoogle has skopeo pull from a repository at Google.
+// loginAtGoogle makes skopeo pull from a repository at Google.
 func loginAtGoogle(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const name = "google-login"
@@ -139,8 +139,8 @@ func loginAtGoogle(t *testing.T, w *bindingWorld) {
 	w.loginIsWithdrawn(t, identity, strings.TrimPrefix(tn.googleURL(), "oci://"), func() { grant() })
 }
 
-// loginIsWithdrawn has skopeo pull an image with the login in a Secret, until the cloud withdraws
-// the right to pull. When the identity goes, the login goes from the Secret.
+// loginIsWithdrawn makes skopeo pull an image with the login in a Secret, until the cloud withdraws
+// the permission to pull. When the identity is deleted, the login is removed from the Secret.
 func (w *bindingWorld) loginIsWithdrawn(t *testing.T, identity *identityv1.WorkloadIdentity, image string, withdraw func()) {
 	t.Helper()
 	w.newBinding(t, identity.Name, identity.Name, identityv1.BindingStore{
@@ -160,17 +160,17 @@ func (w *bindingWorld) loginIsWithdrawn(t *testing.T, identity *identityv1.Workl
 	w.awaitSecret(t, identity.Name, hasNoLogin)
 }
 
-// hasNoLogin wants a Secret to have the key of logins, and none.
+// hasNoLogin asserts that a Secret has the key for logins, but no login.
 func hasNoLogin(s *corev1.Secret) error {
 	return wantf(len(s.Data) == 1 && string(s.Data[corev1.DockerConfigJsonKey]) == `{"auths":{}}`, "it has %d keys", len(s.Data))
 }
 
-// hasNothing wants a Secret to have no data.
+// hasNothing asserts that a Secret has no data.
 func hasNothing(s *corev1.Secret) error {
 	return wantf(len(s.Data) == 0, "it has %d keys", len(s.Data))
 }
 
-// exchanged makes a binding of the identity exchanged, and mounts its Secret.
+// exchanged creates a binding of the identity "exchanged", and mounts its Secret.
 func (w *bindingWorld) exchanged(t *testing.T, name string, store identityv1.BindingStore) delivered {
 	t.Helper()
 	store.SecretRef.Name = name
@@ -191,9 +191,9 @@ func (w *bindingWorld) mount(t *testing.T, name string) delivered {
 	return d
 }
 
-// lentInSecrets has bindings of AWS identities that an administrator lends, and of the tenant's own
-// ServiceAccount. A binding shares its session with nobody. When the grant goes, so does the
-// credential.
+// lentInSecrets tests bindings of AWS identities: one that an administrator lends, and one of the
+// tenant's own ServiceAccount. Each binding has a session of its own. When the grant is withdrawn,
+// the credential must be removed.
 func lentInSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const clusterIssuer = "https://oidc.bindings.example.com/id"
@@ -233,7 +233,8 @@ spec:
 	}
 	lent := &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "images"}}
 	own := &identityv1.AWSServiceAccountIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: "deployer"}}
-	for _, b := range []struct{ kind, name, session string }{ // the session's name at AWS
+	// Session is the name of the binding's session at AWS.
+	for _, b := range []struct{ kind, name, session string }{
 		{identityv1.AWSClusterRoleIdentityKind, lent.Name, "images@images-keys." + identityNamespace},
 		{identityv1.AWSServiceAccountIdentityKind, own.Name, "deployer-keys." + identityNamespace + "@WorkloadIdentityBinding"},
 	} {
@@ -257,7 +258,8 @@ spec:
 	fixed := w.secret(t, "images-fixed")
 	before := fixed.DeepCopy()
 	fixed.Immutable = new(true)
-	// A patch does not depend on the Secret's version, which the refresher may change in between.
+	// Use a patch: it does not depend on the Secret's version, which the refresher may change
+	// meanwhile.
 	must(t, "make a Secret immutable", w.people.Patch(t.Context(), fixed, client.MergeFrom(before)))
 	eventually(t, "the identity counts its bindings", func(ctx context.Context) error {
 		err := w.people.Get(ctx, client.ObjectKeyFromObject(lent), lent)
@@ -268,7 +270,7 @@ spec:
 		w.awaitBinding(t, name, isRefused(meta.ReasonPrincipalUsageUnauthorized, "may not use AWSClusterRoleIdentity images"))
 		w.awaitSecret(t, name, withdrawn)
 	}
-	// The refresher may have replaced the immutable Secret before it sees that the grant is withdrawn.
+	// The refresher may replace the immutable Secret before it sees that the grant is withdrawn.
 	eventually(t, "the immutable Secret is gone, and its successor has nothing", func(ctx context.Context) error {
 		var successor corev1.Secret
 		switch err := w.people.Get(ctx, client.ObjectKeyFromObject(fixed), &successor); {
@@ -290,8 +292,8 @@ spec:
 	ownIdentityStays(t, w, own)
 }
 
-// ownIdentityStays deletes a tenant's own AWS identity. It stays as long as bindings use it, and
-// what lies in their Secrets goes with them.
+// ownIdentityStays deletes a tenant's own AWS identity. The identity stays as long as bindings use
+// it. The credentials in their Secrets are deleted with the bindings.
 func ownIdentityStays(t *testing.T, w *bindingWorld, own *identityv1.AWSServiceAccountIdentity) {
 	t.Helper()
 	must(t, "delete the identity", w.people.Delete(t.Context(), own))
@@ -309,7 +311,7 @@ func ownIdentityStays(t *testing.T, w *bindingWorld, own *identityv1.AWSServiceA
 	})
 }
 
-// borrow makes a binding of an AWS identity, and waits for the credential.
+// borrow creates a binding of an AWS identity, and waits for the credential.
 func (w *bindingWorld) borrow(t *testing.T, name string, ref identityv1.BindingIdentityReference, store identityv1.BindingStore) {
 	t.Helper()
 	store.SecretRef.Name = name

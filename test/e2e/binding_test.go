@@ -32,8 +32,8 @@ import (
 // bindingIssuer is the issuer of TestBindings.
 const bindingIssuer = "https://bindings.e2e.example.com"
 
-// proposedBinding is the WorkloadIdentityBinding of Gardener's proposal GEP-26, in Lanyard's group
-// and in the namespace of its identity, which it therefore does not name.
+// proposedBinding is the WorkloadIdentityBinding of Gardener's proposal GEP-26, in Lanyard's API
+// group. It is in the namespace of its identity, so that it does not set the identity's namespace.
 const proposedBinding = `
 apiVersion: identity.lanyard.dev/v1alpha1
 kind: WorkloadIdentityBinding
@@ -59,8 +59,9 @@ spec:
       name: cloudprovider
 `
 
-// TestBindings has the identity controller keep credentials in Secrets, under the chart's rights
-// and admission policies, with real tokens. Consumers that are not ours read the Secrets.
+// TestBindings makes the identity controller write credentials with real tokens to Secrets, under
+// the chart's permissions and admission policies. Consumers that are not Lanyard's read the
+// Secrets.
 func TestBindings(t *testing.T) {
 	beside(t, lane4)
 	w := installBindings(t)
@@ -79,15 +80,15 @@ func TestBindings(t *testing.T) {
 	noRightIsMissing(t, w.Cluster)
 }
 
-// bindingWorld is a cluster with the refresher.
+// bindingWorld is a cluster with the refresher, the identity controller's program for bindings.
 type bindingWorld struct {
 	*issuerWorld
 
 	refresher *local.Program
 }
 
-// newBindingWorld makes a cluster, and starts the programs that bindings need. The issuer's values
-// are added to those that all these clusters have.
+// newBindingWorld starts a cluster and the programs that bindings need. The chart gets the issuer's
+// values in addition to those that all these clusters have.
 func newBindingWorld(t *testing.T, name, url string, issuer, values map[string]any) *bindingWorld {
 	t.Helper()
 	cluster := startCluster(t, name, "", nil)
@@ -119,7 +120,7 @@ func newBindingWorld(t *testing.T, name, url string, issuer, values map[string]a
 	return w
 }
 
-// installBindings makes the cluster of TestBindings.
+// installBindings starts the cluster of TestBindings.
 func installBindings(t *testing.T) *bindingWorld {
 	t.Helper()
 	return newBindingWorld(t, "bindings", bindingIssuer, map[string]any{"claimsConfig": claimsConfig(t)}, map[string]any{
@@ -128,7 +129,8 @@ func installBindings(t *testing.T) *bindingWorld {
 	})
 }
 
-// trustIdentity has the role of the proposal trust its identity, as an issuer names it.
+// trustIdentity makes the proposal's role trust the proposal's identity, with the subject that this
+// issuer gives it.
 func trustIdentity(t *testing.T, url, uid string) {
 	t.Helper()
 	const audience = "team-foo"
@@ -144,15 +146,15 @@ func trustIdentity(t *testing.T, url, uid string) {
 	}))
 }
 
-// proposedTrust has what the role of the proposal trusts: a statement for each issuer, since several
-// tests have an identity of the proposal.
+// proposedTrust has the trust policy of the proposal's role: a statement for each issuer, because
+// several tests use an identity of the proposal.
 var proposedTrust = struct {
 	mu         sync.Mutex
 	statements map[string]string // by the issuer's URL
 }{statements: map[string]string{}}
 
 // proposedBindingWorks applies the binding of the proposal. A consumer that only knows the keys of
-// the proposal gets a token that says for which Shoot it is, and AWS takes the token.
+// the proposal gets a token for a Shoot, whose UID is in the claims. AWS must accept the token.
 func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	makeGardenerKinds(t, w.people)
@@ -164,7 +166,7 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 			shoot = string(o.GetUID())
 		}
 	}
-	// The refresher may say for which object a token is only if it may read the object.
+	// The refresher may set an object as a token's context only if it may read the object.
 	reads := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "refresher-reads-shoots"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"core.gardener.cloud"}, Resources: []string{"shoots"}, Verbs: []string{"get"}},
 	}}
@@ -184,7 +186,8 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 		t.Errorf("the labels are %v", secret.Labels)
 	}
 	token := string(secret.Data["workloadIdentityToken"])
-	var config struct { // all that Gardener's extension for AWS reads, besides the token
+	// Besides the token, Gardener's extension for AWS reads only this.
+	var config struct {
 		IAMRoleARN string `json:"iamRoleARN"`
 	}
 	must(t, "read the config", json.Unmarshal(secret.Data["workloadIdentityConfig"], &config))
@@ -206,7 +209,7 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 	}
 }
 
-// newBinding makes a binding of an identity.
+// newBinding creates a binding of an identity.
 func (w *bindingWorld) newBinding(t *testing.T, name, identity string, store v1alpha1.BindingStore) *v1alpha1.WorkloadIdentityBinding {
 	t.Helper()
 	o := &v1alpha1.WorkloadIdentityBinding{
@@ -229,13 +232,13 @@ func (w *bindingWorld) awaitBinding(t *testing.T, name string, want func(*v1alph
 	return o
 }
 
-// isFresh wants a binding to have its credential.
+// isFresh asserts that a binding has its credential.
 func isFresh(o *v1alpha1.WorkloadIdentityBinding) error {
 	c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
 	return wantf(c != nil && c.Status == metav1.ConditionTrue && o.Status.ObservedGeneration == o.Generation, "%+v", o.Status)
 }
 
-// isRefused wants a binding to have no credential, for a reason.
+// isRefused returns a check that a binding has no credential, with this reason.
 func isRefused(reason, words string) func(*v1alpha1.WorkloadIdentityBinding) error {
 	return func(o *v1alpha1.WorkloadIdentityBinding) error {
 		c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
@@ -250,7 +253,7 @@ func (w *bindingWorld) secret(t *testing.T, name string) *corev1.Secret {
 	return s
 }
 
-// awaitSecret waits until a Secret is as a test wants it.
+// awaitSecret waits until want returns nil for a Secret.
 func (w *bindingWorld) awaitSecret(t *testing.T, name string, want func(*corev1.Secret) error) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
@@ -263,7 +266,7 @@ func (w *bindingWorld) awaitSecret(t *testing.T, name string, want func(*corev1.
 	return s
 }
 
-// touch has a binding looked at now, as `lanyard reconcile` does.
+// touch annotates a binding so that it is reconciled now, like `lanyard reconcile`.
 func (w *bindingWorld) touch(t *testing.T, name, annotation, value string) {
 	t.Helper()
 	o := &v1alpha1.WorkloadIdentityBinding{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: name}}
@@ -271,7 +274,7 @@ func (w *bindingWorld) touch(t *testing.T, name, annotation, value string) {
 		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotation, value))))
 }
 
-// change changes the spec of an identity or of a binding.
+// change patches the spec of an identity or a binding.
 func (w *bindingWorld) change(t *testing.T, o client.Object, name, spec string) {
 	t.Helper()
 	o.SetNamespace(identityNamespace)
@@ -279,8 +282,8 @@ func (w *bindingWorld) change(t *testing.T, o client.Object, name, spec string) 
 	must(t, "change "+name, w.people.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
-// secretsAreMended changes and deletes a Secret. What others have added stays, and a change of
-// format removes the keys that it no longer has.
+// secretsAreMended changes and deletes a Secret, which must be restored. Data of other writers
+// stays. A change of the format removes the keys of the old format.
 func secretsAreMended(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const name = "mended"
@@ -309,7 +312,7 @@ func secretsAreMended(t *testing.T, w *bindingWorld) {
 	})
 }
 
-// foreignSecrets: a Secret that is there already stays as it is, until it is offered to the
+// foreignSecrets asserts that an existing Secret stays unchanged until its owner offers it to the
 // binding.
 func foreignSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
@@ -331,8 +334,8 @@ func foreignSecrets(t *testing.T, w *bindingWorld) {
 	w.awaitBinding(t, "second", isRefused(meta.ReasonSecretRefused, "binding foreign writes it"))
 }
 
-// limitsOfSecrets: a Secret that cannot be written stays as it is, with the credential that it has.
-// Only what the binding itself has made may be made again.
+// limitsOfSecrets asserts that a Secret which cannot be written stays unchanged, with its
+// credential. Only a Secret that the binding itself created may be created again.
 func limitsOfSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	offered := func(name string, kind corev1.SecretType, data map[string][]byte) *corev1.Secret {
@@ -354,7 +357,7 @@ func limitsOfSecrets(t *testing.T, w *bindingWorld) {
 			t.Errorf("%s was written: %v", s.Name, slices.Sorted(maps.Keys(now.Data)))
 		}
 	}
-	// What was written becomes too large for more.
+	// A Secret that was written before becomes too large for more data.
 	const name = "filled"
 	w.newBinding(t, name, identityName, v1alpha1.BindingStore{SecretRef: v1alpha1.BindingSecretReference{Name: name}, Format: v1alpha1.StoreToken})
 	w.awaitBinding(t, name, isFresh)
@@ -369,7 +372,7 @@ func limitsOfSecrets(t *testing.T, w *bindingWorld) {
 	if now := w.secret(t, name); now.ResourceVersion != s.ResourceVersion {
 		t.Errorf("the Secret was written: %v", slices.Sorted(maps.Keys(now.Data)))
 	}
-	// An immutable Secret of the binding itself is made again.
+	// An immutable Secret that the binding itself created is replaced.
 	patchIn(t, w.people, s, func(s *corev1.Secret) { s.Immutable = new(true) })
 	w.touch(t, name, meta.ReconcileRequestedAnnotation, "immutable")
 	w.awaitBinding(t, name, isFresh)
@@ -399,8 +402,8 @@ func commandsKnowBindings(t *testing.T, w *bindingWorld) {
 	}
 }
 
-// refresherIsHeld has somebody act with the account of the identity controller. The policies refuse
-// what no binding needs.
+// refresherIsHeld acts as a thief with the account of the identity controller. The admission
+// policies must refuse all that no binding needs.
 func refresherIsHeld(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	config := w.Config()
@@ -453,7 +456,8 @@ func refresherIsHeld(t *testing.T, w *bindingWorld) {
 	}
 }
 
-// restartWritesNothing kills the refresher and starts it again: no Secret and no status is written.
+// restartWritesNothing stops the refresher and starts it again. It must write no Secret and no
+// status.
 func restartWritesNothing(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	versions := func() map[string]string {
@@ -477,14 +481,15 @@ func restartWritesNothing(t *testing.T, w *bindingWorld) {
 		return wantf(o.Status.LastHandledReconcileAt == "restarted", "it was not looked at")
 	})
 	after := versions()
-	delete(before, "binding cloudidentity") // which says that it was looked at
+	// The status of this binding contains the time of its last check.
+	delete(before, "binding cloudidentity")
 	delete(after, "binding cloudidentity")
 	if !maps.Equal(before, after) {
 		t.Errorf("before %v, after %v", before, after)
 	}
 }
 
-// bindingsAreDeleted: with a binding goes what it wrote, and nothing else.
+// bindingsAreDeleted asserts that deleting a binding removes only what the binding wrote.
 func bindingsAreDeleted(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	for _, name := range []string{"cloudidentity", "foreign"} {

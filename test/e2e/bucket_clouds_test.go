@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// bucketRole makes a role that a ServiceAccount of the tenant may assume, with statements of a
-// policy.
+// bucketRole creates a role with these policy statements. A ServiceAccount of the tenant may assume
+// the role.
 func (tn *tenant) bucketRole(t *testing.T, role, account string, allow ...string) (arn string) {
 	t.Helper()
 	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, aws.Role{
@@ -29,8 +29,8 @@ func (tn *tenant) bucketRole(t *testing.T, role, account string, allow ...string
 	return roleARN(role)
 }
 
-// readS3 are the statements that let a bucket's objects be listed and read, all of them or those of
-// a prefix.
+// readS3 returns policy statements that allow to list and read objects of a bucket: all objects, or
+// those with a prefix.
 func readS3(bucket, prefix string) []string {
 	condition := ""
 	if prefix != "" {
@@ -42,7 +42,8 @@ func readS3(bucket, prefix string) []string {
 	}
 }
 
-// TestBucketAtS3 has two tenants read their buckets at Amazon S3, and try the other's.
+// TestBucketAtS3 makes two tenants read their own buckets at Amazon S3, and try to read each
+// other's.
 func TestBucketAtS3(t *testing.T) {
 	beside(t)
 	const abroad = "eu-central-1"
@@ -93,7 +94,7 @@ func TestBucketAtS3(t *testing.T) {
 		id := o.Status.Identity
 		return wantf(id != nil && id.Subject == a.subject && id.CloudIdentity == a.role && id.Provider == v1alpha1.ProviderAWS, "it is %+v", id)
 	})
-	// B never got at A's bucket, by whatever way.
+	// Tenant B must have had no access to A's bucket in any way.
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Service: "s3", Verdict: journal.Granted, After: begin}) {
 		if strings.Contains(call.Resource, "e2e-s3-a") && !strings.Contains(call.Principal, ":assumed-role/s3-a") {
 			t.Errorf("%s got at a's bucket: %+v", call.Principal, call)
@@ -102,14 +103,14 @@ func TestBucketAtS3(t *testing.T) {
 	wantUncalled(t, begin, ".evil.example")
 }
 
-// bucketCase is what must come of a Bucket.
+// bucketCase is a Bucket with its expected outcome.
 type bucketCase struct {
 	name string
 	o    *v1alpha1.Bucket
 	want func(o *v1alpha1.Bucket) error
 }
 
-// judge makes all of the Buckets, and waits for each to become what it must.
+// judge creates all Buckets, and waits for the expected outcome of each.
 func judge(t *testing.T, cases []bucketCase) {
 	t.Helper()
 	for _, c := range cases {
@@ -125,7 +126,7 @@ func judge(t *testing.T, cases []bucketCase) {
 	}
 }
 
-// wantUncalled wants that nobody tried to reach hosts of that ending.
+// wantUncalled asserts that nobody tried to reach hosts with this suffix.
 func wantUncalled(t *testing.T, after uint64, ending string) {
 	t.Helper()
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{After: after}) {
@@ -135,9 +136,9 @@ func wantUncalled(t *testing.T, after uint64, ending string) {
 	}
 }
 
-// containers makes a storage account at Azure with a container for each tenant, with some files,
-// that the tenant's ServiceAccount may read. Azurite stores them. It returns the tenants'
-// applications.
+// containers creates a storage account at Azure with a container for each tenant. Each container
+// has some files, and the tenant's ServiceAccount may read them. Azurite stores the files.
+// containers returns the tenants' applications.
 func containers(t *testing.T, storage string, tenants ...*tenant) (applications map[*tenant]string) {
 	t.Helper()
 	applications = map[*tenant]string{}
@@ -156,8 +157,8 @@ func containers(t *testing.T, storage string, tenants ...*tenant) (applications 
 	return applications
 }
 
-// putContainers makes a storage account with the containers of the assignments, each with some
-// files. Azurite stores them.
+// putContainers creates a storage account with the containers of the assignments, each with some
+// files. Azurite stores the files.
 func putContainers(t *testing.T, storage string, assignments []azure.StorageRole) {
 	t.Helper()
 	must(t, "make a storage account", world.Cloud().Azure().PutStorageAccount(local.AzureTenant, azure.StorageAccountConfig{Name: storage, RoleAssignments: assignments}))
@@ -174,8 +175,8 @@ func putContainers(t *testing.T, storage string, assignments []azure.StorageRole
 	}
 }
 
-// TestBucketAtAzure has two tenants read their containers of Azure Blob Storage, and try the
-// other's. Azurite stores them.
+// TestBucketAtAzure makes two tenants read their own containers of Azure Blob Storage, and try to
+// read each other's. Azurite stores the files.
 func TestBucketAtAzure(t *testing.T) {
 	beside(t)
 	const storage = "lanyarde2e"

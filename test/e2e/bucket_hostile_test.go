@@ -22,20 +22,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// hostileStore speaks as much of S3 as it likes: each of its buckets goes wrong in a way of its
-// own.
+// hostileStore implements a part of S3. Each of its buckets misbehaves in its own way.
 type hostileStore struct {
 	mu       sync.Mutex
-	listings map[string]int // requests by bucket
+	listings map[string]int // number of list requests by bucket
 	reads    map[string]int
-	at       map[string][]time.Time // when listings were asked for
-	changed  atomic.Int64           // of the crowded bucket: the object that has another content
+	at       map[string][]time.Time // times of list requests
+	// changed is the index of the object in the crowded bucket whose content has changed.
+	changed atomic.Int64
 }
 
-// crowd is how many objects the crowded bucket has: as many as an artifact may have.
+// crowd is the number of objects in the crowded bucket: the maximum for an artifact.
 const crowd = 100_000
 
-// pageSize is S3's. Source: Amazon S3 API, ListObjectsV2, max-keys.
+// pageSize is S3's page size. Source: Amazon S3 API, ListObjectsV2, max-keys.
 const pageSize = 1000
 
 func (s *hostileStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func (s *hostileStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.read(w, r, bucket, key)
 	case bucket == "silent":
 		<-r.Context().Done()
-	case bucket == "dripping": // a listing that is always about to end
+	case bucket == "dripping": // a listing that never ends, in small pieces
 		_, _ = io.WriteString(w, `<ListBucketResult>`)
 		for r.Context().Err() == nil {
 			_, _ = io.WriteString(w, "\n")
@@ -64,7 +64,7 @@ func (s *hostileStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			case <-r.Context().Done():
 			}
 		}
-	case bucket == "endless": // a page that does not end
+	case bucket == "endless": // a page that never ends
 		_, _ = io.WriteString(w, `<ListBucketResult><Name>`)
 		for more := strings.Repeat("a", 1<<20); r.Context().Err() == nil; {
 			if _, err := io.WriteString(w, more); err != nil {
@@ -103,12 +103,12 @@ func (s *hostileStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			size++
 		}
 		s.crowd(w, r, size)
-	default: // of one object
+	default: // a page with one object
 		last(w, object{"app.yaml", `"1"`, 7})
 	}
 }
 
-// hostileKeys are what no file should be called, by bucket.
+// hostileKeys are object keys that are invalid as file names, by bucket.
 var hostileKeys = map[string]string{
 	"key-parent":      "../evil",
 	"key-deep-parent": "a/../../evil",
@@ -141,7 +141,8 @@ func (s *hostileStore) read(w http.ResponseWriter, r *http.Request, bucket, key 
 	_, _ = io.WriteString(w, content)
 }
 
-// content is that of an object of the crowded bucket, of always the same length.
+// content returns the content of an object in the crowded bucket. All versions have the same
+// length.
 func (s *hostileStore) content(key string) string {
 	version := 0
 	if changed := s.changed.Load(); changed > 0 && key == crowdKey(int(changed)) {
@@ -152,7 +153,8 @@ func (s *hostileStore) content(key string) string {
 
 func crowdKey(i int) string { return fmt.Sprintf("dir-%03d/object-%06d.yaml", i/pageSize, i) }
 
-// crowd lists a page of many objects. The token is the first object of the next page.
+// crowd lists a page of many objects. The continuation token is the index of the next page's first
+// object.
 func (s *hostileStore) crowd(w http.ResponseWriter, r *http.Request, size int) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("continuation-token"))
 	to := min(from+pageSize, size)
@@ -160,7 +162,8 @@ func (s *hostileStore) crowd(w http.ResponseWriter, r *http.Request, size int) {
 	for i := from; i < to; i++ {
 		key := crowdKey(i)
 		content := s.content(key)
-		objects = append(objects, object{key, `"` + strings.TrimSpace(content) + `"`, len(content)}) // as good as a digest
+		// The content as ETag is as good as a digest.
+		objects = append(objects, object{key, `"` + strings.TrimSpace(content) + `"`, len(content)})
 	}
 	if to < size {
 		page(w, objects, strconv.Itoa(to))
@@ -174,7 +177,7 @@ type object struct {
 	size     int
 }
 
-// pageOf are the objects of the n-th page of many.
+// pageOf returns the objects of page n of many.
 func pageOf(n int, name string) []object {
 	objects := make([]object, 0, pageSize)
 	for i := range pageSize {
@@ -183,11 +186,11 @@ func pageOf(n int, name string) []object {
 	return objects
 }
 
-// page is one after which there are more; last is one after which there are none.
+// page writes a page that is followed by another one. last writes the last page.
 func page(w io.Writer, objects []object, next string) { listing(w, objects, true, next) }
 func last(w io.Writer, objects ...object)             { listing(w, objects, false, "") }
 
-// listing answers ListObjectsV2. Source: Amazon S3 API Reference.
+// listing writes a response of ListObjectsV2. Source: Amazon S3 API Reference.
 func listing(w io.Writer, objects []object, truncated bool, next string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>%t</IsTruncated>", truncated)
@@ -201,15 +204,15 @@ func listing(w io.Writer, objects []object, truncated bool, next string) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// counts are the requests for a bucket so far.
+// counts returns the number of requests for a bucket so far.
 func (s *hostileStore) counts(bucket string) (listings, reads int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listings[bucket], s.reads[bucket]
 }
 
-// TestHostileBuckets fetches from a store that does everything wrong, and measures what a crowded
-// bucket costs the controller.
+// TestHostileBuckets fetches from a store that misbehaves in every way, and measures the
+// controller's cost of a crowded bucket.
 func TestHostileBuckets(t *testing.T) {
 	beside(t)
 	ours := newAuthority(t)
@@ -234,7 +237,8 @@ func TestHostileBuckets(t *testing.T) {
 	}
 	patient := func(bucketName string) *v1alpha1.Bucket {
 		o := at(bucketName)
-		o.Spec.Timeout.Duration = 15 * time.Minute // beside another run of all tests, 100,000 objects take more than five
+		// While all tests run a second time beside, 100,000 objects take more than five minutes.
+		o.Spec.Timeout.Duration = 15 * time.Minute
 		return o
 	}
 	prefixed := at("foreign-prefix")
@@ -278,7 +282,7 @@ func TestHostileBuckets(t *testing.T) {
 			}
 		}
 	})
-	// They would be tried again, and take their share of the controller, beside what is measured now.
+	// Otherwise the controller would retry these objects during the measurement below.
 	for _, bucketCase := range cases {
 		must(t, "remove an object", objects.Delete(t.Context(), bucketCase.o))
 	}
@@ -294,24 +298,26 @@ func TestHostileBuckets(t *testing.T) {
 		await(t, o, "the objects", fetched)
 		store.mu.Lock()
 		defer store.mu.Unlock()
-		if asked := store.at["busy"]; len(asked) != 2 || asked[1].Sub(asked[0]) < 3*time.Second*94/100 { // it spreads its pauses by 5 %
+		// The controller varies its pauses by 5 %.
+		if asked := store.at["busy"]; len(asked) != 2 || asked[1].Sub(asked[0]) < 3*time.Second*94/100 {
 			t.Errorf("the store asked for a pause of 3 s, and was asked at %v", asked)
 		}
 	})
 	t.Run("a crowded bucket", func(t *testing.T) {
 		o := patient("crowd")
-		o.Spec.Endpoint, o.Spec.CertSecretRef, o.Spec.Insecure = plainHost, nil, true // TLS would take most of the time
+		// No TLS: it would take most of the time.
+		o.Spec.Endpoint, o.Spec.CertSecretRef, o.Spec.Insecure = plainHost, nil, true
 		crowded(t, c, rest, store, o)
 	})
 }
 
-// crowded fetches the largest number of objects that is allowed, and then the object that changes.
-// The parameter rest is the resident memory, in bytes, of a controller before its first fetch.
+// crowded fetches the largest allowed number of objects, and then the one object that changes. The
+// parameter rest is the resident memory, in bytes, of a controller before its first fetch.
 func crowded(t *testing.T, c *local.Program, rest float64, store *hostileStore, o *v1alpha1.Bucket) {
 	t.Helper()
 	const mebi = 1 << 20
-	// memoryBound is an index and a few objects, with room for the collector of garbage, above what
-	// a controller has at rest.
+	// memoryBound is the allowed memory above that of an idle controller: an index and a few
+	// objects, with room for the garbage collector.
 	const memoryBound = 256 * mebi
 	before := metric(t, c, "process_resident_memory_bytes")
 	peak := before

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// atMinIO is a Bucket at MinIO, whose certificate the tenant's Secret ca vouches for.
+// atMinIO returns a Bucket at MinIO. The tenant's Secret ca has the CA of MinIO's certificate.
 func (tn *tenant) atMinIO(t *testing.T, m *minio, name, bucketName string) *v1alpha1.Bucket {
 	t.Helper()
 	o := tn.bucket(name, v1alpha1.ProviderGeneric, bucketName)
@@ -22,16 +22,16 @@ func (tn *tenant) atMinIO(t *testing.T, m *minio, name, bucketName string) *v1al
 	return o
 }
 
-// exchanging has a Bucket show a session of MinIO's own STS for a ServiceAccount's token.
+// exchanging makes a Bucket exchange a ServiceAccount's token for a session at MinIO's own STS.
 func exchanging(o *v1alpha1.Bucket, account string) *v1alpha1.Bucket {
 	o.Spec.ServiceAccountName = account
 	o.Spec.STS = &v1alpha1.BucketSTS{Provider: v1alpha1.ProviderAWS, Endpoint: "https://" + o.Spec.Endpoint}
 	return o
 }
 
-// TestBucketAtMinIO reads buckets of a real MinIO over TLS, whose STS takes the tenants' own
-// tokens: a claim names each one's policy. Nothing is stored in the cluster and nothing at AWS is
-// asked.
+// TestBucketAtMinIO reads buckets of a real MinIO over TLS. MinIO's STS accepts the tenants' own
+// tokens: a claim is the name of each tenant's policy. The cluster stores no credential, and AWS
+// gets no request.
 func TestBucketAtMinIO(t *testing.T) {
 	beside(t)
 	ours := newAuthority(t)
@@ -39,7 +39,7 @@ func TestBucketAtMinIO(t *testing.T) {
 	allowed := map[string]any{"allowedEndpointHosts": []any{m.host(t)}}
 	a, b, c := newTenant(t, "minio-a"), newTenant(t, "minio-b"), newTenant(t, "minio-c")
 	for _, tn := range []*tenant{a, b, c} {
-		tn.annotate(t, roleAnnotation, "") // MinIO's policies are not roles
+		tn.annotate(t, roleAnnotation, "") // MinIO uses policies in place of roles
 		tn.secret(t, "ca", map[string]string{"ca.crt": string(ours.pem)})
 	}
 	for _, tn := range []*tenant{a, b} {
@@ -74,7 +74,8 @@ func TestBucketAtMinIO(t *testing.T) {
 			}
 		}
 	})
-	t.Run("nobody is trusted for being asked", func(t *testing.T) { // by the first controller, whose administrator lists no host
+	// The first controller runs this test. Its administrator lists no host.
+	t.Run("nobody is trusted for being asked", func(t *testing.T) {
 		before := proofs(t, a.namespace)
 		unlisted := exchanging(a.atMinIO(t, m, "unlisted", a.namespace), puller)
 		create(t, unlisted)
@@ -89,7 +90,7 @@ func TestBucketAtMinIO(t *testing.T) {
 	s := takeShard(t)
 	for _, tn := range []*tenant{a, b, c} {
 		tn.shard = s
-		defer tn.clear(t) // while there is a controller
+		defer tn.clear(t) // while a controller runs
 	}
 	t.Run("a tenant's authority vouches for no exchange", func(t *testing.T) {
 		s.start(t, "minio-untrusted", map[string]any{"identity": allowed})
@@ -150,7 +151,7 @@ func TestBucketAtMinIO(t *testing.T) {
 	})
 }
 
-// proofs counts the tokens that were made for ServiceAccounts of a namespace, by the API server's
+// proofs counts the tokens that the API server issued for ServiceAccounts of a namespace, from its
 // audit log.
 func proofs(t *testing.T, namespace string) int {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// bucket is a Bucket of the tenant at a cloud that it reads as its ServiceAccount.
+// bucket returns a Bucket of the tenant at a cloud, read with the tenant's ServiceAccount.
 func (tn *tenant) bucket(name, provider, bucketName string) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
@@ -44,15 +44,15 @@ func bucketReady(o *v1alpha1.Bucket) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// fetched wants the artifact of the present spec.
+// fetched asserts that a Bucket has the artifact of its current spec.
 func fetched(o *v1alpha1.Bucket) error {
 	c := bucketReady(o)
 	return wantf(c.Status == metav1.ConditionTrue && o.Status.ObservedGeneration == o.Generation && o.Status.Artifact != nil,
 		"it is not fetched: Ready=%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// unfetched wants Ready=False of the present spec with a reason, and a message that holds all of
-// the words.
+// unfetched returns a check for Ready=False of the current spec, with this reason and a message
+// that contains all words.
 func unfetched(reason string, words ...string) func(o *v1alpha1.Bucket) error {
 	return func(o *v1alpha1.Bucket) error {
 		if err := failed(bucketReady(o), reason, words...); err != nil {
@@ -62,7 +62,7 @@ func unfetched(reason string, words ...string) func(o *v1alpha1.Bucket) error {
 	}
 }
 
-// again has a Bucket reconciled once more, and reads it.
+// again requests a reconciliation of a Bucket, and reads the Bucket when the request is handled.
 func again(t *testing.T, o *v1alpha1.Bucket) {
 	t.Helper()
 	at := request(t, o)
@@ -71,7 +71,7 @@ func again(t *testing.T, o *v1alpha1.Bucket) {
 	})
 }
 
-// holding wants an artifact with exactly these files.
+// holding returns a check that a Bucket has an artifact with exactly these files.
 func holding(t *testing.T, want map[string]string) func(o *v1alpha1.Bucket) error {
 	t.Helper()
 	return func(o *v1alpha1.Bucket) error {
@@ -86,7 +86,7 @@ func holding(t *testing.T, want map[string]string) func(o *v1alpha1.Bucket) erro
 	}
 }
 
-// contents are the files of an artifact, which is compared with what the status says of it.
+// contents returns the files of an artifact. The artifact must match its status.
 func contents(t *testing.T, a *v1alpha1.Artifact) (map[string]string, error) {
 	t.Helper()
 	if err := fetch(t.Context(), a, a.URL); err != nil {
@@ -117,17 +117,17 @@ func contents(t *testing.T, a *v1alpha1.Artifact) (map[string]string, error) {
 	}
 }
 
-// some are a few files, different for each name.
+// some returns a few files whose contents differ for each name.
 func some(name string) map[string]string {
 	return map[string]string{"app.yaml": "app of " + name, "config/settings.yaml": "settings of " + name, "config/ünï & co.yaml": name}
 }
 
-// putInto asks a data plane itself, behind the cloud's checks.
+// putInto sends a PUT request directly to a data plane, behind the cloud's checks.
 func putInto(t *testing.T, plane http.Handler, target, content string, header http.Header) {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, target, strings.NewReader(content))
 	maps.Copy(req.Header, header)
-	req.Header.Set("Content-Length", strconv.Itoa(len(content))) // as a server would have it
+	req.Header.Set("Content-Length", strconv.Itoa(len(content))) // as if it came through a server
 	res := httptest.NewRecorder()
 	plane.ServeHTTP(res, req)
 	if res.Code != http.StatusOK && res.Code != http.StatusCreated {
@@ -135,7 +135,7 @@ func putInto(t *testing.T, plane http.Handler, target, content string, header ht
 	}
 }
 
-// google is the tests' bucket at Google, as somebody who may write to it.
+// google writes to the tests' bucket at Google, with a token that may write.
 type google struct{ token string }
 
 func (g google) put(t *testing.T, key, content string) {
@@ -155,8 +155,7 @@ func (g google) remove(t *testing.T, key string) {
 	}
 }
 
-// reads counts the objects and the listings that a principal was given after a point of the
-// journal.
+// reads counts the objects and the listings that a principal got after this call in the journal.
 func (google) reads(principal string, after uint64) (objects, listings int) {
 	granted := func(operation string) int {
 		return len(world.Cloud().Journal().Calls(journal.Filter{
@@ -166,8 +165,8 @@ func (google) reads(principal string, after uint64) (objects, listings int) {
 	return granted("storage.objects.get"), granted("storage.objects.list")
 }
 
-// TestBucketChanges changes a bucket at Google, and counts what is fetched: nothing but what has
-// changed, whatever happens to the controller meanwhile.
+// TestBucketChanges changes a bucket at Google, and counts the fetched objects. Only changed
+// objects may be fetched, whatever happens to the controller meanwhile.
 func TestBucketChanges(t *testing.T) {
 	beside(t)
 	const count = 20
@@ -175,7 +174,7 @@ func TestBucketChanges(t *testing.T) {
 	first := s.start(t, "bucket-changes", nil)
 	tn := s.newTenant(t, "bucket-changes")
 	tn.annotate(t, roleAnnotation, "")
-	defer tn.clear(t) // while there is a controller
+	defer tn.clear(t) // while a controller runs
 	principal := googlePrincipal(tn.namespace, puller)
 	lend(t, principal)
 	access, v := googleToken(t, token(t, tn.namespace, puller, googlePool))
@@ -191,7 +190,7 @@ func TestBucketChanges(t *testing.T) {
 	for i := range count {
 		put(fmt.Sprintf("app-%02d.yaml", i), fmt.Sprintf("content %d\n", i))
 	}
-	put("large.bin", noise(t, 3<<20)) // longer than what is read ahead of an object
+	put("large.bin", noise(t, 3<<20)) // larger than the read-ahead for an object
 	store.put(t, "elsewhere/app.yaml", "not of the prefix")
 	whole := func() map[string]string {
 		keyed := map[string]string{}
@@ -202,11 +201,11 @@ func TestBucketChanges(t *testing.T) {
 	}
 	o := tn.bucket("app", v1alpha1.ProviderGCP, e2eBucket)
 	o.Spec.Prefix = "clusters/"
-	o.Spec.Interval.Duration = time.Hour // each reconciliation is asked for
+	o.Spec.Interval.Duration = time.Hour // only requested reconciliations run
 	create(t, o)
 	await(t, o, "the objects", holding(t, whole()))
-	// step has the object reconciled, and wants it to fetch so many objects and to have a new
-	// revision, or the old one.
+	// step requests a reconciliation. The controller must then fetch this number of objects. The
+	// revision must be new if renewed is true, otherwise the old one.
 	step := func(t *testing.T, fetches int, renewed bool) {
 		t.Helper()
 		begin, before := world.Cloud().Journal().Last(), o.Status.Artifact.Revision
@@ -262,17 +261,17 @@ func TestBucketChanges(t *testing.T) {
 	})
 }
 
-// secret makes a Secret in the tenant's namespace.
+// secret creates a Secret in the tenant's namespace.
 func (tn *tenant) secret(t *testing.T, name string, data map[string]string) *meta.LocalReference {
 	t.Helper()
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name}, StringData: data})
 	return &meta.LocalReference{Name: name}
 }
 
-// ca refers to the tenant's Secret of certificate authorities.
+// ca refers to the tenant's Secret with certificate authorities.
 func (*tenant) ca() *meta.LocalReference { return &meta.LocalReference{Name: "ca"} }
 
-// statements are a policy of several statements.
+// statements returns a policy with these statements.
 func statements(all ...string) string {
 	var b bytes.Buffer
 	b.WriteString(`{"Version":"2012-10-17","Statement":[`)

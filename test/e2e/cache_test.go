@@ -16,14 +16,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// exchanges are the sessions that a subject was granted, after a point of the journal.
+// exchanges returns the sessions that a subject was granted after this call in the journal.
 func exchanges(subject string, after uint64) []journal.Call {
 	return world.Cloud().Journal().Calls(journal.Filter{
 		Service: "sts", Operation: "AssumeRoleWithWebIdentity", Subject: subject, Verdict: journal.Granted, After: after,
 	})
 }
 
-// resolutions are the granted reads of a repository's manifests by a role, after a point of the
+// resolutions returns the granted reads of the tenant's manifests by a role after this call in the
 // journal.
 func resolutions(tn *tenant, role string, after uint64) []journal.Call {
 	var calls []journal.Call
@@ -35,9 +35,9 @@ func resolutions(tn *tenant, role string, after uint64) []journal.Call {
 	return calls
 }
 
-// awaitKnown waits until the controller's cache has seen all ServiceAccounts that exist now. The
-// cache sees them in order, so it has seen all once it keeps a token of the last account. It keeps
-// no token of an account that it has not seen.
+// awaitKnown waits until the controller has seen all ServiceAccounts that exist now. The controller
+// sees accounts in order, and caches tokens only for accounts that it has seen. So it has seen all
+// accounts once it caches a token of the last one.
 func (tn *tenant) awaitKnown(t *testing.T) {
 	t.Helper()
 	const last = "last"
@@ -58,8 +58,8 @@ func (tn *tenant) awaitKnown(t *testing.T) {
 	must(t, "delete an object", objects.Delete(t.Context(), o))
 }
 
-// TestOneExchange has a hundred objects of one ServiceAccount reconciled for three intervals, and
-// counts at the cloud.
+// TestOneExchange reconciles a hundred objects of one ServiceAccount for three intervals, and
+// counts the exchanges at the cloud.
 func TestOneExchange(t *testing.T) {
 	beside(t)
 	const count, rounds = 100, 3
@@ -84,7 +84,7 @@ func TestOneExchange(t *testing.T) {
 		}
 		return nil
 	})
-	// Each reconciliation asks the registry once what the tag means.
+	// Each reconciliation resolves the tag at the registry once.
 	eventually(t, "three intervals of all", func(context.Context) error {
 		n := len(resolutions(tn, tn.namespace, begin))
 		return wantf(n >= count*(rounds+1), "the registry was asked %d times of %d", n, count*(rounds+1))
@@ -106,7 +106,7 @@ func TestOneExchange(t *testing.T) {
 	}
 }
 
-// TestAccountChanges changes what a ServiceAccount is while its tokens are kept.
+// TestAccountChanges changes a ServiceAccount while its tokens are cached.
 func TestAccountChanges(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "changes")
@@ -114,7 +114,7 @@ func TestAccountChanges(t *testing.T) {
 	other := tn.namespace + "-other"
 	putRole(t, other, tn.subject, tn.namespace+"/app")
 	o := tn.object("app")
-	o.Spec.Interval.Duration = time.Hour // what is reconciled is because of the changes
+	o.Spec.Interval.Duration = time.Hour // only the changes cause reconciliations
 	create(t, o)
 	await(t, o, "the artifact", pulled)
 	if o.Status.Identity.CloudIdentity != tn.role {
@@ -149,7 +149,7 @@ func TestAccountChanges(t *testing.T) {
 		if o.Status.Identity != nil {
 			t.Errorf("status.identity is still %+v", o.Status.Identity)
 		}
-		for range 3 { // although it still has a valid token somewhere
+		for range 3 { // although a valid token may still be cached
 			at := request(t, o)
 			await(t, o, "the request is handled", handled(at))
 			must(t, "still refused", failing("SubjectNotFound")(o))
@@ -165,8 +165,8 @@ func TestAccountChanges(t *testing.T) {
 		again := world.Cloud().Journal().Last()
 		tn.putAccount(t, puller, roleARN(other))
 		await(t, o, "the artifact", pulled)
-		// A token that was got before the controller's memory knows of an account is not kept, so
-		// there may be two.
+		// A token from before the controller has seen the account is not cached, so there may be
+		// two exchanges.
 		if calls := exchanges(tn.subject, again); len(calls) == 0 || len(calls) > 2 {
 			t.Errorf("the new account made %d exchanges; a token of the old one must not be used", len(calls))
 		}
@@ -177,9 +177,9 @@ func TestAccountChanges(t *testing.T) {
 	})
 }
 
-// TestTrustRevoked takes a role's trust away while a token of it is kept: the token serves until
-// its refresh, which is refused and drops it. The shard's controller keeps no token longer than
-// twelve seconds.
+// TestTrustRevoked removes a role's trust while a token of the role is cached. The token is used
+// until its refresh is refused; then it is dropped. The shard's controller caches tokens for at
+// most twelve seconds.
 func TestTrustRevoked(t *testing.T) {
 	beside(t)
 	s := takeShard(t)
@@ -208,7 +208,7 @@ func TestTrustRevoked(t *testing.T) {
 	}
 
 	tn.putRole(t)
-	at = request(t, o) // passes the failure that is remembered
+	at = request(t, o) // the request ignores the cached failure
 	await(t, o, "the request is handled", handled(at))
 	must(t, "pulled again at once", pulled(o))
 }

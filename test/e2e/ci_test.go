@@ -36,7 +36,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// Names of the CI systems and of their registries.
+// Names of the CI systems, and repositories at their registries.
 const (
 	gitHubIssuer   = "https://token.actions.githubusercontent.com"
 	gitHubEndpoint = "run-actions-1-azure-eastus.actions.githubusercontent.com"
@@ -49,27 +49,28 @@ const (
 	foreignRepository = "other/app"
 )
 
-// ciJob is a job of a CI system: the program lanyard, with an environment of its own.
+// ciJob is a job of a CI system: it runs the program lanyard in an environment of its own.
 type ciJob struct {
 	env    []string
 	folder string // with the content to push
 }
 
-// newCIJob makes a job in the local cloud's network. The environment has no identity besides env.
+// newCIJob returns a job in the local cloud's network. Its only identity is in env.
 func newCIJob(t *testing.T, env ...string) *ciJob {
 	t.Helper()
 	j := &ciJob{folder: t.TempDir()}
 	j.env = append(world.Cloud().Env(), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(),
-		"GRPC_GO_LOG_SEVERITY_LEVEL=info", "GRPC_GO_LOG_VERBOSITY_LEVEL=99") // what gRPC can say at most
+		// gRPC logs as much as it can.
+		"GRPC_GO_LOG_SEVERITY_LEVEL=info", "GRPC_GO_LOG_VERBOSITY_LEVEL=99")
 	j.env = append(j.env, env...)
 	must(t, "write content", os.WriteFile(filepath.Join(j.folder, "app.yaml"), []byte("kind: ConfigMap\n"), 0o600))
 	return j
 }
 
-// tokenLike finds what looks like a JWT, or a private key.
+// tokenLike matches text that looks like a JWT or a private key.
 var tokenLike = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{10,}|PRIVATE KEY`)
 
-// run runs a program of the job. Nothing that it says is secret.
+// run runs a program of the job. Its output must contain no secret.
 func (j *ciJob) run(t *testing.T, program string, args ...string) (out, said string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -83,7 +84,7 @@ func (j *ciJob) run(t *testing.T, program string, args ...string) (out, said str
 	return stdout.String(), stderr.String(), err
 }
 
-// commands are the commands for artifacts, in an order in which they succeed.
+// commands returns the commands for artifacts. They succeed in the order of their names.
 func (j *ciJob) commands(t *testing.T, repository string) map[string][]string {
 	t.Helper()
 	return map[string][]string{
@@ -95,12 +96,12 @@ func (j *ciJob) commands(t *testing.T, repository string) map[string][]string {
 	}
 }
 
-// refusedThere finds that a registry refuses a credential, or that an issuer gives none for the
-// registry.
+// refusedThere matches the refusal of a credential by a registry, or the refusal of an issuer to
+// issue a token for the registry.
 var refusedThere = regexp.MustCompile(`\b40[13]\b|audience`)
 
-// proves runs all commands with a credential: they work at the own repository, and none works at
-// another one, or without the credential.
+// proves runs all commands with a credential. They must work at the job's own repository. They must
+// fail at another repository, or without the credential.
 func (j *ciJob) proves(t *testing.T, host string, credential ...string) {
 	t.Helper()
 	own := j.commands(t, "oci://"+host+"/"+ownRepository)
@@ -128,8 +129,8 @@ func (j *ciJob) refused(t *testing.T, host, says string, credential ...string) {
 	}
 }
 
-// TestCI has jobs of CI systems push and pull with the identities that they have. Apache's server
-// and distribution judge them; neither knows anything of Lanyard.
+// TestCI makes jobs of CI systems push and pull with their own identities. Apache and distribution
+// check the identities; neither knows anything about Lanyard.
 func TestCI(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "ci")
@@ -144,8 +145,7 @@ func TestCI(t *testing.T) {
 	t.Run("clouds", jobsInClouds)
 }
 
-// example runs the script of examples/ci as a job, with a registry's host in place of the
-// example's.
+// example runs a script from examples/ci as a job. It replaces the example's registry host by host.
 func (j *ciJob) example(t *testing.T, file, host string, script func(document map[string]any) string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "examples", "ci", file))
@@ -166,7 +166,7 @@ func (j *ciJob) example(t *testing.T, file, host string, script func(document ma
 	}
 }
 
-// at returns a member of a document.
+// at returns the member of a document at this path.
 func at(document any, path ...any) any {
 	for _, step := range path {
 		switch step := step.(type) {
@@ -179,7 +179,7 @@ func at(document any, path ...any) any {
 	return document
 }
 
-// words joins the lines of a script, or the words of a command.
+// words joins the lines of a script or the words of a command.
 func words(list any, separator string) string {
 	var all []string
 	for _, word := range list.([]any) {
@@ -188,7 +188,7 @@ func words(list any, separator string) string {
 	return strings.Join(all, separator)
 }
 
-// rights let the account runner request its own tokens, and nothing else.
+// rights allows the account runner to request tokens for itself, and nothing else.
 func rights(t *testing.T, namespace string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "own-tokens"}
@@ -201,7 +201,7 @@ func rights(t *testing.T, namespace string) {
 	})
 }
 
-// jobsInTheCluster are jobs that the cluster knows.
+// jobsInTheCluster tests jobs with a ServiceAccount of the cluster.
 func jobsInTheCluster(t *testing.T, namespace string) {
 	t.Helper()
 	const host = "ci-cluster.registry.example.com"
@@ -233,8 +233,8 @@ func jobsInTheCluster(t *testing.T, namespace string) {
 	job.refused(t, host, "is never sent without TLS", append(account, "--insecure-registry")...)
 }
 
-// kubectlAsTheJob has kubectl run lanyard for its credential. Lanyard needs another kubeconfig than
-// kubectl has, and says so.
+// kubectlAsTheJob makes kubectl run lanyard as its credential plugin. Lanyard needs another
+// kubeconfig than kubectl, and its error message says so.
 func kubectlAsTheJob(t *testing.T, job *ciJob, config, namespace string) {
 	t.Helper()
 	lanyard, err := filepath.Abs(binary("lanyard"))
@@ -262,7 +262,7 @@ func kubectlAsTheJob(t *testing.T, job *ciJob, config, namespace string) {
 	}
 }
 
-// jobsWithIdentities are jobs that may request the tokens of a WorkloadIdentity.
+// jobsWithIdentities tests jobs that may request tokens of a WorkloadIdentity.
 func jobsWithIdentities(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	const host, namespace, kind = "ci-issuer.registry.example.com", "ci-identities", "--creds=WorkloadIdentityToken"
@@ -277,7 +277,7 @@ func jobsWithIdentities(t *testing.T, w *issuerWorld) {
 	job.refused(t, host, "needs --workload-identity", kind)
 }
 
-// jobsOfGitHub are jobs of GitHub Actions.
+// jobsOfGitHub tests jobs of GitHub Actions.
 func jobsOfGitHub(t *testing.T) {
 	const host = "ci-github.registry.example.com"
 	gitHub := credstest.NewGitHub(t, gitHubIssuer)
@@ -297,7 +297,8 @@ func jobsOfGitHub(t *testing.T) {
 
 	job.example(t, "github.yml", host, func(d map[string]any) string { return at(d, "jobs", "publish", "steps", 2, "run").(string) })
 
-	job.refused(t, host, "401", kind) // the artifact's URL is not the registry's audience
+	// The default audience is the artifact's URL, but the registry expects another audience.
+	job.refused(t, host, "401", kind)
 	job.refused(t, host, "a token of GitHub has one audience", kind, "--audiences=aud1,aud2")
 	newCIJob(t).refused(t, host, "a pull request of a fork never has it", kind, audience)
 	pullRequest, err := gitHub.Issuer.Mint(oidc.Claims{"sub": "repo:tenant-a/app:pull_request", "aud": host, "exp": time.Now().Add(time.Hour).Unix()})
@@ -310,7 +311,7 @@ func jobsOfGitHub(t *testing.T) {
 	t.Run("helper", func(t *testing.T) { toolsWithTheHelper(t, protected, address, secret) })
 }
 
-// jobsOfGitLab are jobs of GitLab, which get their token in a variable.
+// jobsOfGitLab tests jobs of GitLab, which get their token in an environment variable.
 func jobsOfGitLab(t *testing.T) {
 	const host = "ci-gitlab.registry.example.com"
 	gitLab, err := oidc.NewIssuer(gitLabIssuer, oidc.ES256)
@@ -334,7 +335,8 @@ func jobsOfGitLab(t *testing.T) {
 	newCIJob(t, "LANYARD_ID_TOKEN="+mint("vault", time.Hour)).refused(t, host, "401", kind)
 }
 
-// jobsWithJWTSVIDs are jobs that a SPIFFE agent knows, at a registry that trusts its issuer.
+// jobsWithJWTSVIDs tests jobs with JWT-SVIDs of a SPIFFE agent, at a registry that trusts the
+// agent's issuer.
 func jobsWithJWTSVIDs(t *testing.T) {
 	const host = "ci-spiffe.registry.example.com"
 	agent := credstest.NewAgent(t, agentID, agentIssuer)
@@ -350,7 +352,7 @@ func jobsWithJWTSVIDs(t *testing.T) {
 	job.refused(t, host, "register the workload", "--creds=SpiffeJWT", "--audiences="+host)
 }
 
-// jobsWithCertificates are jobs that show their X.509-SVIDs to distribution in TLS. The agent
+// jobsWithCertificates tests jobs that present X.509-SVIDs to distribution in TLS. The agent
 // replaces the SVID while a job uses it.
 func jobsWithCertificates(t *testing.T) {
 	agent := credstest.NewAgent(t, agentID, agentIssuer)
@@ -398,14 +400,15 @@ func jobsWithCertificates(t *testing.T) {
 			t.Errorf("%s works without a certificate: %s", name, said)
 		}
 	}
-	stranger := credstest.NewAgent(t, agentID, agentIssuer) // the same ID of another authority
+	// The stranger has the same ID from another authority.
+	stranger := credstest.NewAgent(t, agentID, agentIssuer)
 	newCIJob(t, "SPIFFE_ENDPOINT_SOCKET="+stranger.Address()).refused(t, address, "lanyard: ", "--creds=SpiffeCertificate", trust)
 	job.refused(t, address, "--audiences does not go with --creds=SpiffeCertificate", "--creds=SpiffeCertificate", "--audiences=a", trust)
 	agent.Deny()
 	job.refused(t, address, "register the workload", "--creds=SpiffeCertificate", trust)
 }
 
-// jobsInClouds are jobs with the identity that a cloud gives to them, at the cloud's own registry.
+// jobsInClouds tests jobs with the identity that a cloud gives them, at the cloud's own registry.
 func jobsInClouds(t *testing.T) {
 	tn := newTenant(t, "ci-clouds")
 	application, account := tn.atAzure(t), tn.atGoogle(t)
@@ -414,7 +417,7 @@ func jobsInClouds(t *testing.T) {
 	for cloud, tt := range map[string]struct {
 		env  []string
 		own  string
-		host string // of another registry of the cloud
+		host string // of another registry at the cloud
 	}{
 		"aws":   {[]string{"AWS_ACCESS_KEY_ID=" + publisherKey, "AWS_SECRET_ACCESS_KEY=" + publisherSecret}, tn.url, "000000000000.dkr.ecr.eu-west-1.amazonaws.com"},
 		"azure": {[]string{"AZURE_CLIENT_ID=" + application, "AZURE_TENANT_ID=" + local.AzureTenant, "AZURE_FEDERATED_TOKEN_FILE=" + tokenOf(azureAudience)}, "oci://" + tn.azureRegistry() + ".azurecr.io/app", "other.azurecr.io"},
@@ -451,7 +454,8 @@ func jobsInClouds(t *testing.T) {
 	}
 }
 
-// toolsWithTheHelper has tools copy and inspect what lanyard has pushed, by Docker's configuration.
+// toolsWithTheHelper makes tools copy and inspect what lanyard has pushed. They use lanyard as
+// their credential helper in Docker's configuration.
 func toolsWithTheHelper(t *testing.T, protected *federatedRegistry, env ...string) {
 	t.Helper()
 	host := "basic." + protected.host
@@ -468,7 +472,7 @@ func toolsWithTheHelper(t *testing.T, protected *federatedRegistry, env ...strin
 	write(".config/lanyard/credentials.yaml", "registries: {"+host+": {creds: GitHubOIDCToken, audiences: ["+protected.host+"]}}")
 	job := newCIJob(t, append(env, "PATH="+programs+":"+os.Getenv("PATH"), "HOME="+home, "XDG_RUNTIME_DIR="+home)...)
 	t.Run("skopeo", func(t *testing.T) { skopeoCopies(t, job, host) })
-	// lanyard reads the same configuration: it asks itself.
+	// lanyard reads the same configuration, and calls itself as the helper.
 	own := job.commands(t, "oci://"+host+"/"+ownRepository)
 	for _, name := range []string{"1 push", "2 diff", "3 tag", "4 list", "5 pull"} {
 		if out, said, err := job.run(t, binary("lanyard"), own[name]...); err != nil || name == "4 list" && !strings.Contains(out, "copied") {
@@ -484,7 +488,7 @@ func toolsWithTheHelper(t *testing.T, protected *federatedRegistry, env ...strin
 		}
 	}
 	t.Run("helm", func(t *testing.T) {
-		// Helm's library runs in a process of its own, which has the job's environment.
+		// Helm's library runs in a separate process with the job's environment.
 		job.env = append(job.env, programVar+"="+helmProgram)
 		self, err := os.Executable()
 		must(t, "find the test's binary", err)
@@ -494,7 +498,7 @@ func toolsWithTheHelper(t *testing.T, protected *federatedRegistry, env ...strin
 	})
 }
 
-// skopeoCopies has skopeo inspect and copy the artifact of a job.
+// skopeoCopies makes skopeo inspect and copy a job's artifact.
 func skopeoCopies(t *testing.T, job *ciJob, host string) {
 	t.Helper()
 	skopeo, err := exec.LookPath("skopeo")
@@ -513,11 +517,11 @@ func skopeoCopies(t *testing.T, job *ciJob, host string) {
 	}
 }
 
-// helmProgram is the value of programVar that makes the test binary run helmPushes.
+// helmProgram is the value of programVar for helmPushes.
 const helmProgram = "helm"
 
-// helmPushes has Helm push a chart, list its versions and pull it again. The arguments are the path
-// of Docker's configuration, and the registry's host.
+// helmPushes makes Helm push a chart, list its versions and pull it again. Config is the path of
+// Docker's configuration, and host is the registry's.
 func helmPushes(config, host string) error {
 	dir, err := os.MkdirTemp("", "helm-")
 	if err != nil {
@@ -565,8 +569,8 @@ func helmPushes(config, host string) error {
 	return nil
 }
 
-// openDoorForBasic opens a second host of a registry, for clients that show a user and a password.
-// The password is shown to the registry as its bearer token; the registry judges.
+// openDoorForBasic opens a second host of a registry, for clients that use Basic authentication. It
+// forwards the password to the registry as bearer token, and the registry decides.
 func openDoorForBasic(t *testing.T, host, upstream string) {
 	t.Helper()
 	door := &httputil.ReverseProxy{

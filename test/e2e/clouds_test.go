@@ -27,11 +27,11 @@ const (
 const (
 	// azureAudience is the audience of tokens for Microsoft Entra.
 	azureAudience = "api://AzureADTokenExchange"
-	// googleProject is the demonstration's project, and googlePool the pool of its clusters, which
-	// is the audience of tokens too.
+	// googleProject is the demonstration's project. googlePool is the workload identity pool of its
+	// clusters, and also the audience of tokens.
 	googleProject = "my-org-project"
 	googlePool    = googleProject + ".svc.id.goog"
-	// googleAudience names the demonstration's cluster to Google's STS. Source: GKE, "About
+	// googleAudience identifies the demonstration's cluster at Google's STS. Source: GKE, "About
 	// Workload Identity Federation for GKE".
 	googleAudience = "identitynamespace:" + googlePool + ":https://container.googleapis.com/v1/projects/" + googleProject + "/locations/" + googleRegion + "/clusters/lanyard"
 	googleScope    = "https://www.googleapis.com/auth/cloud-platform"
@@ -39,14 +39,15 @@ const (
 	googleIAM      = "principal://iam.googleapis.com/projects/987654321098/locations/global/workloadIdentityPools/"
 )
 
-// googlePrincipal is how Google's policies name a ServiceAccount of the demonstration's cluster.
-// Source: IAM, "Principal identifiers".
+// googlePrincipal returns the principal of a ServiceAccount in the demonstration's cluster, for
+// Google's policies. Source: IAM, "Principal identifiers".
 func googlePrincipal(namespace, account string) string {
 	return googleIAM + googlePool + "/subject/ns/" + namespace + "/sa/" + account
 }
 
-// atAzure makes an application that trusts the tenant's ServiceAccount, maps the account to it, and
-// makes a registry where the application may push and pull. It returns the application's client ID.
+// atAzure creates an application that trusts the tenant's ServiceAccount, and annotates the account
+// with the application. It creates a registry where the application may push and pull. It returns
+// the application's client ID.
 func (tn *tenant) atAzure(t *testing.T) (application string) {
 	t.Helper()
 	application = string(uuid.NewUUID())
@@ -62,18 +63,18 @@ func (tn *tenant) atAzure(t *testing.T) (application string) {
 	return application
 }
 
-// azureRegistry is the name of the tenant's registry at Azure, which has letters and digits only.
+// azureRegistry is the name of the tenant's registry at Azure: letters and digits only.
 func (tn *tenant) azureRegistry() string { return strings.ReplaceAll(tn.namespace, "-", "") }
 
-// azureObject is an OCIRepository of the tenant that pulls from its registry at Azure as its
-// ServiceAccount.
+// azureObject returns an OCIRepository of the tenant that pulls from the tenant's registry at Azure
+// with its ServiceAccount.
 func (tn *tenant) azureObject(name string) *v1alpha1.OCIRepository {
 	o := tn.object(name)
 	o.Spec.Provider, o.Spec.URL = v1alpha1.ProviderAzure, "oci://"+tn.azureRegistry()+".azurecr.io/app"
 	return o
 }
 
-// pushToAzure publishes one file there, as the tenant's application.
+// pushToAzure publishes one file at the tenant's registry at Azure, as the tenant's application.
 func (tn *tenant) pushToAzure(t *testing.T, application, tag string) string {
 	t.Helper()
 	host := tn.azureRegistry() + ".azurecr.io"
@@ -81,14 +82,14 @@ func (tn *tenant) pushToAzure(t *testing.T, application, tag string) string {
 	if !v.granted() {
 		t.Fatalf("Entra says of the tenant's own application: %s", v)
 	}
-	// The user whose password is a token. Source: Azure/acr, "Token-BasicAuth.md".
+	// This user name says that the password is a token. Source: Azure/acr, "Token-BasicAuth.md".
 	login := &authn.Basic{Username: "00000000-0000-0000-0000-000000000000", Password: registryLogin(t, host, access)}
 	return publish(t, "oci://"+host+"/app", tag, layer(t, file("app.yaml", tn.namespace)), login)
 }
 
-// atGoogle makes a service account that the tenant's ServiceAccount may be, maps the one to the
-// other, and makes a repository where it may push and pull. It returns the service account's
-// address.
+// atGoogle creates a service account that the tenant's ServiceAccount may impersonate, and
+// annotates the ServiceAccount with it. It creates a repository where the service account may push
+// and pull. It returns the service account's email.
 func (tn *tenant) atGoogle(t *testing.T) (account string) {
 	t.Helper()
 	account = tn.namespace + "@" + googleProject + ".iam.gserviceaccount.com"
@@ -106,8 +107,8 @@ func (tn *tenant) atGoogle(t *testing.T) (account string) {
 	return account
 }
 
-// googleObject is an OCIRepository of the tenant that pulls from its repository at Google as its
-// ServiceAccount.
+// googleObject returns an OCIRepository of the tenant that pulls from the tenant's repository at
+// Google with its ServiceAccount.
 func (tn *tenant) googleObject(name string) *v1alpha1.OCIRepository {
 	o := tn.object(name)
 	o.Spec.Provider, o.Spec.URL = v1alpha1.ProviderGCP, tn.googleURL()
@@ -118,7 +119,8 @@ func (tn *tenant) googleURL() string {
 	return "oci://" + googleRegion + "-docker.pkg.dev/" + googleProject + "/" + tn.namespace + "/app"
 }
 
-// pushToGoogle publishes one file there, as the tenant's service account.
+// pushToGoogle publishes one file in the tenant's repository at Google, as the tenant's service
+// account.
 func (tn *tenant) pushToGoogle(t *testing.T, account, tag string) string {
 	t.Helper()
 	federated, v := googleToken(t, token(t, tn.namespace, puller, googlePool))
@@ -132,7 +134,8 @@ func (tn *tenant) pushToGoogle(t *testing.T, account, tag string) string {
 	return publish(t, tn.googleURL(), tag, layer(t, file("app.yaml", tn.namespace)), login)
 }
 
-// annotate writes an annotation of the tenant's ServiceAccount; an empty value removes it.
+// annotate sets an annotation of the tenant's ServiceAccount. An empty value removes the
+// annotation.
 func (tn *tenant) annotate(t *testing.T, key, value string) {
 	t.Helper()
 	patch(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: puller}}, func(a *corev1.ServiceAccount) {

@@ -19,9 +19,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// TestSecondCluster runs a second cluster in the cloud. Its authentication configuration names the
-// first cluster and a CI's issuer: the API server accepts their tokens for its audience, and no
-// others.
+// TestSecondCluster runs a second cluster in the cloud. Its authentication configuration lists the
+// first cluster's issuer and a CI's issuer. The API server must accept their tokens for its own
+// audience, and no other tokens.
 func TestSecondCluster(t *testing.T) {
 	beside(t, lane4)
 	const audience = "https://second.example.com"
@@ -66,8 +66,8 @@ func TestSecondCluster(t *testing.T) {
 	})
 }
 
-// startCluster starts another cluster in the cloud, until the test ends. Its API server accepts
-// tokens of the issuers, if any, for an audience, as [stage.AuthenticationConfig] says.
+// startCluster starts another cluster in the cloud, until the test ends. Its API server accepts the
+// issuers' tokens, if any, for the audience; see [stage.AuthenticationConfig].
 func startCluster(t *testing.T, name, audience string, issuers map[string]string) *local.Cluster {
 	t.Helper()
 	path := ""
@@ -78,8 +78,8 @@ func startCluster(t *testing.T, name, audience string, issuers map[string]string
 	return startClusterWith(t, name, path)
 }
 
-// startClusterWith starts another cluster in the cloud, until the test ends. The path is that of an
-// AuthenticationConfiguration; empty for none.
+// startClusterWith starts another cluster in the cloud, until the test ends. Path is the path of an
+// AuthenticationConfiguration, or empty.
 func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 	t.Helper()
 	cluster, err := local.StartCluster(t.Context(), local.ClusterOptions{
@@ -94,7 +94,7 @@ func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 			t.Errorf("stop another cluster: %v", err)
 		}
 	})
-	t.Cleanup(func() { // before the cluster is stopped
+	t.Cleanup(func() { // runs before the cluster is stopped
 		ctx := context.WithoutCancel(t.Context())
 		wantNoSecretsAt(ctx, t, cluster)
 		must(t, "find no data race", wantNoRaces(cluster))
@@ -103,7 +103,7 @@ func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 	return cluster
 }
 
-// awaitTrust waits until the world's API server accepts a token as this user's.
+// awaitTrust waits until the world's API server accepts a token, as this user.
 func awaitTrust(t *testing.T, token, user string) {
 	t.Helper()
 	eventually(t, "the API server trusts the issuer", func(ctx context.Context) error {
@@ -112,7 +112,7 @@ func awaitTrust(t *testing.T, token, user string) {
 	})
 }
 
-// whoIs asks a cluster's API server which user a token belongs to.
+// whoIs returns the user name that a cluster's API server gives to a token.
 func whoIs(ctx context.Context, cluster *local.Cluster, token string) (string, error) {
 	config := rest.AnonymousClientConfig(cluster.Config())
 	config.BearerToken = token

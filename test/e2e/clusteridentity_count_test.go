@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestExchangesOfManyClusters counts the calls of AWS STS in the journal: one for each role, with
-// 20 AWSClusters over 20 roles, and none more with 60. `make scale-awsclusters` counts for 200 and
-// 10,000.
+// TestExchangesOfManyClusters counts the calls of AWS STS in the journal. 20 AWSClusters with 20
+// roles make one call for each role, and 60 AWSClusters make no more. `make scale-awsclusters`
+// counts for 200 and 10,000.
 func TestExchangesOfManyClusters(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	const roles, clustersOfEach, namespace = 20, 3, "counted"

@@ -23,7 +23,8 @@ import (
 // chainedURL is the repository in the workload account.
 const chainedURL = "oci://" + workloadAccount + ".dkr.ecr." + local.Region + ".amazonaws.com/" + chainedRepository
 
-// lendIdentity makes an identity for the namespaces, or one that is only a source for them.
+// lendIdentity creates an AWS identity for these namespaces. If its spec has SourceOnly, it is only
+// a source for other identities.
 func lendIdentity(t *testing.T, o client.Object, spec *identityv1.AWSClusterIdentitySpec, namespaces ...string) {
 	t.Helper()
 	spec.AllowedNamespaces = &identityv1.AllowedNamespaces{List: namespaces}
@@ -31,7 +32,7 @@ func lendIdentity(t *testing.T, o client.Object, spec *identityv1.AWSClusterIden
 	t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 }
 
-// lendChain lends the role reader of the workload account, which is reached by two other
+// lendChain lends the role reader of the workload account. The chain to this role has two other
 // identities.
 func lendChain(t *testing.T, namespaces ...string) {
 	t.Helper()
@@ -47,21 +48,22 @@ func lendChain(t *testing.T, namespaces ...string) {
 	}
 }
 
-// asRole has an object act with a role identity in place of its ServiceAccount.
+// asRole sets an object's role identity in place of its ServiceAccount.
 func asRole(account *string, ref **meta.AWSIdentityReference, name string) {
 	*account, *ref = "", &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: name}
 }
 
-// TestSourcesWithClusterIdentities has a tenant's registry, tags and bucket in a second account
-// read by a chain of roles, and refuses the chain to another tenant. Then static keys and the
-// controller's own identity are asked for.
+// TestSourcesWithClusterIdentities reads a tenant's registry, tags and bucket in a second account
+// by a chain of roles. The chain must be refused to another tenant. Then the test uses static keys
+// and the controller's own identity.
 func TestSourcesWithClusterIdentities(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	s := takeShard(t)
 	a, b := s.newTenant(t, "lent-a"), s.newTenant(t, "lent-b")
 	startIdentities(t, map[string]any{"controllerNamespaces": map[string]any{"list": []any{"lent-a", "lent-b"}}}, "lent-a", "lent-b")
 	s.start(t, "lent", nil)
-	t.Cleanup(func() { a.clear(t); b.clear(t) }) // before the replica ends, which removes their finalizers
+	// Clear the tenants before the replica ends, because the replica removes their finalizers.
+	t.Cleanup(func() { a.clear(t); b.clear(t) })
 	plane, err := dataplane.S3(chainedBucket)
 	must(t, "start a store", err)
 	serveS3(t, plane, chainedBucket)
@@ -99,7 +101,7 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	if id := pulled.Status.Identity; id == nil || id.Subject != "lanyard.dev:awsclusterroleidentity:reader" || id.CloudIdentity != reader {
 		t.Errorf("the identity is %+v", id)
 	}
-	// Each program gets each session once. A login at the registry needs one of its own.
+	// Each program requests each session once. A login at the registry needs a session of its own.
 	sessions := map[string]int{}
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Service: "sts", After: begin}) {
 		if call.Operation == "AssumeRole" {
@@ -124,7 +126,7 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 			return wantf(o.Status.Identity == nil && apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "%+v", o.Status)
 		})
 		await(t, bucket(b), "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized, "namespace lent-b"))
-		// A foothold in one link of the chain is not enough.
+		// A grant of only one link of the chain is not enough.
 		patch(t, lent, func(o *identityv1.AWSClusterRoleIdentity) {
 			o.Spec.AllowedNamespaces.List = append(o.Spec.AllowedNamespaces.List, "lent-b")
 		})
@@ -133,8 +135,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	})
 
 	t.Run("the controller's own identity", func(t *testing.T) {
-		// The flag admits both namespaces; the AWSClusterControllerIdentity is only a source, and then
-		// admits one.
+		// The flag admits both namespaces. The AWSClusterControllerIdentity is first only a source,
+		// and later admits one namespace.
 		own := func(tn *tenant) *v1alpha1.Bucket {
 			o := tn.bucket("own", v1alpha1.ProviderAWS, chainedBucket)
 			o.Spec.ServiceAccountName = ""
@@ -146,7 +148,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 		await(t, second, "it is refused", unfetched(meta.ReasonSourceOnly))
 		identity := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		patch(t, identity, func(o *identityv1.AWSClusterControllerIdentity) { o.Spec.SourceOnly = false })
-		await(t, first, "it acts as the controller", unfetched("BucketRefused", "AccessDenied")) // which may not read the bucket
+		// The controller itself may not read the bucket.
+		await(t, first, "it acts as the controller", unfetched("BucketRefused", "AccessDenied"))
 		await(t, second, "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized, "AWSClusterControllerIdentity default"))
 	})
 

@@ -30,7 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// The accounts of docs/cluster-identities.md, and the key of the identity controller's environment.
+// The accounts of docs/cluster-identities.md, and the identity controller's access key.
 const (
 	managementAccount = "111122223333"
 	workloadAccount   = "222233334444"
@@ -41,7 +41,7 @@ const (
 	externalID        = "7a5b816a-7743-4377-a382-2d695bf1f172"
 )
 
-// identityAccounts are the accounts as the page describes them.
+// identityAccounts returns the accounts that docs/cluster-identities.md describes.
 func identityAccounts() []aws.Account {
 	const anyRole = `{"Effect":"Allow","Action":"sts:AssumeRole","Resource":"*"}`
 	assume := policies(statements(anyRole))
@@ -74,19 +74,20 @@ func identityAccounts() []aws.Account {
 	}
 }
 
-// trustPrincipal is the trust policy of a role that a principal of AWS may assume.
+// trustPrincipal returns a trust policy that allows a principal of AWS to assume the role.
 func trustPrincipal(arn string) json.RawMessage {
 	return json.RawMessage(statements(fmt.Sprintf(`{"Effect":"Allow","Principal":{"AWS":%q},"Action":"sts:AssumeRole"}`, arn)))
 }
 
 // startIdentities installs the chart for AWS identities, and starts the identity controller until
-// the test ends. Both controllers are the user ClusterAPI-Owner at AWS. Only the namespaces are
-// tenants'.
+// the test ends. Both controllers use the access key of the user ClusterAPI-Owner at AWS. Only
+// these namespaces belong to tenants.
 func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 	t.Helper()
 	variables := []string{"AWS_ACCESS_KEY_ID=" + ownerKey, "AWS_SECRET_ACCESS_KEY=" + ownerSecret}
 	// The fetching controller lists as with an API server before 1.34, which does not stream lists:
-	// [judgeRun] wants each granted verb used, and the right to list Secrets is granted here only.
+	// [judgeRun] requires that each granted verb is used, and only this test grants to list
+	// Secrets.
 	listing := environment(append(variables, "KUBE_FEATURE_WatchListClient=false")...)
 	all := map[string]any{"awsIdentities": true}
 	maps.Copy(all, identity)
@@ -112,9 +113,9 @@ func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 	})
 }
 
-// removeIdentities deletes all cluster-scoped identities and what uses them, and waits until they
-// are gone: the next test makes some of the same name. The identity controller removes their
-// finalizers.
+// removeIdentities deletes all cluster-scoped identities and the AWSClusters that use them. It
+// waits until they are gone, because the next test uses some of the names again. The identity
+// controller removes the finalizers.
 func removeIdentities(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -133,7 +134,7 @@ func removeIdentities(t *testing.T) {
 	}
 }
 
-// deleteIdentities deletes what removeIdentities waits for. It returns how many objects are left.
+// deleteIdentities deletes the objects of removeIdentities. It returns how many are left.
 func deleteIdentities(ctx context.Context) (left int, err error) {
 	for _, list := range []client.ObjectList{
 		&infrav1.AWSClusterList{}, &identityv1.AWSClusterRoleIdentityList{}, &identityv1.AWSClusterStaticIdentityList{}, &identityv1.AWSClusterControllerIdentityList{},
@@ -146,7 +147,7 @@ func deleteIdentities(ctx context.Context) (left int, err error) {
 	return left, err
 }
 
-// pageObjects are the manifests in docs/cluster-identities.md.
+// pageObjects returns the manifests in docs/cluster-identities.md.
 func pageObjects(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/cluster-identities.md")
@@ -174,7 +175,7 @@ func makeNamespace(t *testing.T, name string, labels map[string]string) *corev1.
 	return namespace
 }
 
-// awsCluster makes an AWSCluster that names an identity.
+// awsCluster creates an AWSCluster with this identity.
 func awsCluster(t *testing.T, namespace, name, kind, identity string) *infrav1.AWSCluster {
 	t.Helper()
 	o := &infrav1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: infrav1.AWSClusterSpec{Region: "eu-central-1"}}
@@ -186,7 +187,7 @@ func awsCluster(t *testing.T, namespace, name, kind, identity string) *infrav1.A
 	return o
 }
 
-// inAccount wants a cluster to be ready with credentials of an account.
+// inAccount returns a check that a cluster is Ready with credentials of this account.
 func inAccount(account string) func(*infrav1.AWSCluster) error {
 	return func(o *infrav1.AWSCluster) error {
 		for _, kind := range []string{meta.ConditionReady, infrav1.ConditionPrincipalUsageAllowed, infrav1.ConditionPrincipalCredentialRetrieved} {
@@ -198,7 +199,7 @@ func inAccount(account string) func(*infrav1.AWSCluster) error {
 	}
 }
 
-// refused wants a cluster without a credential, for a reason.
+// refused returns a check that a cluster has no credential, for this reason.
 func refused(reason string, words ...string) func(*infrav1.AWSCluster) error {
 	return func(o *infrav1.AWSCluster) error {
 		if o.Status.AccountID != "" || o.Status.Identity != nil {
@@ -217,9 +218,9 @@ func refused(reason string, words ...string) func(*infrav1.AWSCluster) error {
 	}
 }
 
-// TestClusterIdentities applies the manifests of the page, and the stories of the design: a role in
-// another account with an external ID, the controller's own identity, static keys, and a
-// ServiceAccount's role. Then grants are withdrawn, and an identity is deleted while in use.
+// TestClusterIdentities applies the manifests of the page, and tests the stories of the design: a
+// role in another account with an external ID, the controller's own identity, static keys, and a
+// ServiceAccount's role. Then it withdraws grants, and deletes an identity while it is in use.
 func TestClusterIdentities(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	begin := world.Cloud().Journal().Last()
@@ -234,7 +235,7 @@ func TestClusterIdentities(t *testing.T) {
 	const role, controllers = identityv1.AWSClusterRoleIdentityKind, identityv1.AWSClusterControllerIdentityKind
 	identityControllerIsHeld(t, "test-account-role")
 
-	// Story 1 and 3: another account, with an external ID.
+	// Stories 1 and 3: another account, with an external ID.
 	test := &infrav1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "test"}}
 	await(t, test, "it is in the workload account", inAccount(workloadAccount))
 	for i := range 5 {
@@ -291,7 +292,8 @@ func TestClusterIdentities(t *testing.T) {
 			c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
 			return wantf(c != nil && c.Reason == meta.ReasonIdentityInUse && o.DeletionTimestamp != nil, "%+v", c)
 		})
-		// A source's grant is withdrawn: nobody is admitted any more, so nobody holds it up.
+		// Withdraw a source's grant: no cluster is admitted any more, so no cluster blocks the
+		// deletion.
 		own := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		patch(t, own, func(o *identityv1.AWSClusterControllerIdentity) { o.Spec.AllowedNamespaces.List = nil })
 		eventually(t, "the identity is gone", func(ctx context.Context) error {
@@ -302,8 +304,8 @@ func TestClusterIdentities(t *testing.T) {
 	})
 }
 
-// TestGrantsAtTheAPIServer has the real API server judge each row of the truth table for each kind
-// that has a grant, and fields that do not exist. What it stores decides as the table says.
+// TestGrantsAtTheAPIServer sends each row of the truth table to the real API server, for each kind
+// with a grant. It also sends unknown fields. The stored object must decide as the table says.
 func TestGrantsAtTheAPIServer(t *testing.T) {
 	beside(t)
 	installPolicy(t, "../../config/admission/awsidentities.yaml")
@@ -372,8 +374,8 @@ func TestGrantsAtTheAPIServer(t *testing.T) {
 	}
 }
 
-// identityControllerIsHeld holds that whoever controls lanyard-identity-controller cannot lend an
-// identity to further namespaces.
+// identityControllerIsHeld asserts that a thief with the credential of lanyard-identity-controller
+// cannot lend an identity to further namespaces.
 func identityControllerIsHeld(t *testing.T, name string) {
 	t.Helper()
 	controller, err := client.New(as(world, local.Namespace, identityController), client.Options{Scheme: objects.Scheme()})
@@ -382,7 +384,7 @@ func identityControllerIsHeld(t *testing.T, name string) {
 	patch := func(change string) error {
 		return controller.Patch(t.Context(), lent.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change)), client.DryRunAll)
 	}
-	// The API server uses a new policy after some moments.
+	// The API server enforces a new policy after a moment.
 	eventually(t, "the policy holds", func(context.Context) error {
 		err := patch(`{"spec":{"allowedNamespaces":{"list":["others"]}}}`)
 		return wantf(apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'lanyard-identity-controller'"), "a wider grant: %v", err)
@@ -390,7 +392,7 @@ func identityControllerIsHeld(t *testing.T, name string) {
 	must(t, "change the finalizer", patch(`{"metadata":{"finalizers":null}}`))
 }
 
-// TestDesignManifests has the real API server judge the manifests of the design, with the
+// TestDesignManifests sends the manifests of the design to the real API server, with the
 // corrections that docs/cluster-identities.md lists.
 func TestDesignManifests(t *testing.T) {
 	beside(t)

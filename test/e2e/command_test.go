@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// TestOperations suspends, resumes and reconciles an object with the command, as a tenant who may
-// write its own objects and nothing else.
+// TestOperations suspends, resumes and reconciles an object with the command. The user is a tenant
+// who may only write its own objects.
 func TestOperations(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "operations")
@@ -81,7 +81,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestImagesOfRealRegistry describes an image that a real registry stores.
+// TestImagesOfRealRegistry calls DescribeImages and ListImages for an image in a real registry.
 func TestImagesOfRealRegistry(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "images-described")
@@ -99,7 +99,8 @@ func TestImagesOfRealRegistry(t *testing.T) {
 	}
 }
 
-// TestInterruptedStart checks that Ctrl-C while everything starts ends in one line and status 130.
+// TestInterruptedStart checks that Ctrl-C during the start ends lanyard with one line and status
+// 130.
 func TestInterruptedStart(t *testing.T) {
 	beside(t, lane4)
 	cmd := exec.CommandContext(t.Context(), binary("lanyard"), "up", "--once", "--dir", filepath.Join(t.TempDir(), "demo"),

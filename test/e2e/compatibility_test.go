@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// Kinds of a credential that a service judges. All but the first are to be refused.
+// Kinds of credentials to present to a service. The service should refuse all except the first.
 const (
 	shownOwn      = "its own"
 	shownOther    = "another tenant's"
@@ -41,19 +41,20 @@ func kindsOfCredentials() []string {
 	return []string{shownOwn, shownOther, shownReceiver, shownExpired, shownForged, shownIssuer, shownNone}
 }
 
-// judgement is a row of the table: what a service answers to each kind of a credential.
+// judgement is a row of the table: a service's answer to each kind of one credential.
 type judgement struct {
 	service, credential string
 	answers             map[string]string // by kind
-	takes               []string          // kinds that the service takes, although it should not
+	// takes has the kinds that the service accepts although it should not.
+	takes []string
 }
 
-// letIn is the answer to who is let in.
+// letIn is the answer of a service that accepts a credential.
 const letIn = "yes"
 
-// TestCredentialMatrix shows each type of credential, good and bad, to services that are not ours,
-// and compares their answers with the table in the README. With -update it writes the table into
-// the page.
+// TestCredentialMatrix presents each type of credential, good and bad, to services of other
+// projects. It compares their answers with the table in the README. With -update it writes the
+// table there.
 func TestCredentialMatrix(t *testing.T) {
 	beside(t, lane2)
 	w := startMatrix(t)
@@ -81,7 +82,7 @@ func TestCredentialMatrix(t *testing.T) {
 	compareTable(t, matrixTable(all))
 }
 
-// compareTable compares the table in the README, or writes it.
+// compareTable compares the table with the README, or writes it there.
 func compareTable(t *testing.T, table string) {
 	t.Helper()
 	const first, last = "<!-- The table is written by TestCredentialMatrix. -->\n", "<!-- The end of the table. -->\n"
@@ -101,7 +102,8 @@ func compareTable(t *testing.T, table string) {
 	}
 }
 
-// matrixTable writes judgements. Credentials that a service judges alike are one row.
+// matrixTable formats judgements as a table. Credentials with the same answers of a service share a
+// row.
 func matrixTable(all []judgement) string {
 	var out strings.Builder
 	out.WriteString("| service | credential | " + strings.Join(kindsOfCredentials(), " | ") + " |\n|---|---|" + strings.Repeat("---|", len(kindsOfCredentials())) + "\n")
@@ -133,7 +135,7 @@ type matrixWorld struct {
 	typed kubernetes.Interface
 }
 
-// matrixApp is the name of the subjects of the matrix, and of their repository.
+// matrixApp is the name of all subjects in the matrix, and of their repository.
 const matrixApp = "app"
 
 func startMatrix(t *testing.T) *matrixWorld {
@@ -169,23 +171,23 @@ func startMatrix(t *testing.T) *matrixWorld {
 	return w
 }
 
-// The issuers of the cluster matrix: of its ServiceAccounts, its WorkloadIdentities and its SVIDs.
+// The issuers of the cluster "matrix": for ServiceAccounts, WorkloadIdentities and SVIDs.
 const (
 	clusterIssuer      = "https://oidc.matrix.example.com/id"
 	matrixIssuer       = "https://issuer.matrix.example.com"
 	matrixSPIFFEIssuer = "https://spiffe.matrix.example.com"
 )
 
-// issued are tokens of one type.
+// issued describes tokens of one type.
 type issued struct {
 	credential   string
 	issuer, jwks string
 	subject      string // of the tenant in productionNamespace
 	mint         func(t *testing.T, namespace, audience string) string
-	key          *rsa.PrivateKey // which signs them
+	key          *rsa.PrivateKey // signs the tokens
 }
 
-// tokens returns all types of tokens. Each namespace has a subject of each type.
+// tokens returns all types of tokens. Each namespace has a subject for each type.
 func (w *matrixWorld) tokens(t *testing.T) []issued {
 	t.Helper()
 	audiences := []string{vaultAudience, clusterAudience, wrongAudience}
@@ -232,12 +234,12 @@ func (w *matrixWorld) tokens(t *testing.T) []issued {
 	}
 }
 
-// matrixHost is the registry for a type of token.
+// matrixHost returns the host of the registry for a type of token.
 func matrixHost(credential string) string {
 	return strings.ToLower(credential) + ".registry.example.com"
 }
 
-// judgeTokens shows tokens of one type to all services that take tokens.
+// judgeTokens presents tokens of one type to all services that accept tokens.
 func (w *matrixWorld) judgeTokens(t *testing.T, of issued) []judgement {
 	t.Helper()
 	registry := newFederatedRegistry(t, matrixHost(of.credential))
@@ -274,7 +276,7 @@ func (w *matrixWorld) judgeTokens(t *testing.T, of issued) []judgement {
 	return all
 }
 
-// judgeCertificates shows certificates to all services that take certificates.
+// judgeCertificates presents certificates to all services that accept certificates.
 func (w *matrixWorld) judgeCertificates(t *testing.T) []judgement {
 	t.Helper()
 	const name = "certified"
@@ -328,7 +330,8 @@ func (w *matrixWorld) judgeCertificates(t *testing.T) []judgement {
 	return all
 }
 
-// inWords is an answer for the table. The status 0 is a connection that the server refused.
+// inWords returns an answer as text for the table. Status 0 means that the server refused the
+// connection.
 func inWords(status int) string {
 	switch status {
 	case http.StatusOK:
@@ -340,7 +343,7 @@ func inWords(status int) string {
 	}
 }
 
-// inWordsOfNATS is an answer of NATS for the table.
+// inWordsOfNATS returns an answer of NATS as text for the table.
 func inWordsOfNATS(err error) string {
 	switch {
 	case err == nil:

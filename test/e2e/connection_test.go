@@ -18,8 +18,8 @@ import (
 )
 
 // fetchers prepares something to fetch for each client in the controller. It returns a function
-// that makes an object for each client: both kinds that use a registry, and a Bucket at each cloud.
-// Each cloud's own client could open its own connections.
+// that creates an object for each client: both kinds for registries, and a Bucket at each cloud.
+// The clients differ because each cloud's client could open connections of its own.
 func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.LocalReference) []client.Object {
 	t.Helper()
 	tn.pushFile(t, "1.0.0", "app")
@@ -30,7 +30,8 @@ func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.Local
 	serveS3(t, plane, s3)
 	must(t, "make a bucket", world.Cloud().AWS().PutBucket(local.Account, aws.Bucket{Region: local.Region, Name: s3}))
 	putInto(t, plane, "/"+s3+"/app.yaml", "app", nil)
-	const reader = "reader" // the other role is for ECR
+	// The tenant's other role is for ECR.
+	const reader = "reader"
 	tn.putAccount(t, reader, tn.bucketRole(t, tn.namespace+"-"+reader, reader, readS3(s3, "")...))
 
 	storage := "e2e" + tn.azureRegistry()
@@ -62,7 +63,7 @@ func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.Local
 	}
 }
 
-// condition is Ready of an object of any kind.
+// condition returns the condition Ready of an object of any kind.
 func condition(t *testing.T, o client.Object) metav1.Condition {
 	t.Helper()
 	switch o := o.(type) {
@@ -77,7 +78,7 @@ func condition(t *testing.T, o client.Object) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// awaitReady waits until an object of any kind has fetched what it is for.
+// awaitReady waits until an object of any kind is Ready.
 func awaitReady(t *testing.T, o client.Object) {
 	t.Helper()
 	await(t, o, "it is ready", func(o client.Object) error {
@@ -86,14 +87,14 @@ func awaitReady(t *testing.T, o client.Object) {
 	})
 }
 
-// awaitRefusal waits until an object of any kind is not ready, for a reason and with all of the
-// words.
+// awaitRefusal waits until an object of any kind is not Ready, with this reason and a message that
+// contains all words.
 func awaitRefusal(t *testing.T, o client.Object, reason string, words ...string) {
 	t.Helper()
 	await(t, o, "the refusal", func(o client.Object) error { return failed(condition(t, o), reason, words...) })
 }
 
-// unreachable is the reason of an object whose service's certificate is not trusted.
+// unreachable returns the reason for an object whose service has an untrusted certificate.
 func unreachable(o client.Object) string {
 	if _, ok := o.(*v1alpha1.Bucket); ok {
 		return meta.ReasonBucketUnreachable
@@ -101,12 +102,12 @@ func unreachable(o client.Object) string {
 	return meta.ReasonRegistryUnreachable
 }
 
-// TestTenantsProxy fetches through a proxy of a tenant's. One on the controller's own machine is
+// TestTenantsProxy fetches through a tenant's proxy. A proxy on the controller's own machine is
 // refused unless the administrator allows it.
 func TestTenantsProxy(t *testing.T) {
 	beside(t)
 	proxy, used := newForwarder(t)
-	// Whatever does not go through the tenant's proxy gets nowhere.
+	// All connections that bypass the tenant's proxy fail.
 	nowhere := "http://" + freeAddress(t)
 	s := takeShard(t)
 	s.start(t, "proxy", map[string]any{
@@ -138,7 +139,7 @@ func TestTenantsProxy(t *testing.T) {
 	if used.Load() == 0 {
 		t.Error("nothing was fetched through the tenant's proxy")
 	}
-	// The credentials are kept. Without the proxy there is no other way to the services.
+	// The credentials are cached. Without the proxy, no connection to the services is possible.
 	direct := fetchers("direct", nil, nil)
 	for _, o := range direct {
 		create(t, o)
@@ -148,9 +149,9 @@ func TestTenantsProxy(t *testing.T) {
 	}
 }
 
-// TestTenantsCA fetches from services whose certificates only the tenant's authorities vouch for.
-// They apply to the service and never to the exchange: an object whose authorities are not the
-// cloud's gets its credential, and fails at the service.
+// TestTenantsCA fetches from services whose certificates are issued by the tenant's own
+// authorities. These authorities apply to the service, but never to the exchange. If they do not
+// include the cloud's authority, an object gets its credential, and fails at the service.
 func TestTenantsCA(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "authority")
@@ -194,7 +195,7 @@ func TestTenantsCA(t *testing.T) {
 	}
 }
 
-// newForwarder is a proxy that hands its connections to the cloud's, and counts them.
+// newForwarder starts a proxy that forwards its connections to the cloud's proxy, and counts them.
 func newForwarder(t *testing.T) (address string, used *atomic.Int64) {
 	t.Helper()
 	upstream, err := url.Parse(world.Cloud().ProxyURL())

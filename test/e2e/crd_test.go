@@ -17,8 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestAdmission has the real API server judge every row of the tables that the schemas' own tests
-// use.
+// TestAdmission sends every row of the schema tests' tables to the real API server.
 func TestAdmission(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "admission")
@@ -36,7 +35,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// admit has the rows of one table judged that are about the kind.
+// admit sends the rows of one table for this kind to the API server.
 func admit(t *testing.T, tn *tenant, kind string, minimal map[string]any, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -80,8 +79,8 @@ func admit(t *testing.T, tn *tenant, kind string, minimal map[string]any, path s
 	}
 }
 
-// TestExplain asks kubectl about a field of each kind, as people do. That all of them have a
-// description, config/crd knows.
+// TestExplain asks kubectl about a field of each kind, as people do. Tests of config/crd check that
+// all fields have a description.
 func TestExplain(t *testing.T) {
 	beside(t)
 	for field, word := range map[string]string{

@@ -29,14 +29,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// federatedRegistry is distribution behind Apache's server, whose module mod_auth_openidc lets in
-// whoever has the token that a repository requires. Neither knows anything of Lanyard.
+// federatedRegistry is distribution behind an Apache server. Apache's module mod_auth_openidc
+// accepts requests with the token that a repository requires. Neither knows anything about Lanyard.
 type federatedRegistry struct {
 	host    string
 	storage http.Handler
 }
 
-// requireToken is what of registryConfig docs/trust.md shows.
+// requireToken is the part of registryConfig that docs/trust.md shows.
 const requireToken = `OIDCOAuthVerifyJwksUri {{.JWKS}}
 OIDCOAuthRemoteUserClaim sub
 {{- range $repository, $subject := .Subjects}}
@@ -51,7 +51,7 @@ OIDCOAuthRemoteUserClaim sub
 {{- end}}
 `
 
-// registryConfig protects each repository by the token of one subject.
+// registryConfig protects each repository: only the token of one subject gives access.
 var registryConfig = template.Must(template.New("registry").Parse(apacheBase + requireToken + `
 OIDCOutgoingProxy {{.Proxy}}
 OIDCCABundlePath {{.Dir}}/ca.pem
@@ -59,10 +59,11 @@ ProxyPreserveHost On
 ProxyPass /v2/ http://{{.Storage}}/v2/
 `))
 
-// clusterKeys is where the cluster's issuer has its keys.
+// clusterKeys is the URL of the keys of the cluster's issuer.
 const clusterKeys = local.Issuer + "/keys"
 
-// newFederatedRegistry starts a registry that is open, for its content, until protect.
+// newFederatedRegistry starts a registry that is open until protect is called, so that tests can
+// push content.
 func newFederatedRegistry(t *testing.T, host string) *federatedRegistry {
 	t.Helper()
 	config := &configuration.Configuration{Storage: configuration.Storage{
@@ -87,14 +88,14 @@ func (r *federatedRegistry) push(t *testing.T, repository, tag, content string) 
 	return publish(t, "oci://"+r.host+"/"+repository, tag, layer(t, file("app.yaml", content)), authn.Anonymous)
 }
 
-// protect lets only the named subjects of an issuer read their repositories, with tokens for the
+// protect lets only these subjects of an issuer read their repositories, with tokens for the
 // registry's host. The URL jwks has the issuer's keys.
 func (r *federatedRegistry) protect(t *testing.T, issuer, jwks string, subjects map[string]string) {
 	t.Helper()
 	r.protectFor(t, issuer, jwks, r.host, subjects)
 }
 
-// protectFor is protect, with tokens for another audience.
+// protectFor is like protect, with tokens for another audience.
 func (r *federatedRegistry) protectFor(t *testing.T, issuer, jwks, audience string, subjects map[string]string) {
 	t.Helper()
 	address := runApache(t, registryConfig, map[string]any{
@@ -107,7 +108,7 @@ func (r *federatedRegistry) protectFor(t *testing.T, issuer, jwks, audience stri
 	})))
 }
 
-// serve serves the storage on this machine without any protection, and returns host:port.
+// serve serves the storage on this machine without protection, and returns its host:port.
 func (r *federatedRegistry) serve(t *testing.T) (address string) {
 	t.Helper()
 	storage := httptest.NewServer(r.storage)
@@ -115,8 +116,8 @@ func (r *federatedRegistry) serve(t *testing.T) (address string) {
 	return storage.Listener.Addr().String()
 }
 
-// applyStory applies a story's manifests. Another test may still be removing a namespace of this
-// name.
+// applyStory applies a story's manifests. It waits if another test is still removing a namespace of
+// this name.
 func applyStory(t *testing.T, name, namespace string) {
 	t.Helper()
 	eventually(t, "namespace "+namespace+" is free", func(ctx context.Context) error {
@@ -127,7 +128,7 @@ func applyStory(t *testing.T, name, namespace string) {
 	must(t, "apply a story", err)
 }
 
-// readStory reads a story's manifests. Replace is pairs of old and new text.
+// readStory reads a story's manifests. Replace has pairs of old and new text.
 func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 	t.Helper()
 	data, err := os.ReadFile("testdata/stories/" + name)
@@ -138,7 +139,7 @@ func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 	return manifests
 }
 
-// TestServiceAccountToken is Stories 1 and 4 of the design of vendor-agnostic credentials, with
+// TestServiceAccountToken tests Stories 1 and 4 of the design of vendor-agnostic credentials, and
 // what other tenants may try.
 func TestServiceAccountToken(t *testing.T) {
 	beside(t, stories)
@@ -173,7 +174,7 @@ func TestServiceAccountToken(t *testing.T) {
 	t.Run("user name", func(t *testing.T) { takesUserNames(t, zot, named) })
 	t.Run("Story 4 of another tenant", func(t *testing.T) {
 		tn := newTenant(t, "tenant-d")
-		tn.putAccount(t, scanned.Spec.ServiceAccountName, "") // of the same name as the story's
+		tn.putAccount(t, scanned.Spec.ServiceAccountName, "") // has the name of the story's account
 		theirs := scanned.DeepCopy()
 		theirs.ObjectMeta, theirs.Status = metav1.ObjectMeta{Namespace: tn.namespace, Name: scanned.Name}, v1alpha1.ImageRepositoryStatus{}
 		create(t, theirs)
@@ -184,8 +185,9 @@ func TestServiceAccountToken(t *testing.T) {
 	})
 }
 
-// TestServiceAccountTokenInside is Story 1 with a registry in a network of --deny-cidrs, as a
-// registry in the cluster is by default. It is refused until the administrator lists its host.
+// TestServiceAccountTokenInside tests Story 1 with a registry in a network of --deny-cidrs, like a
+// registry inside the cluster by default. The registry is refused until the administrator lists its
+// host.
 func TestServiceAccountTokenInside(t *testing.T) {
 	beside(t, stories)
 	zot := newFederatedRegistry(t, "zot.registry.example.com") // the story's audience
@@ -231,8 +233,8 @@ func TestServiceAccountTokenInside(t *testing.T) {
 	}
 }
 
-// takesUserNames has a registry that speaks only Basic and knows its users by name. The token is
-// the password, and the annotation of the ServiceAccount is the name.
+// takesUserNames tests a registry that only supports Basic authentication and knows its users by
+// name. The password is the token, and the user name is in the ServiceAccount's annotation.
 func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 	t.Helper()
 	const host, user = "basic.registry.example.com", "robot$e"
@@ -269,11 +271,11 @@ func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 	await(t, pull("malformed", map[string]string{annotation: "a:b"}), "the refusal", failing("IdentityInvalid", annotation))
 }
 
-// refuseTokens tries what must not work with a registry that trusts the cluster.
+// refuseTokens tries what must fail at a registry that trusts the cluster.
 func refuseTokens(t *testing.T, zot *federatedRegistry) {
 	t.Helper()
 	tn := newTenant(t, "tenant-f")
-	tn.putAccount(t, "tenant-a-sa", "") // of the same name as tenant A's
+	tn.putAccount(t, "tenant-a-sa", "") // has the name of tenant A's account
 	stalled := func(reason string, words ...string) func(o *v1alpha1.OCIRepository) error {
 		return func(o *v1alpha1.OCIRepository) error {
 			return errors.Join(failing(reason, words...)(o),
@@ -302,7 +304,8 @@ func refuseTokens(t *testing.T, zot *federatedRegistry) {
 			await(t, o, "the refusal", tt.want)
 		})
 	}
-	// A registry that refuses a token is shown another one, and then none for a minute.
+	// If a registry refuses a token, the controller presents one new token, and then none for a
+	// minute.
 	t.Run("one-new-token", func(t *testing.T) {
 		tn.putAccount(t, "once", "")
 		o := tn.generic("once", "oci://"+zot.host+"/tenant-b")
@@ -324,7 +327,7 @@ func refuseTokens(t *testing.T, zot *federatedRegistry) {
 	})
 }
 
-// tokensAreCredentials has objects show tokens of WorkloadIdentities to a registry that trusts
+// tokensAreCredentials makes objects present tokens of WorkloadIdentities to a registry that trusts
 // Lanyard's own issuer.
 func tokensAreCredentials(t *testing.T, w *issuerWorld) {
 	t.Helper()

@@ -26,8 +26,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestDayOne installs an issuer whose documents lie in a bucket, and does what docs/issuer.md says.
-// Until a person confirms the documents, nobody gets a token, and identities say what to do.
+// TestDayOne installs an issuer whose documents are in a bucket, and follows docs/issuer.md. Until
+// a person confirms the documents, nobody gets a token, and the identities' conditions say what to
+// do.
 func TestDayOne(t *testing.T) {
 	beside(t, lane4)
 	cluster := startCluster(t, "dayone", "", nil)
@@ -65,7 +66,7 @@ func TestDayOne(t *testing.T) {
 		}
 		return metav1.Condition{}
 	}
-	// The words of a condition may be a minute or two late.
+	// The condition's message may be up to two minutes late.
 	within(t, 3*time.Minute, "the identity says what to do", func(ctx context.Context) error {
 		c := ready(ctx)
 		told := c.Reason == meta.ReasonIssuerNotPublished && strings.Contains(c.Message, "lanyard keys confirm "+first)
@@ -118,8 +119,8 @@ func TestDayOne(t *testing.T) {
 	eventually(t, "both audit logs have the request", func(context.Context) error { return sameRequest(w, claims.ID) })
 }
 
-// sameRequest returns an error unless both audit logs have the same request: the token server's
-// with the jti of a token, the API server's under the same ID.
+// sameRequest returns an error unless both audit logs have the same request: the token server's log
+// with the jti of a token, and the API server's log with the same ID.
 func sameRequest(w *issuerWorld, jti string) error {
 	made, err := lineWith(w.tokenServer.Log, jti)
 	if err != nil {

@@ -30,11 +30,11 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/node"
 )
 
-// delivered is a folder with the keys of a binding's Secret as files, as a Pod mounts them. Its
-// methods run clients that know nothing of Lanyard, unmodified, with what is in the folder.
+// delivered is a folder with the keys of a binding's Secret as files, as mounted in a Pod. Its
+// methods run unmodified clients of other projects with the content of the folder.
 type delivered string
 
-// newDelivered makes the folder that a Secret with the mount path of the folder would be.
+// newDelivered writes a Secret's data into folder, which is the mount path.
 func newDelivered(t *testing.T, folder string, data map[string][]byte) delivered {
 	t.Helper()
 	for key, value := range data {
@@ -43,10 +43,10 @@ func newDelivered(t *testing.T, folder string, data map[string][]byte) delivered
 	return delivered(folder)
 }
 
-// path is the path of a key.
+// path returns the path of a key's file.
 func (d delivered) path(key string) string { return filepath.Join(string(d), key) }
 
-// read is the content of a key.
+// read returns the content of a key.
 func (d delivered) read(t *testing.T, key string) string {
 	t.Helper()
 	content, err := os.ReadFile(d.path(key))
@@ -54,11 +54,12 @@ func (d delivered) read(t *testing.T, key string) string {
 	return string(content)
 }
 
-// env is the environment of a client in the local cloud: the variables of the Secret, which are its
-// keys in capitals, and further ones.
+// env returns the environment of a client in the local cloud: the Secret's variables, which are its
+// keys in capitals, and further variables.
 func (d delivered) env(t *testing.T, further ...string) []string {
 	t.Helper()
-	env := append(world.Cloud().Env(), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(), "LC_ALL=C.UTF-8") // no profile of whoever runs the tests
+	// Do not use a profile of the person who runs the tests.
+	env := append(world.Cloud().Env(), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(), "LC_ALL=C.UTF-8")
 	entries, err := os.ReadDir(string(d))
 	must(t, "list the keys", err)
 	for _, entry := range entries {
@@ -69,7 +70,7 @@ func (d delivered) env(t *testing.T, further ...string) []string {
 	return append(env, further...)
 }
 
-// run runs a client. It returns what the client prints, and its errors.
+// run runs a client. It returns the client's output, and its error output as error.
 func (d delivered) run(t *testing.T, env []string, program string, args ...string) (stdout string, err error) {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -85,20 +86,19 @@ func (d delivered) run(t *testing.T, env []string, program string, args ...strin
 	return strings.TrimSpace(out.String()), err
 }
 
-// aws runs the aws command with the rendered config file, and with no variables of the Secret.
+// aws runs the aws command with the rendered config file, without the Secret's variables.
 func (d delivered) aws(t *testing.T, args ...string) (stdout string, err error) {
 	t.Helper()
 	return d.run(t, append(delivered(t.TempDir()).env(t), "AWS_CONFIG_FILE="+d.path("config"), "AWS_MAX_ATTEMPTS=1"), "aws", args...)
 }
 
-// awsKeys runs the aws command with the rendered credentials file, and with no variables of the
-// Secret.
+// awsKeys runs the aws command with the rendered credentials file, without the Secret's variables.
 func (d delivered) awsKeys(t *testing.T, args ...string) (stdout string, err error) {
 	t.Helper()
 	return d.run(t, append(delivered(t.TempDir()).env(t), "AWS_SHARED_CREDENTIALS_FILE="+d.path("credentials"), "AWS_REGION="+local.Region), "aws", args...)
 }
 
-// node runs a cloud's client for Node with the variables of the Secret.
+// node runs a cloud's client for Node with the Secret's variables.
 func (d delivered) node(t *testing.T, script, scope string) node.Token {
 	t.Helper()
 	token, err := node.GetToken(t.Context(), script, scope, d.env(t, "AZURE_AUTHORITY_HOST=https://login.microsoftonline.com/"))
@@ -106,7 +106,8 @@ func (d delivered) node(t *testing.T, script, scope string) node.Token {
 	return token
 }
 
-// vault logs in with the rendered body at the rendered address. The mount is the config's.
+// vault logs in at the rendered address with the rendered body. The mount is in the rendered
+// config.
 func (d delivered) vault(t *testing.T) verdict {
 	t.Helper()
 	var config struct {
@@ -129,8 +130,8 @@ func (d delivered) skopeo(t *testing.T, image string) (stdout string, err error)
 	return d.run(t, d.env(t), "skopeo", "inspect", "--raw", "--authfile", d.path(".dockerconfigjson"), "docker://"+image)
 }
 
-// page runs the commands of a part of docs/delivery.md with the variables of the Secret. The folder
-// stands for the page's mount path, and the repository for the page's.
+// page runs the commands in a section of docs/delivery.md with the Secret's variables. It replaces
+// the page's mount path by the folder, and the page's repository by repository.
 func (d delivered) page(t *testing.T, heading, repository string) (stdout string, err error) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "delivery.md"))
@@ -150,10 +151,10 @@ func (d delivered) page(t *testing.T, heading, repository string) (stdout string
 	return d.run(t, d.env(t, path, "AWS_MAX_ATTEMPTS=1", "AWS_DEFAULT_REGION="+local.Region), "sh", "-euc", script)
 }
 
-// pageRepository is the repository of images in docs/delivery.md.
+// pageRepository is the image repository in docs/delivery.md.
 const pageRepository = "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app"
 
-// wantPage runs the commands of a part of docs/delivery.md, which must print this.
+// wantPage asserts that the commands in a section of docs/delivery.md print want.
 func (d delivered) wantPage(t *testing.T, heading, repository, want string) {
 	t.Helper()
 	if out, err := d.page(t, heading, repository); err != nil || !strings.Contains(out, want) {
@@ -161,7 +162,7 @@ func (d delivered) wantPage(t *testing.T, heading, repository, want string) {
 	}
 }
 
-// aliyun is the account of the tests at Alibaba Cloud, which the demonstration's cloud has.
+// aliyun is the tests' account at Alibaba Cloud. It is in the demonstration's cloud.
 const (
 	aliyun          = "1234567890123456"
 	aliyunARN       = "acs:ram::" + aliyun + ":"
@@ -169,12 +170,12 @@ const (
 	aliyunTrustForm = `{"Version":"1","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"Federated":%q},"Condition":{"StringEquals":{"oidc:iss":%q,"oidc:aud":%q,"oidc:sub":%q}}}]}`
 )
 
-// aliyunProvider is the ARN of the OIDC provider for an issuer.
+// aliyunProvider returns the ARN of the OIDC provider for an issuer.
 func aliyunProvider(issuer string) string {
 	return aliyunARN + "oidc-provider/" + strings.NewReplacer("https://", "", "/", "-").Replace(issuer)
 }
 
-// trustAtAliyun makes an OIDC provider for an issuer, with the fingerprint of its authority.
+// trustAtAliyun creates an OIDC provider for an issuer, with the fingerprint of the issuer's CA.
 func trustAtAliyun(t *testing.T, issuer string) {
 	t.Helper()
 	_, name, _ := strings.Cut(aliyunProvider(issuer), "/")
@@ -185,7 +186,7 @@ func trustAtAliyun(t *testing.T, issuer string) {
 	}))
 }
 
-// atAliyun makes a role that a subject of an issuer may assume, and returns its ARN.
+// atAliyun creates a role that a subject of an issuer may assume, and returns its ARN.
 func atAliyun(t *testing.T, name, issuer, subject string) string {
 	t.Helper()
 	must(t, "make a role", world.Cloud().Alibaba().PutRole(aliyun, alibaba.Role{
@@ -194,7 +195,7 @@ func atAliyun(t *testing.T, name, issuer, subject string) string {
 	return aliyunARN + "role/" + name
 }
 
-// aliyunAssume asks Alibaba Cloud's STS for a session of a role with a token of an issuer.
+// aliyunAssume requests a session of a role from Alibaba Cloud's STS, with a token of an issuer.
 func aliyunAssume(t *testing.T, issuer, role, token string) verdict {
 	t.Helper()
 	form := url.Values{
@@ -211,8 +212,8 @@ func aliyunAssume(t *testing.T, issuer, role, token string) verdict {
 	return v
 }
 
-// ofDelivery renders a token of an identity for a target, as a binding's Secret has it, into a
-// folder. The token is one that `lanyard token` writes.
+// ofDelivery renders a token of an identity for a target into a folder, like a binding's Secret.
+// The token comes from `lanyard token`.
 func ofDelivery(t *testing.T, w *issuerWorld, identity federated, audience, target string, config map[string]string) delivered {
 	t.Helper()
 	folder := t.TempDir()
@@ -230,7 +231,7 @@ func ofDelivery(t *testing.T, w *issuerWorld, identity federated, audience, targ
 	})
 }
 
-// rendered is what a Secret has, in a folder.
+// rendered renders the data of a Secret into a folder.
 func rendered(t *testing.T, folder string, in delivery.Input) delivered {
 	t.Helper()
 	content, err := delivery.Render(in)
@@ -238,15 +239,16 @@ func rendered(t *testing.T, folder string, in delivery.Input) delivered {
 	return newDelivered(t, folder, content.Data)
 }
 
-// deliveredFiles has each target's own client use what Lanyard renders for it. The same files with
-// another tenant's identity at the target are refused.
+// deliveredFiles makes each target's own client use the files that Lanyard renders for it. With
+// another tenant's identity in these files, the target must refuse the client.
 func deliveredFiles(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
 	t.Run("aws", func(t *testing.T) { deliveredToAWS(t, w, a, b) })
 	for _, tt := range []struct {
 		name, heading, audience, target, script, scope string
-		config, other                                  map[string]string // of tenant A's identity and of tenant B's
-		code                                           string            // of the refusal
+		// config has tenant A's identity, and other has tenant B's.
+		config, other map[string]string
+		code          string // of the refusal of tenant B's identity
 	}{
 		{
 			"azure", "Azure", azureAudience, identityv1.TargetAzure, node.AzureIdentity, "https://storage.azure.com/.default",
@@ -286,7 +288,7 @@ func deliveredFiles(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Run("kubernetes", func(t *testing.T) { deliveredToKubernetes(t, w, a, b) })
 }
 
-// deliveredToAWS has the aws command use the rendered config and session keys, and skopeo the
+// deliveredToAWS makes the aws command use the rendered config and session keys, and skopeo the
 // rendered login at ECR.
 func deliveredToAWS(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
@@ -346,7 +348,7 @@ func deliveredToAWS(t *testing.T, w *issuerWorld, a, b federated) {
 	}
 }
 
-// deliveredToVault has Vault's JWT plugin, behind an https host, judge the rendered login.
+// deliveredToVault presents the rendered login to Vault's JWT plugin, which has an https host.
 func deliveredToVault(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
 	vault := startVault(t, ownIssuer, vaultAudience, a.subject)
@@ -362,7 +364,7 @@ func deliveredToVault(t *testing.T, w *issuerWorld, a, b federated) {
 	wantVerdict(t, "Vault, of tenant B's login", ofDelivery(t, w, b, vaultAudience, identityv1.TargetVault, config).vault(t), false)
 }
 
-// deliveredToKubernetes has kubectl use the rendered kubeconfig at another cluster's API server.
+// deliveredToKubernetes makes kubectl use the rendered kubeconfig at another cluster's API server.
 func deliveredToKubernetes(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
 	connection := world.Config()

@@ -15,12 +15,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// stsURL is the local cloud's STS.
+// stsURL is the URL of AWS STS in the local cloud.
 const stsURL = "https://sts." + local.Region + ".amazonaws.com/"
 
 func cloudClient() *http.Client { return &http.Client{Transport: world.Cloud().Transport()} }
 
-// verdict is what a cloud says of a token.
+// verdict is a cloud's answer to a token.
 type verdict struct {
 	status  int
 	code    string // empty if granted
@@ -36,8 +36,8 @@ func (v verdict) String() string {
 	return fmt.Sprintf("refused %d %s", v.status, v.code)
 }
 
-// assume calls AssumeRoleWithWebIdentity as any client does. Source: AWS STS API Reference, which
-// MinIO follows.
+// assume calls AssumeRoleWithWebIdentity without an SDK. Source: AWS STS API Reference, which MinIO
+// also follows.
 func assume(t *testing.T, client *http.Client, endpoint, role, token string) verdict {
 	t.Helper()
 	v, err := askSTS(t.Context(), client, endpoint, role, token)
@@ -45,7 +45,7 @@ func assume(t *testing.T, client *http.Client, endpoint, role, token string) ver
 	return v
 }
 
-// askSTS is assume where no test may end.
+// askSTS is like assume, but returns errors in place of ending the test.
 func askSTS(ctx context.Context, client *http.Client, endpoint, role, token string) (verdict, error) {
 	form := url.Values{
 		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"},
@@ -69,8 +69,8 @@ func askSTS(ctx context.Context, client *http.Client, endpoint, role, token stri
 	return verdict{status: status, code: answer.Code, message: answer.Message}, nil
 }
 
-// entraToken asks Microsoft Entra for a token of an application for container registries, with a
-// ServiceAccount's token. Source: Microsoft Learn, "OAuth 2.0 client credentials flow", third case.
+// entraToken requests a token of an application for container registries from Microsoft Entra, with
+// a ServiceAccount token. Source: Microsoft Learn, "OAuth 2.0 client credentials flow", third case.
 func entraToken(t *testing.T, application, assertion string) (string, verdict) {
 	t.Helper()
 	form := url.Values{
@@ -91,15 +91,15 @@ func entraToken(t *testing.T, application, assertion string) (string, verdict) {
 	return judged(t, "Microsoft Entra", answer.Token, verdict{status: status, code: code})
 }
 
-// googleToken exchanges a ServiceAccount's token at Google's Security Token Service for one of the
-// ServiceAccount as a principal of the cluster's pool.
+// googleToken exchanges a ServiceAccount token at Google's Security Token Service. The new token
+// represents the ServiceAccount as a principal of the cluster's pool.
 func googleToken(t *testing.T, subjectToken string) (string, verdict) {
 	t.Helper()
 	return googleExchange(t, googleAudience, subjectToken)
 }
 
-// googleExchange exchanges a token at Google's Security Token Service. The audience names the
-// cluster or the provider that vouches for the token. Source: Security Token Service API, v1.token.
+// googleExchange exchanges a token at Google's Security Token Service. The audience identifies the
+// cluster or provider that issued the token. Source: Security Token Service API, v1.token.
 func googleExchange(t *testing.T, audience, subjectToken string) (string, verdict) {
 	t.Helper()
 	status, body := post(t, "https://sts.googleapis.com/v1/token", "", map[string]any{
@@ -115,7 +115,7 @@ func googleExchange(t *testing.T, audience, subjectToken string) (string, verdic
 	return judged(t, "Google's STS", answer.Token, verdict{status: status, code: answer.Code})
 }
 
-// impersonate asks for a token of a service account. Source: IAM Service Account Credentials API,
+// impersonate requests a token of a service account. Source: IAM Service Account Credentials API,
 // generateAccessToken.
 func impersonate(t *testing.T, account, federated string) (string, verdict) {
 	t.Helper()
@@ -152,7 +152,7 @@ func listBucket(t *testing.T, bucket, token string) verdict {
 	return v
 }
 
-// registryLogin exchanges a token of an application for a refresh token of a container registry.
+// registryLogin exchanges an application's token for a refresh token of a container registry.
 // Source: Azure/acr, "AAD-OAuth.md".
 func registryLogin(t *testing.T, host, token string) string {
 	t.Helper()
@@ -168,7 +168,7 @@ func registryLogin(t *testing.T, host, token string) string {
 	return answer.Token
 }
 
-// judged wants what was asked for or an error, and not both.
+// judged asserts that an answer has either a token or an error.
 func judged(t *testing.T, who, token string, v verdict) (string, verdict) {
 	t.Helper()
 	if (token != "") == (v.code != "") || v.granted() != (token != "") {
@@ -192,7 +192,7 @@ func call(t *testing.T, client *http.Client, method, endpoint, contentType strin
 	return status, body
 }
 
-// send is call where no test may end.
+// send is like call, but returns errors in place of ending the test.
 func send(ctx context.Context, client *http.Client, method, endpoint, contentType string, request []byte, bearer string) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, endpoint, bytes.NewReader(request))
 	if err != nil {

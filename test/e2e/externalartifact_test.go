@@ -20,10 +20,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// fluxDefinition is Flux's own.
+// fluxDefinition is the path of Flux's own CRD.
 const fluxDefinition = "../../internal/controller/externalartifact/testdata/source.toolkit.fluxcd.io_externalartifacts.yaml"
 
-// TestExternalArtifact publishes to Flux, first in a cluster that has no Flux.
+// TestExternalArtifact publishes artifacts to Flux, first in a cluster without Flux.
 func TestExternalArtifact(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "external")
@@ -92,7 +92,7 @@ func TestExternalArtifact(t *testing.T) {
 		store.put(t, "external/app.yaml", "second")
 		await(t, b, "the change", holding(t, map[string]string{"external/app.yaml": "second"}))
 		wantOffered(t, b)
-		// Two kinds may have objects of one name. Whose ExternalArtifact is there keeps it.
+		// Objects of two kinds may have the same name. The first one keeps its ExternalArtifact.
 		namesake := tn.bucket(o.Name, v1alpha1.ProviderGCP, e2eBucket)
 		namesake.Spec.Prefix, namesake.Spec.ExternalArtifact = "external/", true
 		create(t, namesake)
@@ -113,14 +113,14 @@ func TestExternalArtifact(t *testing.T) {
 	})
 }
 
-// misdirect has somebody change what the object's ExternalArtifact says it is of.
+// misdirect changes the source in an object's ExternalArtifact, like another user.
 func misdirect(t *testing.T, o client.Object) {
 	t.Helper()
 	other := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"sourceRef":{"name":"other"}}}`))
 	must(t, "change it", objects.Patch(t.Context(), externalArtifact(o), other))
 }
 
-// wantWithdrawn wants the object's ExternalArtifact to be no more.
+// wantWithdrawn waits until the object's ExternalArtifact is deleted.
 func wantWithdrawn(t *testing.T, o client.Object) {
 	t.Helper()
 	eventually(t, "the ExternalArtifact goes", func(ctx context.Context) error {
@@ -132,7 +132,7 @@ func wantWithdrawn(t *testing.T, o client.Object) {
 	})
 }
 
-// installFlux installs the kind if it is not there, and waits until the API server serves it.
+// installFlux installs Flux's CRD unless it exists, and waits until the API server serves the kind.
 func installFlux(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(fluxDefinition)
@@ -151,7 +151,7 @@ func fluxKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "ExternalArtifact"}
 }
 
-// externalArtifact is the one of an object, without content.
+// externalArtifact returns an empty ExternalArtifact with the object's namespace and name.
 func externalArtifact(o client.Object) *unstructured.Unstructured {
 	external := &unstructured.Unstructured{}
 	external.SetGroupVersionKind(fluxKind())
@@ -160,7 +160,8 @@ func externalArtifact(o client.Object) *unstructured.Unstructured {
 	return external
 }
 
-// wantOffered wants the ExternalArtifact to name what the object does, and that to be served.
+// wantOffered waits until the ExternalArtifact has the object's artifact. The artifact must be
+// served.
 func wantOffered(t *testing.T, o client.Object) {
 	t.Helper()
 	var offered v1alpha1.Artifact
@@ -186,7 +187,7 @@ func wantOffered(t *testing.T, o client.Object) {
 	must(t, "fetch what is offered", fetch(t.Context(), &offered, offered.URL))
 }
 
-// source is an object's kind and its artifact.
+// source returns an object's kind and artifact.
 func source(t *testing.T, o client.Object) (kind string, artifact *v1alpha1.Artifact) {
 	t.Helper()
 	switch o := o.(type) {

@@ -22,8 +22,8 @@ import (
 
 const stsHost = "sts." + local.Region + ".amazonaws.com"
 
-// inject puts a fault in force until it is ended, at the latest with the test. A host that refuses
-// connections also drops those that it has.
+// inject makes a fault take effect until end is called or the test ends. With the fault Refuse,
+// existing connections to the host are also dropped.
 func inject(t *testing.T, f fault.Fault) (end func()) {
 	t.Helper()
 	all := []fault.Fault{f}
@@ -46,8 +46,8 @@ func inject(t *testing.T, f fault.Fault) (end func()) {
 }
 
 // TestCloudFaults breaks the cloud's services while one object has no token yet and another has a
-// token. The first object reports what is wrong, and recovers by itself. The second object is not
-// affected.
+// token. The first object must report the fault, and recover by itself. The second object must not
+// be affected.
 func TestCloudFaults(t *testing.T) {
 	alone(t, "its faults hit all callers of AWS STS and of Amazon ECR")
 	cached := newTenant(t, "faults-cached")
@@ -80,7 +80,8 @@ func TestCloudFaults(t *testing.T) {
 			o := tn.object("app")
 			o.Spec.Timeout = &metav1.Duration{Duration: 2 * time.Second}
 			if tt.name != "sts-slow" {
-				o.Spec.Timeout.Duration = 20 * time.Second // the SDK tries again before it gives up
+				// The SDK retries before it gives up.
+				o.Spec.Timeout.Duration = 20 * time.Second
 			}
 			create(t, o)
 			await(t, o, "the failure", failing(tt.reason, tt.words...))
@@ -96,8 +97,8 @@ func TestCloudFaults(t *testing.T) {
 	}
 }
 
-// TestRegistryFaults breaks the registry's data plane under an object that has an artifact: the
-// artifact stays served.
+// TestRegistryFaults breaks the registry's data plane for an object that already has an artifact.
+// The artifact must stay served.
 func TestRegistryFaults(t *testing.T) {
 	alone(t, "its faults hit all callers of the registries")
 	tn := newTenant(t, "registry-faults")
@@ -126,7 +127,8 @@ func TestRegistryFaults(t *testing.T) {
 	}
 }
 
-// wantServed wants the artifact in the status to be served as the status says.
+// wantServed asserts that the artifact in the status is served, with the content that the status
+// says.
 func wantServed(t *testing.T, o *v1alpha1.OCIRepository) {
 	t.Helper()
 	if o.Status.Artifact == nil {
@@ -137,7 +139,7 @@ func wantServed(t *testing.T, o *v1alpha1.OCIRepository) {
 	}
 }
 
-// TestHostileRegistry pulls from a registry that does everything wrong, after it did once right.
+// TestHostileRegistry pulls once from a good registry, which then misbehaves in every way.
 func TestHostileRegistry(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "hostile")
@@ -146,14 +148,15 @@ func TestHostileRegistry(t *testing.T) {
 	_, blob := r.push(t, "app", "bad", layer(t, file("app.yaml", "bad")))
 	status := func(code int, body string) func(w http.ResponseWriter, r *http.Request, well http.Handler) {
 		return func(w http.ResponseWriter, r *http.Request, well http.Handler) {
-			if r.URL.Path == "/v2/" { // that it is a registry
+			// The controller first checks whether this is a registry.
+			if r.URL.Path == "/v2/" {
 				well.ServeHTTP(w, r)
 				return
 			}
 			http.Error(w, body, code)
 		}
 	}
-	// onBlob changes what the layer is answered with.
+	// onBlob replaces the response to a request for the layer.
 	onBlob := func(answer func(w http.ResponseWriter)) func(w http.ResponseWriter, r *http.Request, well http.Handler) {
 		return func(w http.ResponseWriter, r *http.Request, well http.Handler) {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/blobs/"+blob) {
@@ -222,21 +225,23 @@ func TestHostileRegistry(t *testing.T) {
 	})
 }
 
-// TestRetryAfter has a registry ask for a pause.
+// TestRetryAfter tests that the controller waits as long as a registry's Retry-After says.
 func TestRetryAfter(t *testing.T) {
 	beside(t)
 	const pause = 5 * time.Second
 	tn := newTenant(t, "retry-after")
 	r := newRegistry(t, "busy.registry.example.com")
 	manifest, _ := r.push(t, "app", "1.0.0", layer(t, file("app.yaml", "app")))
-	var refused, early atomic.Int64 // Unix nanoseconds of the first refusal; requests before its pause was over
+	// refused is the time of the first refusal in Unix nanoseconds. early counts requests before
+	// the pause was over.
+	var refused, early atomic.Int64
 	r.behave(func(w http.ResponseWriter, req *http.Request, well http.Handler) {
 		if refused.CompareAndSwap(0, time.Now().UnixNano()) {
 			w.Header().Set("Retry-After", strconv.Itoa(int(pause.Seconds())))
 			http.Error(w, "busy", http.StatusTooManyRequests)
 			return
 		}
-		// The controller spreads its pauses by 5 %.
+		// The controller varies its pauses by 5 %.
 		if time.Since(time.Unix(0, refused.Load())) < pause*94/100 {
 			early.Add(1)
 		}
@@ -251,7 +256,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// noise is content that does not compress.
+// noise returns random content, which does not compress.
 func noise(t *testing.T, size int) string {
 	t.Helper()
 	b := make([]byte, size)
@@ -267,7 +272,7 @@ func port(t *testing.T, raw string) string {
 	return u.Port()
 }
 
-// zeros is content that compresses well.
+// zeros is an endless reader of zero bytes, which compress well.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -275,8 +280,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLimits holds a controller to its limits: what an artifact may unpack to, and what the store
-// may hold.
+// TestLimits tests a controller's limits: the unpacked size of an artifact, and the size of the
+// store.
 func TestLimits(t *testing.T) {
 	beside(t)
 	s := takeShard(t)
@@ -313,7 +318,7 @@ func TestLimits(t *testing.T) {
 		await(t, first, "the artifact", pulled)
 		create(t, second)
 		await(t, second, "the store is full", failing("StorageFull", "--artifact-store-max-size"))
-		// An object whose new artifact has no room keeps the old one.
+		// If there is no room for an object's new artifact, the object keeps the old one.
 		patch(t, first, func(o *v1alpha1.OCIRepository) { o.Spec.Ref.Tag = "two" })
 		await(t, first, "the store is full", failing("StorageFull", "--artifact-store-max-size"))
 		if !strings.HasPrefix(first.Status.Artifact.Revision, "one@") {
@@ -326,8 +331,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestNamespaceShare has one tenant want more of the artifact store than a tenant may have: its
-// neighbour does not feel it.
+// TestNamespaceShare makes one tenant exceed its share of the artifact store. Its neighbour must
+// not be affected.
 func TestNamespaceShare(t *testing.T) {
 	beside(t)
 	s := takeShard(t)
@@ -349,7 +354,7 @@ func TestNamespaceShare(t *testing.T) {
 	wantServed(t, theirs)
 }
 
-// fetch reads an artifact from a URL and compares it with what the status says of it.
+// fetch downloads an artifact from a URL and compares it with the status.
 func fetch(ctx context.Context, a *v1alpha1.Artifact, from string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {

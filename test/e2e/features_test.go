@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestSpec goes through the fields that select what is pulled, and how it is offered.
+// TestSpec tests the fields that select what is pulled, and how it is published.
 func TestSpec(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "spec")
@@ -88,7 +88,7 @@ func TestSpec(t *testing.T) {
 	})
 }
 
-// names are the files of an object's artifact, sorted.
+// names returns the file names of an object's artifact, sorted.
 func names(t *testing.T, o *v1alpha1.OCIRepository) []string {
 	t.Helper()
 	res := get(t, o.Status.Artifact.URL)
@@ -110,7 +110,7 @@ func names(t *testing.T, o *v1alpha1.OCIRepository) []string {
 	}
 }
 
-// TestArtifactURL asserts that an artifact is reached by its whole URL and by nothing else.
+// TestArtifactURL asserts that an artifact can be fetched only with its complete URL.
 func TestArtifactURL(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "urls")
@@ -144,9 +144,9 @@ func TestArtifactURL(t *testing.T) {
 	wantServed(t, one)
 }
 
-// TestControllerIdentity lends the controller's own identity to namespaces with a label: to no
-// other, and never to a way that a tenant chose. The controller has its identity as a Pod on EKS
-// has: a role and a file with a token.
+// TestControllerIdentity lends the controller's own identity to namespaces with a label. Other
+// namespaces must not get it, and it must not be used with a proxy of a tenant. The controller has
+// its identity like a Pod on EKS: a role and a file with a token.
 func TestControllerIdentity(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
 	const role = "lanyard-controller"

@@ -15,8 +15,8 @@ import (
 	"text/template"
 )
 
-// startForeign runs a server that is not ours until the test ends, and waits until its URL is
-// answered with 200.
+// startForeign runs another project's server until the test ends. It waits until the server answers
+// readyURL with 200.
 func startForeign(t *testing.T, name, readyURL string, client *http.Client, env []string, program string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
@@ -24,10 +24,10 @@ func startForeign(t *testing.T, name, readyURL string, client *http.Client, env 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, log, log
-	// A server that is killed would leave its workers behind.
+	// Use SIGTERM: SIGKILL would leave the server's worker processes behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = stopGrace // then it is killed
+	cmd.WaitDelay = stopGrace // then the process is killed
 	must(t, "start "+name, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -60,10 +60,10 @@ func startForeign(t *testing.T, name, readyURL string, client *http.Client, env 
 	})
 }
 
-// vault is Vault's JWT plugin with one role, which is for one subject.
+// vault is Vault's JWT plugin with one role for one subject.
 type vault struct{ url string }
 
-// startVault starts the plugin in the local cloud. It reads the issuer's documents there.
+// startVault starts the plugin in the local cloud, where it reads the issuer's documents.
 func startVault(t *testing.T, issuer, audience, subject string) *vault {
 	t.Helper()
 	address := freeAddress(t)
@@ -102,10 +102,11 @@ func (v *vault) post(t *testing.T, path string, request map[string]any) (status 
 	return status, strings.Join(answer.Errors, "; ")
 }
 
-// apacheModules is where Debian's packages keep the modules of Apache's server.
+// apacheModules is the folder of Apache's modules in Debian's packages.
 const apacheModules = "/usr/lib/apache2/modules"
 
-// apacheBase begins the configurations of Apache's server. It serves the file ready to everybody.
+// apacheBase is the common start of Apache's configurations. Apache serves the file "ready" to
+// everybody.
 const apacheBase = `
 ServerRoot {{.Dir}}
 ServerName localhost
@@ -121,7 +122,7 @@ Group www-data{{end}}
 DocumentRoot {{.Dir}}/files
 `
 
-// apacheConfig serves files to whoever has a token of one subject.
+// apacheConfig serves files to clients with a token of one subject.
 var apacheConfig = template.Must(template.New("apache").Parse(apacheBase + `
 OIDCOAuthVerifyJwksUri {{.Issuer}}/jwks
 OIDCOAuthRemoteUserClaim sub
@@ -137,15 +138,15 @@ OIDCCABundlePath {{.Dir}}/ca.pem
 </Location>
 `))
 
-// startApache starts Apache's server with mod_auth_openidc, and returns the URL of a file that
-// only tokens of the subject open.
+// startApache starts Apache with mod_auth_openidc. It returns the URL of a file that needs a token
+// of the subject.
 func startApache(t *testing.T, issuer, audience, subject string) (private string) {
 	t.Helper()
 	return "http://" + runApache(t, apacheConfig, map[string]any{"Issuer": issuer, "Audience": audience, "Subject": subject}, "auth_openidc") + "/private"
 }
 
-// runApache runs Apache's server with a configuration and these modules until the test ends, and
-// returns its address.
+// runApache runs Apache with a configuration and these modules until the test ends. It returns
+// Apache's address.
 func runApache(t *testing.T, configuration *template.Template, values map[string]any, modules ...string) (address string) {
 	t.Helper()
 	program, err := exec.LookPath("/usr/sbin/apache2")
@@ -155,7 +156,7 @@ func runApache(t *testing.T, configuration *template.Template, values map[string
 	if err != nil {
 		t.Fatalf("Apache's server or its module mod_auth_openidc is missing: apt-get install apache2 libapache2-mod-auth-openidc: %v", err)
 	}
-	// Its workers are another user if the tests are root.
+	// If the tests run as root, Apache's workers run as another user, who must read this folder.
 	dir, err := os.MkdirTemp("", "lanyard-apache-") //nolint:usetesting // a test's own folder is closed to other users
 	must(t, "make a folder", err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })

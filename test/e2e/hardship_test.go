@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestMetadataServer runs a controller that finds no metadata server, as outside GKE. An object of
-// an account without a workload identity provider is told what to do; it does that, and later the
-// server is there.
+// TestMetadataServer runs a controller without a metadata server, as outside GKE. An object whose
+// account has no workload identity provider gets an error that says what to do. The test does that,
+// and later starts the metadata server.
 func TestMetadataServer(t *testing.T) {
 	alone(t, "its fault hits all callers of the metadata server")
 	const pool = "e2e-cluster"
@@ -53,7 +53,7 @@ func TestMetadataServer(t *testing.T) {
 	})
 }
 
-// TestThrottledExchange has Entra and Google's STS ask for a pause.
+// TestThrottledExchange tests that the controller waits as long as Entra and Google's STS request.
 func TestThrottledExchange(t *testing.T) {
 	alone(t, "its faults hit all callers of Entra and of Google's STS")
 	const pause = 3 * time.Second
@@ -81,15 +81,15 @@ func TestThrottledExchange(t *testing.T) {
 		if len(calls) < 2 || calls[0].Granted() || !calls[1].Granted() {
 			t.Fatalf("%s was asked: %+v; want a refusal and then a token", f.Service, calls)
 		}
-		// The controller spreads its pauses by 5 %.
+		// The controller varies its pauses by 5 %.
 		if waited := calls[1].Time.Sub(calls[0].Time); waited < pause*94/100 {
 			t.Errorf("%s was asked again after %s; it had asked for %s", f.Service, waited, pause)
 		}
 	}
 }
 
-// TestClocks moves the clocks of all clouds away from the cluster's. What a cloud takes of that
-// works; what it refuses is told.
+// TestClocks sets the clocks of all clouds apart from the cluster's clock. If a cloud accepts this
+// difference, objects must work; otherwise their conditions must report the refusal.
 func TestClocks(t *testing.T) {
 	alone(t, "it moves the clocks of all clouds")
 	const azure, google, amazon = "azure", "google", "amazon"
@@ -99,7 +99,8 @@ func TestClocks(t *testing.T) {
 		refused map[string]func(o *v1alpha1.OCIRepository) error
 	}{
 		{"ahead", 5 * time.Minute, nil},
-		// AWS and Google do not take what will be issued in five minutes; Entra does.
+		// AWS and Google refuse tokens whose issue time is five minutes in the future; Entra
+		// accepts them.
 		{"behind", -5 * time.Minute, map[string]func(o *v1alpha1.OCIRepository) error{
 			amazon: failing("TrustRefused", "IDPRejectedClaim", "the clock of the API server"),
 			google: failing("ProofInvalid", "invalid_grant", "the clock of the API server"),

@@ -35,28 +35,28 @@ import (
 const (
 	// hubIssuer is the issuer of the hub. The local cloud serves its documents.
 	hubIssuer = "https://hub.e2e.example.com"
-	// spokesNamespace has the spokes' accounts at the hub.
+	// spokesNamespace is the namespace of the spokes' accounts at the hub.
 	spokesNamespace = "lanyard-spokes"
-	// spokeName is the spoke that runs, and otherSpoke one that has an account only.
+	// spokeName is the spoke that runs. otherSpoke only has an account.
 	spokeName, otherSpoke = "eu-1", "eu-2"
-	// hubNamespace is at the hub what grantedNamespace is in the spoke.
+	// hubNamespace is the namespace at the hub for the spoke's grantedNamespace.
 	hubNamespace, otherHubNamespace = "eu-1-team-a", "eu-2-team-a"
-	// hubApp is the identity, in the namespaces of both spokes.
+	// hubApp is the name of the identity in the namespaces of both spokes.
 	hubApp = "app"
 )
 
-// hubWorld is a hub, which has the issuer, and a spoke, which has bindings.
+// hubWorld is a hub with the issuer, and a spoke with bindings.
 type hubWorld struct {
 	*issuerWorld
 
 	identity   *v1alpha1.WorkloadIdentity
 	spoke      *local.Cluster
-	users      client.Client // the spoke's administrator
+	users      client.Client // client of the spoke's administrator
 	controller *local.Program
-	files      string // the folder with the spoke's kubeconfig
+	files      string // folder with the spoke's kubeconfig
 }
 
-// TestHub runs two control planes. The spoke gets what lanyard hub grant prints, and nothing else.
+// TestHub runs two control planes. The spoke has only the rights that lanyard hub grant prints.
 func TestHub(t *testing.T) {
 	beside(t, lane4)
 	w := installHub(t)
@@ -75,7 +75,7 @@ func TestHub(t *testing.T) {
 	noRightIsMissing(t, w.spoke)
 }
 
-// installHub makes both clusters and starts the hub's programs.
+// installHub starts both clusters and the hub's programs.
 func installHub(t *testing.T) *hubWorld {
 	t.Helper()
 	cluster := startClusterWith(t, "hub", authenticationOfPage(t))
@@ -102,8 +102,8 @@ func installHub(t *testing.T) *hubWorld {
 	return w
 }
 
-// grant gives both spokes an account at the hub, and makes the kubeconfig of the first one as the
-// command says.
+// grant gives both spokes an account at the hub. It creates the first spoke's kubeconfig with the
+// commands that lanyard hub grant prints.
 func (w *hubWorld) grant(t *testing.T) {
 	t.Helper()
 	must(t, "forget a former token", os.RemoveAll(filepath.Join(w.files, "token")))
@@ -116,7 +116,7 @@ func (w *hubWorld) grant(t *testing.T) {
 	w.shell(t, w.Cluster, atHub)
 }
 
-// applyGrant applies what lanyard hub grant prints, and returns what else it says.
+// applyGrant applies the manifests that lanyard hub grant prints, and returns its other output.
 func (w *hubWorld) applyGrant(t *testing.T, spoke, namespace string) (advice string) {
 	t.Helper()
 	var objects, errs bytes.Buffer
@@ -131,7 +131,7 @@ func (w *hubWorld) applyGrant(t *testing.T, spoke, namespace string) (advice str
 	return errs.String()
 }
 
-// shell runs commands for people. The kubectl there is the control plane's.
+// shell runs commands that were written for people. Kubectl is the control plane's.
 func (w *hubWorld) shell(t *testing.T, cluster *local.Cluster, commands string) {
 	t.Helper()
 	program, err := filepath.Abs(binary("controlplane"))
@@ -145,7 +145,7 @@ func (w *hubWorld) shell(t *testing.T, cluster *local.Cluster, commands string) 
 	}
 }
 
-// asSpoke is the spoke at the hub, by its kubeconfig.
+// asSpoke returns clients of the hub with the spoke's kubeconfig.
 func (w *hubWorld) asSpoke(t *testing.T) (kubernetes.Interface, client.Client) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(w.files, "kubeconfig"))
@@ -157,7 +157,7 @@ func (w *hubWorld) asSpoke(t *testing.T) (kubernetes.Interface, client.Client) {
 	return typed, objects
 }
 
-// spokeIsLimited holds that the account of a spoke does what the spoke needs, and nothing else.
+// spokeIsLimited asserts that a spoke's account may do what the spoke needs, and nothing else.
 func spokeIsLimited(t *testing.T, w *hubWorld) {
 	t.Helper()
 	typed, objects := w.asSpoke(t)
@@ -193,8 +193,8 @@ func spokeIsLimited(t *testing.T, w *hubWorld) {
 	}
 }
 
-// spokeHasNoEvidence holds that a token names an object only if the hub has it, the spoke may read
-// it, and it uses the identity.
+// spokeHasNoEvidence asserts that a token can have an object of the hub as its context only if the
+// object exists, the spoke may read it, and it uses the identity.
 func spokeHasNoEvidence(t *testing.T, w *hubWorld) {
 	t.Helper()
 	typed, _ := w.asSpoke(t)
@@ -238,8 +238,8 @@ func spokeHasNoEvidence(t *testing.T, w *hubWorld) {
 	}
 }
 
-// authenticationOfPage is the AuthenticationConfiguration of docs/hub.md for the tests' first
-// cluster, as a file.
+// authenticationOfPage writes the AuthenticationConfiguration of docs/hub.md to a file, with the
+// tests' first cluster as a spoke.
 func authenticationOfPage(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/hub.md")
@@ -258,12 +258,13 @@ func authenticationOfPage(t *testing.T) string {
 	return path
 }
 
-// hubTrustsSpoke checks that the hub knows a spoke by a ServiceAccount token of the spoke's own
-// cluster. No other account of that cluster is taken for the spoke.
+// hubTrustsSpoke asserts that the hub identifies a spoke by a ServiceAccount token of the spoke's
+// own cluster. Other accounts of that cluster must not be identified as the spoke.
 func hubTrustsSpoke(t *testing.T, w *hubWorld) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: identityController}}
-	if err := objects.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) { // another test may have installed the chart there
+	// Another test may have created this account with the chart.
+	if err := objects.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) {
 		must(t, "make an account", err)
 		t.Cleanup(func() { must(t, "delete an account", objects.Delete(context.WithoutCancel(t.Context()), account)) })
 	}
@@ -301,7 +302,7 @@ func (w *hubWorld) startSpoke(t *testing.T) {
 	}))
 }
 
-// newBinding makes a binding of the identity app in a namespace of the spoke.
+// newBinding creates a binding of the identity "app" in a namespace of the spoke.
 func (w *hubWorld) newBinding(t *testing.T, namespace string) *v1alpha1.WorkloadIdentityBinding {
 	t.Helper()
 	o := &v1alpha1.WorkloadIdentityBinding{
@@ -315,7 +316,7 @@ func (w *hubWorld) newBinding(t *testing.T, namespace string) *v1alpha1.Workload
 	return o
 }
 
-// await waits until the binding of the spoke's team is as a test wants it.
+// await waits until want returns nil for the binding of the spoke's team.
 func (w *hubWorld) await(t *testing.T, what string, want func(*v1alpha1.WorkloadIdentityBinding) error) *v1alpha1.WorkloadIdentityBinding {
 	t.Helper()
 	o := &v1alpha1.WorkloadIdentityBinding{}
@@ -328,7 +329,7 @@ func (w *hubWorld) await(t *testing.T, what string, want func(*v1alpha1.Workload
 	return o
 }
 
-// secret is the Secret of the binding of the spoke's team.
+// secret returns the Secret for the binding of the spoke's team.
 func (w *hubWorld) secret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
@@ -336,7 +337,7 @@ func (w *hubWorld) secret(t *testing.T) *corev1.Secret {
 	return s
 }
 
-// renew asks for a new credential.
+// renew requests a new credential for the binding.
 func (w *hubWorld) renew(t *testing.T) {
 	t.Helper()
 	o := &v1alpha1.WorkloadIdentityBinding{ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: "cloud"}}
@@ -353,8 +354,8 @@ func bindingReady(o *v1alpha1.WorkloadIdentityBinding) error {
 	return wantf(o.Annotations[meta.OperationAnnotation] == "", "it is being renewed")
 }
 
-// hubVouches holds that the Secret in the spoke has a token of the hub's issuer, which Vault
-// accepts. The token says from which spoke it was asked for.
+// hubVouches asserts that the Secret in the spoke has a token of the hub's issuer, which Vault
+// accepts. The token's claims must contain the spoke that requested it.
 func hubVouches(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.newBinding(t, grantedNamespace)
@@ -369,8 +370,8 @@ func hubVouches(t *testing.T, w *hubWorld) {
 	wantVerdict(t, "Vault", vault.login(t, token), true)
 }
 
-// namespacesAreMapped holds that a namespace which is not in the map has no identity. The hub has a
-// namespace of its name, with an identity of this name.
+// namespacesAreMapped asserts that a namespace outside the map gets no identity, although the hub
+// has a namespace with the same name and an identity with the same name.
 func namespacesAreMapped(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.putNamespace(t, otherNamespace)
@@ -391,7 +392,7 @@ func namespacesAreMapped(t *testing.T, w *hubWorld) {
 	}
 }
 
-// objectsAreStalled holds that an object of the spoke cannot name an identity.
+// objectsAreStalled asserts that an object of the spoke cannot use a WorkloadIdentity.
 func objectsAreStalled(t *testing.T, w *hubWorld) {
 	t.Helper()
 	o := &toolkitv1.OCIRepository{
@@ -409,7 +410,8 @@ func objectsAreStalled(t *testing.T, w *hubWorld) {
 	})
 }
 
-// hubRevokesKey holds that a key which is revoked at the hub is out of the spoke's Secret soon.
+// hubRevokesKey asserts that a token of a key which is revoked at the hub is soon replaced in the
+// spoke's Secret.
 func hubRevokesKey(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.awaitRing(t, "a standby", standbyReady)
@@ -423,7 +425,7 @@ func hubRevokesKey(t *testing.T, w *hubWorld) {
 	t.Logf("the spoke had another credential after %s", time.Since(began).Round(time.Millisecond))
 }
 
-// hubFails wants the binding to say why the hub gives nothing, and since when.
+// hubFails returns a check that the binding's conditions say why the hub fails, and since when.
 func hubFails(reason string) func(*v1alpha1.WorkloadIdentityBinding) error {
 	return func(o *v1alpha1.WorkloadIdentityBinding) error {
 		for _, kind := range []string{meta.ConditionHubReachable, meta.ConditionReady} {
@@ -439,7 +441,7 @@ func hubFails(reason string) func(*v1alpha1.WorkloadIdentityBinding) error {
 	}
 }
 
-// hubHangs holds that the credential in the Secret lives on while the hub does not answer.
+// hubHangs asserts that the credential in the Secret stays while the hub does not answer.
 func hubHangs(t *testing.T, w *hubWorld) {
 	t.Helper()
 	before := w.secret(t)
@@ -454,7 +456,8 @@ func hubHangs(t *testing.T, w *hubWorld) {
 	w.await(t, "the hub answers again", bindingReady)
 }
 
-// hubRevokesAccount holds the same for an account that is gone, until the spoke has another token.
+// hubRevokesAccount asserts that the credential stays after the spoke's account was deleted, and
+// that it is renewed again once the spoke has another token.
 func hubRevokesAccount(t *testing.T, w *hubWorld) {
 	t.Helper()
 	before := w.secret(t)

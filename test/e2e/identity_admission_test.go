@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
 )
 
-// TestIdentityAdmission has the real API server judge every row of the table of WorkloadIdentities,
-// with the schema, its own rules and the admission policy.
+// TestIdentityAdmission sends every row of the WorkloadIdentity table to the real API server: with
+// the CRD's schema and rules, and with the admission policy.
 func TestIdentityAdmission(t *testing.T) {
 	beside(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "garden"}}
@@ -51,7 +51,7 @@ func TestIdentityAdmission(t *testing.T) {
 	}
 }
 
-// installPolicy makes the objects of a file, unless the chart has made them.
+// installPolicy creates the objects of a file, unless the chart has created them.
 func installPolicy(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)

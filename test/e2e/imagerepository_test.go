@@ -15,7 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// image is an ImageRepository of the tenant that scans its repository as its ServiceAccount.
+// image returns an ImageRepository that scans the tenant's repository with the tenant's
+// ServiceAccount.
 func (tn *tenant) image(name string) *v1alpha1.ImageRepository {
 	return &v1alpha1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
@@ -27,7 +28,8 @@ func (tn *tenant) image(name string) *v1alpha1.ImageRepository {
 	}
 }
 
-// TestImageRepository scans a tenant's repository at Amazon ECR, and asks for another's.
+// TestImageRepository scans a tenant's repository at Amazon ECR, and tries to scan another
+// tenant's.
 func TestImageRepository(t *testing.T) {
 	beside(t)
 	tn, other := newTenant(t, "images"), newTenant(t, "images-other")
@@ -66,7 +68,7 @@ func TestImageRepository(t *testing.T) {
 	}
 }
 
-// awaitImage waits until an ImageRepository is as a test wants it, and reads it into o.
+// awaitImage reads an ImageRepository into o until want returns nil.
 func awaitImage(t *testing.T, o *v1alpha1.ImageRepository, what string, want func() error) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s/%s: %s", o.Namespace, o.Name, what), func(ctx context.Context) error {

@@ -27,7 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// proposedGarden are the objects that the proposal's token speaks of.
+// proposedGarden has the objects that the token of the proposal refers to.
 const proposedGarden = `
 apiVersion: core.gardener.cloud/v1beta1
 kind: Project
@@ -49,8 +49,9 @@ metadata: {name: foo, namespace: garden-local}
 spec: {seedName: local, credentialsBindingName: banana}
 `
 
-// proposalAtClouds is the flow of Gardener's proposal: a token of its WorkloadIdentity for a Shoot
-// has the claims of its sample, and AWS and MinIO give a session for the token.
+// proposalAtClouds tests the flow of Gardener's proposal. A token of its WorkloadIdentity for a
+// Shoot must have the claims of the proposal's sample. AWS and MinIO must give a session for the
+// token.
 func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	admin, identity := w.people, &v1alpha1.WorkloadIdentity{}
@@ -74,7 +75,8 @@ func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	}
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
 	must(t, "read the token", err)
-	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims)) // AWS and MinIO verify it below
+	// AWS and MinIO verify the token below.
+	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims))
 	if want := map[string]any{
 		"workloadIdentity": map[string]any{"name": identityName, "namespace": identityNamespace, "uid": string(identity.UID)},
 		"shoot":            map[string]any{"name": "foo", "namespace": identityNamespace, "uid": string(shoot.GetUID())},
@@ -99,7 +101,7 @@ func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// The tenants of objectsAtClouds, and what the owner has at the clouds.
+// The tenants of objectsAtClouds, and the owner's resources at the clouds.
 const (
 	ownerNamespace, thiefNamespace = "identity-owner", "identity-thief"
 	identityBucket                 = "e2e-identities"
@@ -134,14 +136,14 @@ metadata: {name: CLOUD-bucket, namespace: TENANT, annotations: {demo.lanyard.dev
 spec: {BUCKET, interval: 1m, provider: CLOUD, workloadIdentityName: CLOUD}
 `
 
-// identitySubject is the claim sub of a tenant's WorkloadIdentity for a cloud.
+// identitySubject returns the claim sub of a tenant's WorkloadIdentity for a cloud.
 func identitySubject(namespace, cloud string) string {
 	return "lanyard.dev:workloadidentity:" + namespace + ":" + cloud
 }
 
-// objectsAtClouds has an OCIRepository, an ImageRepository and a Bucket at each cloud act as
-// WorkloadIdentities of their tenant. Another tenant makes the same objects and identities, and
-// each cloud refuses each of them.
+// objectsAtClouds makes an OCIRepository, an ImageRepository and a Bucket at each cloud use a
+// WorkloadIdentity of their tenant. Another tenant creates the same objects and identities. Each
+// cloud must refuse all of them.
 func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	begin := world.Cloud().Journal().Last()
@@ -166,7 +168,8 @@ func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	must(t, "apply the objects", err)
 	_, err = cluster.Settle(t.Context(), nil)
 	must(t, "wait for the objects", err)
-	rows, err := cluster.Confirm(t.Context()) // what is refused must stay refused
+	// Refused objects must stay refused.
+	rows, err := cluster.Confirm(t.Context())
 	must(t, "wait for the objects", err)
 	rows = slices.DeleteFunc(rows, func(row report.Row) bool { return row.Namespace != ownerNamespace && row.Namespace != thiefNamespace })
 	for _, row := range rows {
@@ -182,16 +185,17 @@ func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 		t.Errorf("there are %d rows; want three kinds at three clouds of two tenants", len(rows))
 	}
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: begin}) {
-		// Google's STS takes everybody whom the pool's provider vouches for, and gives a token
-		// without rights.
+		// Google's STS accepts every token of the pool's provider, and returns a token without
+		// permissions.
 		if strings.Contains(call.Subject+call.Principal, thiefNamespace) && call.Host != "sts.googleapis.com" {
 			t.Errorf("the thief was granted something: %+v", call)
 		}
 	}
 }
 
-// identityAtAWS makes a role that trusts the owner's identity, and what the role may read. It
-// returns the words of identityManifests at AWS, as the functions below do at the other clouds.
+// identityAtAWS creates a role that trusts the owner's identity, and a repository and a bucket that
+// the role may read. It returns AWS's values for identityManifests. The functions below do the same
+// at the other clouds.
 func identityAtAWS(t *testing.T) *strings.Replacer {
 	t.Helper()
 	cloud, repository := world.Cloud().AWS(), ownerNamespace+"/app"

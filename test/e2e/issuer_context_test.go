@@ -18,7 +18,7 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
-// garden has two projects: each has a Shoot, and an identity that the Shoot uses.
+// garden has two projects. Each project has a Shoot, and an identity for the Shoot.
 const garden = `
 apiVersion: v1
 kind: Namespace
@@ -99,8 +99,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: refresher}
 subjects: [{kind: ServiceAccount, namespace: garden-e2e-a, name: refresher}]
 `
 
-// contextsAreChecked requests tokens for objects of Gardener's kinds. The token server's rights on
-// them are those that the chart gives it for issuer.claimsConfig.
+// contextsAreChecked requests tokens for objects of Gardener's kinds. The token server has the
+// rights on them that the chart grants for issuer.claimsConfig.
 func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	makeGarden(t, w)
@@ -114,7 +114,8 @@ func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	}
 	foo, elsewhere := w.shoot(t, "garden-e2e-a"), w.shoot(t, "garden-e2e-b")
 
-	eventually(t, "the claims of a Shoot", func(ctx context.Context) error { // RBAC reaches the authorizers a little later
+	// The API server's authorizers see a new role a little later.
+	eventually(t, "the claims of a Shoot", func(ctx context.Context) error {
 		token, err := mint(ctx, refresher, "garden-e2e-a", foo)
 		if err != nil {
 			return err
@@ -168,7 +169,7 @@ func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// claimsConfig is the file for --claims-config that ships, as the chart's value
+// claimsConfig returns the shipped file for --claims-config, as the chart's value
 // issuer.claimsConfig.
 func claimsConfig(t *testing.T) map[string]any {
 	t.Helper()
@@ -179,7 +180,7 @@ func claimsConfig(t *testing.T) map[string]any {
 	return config
 }
 
-// makeGarden makes Gardener's kinds, as plain CRDs, and objects of them.
+// makeGarden creates Gardener's kinds, as plain CRDs, and some objects of these kinds.
 func makeGarden(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	makeGardenerKinds(t, w.people)
@@ -188,7 +189,7 @@ func makeGarden(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// makeGardenerKinds makes Gardener's kinds in a cluster, as plain CRDs.
+// makeGardenerKinds creates Gardener's kinds in a cluster, as plain CRDs.
 func makeGardenerKinds(t *testing.T, c client.Client) {
 	t.Helper()
 	for plural, kind := range map[string]schema.GroupVersionKind{
@@ -215,8 +216,7 @@ spec:
 	}
 }
 
-// apply makes an object and returns it. It waits until the API server knows the
-// kind.
+// apply creates an object and returns it. It retries until the API server serves the kind.
 func apply(t *testing.T, c client.Client, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	made := &unstructured.Unstructured{}
@@ -244,7 +244,7 @@ func (w *issuerWorld) uid(t *testing.T, apiVersion, kind, namespace, name string
 	return string(w.read(t, apiVersion, kind, namespace, name).GetUID())
 }
 
-// shoot names the Shoot foo of a namespace as a context object.
+// shoot returns the Shoot foo of a namespace as a context object.
 func (w *issuerWorld) shoot(t *testing.T, namespace string) tokenv1.ContextObject {
 	t.Helper()
 	o := w.read(t, "core.gardener.cloud/v1beta1", "Shoot", namespace, "foo")

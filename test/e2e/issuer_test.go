@@ -29,34 +29,34 @@ import (
 const (
 	// ownIssuer is the issuer of TestIssuer. The local cloud serves its documents.
 	ownIssuer = "https://issuer.e2e.example.com"
-	// publishDelay is how long the keys of TestIssuer are public before they sign. Verifiers of its
-	// tests keep the public documents for so long.
+	// publishDelay is the time that TestIssuer's keys are public before they sign. Verifiers in the
+	// tests cache the public documents for the same time.
 	publishDelay = 2 * time.Second
-	// grantedNamespace is where the controller acts for a tenant, and otherNamespace where it does
-	// not.
+	// grantedNamespace is the namespace of a tenant for which the controller acts. In
+	// otherNamespace, it does not act.
 	grantedNamespace, otherNamespace = "tenant-a", "tenant-b"
 )
 
-// The programs of the chart that an issuer needs.
+// The programs of the chart for an issuer.
 const (
 	tokenServer        = "lanyard-token-server"
 	discoveryServer    = "lanyard-discovery"
 	identityController = "lanyard-identity-controller"
 )
 
-// issuerWorld is a cluster with Lanyard's own issuer: the chart's programs under the chart's
-// rights, and the public documents in the local cloud.
+// issuerWorld is a cluster with Lanyard's own issuer: it runs the chart's programs with the chart's
+// rights, and the local cloud serves the public documents.
 type issuerWorld struct {
 	*local.Cluster
 
-	people client.Client // the administrator
+	people client.Client // client of the administrator
 	api    rest.Interface
-	// tokenServer and discovery are those that run now.
+	// tokenServer and discovery are the running programs.
 	tokenServer, discovery *local.Program
 }
 
-// TestIssuer installs the chart with an issuer in a cluster of its own. Verifiers that are not ours
-// judge its tokens, its keys rotate and are revoked, and its programs are killed meanwhile.
+// TestIssuer installs the chart with an issuer in a cluster of its own. Verifiers of other projects
+// check its tokens. Meanwhile its keys rotate and are revoked, and its programs are killed.
 func TestIssuer(t *testing.T) {
 	beside(t, lane1)
 	w := installIssuer(t)
@@ -83,7 +83,7 @@ func TestIssuer(t *testing.T) {
 	t.Run("namespace", func(t *testing.T) { namespaceEnds(t, w.Cluster) })
 }
 
-// installIssuer makes the cluster, without programs.
+// installIssuer starts the cluster, without programs.
 func installIssuer(t *testing.T) *issuerWorld {
 	t.Helper()
 	cluster := startCluster(t, "issuer", "", nil)
@@ -107,7 +107,7 @@ func installIssuer(t *testing.T) *issuerWorld {
 	return w
 }
 
-// start starts the programs. A discovery that knows no key yet is not ready, so all start at once.
+// start starts the programs together, because discovery is not ready before it knows a key.
 func (w *issuerWorld) start(t *testing.T) {
 	t.Helper()
 	var all []local.ProgramOptions
@@ -124,7 +124,7 @@ func (w *issuerWorld) start(t *testing.T) {
 	}))
 }
 
-// startReplica starts a program under a name. The API server uses the token server that was started
+// startReplica starts a program under this name. The API server uses the token server that started
 // last.
 func (w *issuerWorld) startReplica(t *testing.T, program, name string) *local.Program {
 	t.Helper()
@@ -133,7 +133,8 @@ func (w *issuerWorld) startReplica(t *testing.T, program, name string) *local.Pr
 	return p
 }
 
-// restartTokenServer starts the token server that was killed. Its lease would only end by itself.
+// restartTokenServer starts the token server again after it was killed. It deletes the lease, which
+// would otherwise block the start until it expires.
 func (w *issuerWorld) restartTokenServer(t *testing.T) {
 	t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: tokenServer + "-" + keyring.IssuerRing}}
@@ -143,7 +144,7 @@ func (w *issuerWorld) restartTokenServer(t *testing.T) {
 	w.tokenServer = w.startReplica(t, tokenServer, "")
 }
 
-// noRightIsMissing looks for permissions that a program of the chart lacks.
+// noRightIsMissing fails if the logs show that a program of the chart lacks a permission.
 func noRightIsMissing(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	refused := regexp.MustCompile(`User \\?"system:serviceaccount:` + local.Namespace + `:[a-z-]+\\?" cannot .*`)
@@ -158,14 +159,14 @@ func noRightIsMissing(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// putNamespace makes a namespace if there is none.
+// putNamespace creates a namespace unless it exists.
 func (w *issuerWorld) putNamespace(t *testing.T, name string) {
 	t.Helper()
 	err := w.people.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	must(t, "make a namespace", client.IgnoreAlreadyExists(err))
 }
 
-// newIdentity makes a WorkloadIdentity whose tokens may have these audiences.
+// newIdentity creates a WorkloadIdentity with these audiences.
 func (w *issuerWorld) newIdentity(t *testing.T, namespace, name string, audiences ...string) *v1alpha1.WorkloadIdentity {
 	t.Helper()
 	identity := &v1alpha1.WorkloadIdentity{
@@ -176,7 +177,7 @@ func (w *issuerWorld) newIdentity(t *testing.T, namespace, name string, audience
 	return identity
 }
 
-// requestFor requests a token of an identity, through the API server. The spec is JSON. The client
+// requestFor requests a token of an identity through the API server. The spec is JSON. The client
 // must know the kind Status.
 func requestFor(ctx context.Context, api rest.Interface, identity client.ObjectKey, spec string) (string, error) {
 	answer := api.Post().AbsPath(tokenPath(identity)).SetHeader("Content-Type", "application/json").Body([]byte(tokenRequest(spec))).Do(ctx)
@@ -195,7 +196,7 @@ func (w *issuerWorld) mint(ctx context.Context, identity client.Object, audience
 	return requestFor(ctx, w.api, client.ObjectKeyFromObject(identity), fmt.Sprintf(`{"audiences":[%q]}`, audience))
 }
 
-// token requests a token for an audience as the administrator, who must get one.
+// token is like mint, and fails the test without a token.
 func (w *issuerWorld) token(t *testing.T, identity client.Object, audience string) string {
 	t.Helper()
 	minted, err := w.mint(t.Context(), identity, audience)
@@ -203,19 +204,19 @@ func (w *issuerWorld) token(t *testing.T, identity client.Object, audience strin
 	return minted
 }
 
-// command runs the program lanyard as the administrator, and returns what it says.
+// command runs the program lanyard as the administrator, and returns its output.
 func (w *issuerWorld) command(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	return command(t, w.Cluster, args...)
 }
 
-// keys runs `lanyard keys`, which must succeed.
+// keys runs `lanyard keys`. The command must succeed.
 func (w *issuerWorld) keys(t *testing.T, args ...string) (out string) {
 	t.Helper()
 	return changeKeys(t, w.Cluster, args...)
 }
 
-// command runs the program lanyard as the administrator of a cluster, and returns what it says.
+// command runs the program lanyard as the administrator of a cluster, and returns its output.
 func command(t *testing.T, cluster *local.Cluster, args ...string) (out string, err error) {
 	t.Helper()
 	said, err := exec.CommandContext(t.Context(), binary("lanyard"), append(args, "--kubeconfig", cluster.Kubeconfig())...).CombinedOutput()
@@ -225,7 +226,7 @@ func command(t *testing.T, cluster *local.Cluster, args ...string) (out string, 
 	return string(said), err
 }
 
-// changeKeys runs `lanyard keys`, which must succeed.
+// changeKeys runs `lanyard keys` for a cluster. The command must succeed.
 func changeKeys(t *testing.T, cluster *local.Cluster, args ...string) (out string) {
 	t.Helper()
 	out, err := command(t, cluster, append([]string{"keys"}, args...)...)
@@ -235,7 +236,7 @@ func changeKeys(t *testing.T, cluster *local.Cluster, args ...string) (out strin
 	return out
 }
 
-// ring is the KeyRing as it is now.
+// ring returns the current KeyRing of the issuer.
 func (w *issuerWorld) ring(t *testing.T) *v1alpha1.KeyRing {
 	t.Helper()
 	return readRing(t, w.people, keyring.IssuerRing)
@@ -249,13 +250,13 @@ func readRing(t *testing.T, people client.Client, name string) *v1alpha1.KeyRing
 	return ring
 }
 
-// awaitRing waits until the ring is as a test wants it.
+// awaitRing waits until want returns nil for the ring.
 func (w *issuerWorld) awaitRing(t *testing.T, what string, want func(*v1alpha1.KeyRing) error) {
 	t.Helper()
 	eventually(t, what, func(context.Context) error { return want(w.ring(t)) })
 }
 
-// kidOf is the newest key in a state; empty if there is none.
+// kidOf returns the ID of the newest key in a state, or an empty string.
 func kidOf(ring *v1alpha1.KeyRing, state v1alpha1.KeyState) string {
 	for _, k := range slices.Backward(ring.Status.Keys) {
 		if k.State == state {
@@ -265,7 +266,8 @@ func kidOf(ring *v1alpha1.KeyRing, state v1alpha1.KeyState) string {
 	return ""
 }
 
-// standbyReady wants a key that was published for the delay and does not sign yet.
+// standbyReady asserts that the ring has a key that was published for publishDelay, but does not
+// sign yet.
 func standbyReady(ring *v1alpha1.KeyRing) error {
 	for _, k := range ring.Status.Keys {
 		if k.State == v1alpha1.KeyPublished && time.Since(k.PublishedAt.Time) > publishDelay {

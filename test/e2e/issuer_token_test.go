@@ -28,13 +28,13 @@ import (
 )
 
 const (
-	// identityNamespace and identityName are those of the WorkloadIdentity in Gardener's proposal, and
-	// proposedAccount and proposedRole those of its role at AWS.
+	// identityNamespace and identityName refer to the WorkloadIdentity in Gardener's proposal.
+	// proposedAccount and proposedRole refer to its role at AWS.
 	identityNamespace, identityName = "garden-local", "banana-testing"
 	proposedAccount, proposedRole   = "112233445566", "gardener-dev"
 )
 
-// proposedIdentity is the WorkloadIdentity of Gardener's proposal GEP-26, in Lanyard's group.
+// proposedIdentity is the WorkloadIdentity of Gardener's proposal GEP-26, in Lanyard's API group.
 const proposedIdentity = `
 apiVersion: identity.lanyard.dev/v1alpha1
 kind: WorkloadIdentity
@@ -53,8 +53,7 @@ spec:
       iamRoleARN: arn:aws:iam::112233445566:role/gardener-dev
 `
 
-// tokensAreRequested makes the identity of the proposal. Callers whom the API server authorizes get
-// its tokens.
+// tokensAreRequested creates the identity of the proposal. Only authorized callers get its tokens.
 func tokensAreRequested(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	identity := &v1alpha1.WorkloadIdentity{}
@@ -73,8 +72,8 @@ func tokensAreRequested(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// requestToken asks for a token of the identity of the proposal, as a user; as the administrator
-// for an empty name.
+// requestToken requests a token of the proposal's identity as a user. An empty name means the
+// administrator.
 func requestToken(ctx context.Context, cluster *local.Cluster, user string) (string, error) {
 	config := cluster.Config()
 	config.Impersonate.UserName = user
@@ -85,7 +84,7 @@ func requestToken(ctx context.Context, cluster *local.Cluster, user string) (str
 	return requestFor(ctx, typed.CoreV1().RESTClient(), proposed(), `{}`)
 }
 
-// proposed names the identity of the proposal.
+// proposed returns the key of the proposal's identity.
 func proposed() client.ObjectKey {
 	return client.ObjectKey{Namespace: identityNamespace, Name: identityName}
 }
@@ -107,8 +106,8 @@ func readToken(answer []byte) (string, error) {
 	return token, err
 }
 
-// wantProposedClaims checks a token against the public keys of the ring, and its claims against
-// those of the proposal, in Lanyard's names.
+// wantProposedClaims verifies a token with the ring's public keys. The claims must be those of the
+// proposal, under Lanyard's names.
 func wantProposedClaims(t *testing.T, ring *v1alpha1.KeyRing, identity *v1alpha1.WorkloadIdentity, token string) {
 	t.Helper()
 	public, err := keyring.Parse(&ring.Status)
@@ -140,7 +139,7 @@ func wantProposedClaims(t *testing.T, ring *v1alpha1.KeyRing, identity *v1alpha1
 	}
 }
 
-// kubectlMints requests a token as docs/tokens.md says.
+// kubectlMints requests a token with kubectl, as docs/tokens.md says.
 func kubectlMints(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	command := cluster.Kubectl(t.Context(), "create", "--raw", tokenPath(proposed()), "-f", "-")
@@ -152,7 +151,8 @@ func kubectlMints(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// onlyWhoMay gives callers one right after the other.
+// onlyWhoMay tests callers with different rights. Only the caller with the right to create tokens
+// gets one.
 func onlyWhoMay(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	for _, c := range []struct {
@@ -184,7 +184,8 @@ func onlyWhoMay(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// forgedHeaders calls the server's port without the API server's certificate.
+// forgedHeaders sends headers of the API server to the token server's port, without the API
+// server's certificate.
 func forgedHeaders(t *testing.T, cluster *local.Cluster, server *local.Program) {
 	t.Helper()
 	ours := newAuthority(t)
@@ -207,7 +208,7 @@ func forgedHeaders(t *testing.T, cluster *local.Cluster, server *local.Program) 
 	}
 }
 
-// servingConfig trusts what the API server trusts.
+// servingConfig trusts the same CA as the API server.
 func servingConfig(t *testing.T, cluster *local.Cluster) *tls.Config {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -228,11 +229,12 @@ func caBundle(t *testing.T, cluster *local.Cluster) []byte {
 	return read.Spec.CABundle
 }
 
-// replicasServe runs two replicas, replaces their authority, kills them and starts one again.
+// replicasServe runs two replicas, replaces their CA, ends both and starts one again.
 func replicasServe(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	first := w.tokenServer
-	second := w.startReplica(t, tokenServer, "second") // the API server uses this one now
+	// The API server uses this replica now.
+	second := w.startReplica(t, tokenServer, "second")
 	both := func(what string) {
 		t.Helper()
 		eventually(t, what, func(ctx context.Context) error {
@@ -250,7 +252,7 @@ func replicasServe(t *testing.T, w *issuerWorld) {
 	}
 	both("two replicas serve")
 
-	// A new authority, without a restart.
+	// Replace the CA without a restart.
 	before := string(caBundle(t, w.Cluster))
 	must(t, "delete the authority", w.people.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: "lanyard-token-server-ca"}}))
 	eventually(t, "there is a new authority", func(context.Context) error {
@@ -258,7 +260,7 @@ func replicasServe(t *testing.T, w *issuerWorld) {
 	})
 	both("both replicas serve with the new authority")
 
-	// One is stopped and one is killed, and one started again.
+	// Stop one replica, kill the other, and start one again.
 	ctx, cancel := context.WithTimeout(t.Context(), stopGrace)
 	defer cancel()
 	must(t, "stop a replica", first.Stop(ctx))
@@ -273,8 +275,8 @@ func replicasServe(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// dangerousRights lets another program read the signing keys. No token is made, and the API stays:
-// namespaces can be deleted.
+// dangerousRights lets another program read the signing keys. The token server must then make no
+// tokens. Its API must stay available: namespaces can still be deleted.
 func dangerousRights(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: local.Namespace, Name: "dangerous"}
@@ -284,7 +286,8 @@ func dangerousRights(t *testing.T, w *issuerWorld) {
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: "lanyard-controller"}},
 	}))
-	w.tokenServer = w.startReplica(t, tokenServer, "fourth") // it is ready, and the API server uses it
+	// The replica is ready, and the API server uses it.
+	w.tokenServer = w.startReplica(t, tokenServer, "fourth")
 	if _, err := requestToken(t.Context(), w.Cluster, ""); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "signing keys") {
 		t.Errorf("a program can read the keys: %v; want 503 with this reason", err)
 	}
@@ -305,7 +308,7 @@ func dangerousRights(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// namespaceEnds deletes the release's namespace. The APIService goes with the namespace; otherwise
+// namespaceEnds deletes the release's namespace. The APIService must be deleted too; otherwise
 // nobody could delete any namespace.
 func namespaceEnds(t *testing.T, cluster *local.Cluster) {
 	t.Helper()

@@ -26,7 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// as is the connection of a ServiceAccount.
+// as returns a client configuration that acts as a ServiceAccount.
 func as(cluster *local.Cluster, namespace, account string) *rest.Config {
 	config := cluster.Config()
 	config.Impersonate = rest.ImpersonationConfig{
@@ -36,7 +36,8 @@ func as(cluster *local.Cluster, namespace, account string) *rest.Config {
 	return config
 }
 
-// goldenRights compares the rights of each account, without those that every account has.
+// goldenRights compares the rights of each account with a golden file. It leaves out rights that
+// every account has.
 func goldenRights(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	everybody := map[string]map[string]bool{}
@@ -89,7 +90,7 @@ func goldenRights(t *testing.T, cluster *local.Cluster) {
 	golden(t, "testdata/issuer-rights.golden", table.String())
 }
 
-// rightsOf lists rights one by one: verb, resource and, where there are any, names.
+// rightsOf returns rights as text, one by one: verb, resource and, if any, names.
 func rightsOf(status authorizationv1.SubjectRulesReviewStatus) map[string]bool {
 	found := map[string]bool{}
 	for _, rule := range status.ResourceRules {
@@ -109,8 +110,8 @@ func rightsOf(status authorizationv1.SubjectRulesReviewStatus) map[string]bool {
 	return found
 }
 
-// controllerIsHeld holds that whoever controls lanyard-controller can change neither the spec of an
-// object nor whose it is.
+// controllerIsHeld asserts that a thief with the credential of lanyard-controller can change
+// neither the spec nor the ownership of an object.
 func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	admin := cluster.Client()
@@ -139,7 +140,7 @@ func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
 		"another's finalizer":   `{"metadata":{"finalizers":["lanyard.dev/finalizer"]}}`,
 		"an owner":              `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"b"}]}}`,
 	}
-	// The API server uses a new policy after some moments. Until then nothing must really change.
+	// The API server enforces a new policy after a moment. Until then, use a dry run.
 	eventually(t, "the policy holds", func(context.Context) error {
 		return wantf(apierrors.IsForbidden(patch(controller, refused["the spec"], client.DryRunAll)), "the controller changed a spec")
 	})
@@ -159,8 +160,8 @@ func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
 	must(t, "the owner changes the spec", patch(admin, `{"metadata":{"finalizers":null},"spec":{"suspend":true}}`))
 }
 
-// usersMintNothing holds that the roles view, edit and admin make no token of a WorkloadIdentity
-// and change no key, also with what the chart adds to them. They do write WorkloadIdentities.
+// usersMintNothing asserts that the roles view, edit and admin, with the chart's additions, cannot
+// create tokens of a WorkloadIdentity or change keys. Edit and admin can write WorkloadIdentities.
 func usersMintNothing(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	reviews, err := kubernetes.NewForConfig(cluster.Config())
@@ -197,8 +198,8 @@ func usersMintNothing(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// programsWork uses the programs that run as the chart says. With the rights of the chart alone, an
-// identity becomes ready, and the controller gets a token of it in the tenant's namespace only.
+// programsWork tests the programs with only the chart's rights. An identity must become ready. The
+// controller must get a token of it in the tenant's namespace only.
 func programsWork(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	app := w.newIdentity(t, grantedNamespace, "app", "sts.example.com")
@@ -219,8 +220,8 @@ func programsWork(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// ringIsGuarded holds that nobody but the token server writes the status of a ring, and that the
-// token server cannot write every status either.
+// ringIsGuarded asserts that only the token server can write the status of a ring, and that some
+// changes are refused even to the token server.
 func ringIsGuarded(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	stranger := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: "stranger"}}
@@ -237,7 +238,8 @@ func ringIsGuarded(t *testing.T, w *issuerWorld) {
 		must(t, "make a stranger with the right", w.people.Create(t.Context(), o))
 	}
 	write := func(by client.Client, change func(*v1alpha1.KeyRingStatus)) error {
-		return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the token server writes too
+		// The token server may write at the same time.
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			ring := w.ring(t)
 			change(&ring.Status)
 			return by.Status().Update(t.Context(), ring)

@@ -28,12 +28,13 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestKustomizeController has Flux's own kustomize-controller apply what Lanyard publishes, as
-// docs/flux.md says: with the feature gate, and without references across namespaces.
-// `make e2e-flux` builds the controller and runs this test.
+// TestKustomizeController makes Flux's own kustomize-controller apply Lanyard's artifacts, as
+// docs/flux.md says: with the feature gate, and without references across namespaces. `make
+// e2e-flux` builds the controller and runs this test.
 func TestKustomizeController(t *testing.T) {
 	alone(t, "it installs Flux's kinds")
-	// The definitions are of the controller's version, and of the sources that it watches.
+	// The CRDs are from the controller's version, and from the version of the sources that it
+	// watches.
 	installDefinitions(t, filepath.Join(fluxModule(t, "kustomize", "kustomize-controller"), "config/crd/bases"))
 	installDefinitions(t, filepath.Join(fluxModule(t, "../../bench/controller/flux", "source-controller"), "config/crd/bases"))
 	t.Run("without the feature gate", func(t *testing.T) {
@@ -161,7 +162,7 @@ func startKustomize(t *testing.T, flags ...string) {
 	})
 }
 
-// fluxModule is the folder of a module of Flux's, in the version that another module builds.
+// fluxModule returns the folder of a Flux module, in the version that the module in dir uses.
 func fluxModule(t *testing.T, dir, name string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/fluxcd/"+name)
@@ -171,8 +172,8 @@ func fluxModule(t *testing.T, dir, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// installDefinitions installs the definitions in a folder and waits until the API server serves
-// their kinds.
+// installDefinitions installs the CRDs in a folder, and waits until the API server serves their
+// kinds.
 func installDefinitions(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -192,15 +193,15 @@ func installDefinitions(t *testing.T, dir string) {
 	}
 }
 
-// pushConfig publishes a ConfigMap of the tenant's namespace with one value, and returns the
+// pushConfig publishes a ConfigMap with one value for the tenant's namespace. It returns the
 // manifest's digest.
 func (tn *tenant) pushConfig(t *testing.T, tag, name, value string) string {
 	t.Helper()
 	return tn.pushFile(t, tag, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %s}\n", name, value))
 }
 
-// kustomization applies an ExternalArtifact of a namespace to its own namespace. It has the
-// ExternalArtifact's name.
+// kustomization returns a Kustomization that applies the ExternalArtifact of a namespace in its own
+// namespace. Its name is the ExternalArtifact's.
 func kustomization(namespace, name, of string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"sourceRef": map[string]any{"kind": "ExternalArtifact", "name": name, "namespace": of},
@@ -212,7 +213,8 @@ func kustomization(namespace, name, of string) *unstructured.Unstructured {
 	return o
 }
 
-// deploy creates a Kustomization. At the end of the test, it is deleted, and Flux releases it.
+// deploy creates a Kustomization. At the end of the test, it deletes the object and waits until
+// Flux removes the finalizer.
 func deploy(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
 	create(t, o)
@@ -234,7 +236,7 @@ func deploy(t *testing.T, o *unstructured.Unstructured) {
 	})
 }
 
-// conditionOf wants a condition.
+// conditionOf asserts that an object has this condition.
 func conditionOf(o *unstructured.Unstructured, kind string, status metav1.ConditionStatus, reason string) error {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -250,7 +252,7 @@ func awaitCondition(t *testing.T, o *unstructured.Unstructured, status metav1.Co
 	await(t, o, reason, func(o *unstructured.Unstructured) error { return conditionOf(o, "Ready", status, reason) })
 }
 
-// awaitExternal waits until the ExternalArtifact of an object has a condition, and the object's
+// awaitExternal waits until the object's ExternalArtifact has a condition, and the object's
 // artifact.
 func awaitExternal(t *testing.T, o *v1alpha1.OCIRepository, status metav1.ConditionStatus, reason string) {
 	t.Helper()
@@ -258,7 +260,7 @@ func awaitExternal(t *testing.T, o *v1alpha1.OCIRepository, status metav1.Condit
 	wantOffered(t, o)
 }
 
-// awaitApplied waits until a Kustomization has applied the artifact that the source has now.
+// awaitApplied waits until a Kustomization has applied the current artifact of its source.
 func awaitApplied(t *testing.T, o *unstructured.Unstructured, of *v1alpha1.OCIRepository) {
 	t.Helper()
 	must(t, "read the source", objects.Get(t.Context(), client.ObjectKeyFromObject(of), of))
@@ -274,16 +276,16 @@ func awaitApplied(t *testing.T, o *unstructured.Unstructured, of *v1alpha1.OCIRe
 	})
 }
 
-// reconcileRequest is Flux's annotation.
+// reconcileRequest is Flux's annotation to request a reconciliation.
 const reconcileRequest = "reconcile.fluxcd.io/requestedAt"
 
-// reconcileAgain asks Flux to reconcile a Kustomization now.
+// reconcileAgain requests a reconciliation of a Kustomization from Flux.
 func reconcileAgain(t *testing.T, o *unstructured.Unstructured, request string) {
 	t.Helper()
 	patch(t, o, func(o *unstructured.Unstructured) { o.SetAnnotations(map[string]string{reconcileRequest: request}) })
 }
 
-// offer creates an ExternalArtifact as somebody else would, with an artifact that is served.
+// offer creates an ExternalArtifact like another controller, with an artifact that is served.
 func offer(t *testing.T, external *unstructured.Unstructured, artifact *v1alpha1.Artifact) {
 	t.Helper()
 	must(t, "change it", unstructured.SetNestedStringMap(external.Object, map[string]string{
@@ -296,7 +298,8 @@ func offer(t *testing.T, external *unstructured.Unstructured, artifact *v1alpha1
 	must(t, "offer an artifact", objects.Status().Update(t.Context(), external))
 }
 
-// wantConfig wants a ConfigMap of the tenant's to have a value; none if the value is empty.
+// wantConfig asserts that a ConfigMap in the tenant's namespace has this value. If the value is
+// empty, the ConfigMap must not exist.
 func wantConfig(t *testing.T, tn *tenant, name, value string) {
 	t.Helper()
 	found := &corev1.ConfigMap{}

@@ -19,9 +19,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestLibrary runs examples/controller, a controller of somebody else's with the library in it. It
-// may do what docs/library.md says that such a controller needs, and what its own kind of objects,
-// ConfigMaps, needs.
+// TestLibrary runs examples/controller, which is another project's controller with Lanyard's
+// library. It has the rights that such a controller needs according to docs/library.md, and rights
+// for its own kind of objects, ConfigMaps.
 func TestLibrary(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "library-a"), newTenant(t, "library-b")
@@ -70,7 +70,8 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// startLibrary builds examples/controller and runs it until the test ends. It returns who it is.
+// startLibrary builds examples/controller and runs it until the test ends. It returns the program's
+// user name.
 func startLibrary(t *testing.T) (user string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "controller")

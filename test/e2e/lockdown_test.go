@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestLockdown runs controllers under the flags that say whose identity an object has that names
-// none, and whether it may name one. What is refused is not tried again, and the message names the
-// flag.
+// TestLockdown runs controllers with flags that restrict which identity an object may use: with or
+// without an identity in its spec. A refused object must not be retried, and the message must
+// contain the flag.
 func TestLockdown(t *testing.T) {
 	beside(t)
 	const fallback = "fallback"
@@ -23,7 +23,8 @@ func TestLockdown(t *testing.T) {
 			return wantf(apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "it is not stalled: %+v", o.Status.Conditions)
 		}
 	}
-	// defaulted has a ServiceAccount of the default's name; bare has none of it.
+	// bare has no ServiceAccount in its spec. The namespace of defaulted has a ServiceAccount with
+	// the default's name.
 	type objects struct{ bare, named, defaulted *v1alpha1.OCIRepository }
 	tests := []struct {
 		name   string

@@ -24,18 +24,19 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// What all tests share. TestMain sets it before the first and stops it after the last.
+// These variables are shared by all tests. TestMain starts the world before the first test, and
+// stops it after the last.
 var (
 	world      *local.Cluster       // with its cloud
-	controller *local.Program       // of all objects that name no shard
-	apiserver  kubernetes.Interface // the administrator
-	objects    client.Client        // the administrator; knows Lanyard's kinds
+	controller *local.Program       // for all objects without a shard
+	apiserver  kubernetes.Interface // of the administrator
+	objects    client.Client        // of the administrator; knows Lanyard's kinds
 )
 
-// userAgent tells the tests' own requests in the audit log.
+// userAgent marks the tests' own requests in the audit log.
 const userAgent = "lanyard-e2e"
 
-// suite is the end-to-end tests.
+// suite describes the end-to-end tests.
 var suite = stage.Suite{
 	Name:   "e2e",
 	Binary: binary,
@@ -45,7 +46,7 @@ var suite = stage.Suite{
 	},
 	Make:  "make build e2e-programs",
 	Cloud: addToCloud,
-	// Tests run these issuers in clusters of their own. The world's API server judges their tokens.
+	// Tests run these issuers in their own clusters. The world's API server verifies their tokens.
 	Audience: clusterAudience,
 	Issuers: map[string]string{
 		"lanyard": ownIssuer, "svid": spiffeIssuer,
@@ -56,11 +57,11 @@ var suite = stage.Suite{
 	End:   func() error { return wantNoRaces(world) },
 }
 
-// binary is the path of a program that `make` builds.
+// binary returns the path of a program that `make` builds.
 func binary(name string) string { return filepath.Join("..", "..", "bin", name) }
 
-// daemon is the path of one of Lanyard's daemons, built with the race detector. Tests that measure
-// memory or time start the binary without the detector.
+// daemon returns the path of one of Lanyard's daemons, built with the race detector. Tests that
+// measure memory or time use the binary without the detector.
 func daemon(name string) string { return binary(filepath.Join("race", name)) }
 
 func TestMain(m *testing.M) {
@@ -80,7 +81,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	ctrllog.SetLogger(logr.Discard()) // of the caches in tests; the programs have logs of their own
+	// Discard the logs of the caches in tests. The programs have their own logs.
+	ctrllog.SetLogger(logr.Discard())
 	os.Exit(suite.Run(context.Background(), m))
 }
 
@@ -106,9 +108,8 @@ func begin(ctx context.Context, cluster *local.Cluster) (err error) {
 	return err
 }
 
-// wantNoRaces returns an error if the race detector found something in a daemon of the cluster. The
-// detector also reports with an exit status, but the log is what helps, and a daemon that is killed
-// has no status.
+// wantNoRaces returns an error if the race detector found a race in a daemon of the cluster. It
+// searches the logs: a killed daemon has no exit status of the detector.
 func wantNoRaces(cluster *local.Cluster) error {
 	logs, err := filepath.Glob(cluster.Path("*.log"))
 	if err != nil {
@@ -126,7 +127,7 @@ func wantNoRaces(cluster *local.Cluster) error {
 	return nil
 }
 
-// values are the chart's for this run, with further ones of a test.
+// values returns the chart's values for this run, with further values of a test.
 func values(further map[string]any) map[string]any {
 	all := loudest()
 	maps.Copy(all, map[string]any{"shards": shards(), "flux": map[string]any{"externalArtifacts": true}})
@@ -134,16 +135,16 @@ func values(further map[string]any) map[string]any {
 	return all
 }
 
-// The key with which the tests publish what `lanyard` itself would refuse to.
+// The access key with which the tests publish artifacts that `lanyard` itself refuses to publish.
 const (
 	publisherKey    = "AKIAE2EPUBLISHERE2EP"
 	publisherSecret = secretMark + "of-the-publisher"
 )
 
-// e2eBucket is the tests' bucket at Google, which is nobody's until it is lent.
+// e2eBucket is the tests' bucket at Google. Nobody may read it until a test calls lend.
 const e2eBucket = "e2e-manifests"
 
-// addToCloud adds to the demonstration's cloud what the tests need besides.
+// addToCloud adds to the demonstration's cloud what the tests need.
 func addToCloud(cfg *cloudtest.Config) error {
 	account := &cfg.AWS.Accounts[0]
 	if account.ID != local.Account {

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// minio is a running MinIO server that knows an OpenID provider.
+// minio is a running MinIO server with an OpenID provider.
 type minio struct {
 	url    string // ends with a slash
 	client *http.Client
@@ -35,21 +35,20 @@ const (
 	minioPassword = secretMark + "of-minio"
 )
 
-// minioConfig is what differs between the servers of tests.
+// minioConfig has the settings that differ between tests.
 type minioConfig struct {
-	// claim is the claim of a token that names the policy of a session.
+	// claim is the claim of a token that contains the name of the session's policy.
 	claim string
-	// issuer is the OpenID provider. Default: the cluster's.
+	// issuer is the OpenID provider. Default: the issuer of the cluster.
 	issuer string
 	// audience of the tokens that the server accepts. Default: the server's host:port.
 	audience string
-	// authority vouches for the server's certificate. Nil: it speaks plain HTTP.
+	// authority issues the server's certificate. Nil: the server uses plain HTTP.
 	authority *authority
 }
 
-// startMinIO starts MinIO as an unmodified program in the local cloud. MinIO reads the issuer's
-// discovery document under its real name, through the cloud's proxy and with the cloud's
-// CA.
+// startMinIO starts the unmodified MinIO in the local cloud. MinIO reads the issuer's discovery
+// document under its real name, through the cloud's proxy and with the cloud's CA.
 func startMinIO(t *testing.T, config minioConfig) *minio {
 	t.Helper()
 	dir := t.TempDir()
@@ -85,7 +84,7 @@ func (m *minio) host(t *testing.T) string {
 	return u.Host
 }
 
-// root is S3's own client, as the server's first user.
+// root returns an S3 client with the server's root user.
 func (m *minio) root() *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: &m.url, Region: "us-east-1", UsePathStyle: true, HTTPClient: m.client,
@@ -93,7 +92,7 @@ func (m *minio) root() *s3.Client {
 	})
 }
 
-// putBucket makes a bucket with objects in it.
+// putBucket creates a bucket with these objects.
 func (m *minio) putBucket(t *testing.T, name string, files map[string]string) {
 	t.Helper()
 	_, err := m.root().CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name})
@@ -104,11 +103,11 @@ func (m *minio) putBucket(t *testing.T, name string, files map[string]string) {
 	}
 }
 
-// putPolicy makes a policy with MinIO's admin API, which is signed as S3 is.
+// putPolicy creates a policy with MinIO's admin API. Its requests are signed like those of S3.
 func (m *minio) putPolicy(t *testing.T, name, document string) {
 	t.Helper()
 	hash := sha256.Sum256([]byte(document))
-	// The server is ready a little before it has read its users and policies.
+	// The server becomes ready a little before it has loaded its users and policies.
 	eventually(t, "make a policy at MinIO", func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPut,
 			m.url+"minio/admin/v3/add-canned-policy?name="+url.QueryEscape(name), bytes.NewReader([]byte(document)))

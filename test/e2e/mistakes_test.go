@@ -23,17 +23,16 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// mistake is a row of the table in docs/errors.md: an object as a person writes it who makes one
-// mistake.
+// mistake is a row of the table in docs/errors.md: an object with one typical mistake.
 type mistake struct {
 	what   string        // the mistake, for the table
-	where  string        // what is wrong, and in which object
-	wrong  client.Object // with the mistake, or with a reference to it
+	where  string        // the wrong field, and its object
+	wrong  client.Object // the object with the mistake, or with a reference to it
 	reason string
 }
 
 // TestTypicalMistakes makes the mistakes of the table in docs/errors.md, and compares the
-// conditions with the page. With -update it writes them into the page.
+// conditions with the page. With -update it writes the conditions into the page.
 func TestTypicalMistakes(t *testing.T) {
 	beside(t)
 	const first, last = "<!-- The rest of this section is written by TestTypicalMistakes. -->\n", "\n## Whose credential\n"
@@ -66,8 +65,8 @@ func TestTypicalMistakes(t *testing.T) {
 	}
 }
 
-// makeMistakes makes what the objects need: a tenant with a repository and a bucket at AWS, and a
-// registry with a password. It waits until the objects without a mistake are ready.
+// makeMistakes prepares a tenant with a repository and a bucket at AWS, and a registry with a
+// password. It waits until the correct objects are ready, and returns objects with mistakes.
 func makeMistakes(t *testing.T) []mistake {
 	t.Helper()
 	tn := newTenant(t, "team-a")
@@ -132,7 +131,7 @@ func makeMistakes(t *testing.T) []mistake {
 	return all
 }
 
-// putBucket makes a bucket at S3 with an object, and a ServiceAccount that may read it.
+// putBucket creates a bucket at S3 with an object, and a ServiceAccount that may read the bucket.
 func (tn *tenant) putBucket(t *testing.T) (account string) {
 	t.Helper()
 	account = "reader"
@@ -146,7 +145,7 @@ func (tn *tenant) putBucket(t *testing.T) (account string) {
 	return account
 }
 
-// putMistakenAccounts makes ServiceAccounts that get no credential, each for another reason.
+// putMistakenAccounts creates ServiceAccounts that get no credential, each for a different reason.
 func (tn *tenant) putMistakenAccounts(t *testing.T) {
 	t.Helper()
 	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
@@ -162,14 +161,14 @@ func (tn *tenant) putMistakenAccounts(t *testing.T) {
 	tn.putAccount(t, audience, roleARN(role))
 }
 
-// edited is a copy of an object with another spec.
+// edited returns a copy of an object with an edited spec.
 func edited(o *v1alpha1.OCIRepository, edit func(s *v1alpha1.OCIRepositorySpec)) *v1alpha1.OCIRepository {
 	o = &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace}, Spec: *o.Spec.DeepCopy()}
 	edit(&o.Spec)
 	return o
 }
 
-// difference says what of a spec is wrong.
+// difference describes the wrong fields of a spec.
 func difference(t *testing.T, right, wrong client.Object) string {
 	t.Helper()
 	was, is := fields(t, right), fields(t, wrong)
@@ -191,7 +190,7 @@ func difference(t *testing.T, right, wrong client.Object) string {
 	return kind + ": " + strings.Join(found, ", ")
 }
 
-// fields are the values of a spec by their paths.
+// fields returns the values of a spec by their paths.
 func fields(t *testing.T, o client.Object) map[string]string {
 	t.Helper()
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)

@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// direct reaches this machine, whatever proxy the environment names. A busy machine needs half a minute
-// for the largest artifact.
+// direct connects to this machine without a proxy, even if the environment sets one. A busy machine
+// needs half a minute for the largest artifact.
 var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 
 func digest(content []byte) string {
@@ -23,8 +23,7 @@ func digest(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// freeAddress is a loopback address that nobody else gets until the test ends, for a program that
-// will listen there.
+// freeAddress reserves a loopback address for a program until the test ends.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	r, err := local.Reserve(1)
@@ -40,7 +39,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// forward hands connections to another address, and calls each for every one of them.
+// forward forwards connections to another address, and calls each for every connection.
 func forward(t *testing.T, to string, each func()) (address string) {
 	t.Helper()
 	l := listen(t)
@@ -67,7 +66,7 @@ func forward(t *testing.T, to string, each func()) (address string) {
 	return l.Addr().String()
 }
 
-// pipe copies both ways until one side ends, or ctx does.
+// pipe copies in both directions until one side or ctx ends.
 func pipe(ctx context.Context, in net.Conn, to string) {
 	defer in.Close()
 	out, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)

@@ -16,10 +16,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// assumeAnnotation has a ServiceAccount assume a role with its own role's session.
+// assumeAnnotation makes a ServiceAccount assume a second role with the session of its own role.
 const assumeAnnotation = "lanyard.dev/assume-role"
 
-// mayAssume makes the tenant's role again, so that it may assume roles and nothing else.
+// mayAssume replaces the tenant's role by one that may only assume roles.
 func (tn *tenant) mayAssume(t *testing.T) {
 	t.Helper()
 	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, aws.Role{
@@ -27,8 +27,9 @@ func (tn *tenant) mayAssume(t *testing.T) {
 	}))
 }
 
-// TestOwnChain has a tenant's registry and bucket in a second account read by the tenant's own
-// chain: its own role, and a role that trusts it. Another tenant names the same chain.
+// TestOwnChain reads a tenant's registry and bucket in a second account by the tenant's own chain:
+// its role, and a role that trusts it. Another tenant configures the same chain, and must be
+// refused.
 func TestOwnChain(t *testing.T) {
 	beside(t)
 	const bucketName = "e2e-own-chain"

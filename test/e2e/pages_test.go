@@ -20,30 +20,30 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/chart"
 )
 
-// Bounds of the commands of a page.
+// Time limits for the commands of a page.
 const (
 	commandTimeout = 15 * time.Minute // a command may download and compile modules
 	interruptGrace = time.Minute
 )
 
-// special is a command that is not simply run until it succeeds. Begin is how the command begins.
-// At most one of the other fields is set, besides says.
+// special describes a command that needs special treatment. Begin is the command's prefix. Of the
+// other fields, at most one is set, in addition to says.
 type special struct {
 	begin string
-	// leftOut is why the command cannot run in this test.
+	// leftOut is the reason why the command cannot run in this test.
 	leftOut string
-	// instead judges a command that is left out as far as this is possible.
+	// instead checks a command that is left out, as far as possible.
 	instead func(t *testing.T, command string)
-	// stays: the command runs until it is interrupted, while further commands run. The text is what
-	// it says when it is ready.
+	// stays is the text that the command prints when it is ready. The command then keeps running
+	// until it is interrupted, while further commands run.
 	stays string
-	// fails: the page says that the command is refused.
+	// fails says that the command must fail, as the page says.
 	fails bool
-	// says is what the command must print.
+	// says has words that the command must print.
 	says []string
 }
 
-// specials are the special commands of all pages.
+// specials lists the special commands of all pages.
 var specials = []special{
 	{begin: "make demo", stays: "Stop it with Ctrl-C"},
 	{begin: "make test", leftOut: "it runs this test"},
@@ -55,7 +55,7 @@ var specials = []special{
 	{begin: "bin/lanyard cloud journal --service sts --verdict refused", says: []string{"AccessDenied", "system:serviceaccount:tenant-a:tenant-a-ecr-sa"}},
 }
 
-// specialOf returns how a command is special, if it is.
+// specialOf returns the special treatment of a command. It is zero for other commands.
 func specialOf(command string) special {
 	for _, s := range specials {
 		if strings.HasPrefix(command, s.begin) {
@@ -65,9 +65,9 @@ func specialOf(command string) special {
 	return special{}
 }
 
-// TestPages runs every command of the pages in order, twice, from a copy of the repository in which
-// only the programs are built: commands survive each other, and themselves. Each page's blocks of
-// ```sh are commands, in the order of the page.
+// TestPages runs every command of the pages in order, twice. Each command must also work after the
+// others, and a second time. The commands are the blocks of ```sh. They run in a copy of the
+// repository, in which only the programs are built.
 func TestPages(t *testing.T) {
 	beside(t, lane3)
 	found := map[string]bool{}
@@ -99,14 +99,15 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// shellCommands returns the commands in a page's blocks of ```sh. A special command stands alone;
-// what stands before and after it in its block is one command each. A backslash at the end of a
-// line continues a command, and so does a here-document. Code that is only indented is refused: it
-// could hold commands that nobody runs.
+// shellCommands returns the commands in a page's blocks of ```sh. A special command is a command of
+// its own. The lines before it in a block are one command, and so are the lines after it. A
+// backslash at the end of a line continues a command, and so does a here-document. Indented code
+// without a fence is an error, because it could hold commands that nobody runs.
 func shellCommands(page []byte) ([]string, error) {
 	var commands []string
-	language, inside, open := "", false, "" // open: the end of a here-document, or a backslash
-	joins := false                          // the next line belongs to the last command
+	// open is the end mark of a here-document, or a backslash.
+	language, inside, open := "", false, ""
+	joins := false // the next line belongs to the last command
 	lines := bufio.NewScanner(bytes.NewReader(page))
 	for lines.Scan() {
 		line := lines.Text()
@@ -141,7 +142,7 @@ func shellCommands(page []byte) ([]string, error) {
 	return commands, lines.Err()
 }
 
-// hereDocument finds the last line of a here-document in its first.
+// hereDocument matches the start of a here-document and extracts its end mark.
 var hereDocument = regexp.MustCompile(`<<-?['"]?(\w+)`)
 
 func TestShellCommands(t *testing.T) {
@@ -157,13 +158,13 @@ func TestShellCommands(t *testing.T) {
 	}
 }
 
-// reader is somebody who follows a page in a shell.
+// reader follows a page in a shell.
 type reader struct {
 	repository string   // the reader's copy
-	state      string   // file of the shell's variables and folder
+	state      string   // file with the shell's variables and folder
 	env        []string // of a new shell
 	running    []*staying
-	demo       string // what the last make demo printed
+	demo       string // output of the last make demo
 }
 
 // staying is a command that runs until it is interrupted.
@@ -178,8 +179,8 @@ func newReader(t *testing.T) *reader {
 	root := t.TempDir()
 	r := &reader{repository: filepath.Join(root, "lanyard"), state: filepath.Join(root, "shell")}
 	copyRepository(t, r.repository)
-	// The shell has nothing of the machine's clouds. It has Go's caches, because a stranger's first
-	// build takes long, and the settings with which the packages in these caches were compiled.
+	// The shell has no credentials of the machine. It has Go's caches, because a first build takes
+	// long, and the settings with which the packages in these caches were compiled.
 	r.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root, "TMPDIR=" + root, "TERM=dumb"}
 	for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "CGO_ENABLED", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOTOOLCHAIN"} {
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
@@ -189,9 +190,9 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// copyRepository makes a copy of the repository as it is after `make build`. The copy has the files
-// that git knows, as they are now, and the built programs. Files keep their times, so that make
-// builds nothing again.
+// copyRepository copies the repository as it is after `make build`: the files that git knows, in
+// their current state, and the built programs. Files keep their times, so that make builds nothing
+// again.
 func copyRepository(t *testing.T, to string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -222,7 +223,8 @@ func copyFile(from, to string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, info.Mode()), os.Chtimes(to, info.ModTime(), info.ModTime()))
 }
 
-// follow runs the commands of a page once, in a new shell. Commands that stay are interrupted at the end.
+// follow runs the commands of a page once, in a new shell. At the end, it interrupts commands that
+// still run.
 func (r *reader) follow(t *testing.T, commands []string) {
 	t.Helper()
 	must(t, "open a new shell", os.WriteFile(r.state, []byte("cd "+r.repository+"\n"), 0o600))
@@ -243,7 +245,7 @@ func (r *reader) follow(t *testing.T, commands []string) {
 	}
 }
 
-// shell prepares a command, which keeps variables and folder of the commands before.
+// shell prepares a command with the variables and the folder of the commands before.
 func (r *reader) shell(ctx context.Context, command string) *exec.Cmd {
 	const script = `set -ae; . "$1"; trap '{ export -p; echo "cd \"$PWD\""; } > "$1"' EXIT; eval "$2"`
 	cmd := exec.CommandContext(ctx, "bash", "-c", script, "page", r.state, command)
@@ -259,7 +261,7 @@ func (r *reader) run(t *testing.T, command string, s special) {
 	defer cancel()
 	cmd := r.shell(ctx, command)
 	out, err := cmd.CombinedOutput()
-	// What the command left in the background, and the page did not end because the test failed.
+	// Kill background processes of the command that the page did not end because the test failed.
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	if s.fails == (err == nil) || ctx.Err() != nil {
 		t.Fatalf("%s\nended with %v; want a failure: %v\n%s", command, err, s.fails, out)
@@ -271,7 +273,7 @@ func (r *reader) run(t *testing.T, command string, s special) {
 	}
 }
 
-// stay starts a command and returns once it says that it is ready.
+// stay starts a command that keeps running. It returns once the command prints ready.
 func (r *reader) stay(t *testing.T, command, ready string) {
 	t.Helper()
 	s := &staying{output: &output{}, ended: make(chan error, 1)}
@@ -294,7 +296,7 @@ func (r *reader) stay(t *testing.T, command, ready string) {
 	r.demo = s.output.String()
 }
 
-// interrupt ends the commands that stay, as Ctrl-C does.
+// interrupt ends the running commands, like Ctrl-C.
 func (r *reader) interrupt(t *testing.T) {
 	t.Helper()
 	for _, s := range slices.Backward(r.running) {
@@ -310,7 +312,7 @@ func (r *reader) interrupt(t *testing.T) {
 	r.running = nil
 }
 
-// output is what a running command has printed. It is safe for concurrent use.
+// output is the output of a running command so far. It is safe for concurrent use.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -328,7 +330,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// wantInstallable renders the chart with the values and the namespace of a helm command.
+// wantInstallable asserts that the chart renders with the values and the namespace of a helm
+// command.
 func wantInstallable(t *testing.T, command string) {
 	t.Helper()
 	words := strings.Fields(command)
@@ -349,8 +352,8 @@ func wantInstallable(t *testing.T, command string) {
 	must(t, "render the chart as "+command, err)
 }
 
-// wantTable asserts that the demonstration printed the rows of a page's table. Digests of buckets change with each run, and
-// the page shortens the last column.
+// wantTable asserts that the demonstration printed the rows of a page's table. It ignores digests
+// of buckets, which change with each run, and the last column, which the page shortens.
 func wantTable(t *testing.T, page []byte, demo string) {
 	t.Helper()
 	_, table, _ := strings.Cut(string(page), "```text\n")

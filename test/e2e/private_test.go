@@ -18,15 +18,16 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestPrivateNetworks has a tenant name hosts in networks that are not public. A controller
-// connects to no address in --deny-cidrs, by default the private ranges, unless the administrator
-// lists the host.
+// TestPrivateNetworks refers to hosts in networks that are not public, like a hostile tenant. A
+// controller must not connect to addresses in --deny-cidrs, by default the private ranges, unless
+// the administrator lists the host.
 func TestPrivateNetworks(t *testing.T) {
 	beside(t)
 	inside, address, connections := startInside(t)
 	denied := map[string]any{"denyCIDRs": []any{address + "/32"}}
 	listed := map[string]any{"denyCIDRs": []any{address + "/32"}, "allowedEndpointHosts": []any{inside}}
-	// No proxy judges for the controller, and a name in the URL has nothing to resolve.
+	// Use no proxy, which would connect in place of the controller. An address in the URL needs no
+	// name resolution.
 	environment := environment("NO_PROXY=*", "no_proxy=*")
 	for _, tt := range []struct {
 		name     string
@@ -65,8 +66,8 @@ func TestPrivateNetworks(t *testing.T) {
 	}
 }
 
-// startInside starts a registry and a store of objects at an address of this machine, each with
-// something in it, and counts the connections to them.
+// startInside starts a registry and an object store with content at an address of this machine. It
+// counts the connections to them.
 func startInside(t *testing.T) (host, address string, connections *atomic.Int64) {
 	t.Helper()
 	address = ownAddress(t)
@@ -93,7 +94,7 @@ func startInside(t *testing.T) (host, address string, connections *atomic.Int64)
 	return host, address, connections
 }
 
-// ownAddress is an address of this machine that is not of its loopback.
+// ownAddress returns an address of this machine outside loopback.
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()

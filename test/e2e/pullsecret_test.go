@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// newDistribution starts a registry that people run themselves, under a name of its own:
-// distribution, with one user in a file.
+// newDistribution starts a self-managed registry under this host: distribution, with one user in a
+// file.
 func newDistribution(t *testing.T, host, user, password string) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -46,8 +46,8 @@ func newDistribution(t *testing.T, host, user, password string) {
 	})
 }
 
-// TestPullSecrets pulls from a registry with users of its own, with Secrets as Pods do: one that
-// the object names, and those of its ServiceAccount. Nobody else's.
+// TestPullSecrets pulls from a registry with its own users, with Secrets like Pods: the Secret in
+// the object's spec, and the Secrets of its ServiceAccount. No other Secrets may be used.
 func TestPullSecrets(t *testing.T) {
 	beside(t)
 	const user, password = "robot", secretMark + "of-the-robot"

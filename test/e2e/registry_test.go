@@ -21,18 +21,18 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// foreignRegistry is a registry under a name of its own, as no cloud runs it: it does what a test
-// wants.
+// foreignRegistry is a registry of no cloud, under its own host. A test can change its behaviour.
 type foreignRegistry struct {
 	host string
 
 	mu        sync.Mutex
 	behaviour func(w http.ResponseWriter, r *http.Request, well http.Handler)
-	user      string // nobody else is let in; empty lets everybody in
-	password  string
+	// user is the only user with access. If user is empty, everybody has access.
+	user     string
+	password string
 }
 
-// newRegistry starts a registry that behaves well.
+// newRegistry starts a registry that behaves correctly.
 func newRegistry(t *testing.T, host string) *foreignRegistry {
 	t.Helper()
 	r := &foreignRegistry{host: host}
@@ -56,14 +56,14 @@ func newRegistry(t *testing.T, host string) *foreignRegistry {
 	return r
 }
 
-// behave changes what the registry does; nil makes it behave well again.
+// behave changes the registry's behaviour; nil restores the correct one.
 func (r *foreignRegistry) behave(how func(w http.ResponseWriter, r *http.Request, well http.Handler)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.behaviour = how
 }
 
-// protect lets one user in only.
+// protect restricts access to one user.
 func (r *foreignRegistry) protect(user, password string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *foreignRegistry) protect(user, password string) {
 
 func (r *foreignRegistry) url(repository string) string { return "oci://" + r.host + "/" + repository }
 
-// push publishes a layer and returns the manifest's digest and the layer's.
+// push publishes a layer, and returns the digests of the manifest and the layer.
 func (r *foreignRegistry) push(t *testing.T, repository, tag string, content []byte) (manifest, blob string) {
 	t.Helper()
 	reference, err := name.ParseReference(r.host + "/" + repository + ":" + tag)
@@ -94,7 +94,7 @@ func layerDigest(t *testing.T, i v1.Image) string {
 	return digest.String()
 }
 
-// putLogin makes a Secret with the registry's user and password.
+// putLogin creates a Secret with the registry's user and password.
 func (r *foreignRegistry) putLogin(t *testing.T, namespace, name string) {
 	t.Helper()
 	create(t, &corev1.Secret{
@@ -105,8 +105,8 @@ func (r *foreignRegistry) putLogin(t *testing.T, namespace, name string) {
 	})
 }
 
-// TestStaticSecret pulls with a stored password: the Secret is read when it is needed, and what is
-// wrong with it is said.
+// TestStaticSecret pulls with a stored password. The Secret is read when it is needed, and
+// conditions report what is wrong with it.
 func TestStaticSecret(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "static")

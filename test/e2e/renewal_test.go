@@ -35,16 +35,17 @@ import (
 const (
 	// renewalIssuer is the issuer of TestRenewals.
 	renewalIssuer = "https://renewals.e2e.example.com"
-	// shortLife is how long a token lives there, unless its identity says otherwise. It is renewed
-	// after a fifth of that, give or take a tenth, so that a slow machine has time.
+	// shortLife is the lifetime of TestRenewals's tokens, unless their identity sets another.
+	// Tokens are renewed after a fifth of their life, with a variation of a tenth, so that a slow
+	// machine has time.
 	shortLife, renewalFraction = 100 * time.Second, 0.2
-	// askEvery is the pause between two questions of the consumer.
+	// askEvery is the pause between two checks of the consumer.
 	askEvery = 100 * time.Millisecond
 )
 
-// TestRenewals keeps credentials for each cloud in Secrets. They are renewed on time and on each
-// trigger. A consumer shows all the time what lies in the Secrets of short life. It is never
-// refused, whatever happens to keys and programs.
+// TestRenewals tests bindings with credentials for each cloud in Secrets. The credentials must be
+// renewed on time and on each trigger. A consumer presents the short-lived credentials all the
+// time. The consumer must never be refused, whatever happens to keys and programs.
 func TestRenewals(t *testing.T) {
 	beside(t, lane2)
 	w := newBindingWorld(t, "renewals", renewalIssuer, map[string]any{
@@ -86,14 +87,14 @@ func TestRenewals(t *testing.T) {
 	noRightIsMissing(t, w.Cluster)
 }
 
-// cloudTarget is a cloud, for which there are identities.
+// cloudTarget is a cloud as the target system of identities.
 type cloudTarget struct {
 	kind, audience string
-	// trust makes something at the cloud that a subject may be. It returns the providerConfig for it.
+	// trust creates a role or account at the cloud for this subject. It returns the providerConfig.
 	trust func(t *testing.T, name, subject string) map[string]string
-	// judge shows the cloud a token.
+	// judge presents a token to the cloud.
 	judge func(t *testing.T, config map[string]string, token string) verdict
-	// client has the cloud's own client get a credential with what lies in a Secret.
+	// client makes the cloud's own client get a credential with the content of a Secret.
 	client func(t *testing.T, d delivered, config map[string]string) error
 }
 
@@ -177,16 +178,16 @@ func cloudTargets() []cloudTarget {
 	}
 }
 
-// bound is a binding. Its identity and its Secret have its name.
+// bound is a binding. Its identity and its Secret have the same name.
 type bound struct {
 	cloudTarget
 
 	name, subject string
 	config        map[string]string
-	files         delivered // the folder where the Secret is mounted
+	files         delivered // folder in which the Secret is mounted
 }
 
-// bind makes an identity for a cloud and a binding, and waits for the credential.
+// bind creates an identity for a cloud and a binding, and waits for the credential.
 func (w *bindingWorld) bind(t *testing.T, target cloudTarget, suffix string, duration *metav1.Duration) *bound {
 	t.Helper()
 	b := &bound{cloudTarget: target, name: target.kind + "-" + suffix, files: delivered(t.TempDir())}
@@ -211,7 +212,7 @@ func (b *bound) providerConfig(t *testing.T) []byte {
 	return raw
 }
 
-// crowd makes further bindings of the first identity. It returns the names of all.
+// crowd creates further bindings of the first identity. It returns the names of all bindings.
 func (w *bindingWorld) crowd(t *testing.T, all []*bound) (names []string) {
 	t.Helper()
 	for _, b := range all {
@@ -228,7 +229,7 @@ func (w *bindingWorld) crowd(t *testing.T, all []*bound) (names []string) {
 	return names
 }
 
-// clientsReadSecrets has each cloud's own client use the Secret, unmodified.
+// clientsReadSecrets makes each cloud's own unmodified client use its Secret.
 func clientsReadSecrets(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	for _, b := range all {
@@ -239,7 +240,8 @@ func clientsReadSecrets(t *testing.T, w *bindingWorld, all []*bound) {
 	}
 }
 
-// renewedOnTime waits until credentials are renewed, which is when the status has said.
+// renewedOnTime waits until the credentials are renewed. The renewal must be at the time that the
+// status has announced.
 func renewedOnTime(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	before := map[string]v1alpha1.WorkloadIdentityBindingStatus{}
@@ -256,7 +258,7 @@ func renewedOnTime(t *testing.T, w *bindingWorld, all []*bound) {
 			}
 			return wantf(o.Status.IssuedAt.After(last.IssuedAt.Time), "%+v", o.Status)
 		})
-		// A token says in whole seconds when it was issued.
+		// A token's issue time has a resolution of one second.
 		if issued := o.Status.IssuedAt; issued.Before(last.RenewAt) || !issued.Before(last.ExpiresAt) {
 			t.Errorf("%s was issued at %s; want it between %s and %s", b.name, issued, last.RenewAt, last.ExpiresAt)
 		} else {
@@ -269,8 +271,8 @@ func renewedOnTime(t *testing.T, w *bindingWorld, all []*bound) {
 
 func tokenIn(s *corev1.Secret) string { return string(s.Data[delivery.TokenKey]) }
 
-// renewedAtOnce has credentials of long life renewed by whatever is to renew them. The clouds take
-// the next token, for whom the identity then says.
+// renewedAtOnce tests each trigger for a renewal on long-lived credentials. The clouds must accept
+// the new token, for the subject that the identity has then.
 func renewedAtOnce(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	look := func(t *testing.T, b *bound) {
@@ -338,8 +340,8 @@ func renewedAtOnce(t *testing.T, w *bindingWorld, all []*bound) {
 	}
 }
 
-// renewedInStorm renews all credentials again and again. Meanwhile the keys rotate, and each
-// program is restarted.
+// renewedInStorm renews all credentials continuously. Meanwhile the keys rotate, and each program
+// is restarted.
 func renewedInStorm(t *testing.T, w *bindingWorld, names []string, asking *consumer) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -384,8 +386,8 @@ func renewedInStorm(t *testing.T, w *bindingWorld, names []string, asking *consu
 	asking.unpublished.Store(false)
 }
 
-// storm asks for a renewal of each binding, every two seconds. Soon each has spent its budget of
-// writes, and is renewed less often.
+// storm requests a renewal of each binding every two seconds. The bindings soon have used up their
+// budget of writes, and are then renewed less often.
 func (w *bindingWorld) storm(ctx context.Context, names []string) error {
 	request := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.OperationAnnotation, meta.OperationRenewToken))
 	for ; ctx.Err() == nil; pause(ctx, 2*time.Second) {
@@ -399,7 +401,8 @@ func (w *bindingWorld) storm(ctx context.Context, names []string) error {
 	return nil
 }
 
-// renewedAfterRevocation revokes the key that has signed the tokens, and signs no more.
+// renewedAfterRevocation revokes the key that has signed the tokens. They must be replaced by
+// tokens of another key.
 func renewedAfterRevocation(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	revoked := w.awaitBinding(t, all[0].name, isFresh).Status.KID
@@ -412,15 +415,15 @@ func renewedAfterRevocation(t *testing.T, w *bindingWorld, all []*bound) {
 	}
 }
 
-// consumer shows what lies in Secrets to a verifier that keeps the issuer's keys for as long as it
-// may. It also shows the token of the first Secret to AWS.
+// consumer presents the tokens in Secrets to a verifier that caches the issuer's keys as long as
+// allowed. It also presents the token of the first Secret to AWS.
 type consumer struct {
 	secrets client.Reader
 	names   []string
 	role    string // at AWS
 	cloud   *http.Client
 	keys    caching
-	// unpublished says that nobody serves the issuer's documents, which the local cloud reads each
+	// unpublished says that nobody serves the issuer's documents. The local cloud reads them each
 	// time.
 	unpublished atomic.Bool
 
@@ -428,7 +431,7 @@ type consumer struct {
 	tokens, kids  map[string]bool
 }
 
-// run asks until ctx ends, or until it is refused.
+// run checks the tokens until ctx ends or a token is refused.
 func (c *consumer) run(ctx context.Context) error {
 	defer c.cloud.CloseIdleConnections()
 	ticker := time.NewTicker(askEvery)
@@ -469,7 +472,7 @@ func (c *consumer) ask(ctx context.Context) error {
 	return wantf(found == len(c.names), "there are %d Secrets, and should be %d", found, len(c.names))
 }
 
-// show verifies the signature and, without any leeway, the time.
+// show verifies a token's signature, and its time without leeway.
 func (c *consumer) show(ctx context.Context, token string) error {
 	c.asked++
 	if err := c.keys.verify(ctx, token); err != nil {
@@ -480,7 +483,8 @@ func (c *consumer) show(ctx context.Context, token string) error {
 		return err
 	}
 	var claims jwt.Claims
-	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil { // which verify has done
+	// verify has already checked the signature.
+	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
 		return err
 	}
 	c.tokens[token], c.kids[parsed.Headers[0].KeyID] = true, true

@@ -25,15 +25,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestKilledController kills a controller again and again while it pulls what changes all the time:
-// at any time, and while it writes a file. When it is ready again, each artifact that a status names
-// is there and whole; in the end everything is as if nothing had been.
+// TestKilledController kills a controller again and again while it pulls changing content: at any
+// time, and while it writes a file. Whenever a controller is ready again, each artifact in a status
+// must exist with its full content. At the end, everything must be as without the kills.
 func TestKilledController(t *testing.T) {
 	beside(t)
 	const kills, count = 6, 6
 	s := takeShard(t)
 	tn := s.newTenant(t, "killed")
-	defer tn.clear(t) // while there is a controller
+	defer tn.clear(t) // while a controller runs
 	slow := newRegistry(t, "slow.registry.example.com")
 	slow.behave(drip)
 	pulls := make([]*v1alpha1.OCIRepository, count)
@@ -68,7 +68,7 @@ func TestKilledController(t *testing.T) {
 			}
 		}
 	})
-	// Should the test end early, the tenant must not wait for a controller that is gone.
+	// If the test ends early, the tenant's cleanup must not wait for a controller that has ended.
 	finish := sync.OnceFunc(func() { close(stop); pushing.Wait() })
 	t.Cleanup(finish)
 	writing := 0
@@ -79,7 +79,8 @@ func TestKilledController(t *testing.T) {
 			for _, o := range pulls {
 				wantConsistent(t, c, o)
 			}
-			time.Sleep(time.Duration(200+rand.IntN(1500)) * time.Millisecond) // anywhere in its work
+			// Kill it at a random point of its work.
+			time.Sleep(time.Duration(200+rand.IntN(1500)) * time.Millisecond)
 		} else {
 			eventually(t, "a file is being written", func(context.Context) error {
 				return wantf(len(files(t, c, ".tmp")) > 0, "there is none")
@@ -128,7 +129,7 @@ func drip(w http.ResponseWriter, r *http.Request, well http.Handler) {
 type dripping struct {
 	http.ResponseWriter
 
-	ctx context.Context //nolint:containedctx // of the request that is answered
+	ctx context.Context //nolint:containedctx // of the current request
 }
 
 func (d dripping) Write(p []byte) (n int, err error) {
@@ -149,9 +150,8 @@ func (d dripping) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// wantConsistent wants the artifact that the status names to be in a controller's store. The status
-// may still have the address of the controller that was killed; and the object may have changed
-// meanwhile.
+// wantConsistent asserts that the artifact in the status is in a controller's store. The status may
+// still have the address of a killed controller, and the object may change at the same time.
 func wantConsistent(t *testing.T, c *local.Program, o *v1alpha1.OCIRepository) {
 	t.Helper()
 	must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
@@ -174,7 +174,7 @@ func wantConsistent(t *testing.T, c *local.Program, o *v1alpha1.OCIRepository) {
 	t.Errorf("%s changes too fast to be looked at", o.Name)
 }
 
-// files are those below a folder of a controller's artifact store.
+// files returns the files below a folder of a controller's artifact store.
 func files(t *testing.T, c *local.Program, folder string) []string {
 	t.Helper()
 	var found []string
@@ -191,9 +191,9 @@ func files(t *testing.T, c *local.Program, folder string) []string {
 	return found
 }
 
-// TestReplicas runs two replicas of one shard, each with a store of its own: one reconciles. The
-// other takes over when that is killed, fetches again what it lacks, and only then says that it is
-// ready; and back again when it is stopped.
+// TestReplicas runs two replicas of one shard, each with its own store. Only one reconciles. When
+// this replica is killed, the other takes over. It fetches missing artifacts, and only then becomes
+// ready. When the second replica is stopped, the first takes over again.
 func TestReplicas(t *testing.T) {
 	beside(t)
 	s := takeShard(t)
@@ -201,7 +201,7 @@ func TestReplicas(t *testing.T) {
 	awaitLeader(t, first)
 	second := s.start(t, "replica-b", nil)
 	tn := s.newTenant(t, "replicas")
-	defer tn.clear(t) // while there is a controller
+	defer tn.clear(t) // while a controller runs
 	manifest := tn.pushFile(t, "1.0.0", "app")
 	o := tn.object("app")
 	create(t, o)
@@ -248,7 +248,7 @@ func TestReplicas(t *testing.T) {
 	wantServed(t, o)
 }
 
-// leaseHolder is the replica that has the shard's lease; empty if the lease is released.
+// leaseHolder returns the replica that holds the shard's lease, or an empty string.
 func (s *shard) leaseHolder(t *testing.T) string {
 	t.Helper()
 	lease, err := apiserver.CoordinationV1().Leases(local.Namespace).Get(t.Context(), s.statefulSet(), metav1.GetOptions{})
@@ -256,7 +256,7 @@ func (s *shard) leaseHolder(t *testing.T) string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-// awaitLeader waits until a controller has taken its shard.
+// awaitLeader waits until a controller holds the lease of its shard.
 func awaitLeader(t *testing.T, c *local.Program) {
 	t.Helper()
 	eventually(t, "the controller leads", func(context.Context) error {
@@ -281,8 +281,8 @@ func get(t *testing.T, url string) *http.Response {
 	return res
 }
 
-// metric is the sum of a metric's series that carry all of the labels (name="value"), 0 if there is
-// none.
+// metric returns the sum of a metric's series that have all labels (name="value"). It is 0 without
+// such a series.
 func metric(t *testing.T, c *local.Program, name string, labels ...string) float64 {
 	t.Helper()
 	res := get(t, c.URL("metrics")+"/metrics")
@@ -312,7 +312,7 @@ func metric(t *testing.T, c *local.Program, name string, labels ...string) float
 	return sum
 }
 
-// TestNoCache keeps no tokens: every reconciliation makes its exchange.
+// TestNoCache disables the token cache: every reconciliation must make its own exchange.
 func TestNoCache(t *testing.T) {
 	beside(t)
 	s := takeShard(t)
@@ -339,7 +339,7 @@ func TestNoCache(t *testing.T) {
 	if n := metric(t, c, "lanyard_token_cache_cached_items"); n != 0 {
 		t.Errorf("lanyard_token_cache_cached_items is %v", n)
 	}
-	// The metric is there and counts with the first controller, which keeps tokens.
+	// The metric must exist and count at the first controller, which caches tokens.
 	if n := metric(t, controller, "lanyard_token_cache_cached_items"); n == 0 {
 		kept := newTenant(t, "no-cache-kept")
 		kept.pushFile(t, "1.0.0", "app")

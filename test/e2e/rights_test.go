@@ -10,13 +10,13 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// unbound is the one namespace in which the API server refuses something to the controller; see
+// unbound is the only namespace in which the API server refuses requests of the controller; see
 // [judgeRun].
 const unbound = "unbound"
 
-// TestTenantNamespaces has the chart bind the controller's rights to act as a tenant in one
-// namespace. The controller starts, objects there get their artifacts, and objects elsewhere get no
-// token of any account, and no Secret is read for them.
+// TestTenantNamespaces makes the chart bind the controller's rights for tenants in one namespace
+// only. The controller must start, and objects in this namespace must get their artifacts. For
+// objects in other namespaces, the controller must get no token of any account, and read no Secret.
 func TestTenantNamespaces(t *testing.T) {
 	alone(t, "it takes rights from all controllers")
 	s := takeShard(t)
@@ -24,12 +24,12 @@ func TestTenantNamespaces(t *testing.T) {
 	inside.pushFile(t, "1.0.0", "app")
 	outside.pushFile(t, "1.0.0", "app")
 	install(t, map[string]any{"rbac": map[string]any{"tenantNamespaces": []any{inside.namespace}}})
-	// The harness only applies. Helm deletes what a release no longer has.
+	// The test harness only applies objects. Helm would delete this object of the former release.
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-controller-tenant"}}
 	must(t, "take the rights from other namespaces", objects.Delete(t.Context(), everywhere))
 	s.start(t, "rights", nil)
 	t.Cleanup(func() {
-		inside.clear(t) // while there is a controller
+		inside.clear(t) // while a controller runs
 		outside.clear(t)
 	})
 

@@ -33,10 +33,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// rotationUnderLoad rotates keys while tokens are requested and verified. The verifiers keep the
-// public document for the whole publish delay, and do not read it for a key that they do not know.
-// The token server is killed in each rotation, each time at another step. No token is ever refused.
-// A crash at each single write is what the tests of the package sign are for.
+// rotationUnderLoad rotates keys while tokens are requested and verified. The verifiers cache the
+// public document for the whole publish delay, and do not read it again for an unknown key. The
+// token server is killed in each rotation, each time at another step. No token may be refused. The
+// tests of the package sign cover a crash at each single write.
 func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	identity := w.newIdentity(t, grantedNamespace, "rotation", vaultAudience)
@@ -48,7 +48,8 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 	defer running.Wait()
 	defer stop()
 	load := &traffic{mint: func(ctx context.Context) (string, error) { return w.mint(ctx, identity, vaultAudience) }}
-	const clients = 4 // whose verifiers read the document at different times
+	// The clients' verifiers read the document at different times.
+	const clients = 4
 	for n := range clients {
 		running.Go(func() {
 			if err := load.run(ctx, time.Duration(n)*publishDelay/clients); err != nil {
@@ -91,11 +92,11 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// emergencyRevocation revokes the key that signs. What this breaks is known before. The controller
-// drops what it had got for tokens of the key, and gets it anew within seconds. Vault's plugin,
-// which reads the document only for a key that it does not know, has cached the standby with the
-// revoked key: it refuses the revoked key after the second step, when a key signs that it has not
-// cached.
+// emergencyRevocation revokes the key that signs. The consequences are known. The controller drops
+// the credentials that it got for tokens of this key, and gets new ones within seconds. Vault's
+// plugin reads the document only for an unknown key, and has cached the standby key together with
+// the revoked key. So it refuses the revoked key only after the second step, when a key signs that
+// it has not cached.
 func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	tn := newTenant(t, "revocation")
@@ -108,7 +109,7 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	revoked, standby := kidOf(w.ring(t), v1alpha1.KeyActive), kidOf(w.ring(t), v1alpha1.KeyPublished)
 	old := w.token(t, identity, vaultAudience)
 	wantVerdict(t, "Vault, before", vault.login(t, old), true)
-	// Tokens that the controller got before it knew of the identity are not kept.
+	// Credentials that the controller got before it saw the identity are not cached.
 	eventually(t, "the controller keeps what it got", func(ctx context.Context) error {
 		before := world.Cloud().Journal().Last()
 		return errors.Join(reconcile(ctx, w.people, object), wantf(len(exchanges(subject, before)) == 0, "it makes another exchange"))
@@ -128,7 +129,8 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	eventually(t, "the controller has a session for another token", func(ctx context.Context) error {
 		return errors.Join(reconcile(ctx, w.people, object), wantf(len(exchanges(subject, before)) > 0, "it uses the session for a token of the revoked key"))
 	})
-	// A busy machine needs 30 s. Without the revocation, the controller would use its session for an hour.
+	// A busy machine needs 30 s. Without the revocation, the controller would use its session for
+	// an hour.
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("the controller's tokens were replaced within %s", took)
 	} else {
@@ -140,7 +142,7 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 		return wantf(apierrors.IsNotFound(errors.Unwrap(err)), "reading it ends with: %v", err)
 	})
 
-	// The first step: the standby signs, and whoever reads the document refuses the revoked key.
+	// First step: the standby signs, and verifiers that read the document refuse the revoked key.
 	second := w.token(t, identity, vaultAudience)
 	fresh := caching{url: ownIssuer}
 	must(t, "verify a token of the standby", fresh.verify(t.Context(), second))
@@ -150,7 +152,7 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	wantVerdict(t, "Vault, of the standby", vault.login(t, second), true)
 	wantVerdict(t, "Vault, of the revoked key that it has cached", vault.login(t, old), true)
 
-	// The second step: a key that no verifier has cached.
+	// Second step: a key signs that no verifier has cached.
 	w.awaitRing(t, "a new key", func(ring *v1alpha1.KeyRing) error {
 		kid := kidOf(ring, v1alpha1.KeyActive)
 		return wantf(kid != standby && kid != "", "key %s signs", kid)
@@ -171,8 +173,8 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	must(t, "delete the object", w.people.Delete(t.Context(), object))
 }
 
-// controlPlaneHangs stops etcd and the API server for longer than the lease of the replica that
-// rotates. Afterwards tokens are made and keys rotate, without a restart.
+// controlPlaneHangs suspends etcd and the API server for longer than the lease of the replica that
+// rotates keys. Afterwards tokens must be issued and keys must rotate, without a restart.
 func controlPlaneHangs(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	w.awaitRing(t, "a standby", standbyReady)
@@ -191,14 +193,15 @@ func controlPlaneHangs(t *testing.T, w *issuerWorld) {
 	must(t, "the programs", w.Err())
 }
 
-// rotationWaits asks for a rotation while nobody can read the public documents. No key takes over
-// that verifiers may not see, and people are told what to do. They do it.
+// rotationWaits requests a rotation while nobody can read the public documents. A key that
+// verifiers may not see must not take over, and the command must say what to do. The test then does
+// it.
 func rotationWaits(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	w.awaitRing(t, "a standby", standbyReady)
 	former, standby := kidOf(w.ring(t), v1alpha1.KeyActive), kidOf(w.ring(t), v1alpha1.KeyPublished)
 	must(t, "kill discovery", w.discovery.Kill())
-	// On a busy machine, the token server may see the request only after the timeout.
+	// On a busy machine, the token server may see the request only after the command's timeout.
 	eventually(t, "the command says what the rotation waits for", func(context.Context) error {
 		out, err := w.command(t, "keys", "rotate", "--timeout", (2 * publishDelay).String())
 		said := strings.Contains(out, v1alpha1.ReasonDocumentUnreachable) && strings.Contains(out, "lanyard keys confirm "+standby)
@@ -218,8 +221,8 @@ func rotationWaits(t *testing.T, w *issuerWorld) {
 	w.discovery = w.startReplica(t, discoveryServer, "")
 }
 
-// newRole makes a WorkloadIdentity that is a tenant's role at AWS, where the controller acts for a
-// tenant.
+// newRole creates a WorkloadIdentity that a tenant's role at AWS trusts, in the namespace where the
+// controller acts for a tenant.
 func (w *issuerWorld) newRole(t *testing.T, tn *tenant, audiences ...string) *v1alpha1.WorkloadIdentity {
 	t.Helper()
 	identity := &v1alpha1.WorkloadIdentity{
@@ -235,8 +238,8 @@ func (w *issuerWorld) newRole(t *testing.T, tn *tenant, audiences ...string) *v1
 	return identity
 }
 
-// newObject makes an OCIRepository that pulls a tenant's repository as an identity, and waits until
-// it has.
+// newObject creates an OCIRepository that pulls a tenant's repository with an identity. It waits
+// for the artifact.
 func (w *issuerWorld) newObject(t *testing.T, tn *tenant, identity *v1alpha1.WorkloadIdentity) *toolkitv1.OCIRepository {
 	t.Helper()
 	o := tn.object(identity.Name)
@@ -249,7 +252,8 @@ func (w *issuerWorld) newObject(t *testing.T, tn *tenant, identity *v1alpha1.Wor
 	return o
 }
 
-// reconcile has an object reconciled, and returns an error unless it is ready then.
+// reconcile requests a reconciliation of an object, and returns an error unless the object is Ready
+// afterwards.
 func reconcile(ctx context.Context, people client.Client, o *toolkitv1.OCIRepository) error {
 	at := time.Now().UTC().Format(time.RFC3339Nano)
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, at))
@@ -279,20 +283,21 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// traffic requests tokens, and uses them where the public document is cached.
+// traffic requests tokens, and verifies them with a cached public document.
 type traffic struct {
 	mint                         func(context.Context) (string, error)
-	down                         atomic.Bool // nobody answers requests
+	down                         atomic.Bool // the token server does not answer
 	minted, verified, unanswered atomic.Int64
 }
 
-// run begins after a while, and ends with ctx or with the first token that is refused.
+// run starts after a pause. It ends with ctx, or with an error when a token is refused.
 func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	pause(ctx, after)
 	v := caching{url: ownIssuer, life: publishDelay}
-	kept := map[string]string{} // a token of each key
+	kept := map[string]string{} // a token of each key, by kid
 	for ; ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
-		down := l.down.Load() // at a request's begin: a refusal may arrive after the token server is ready
+		// Load before the request: a refusal may arrive after the token server is ready again.
+		down := l.down.Load()
 		token, err := l.mint(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -321,8 +326,8 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	return nil
 }
 
-// caching is a verifier that keeps the keys of an issuer for a life, whatever tokens it is shown. A
-// life of 0 is for ever. It goes on with what it has if nobody answers then.
+// caching is a verifier that caches an issuer's keys for life, even if a token has an unknown key.
+// A life of 0 means forever. If nobody answers then, caching keeps the old keys.
 type caching struct {
 	url  string
 	life time.Duration

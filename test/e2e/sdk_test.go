@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/node"
 )
 
-// TestNodeClients runs the clouds' official clients for Node, unmodified. They exchange a token of
-// the API server at the local cloud. They get a token for the tenant's own identity, and none for
-// another identity. dev/node-packages installs these clients.
+// TestNodeClients runs the clouds' unmodified official clients for Node. They exchange a
+// ServiceAccount token at the local cloud. They must get a token for the tenant's own identity, but
+// not for another identity. dev/node-packages installs these clients.
 func TestNodeClients(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "node-a"), newTenant(t, "node-b")
@@ -53,11 +53,11 @@ func TestNodeClients(t *testing.T) {
 	}
 }
 
-// nodeClient is a cloud's client for Node: it returns a script, the scope of the token to ask for,
-// and the environment with the file of the token to exchange.
+// nodeClient describes a run of a cloud's client for Node. It returns a script, the scope of the
+// requested token, and the environment with the file of the token to exchange.
 type nodeClient func(t *testing.T, tokenFile string) (script, scope string, env []string)
 
-// atAzure is Azure's client as an application.
+// atAzure configures Azure's client for an application.
 func atAzure(application string) nodeClient {
 	return func(_ *testing.T, tokenFile string) (string, string, []string) {
 		return node.AzureIdentity, "https://storage.azure.com/.default", []string{
@@ -67,8 +67,8 @@ func atAzure(application string) nodeClient {
 	}
 }
 
-// atGoogle is Google's client as a service account, or as the principal itself if that is empty.
-// The audience names who vouches for the token.
+// atGoogle configures Google's client for a service account, or for the principal itself if account
+// is empty. The audience identifies the issuer of the token.
 func atGoogle(audience, account string) nodeClient {
 	return func(t *testing.T, tokenFile string) (string, string, []string) {
 		t.Helper()
@@ -87,12 +87,13 @@ func atGoogle(audience, account string) nodeClient {
 	}
 }
 
-// check exchanges the token in a file. It wants a token that lives for an hour, or a refusal with a
-// code.
+// check exchanges the token in a file. The result must be a token with a lifetime of an hour, or a
+// refusal with this code.
 func (c nodeClient) check(t *testing.T, tokenFile, code string) {
 	t.Helper()
 	script, scope, env := c(t, tokenFile)
-	env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir()) // no configuration of whoever runs the tests
+	// Do not use a configuration of the person who runs the tests.
+	env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir())
 	got, err := node.GetToken(t.Context(), script, scope, append(world.Cloud().Env(), env...))
 	must(t, "run the client", err)
 	switch life := time.Until(got.ExpiresOn); {
@@ -103,7 +104,7 @@ func (c nodeClient) check(t *testing.T, tokenFile, code string) {
 	}
 }
 
-// secretFile is a file that only its owner reads, as a kubelet mounts tokens.
+// secretFile writes a file that only its owner can read, like tokens that a kubelet mounts.
 func secretFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -29,14 +29,13 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// secretMark begins every password that these tests make up, so that it is known wherever it
-// stands.
+// secretMark is the prefix of all passwords in these tests, so that tests find them in any text.
 const secretMark = "e2e-secret-"
 
-// secrets match what must appear nowhere, besides JSON in base64. These are the tests' own passwords,
-// the headers that carry them, private keys, and ECR's authorization tokens (base64 of "AWS:"). The
-// keys, secrets and tokens of AWS sessions, user keys, Google's access tokens and signatures in URLs
-// follow, and the secret part of an artifact's URL.
+// secrets match what must appear nowhere; [findJSON] finds JSON in base64. The patterns match the
+// tests' own passwords, the headers with credentials, private keys, and ECR's authorization tokens
+// (base64 of "AWS:"). They also match the keys, secrets and tokens of AWS sessions, user keys,
+// Google's access tokens, signatures in URLs, and the secret part of an artifact's URL.
 var secrets = stage.NewPatterns(
 	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
 	`ASIA[A-Z0-9]{16}`, `AKIA[A-Z0-9]{16}`, aws.SessionSecretPrefix, `IQoJb3JpZ2luX2Vj`, `ya29\.`,
@@ -44,18 +43,18 @@ var secrets = stage.NewPatterns(
 	`/ocirepository/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`, `/bucket/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`,
 )
 
-// encodedLetters is how many letters of base64 tell a JSON object.
+// encodedLetters is the number of base64 letters by which a JSON object is recognized.
 const encodedLetters = 12
 
-// The first letters of JSON in base64, and the beginning of an object that they stand for. Public
-// keys have the letters eyJ by chance, but no name of a field after them.
+// encodedStart matches the first letters of JSON in base64. objectStart matches the decoded start
+// of an object. Public keys may contain the letters eyJ by chance, but no field name after them.
 var (
 	encodedStart = stage.NewPattern(`eyJ[A-Za-z0-9+/_-]{9}`)
 	objectStart  = regexp.MustCompile(`^{"\w+("|$)`)
 )
 
-// findJSON returns where a text holds a JSON object in base64; -1 for nowhere. Each part of a JWT is
-// such an object, and so are ECR's passwords and the logins of docker.
+// findJSON returns the index of a JSON object in base64, or -1. Each part of a JWT is such an
+// object, and so are ECR's passwords and the logins of docker.
 func findJSON(text string) int {
 	for at := encodedStart.Find(text, 0); at >= 0; at = encodedStart.Find(text, at+1) {
 		letters := strings.NewReplacer("-", "+", "_", "/").Replace(text[at : at+encodedLetters])
@@ -66,7 +65,7 @@ func findJSON(text string) int {
 	return -1
 }
 
-// findSecret returns where a text holds what looks like a secret; -1 for nowhere.
+// findSecret returns the index of text that looks like a secret, or -1.
 func findSecret(text string) int {
 	if at := findJSON(text); at >= 0 {
 		return at
@@ -74,8 +73,8 @@ func findSecret(text string) int {
 	return secrets.Find(text)
 }
 
-// minted are secrets that Lanyard made while the tests ran. They are searched for as they are,
-// because a part of a secret need not look like one.
+// minted has secrets that Lanyard created during the tests. Tests search for their exact text,
+// because a part of a secret need not look like a secret.
 var minted collection
 
 // collection has parts of secrets. It is safe for concurrent use.
@@ -84,10 +83,12 @@ type collection struct {
 	parts map[string]bool
 }
 
-// wholeJWT finds tokens in a text. Who has the signature can put the token together again.
+// wholeJWT matches a complete JWT, and extracts the signature. With the signature, anybody could
+// complete the token.
 var wholeJWT = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.([A-Za-z0-9_-]{40,})`)
 
-// add keeps what is secret of a text: the signatures of JWTs, and the lines of private keys in PEM.
+// add stores the secret parts of a text: the signatures of JWTs, and the lines of private keys in
+// PEM.
 func (c *collection) add(text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +110,7 @@ func (c *collection) add(text []byte) {
 	}
 }
 
-// find returns where a text holds one of the parts; -1 for none.
+// find returns the index of one of the parts in a text, or -1.
 func (c *collection) find(text string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +122,8 @@ func (c *collection) find(text string) int {
 	return -1
 }
 
-// TestPatternsFindSecrets checks that each pattern finds a secret, and none finds what is public.
+// TestPatternsFindSecrets checks that each pattern finds a secret, and no pattern matches public
+// text.
 func TestPatternsFindSecrets(t *testing.T) {
 	beside(t)
 	found := make([]bool, len(secrets))
@@ -146,7 +148,8 @@ func TestPatternsFindSecrets(t *testing.T) {
 	}
 }
 
-// TestMintedSecretsAreFound checks that a part of a secret is found that looks like nothing.
+// TestMintedSecretsAreFound checks that a part of a secret is found even if it does not look like a
+// secret.
 func TestMintedSecretsAreFound(t *testing.T) {
 	beside(t)
 	var c collection
@@ -170,11 +173,11 @@ func TestMintedSecretsAreFound(t *testing.T) {
 	}
 }
 
-// loudest are values of the chart that make all programs log whatever they can.
+// loudest returns chart values that set the log level of all programs to debug.
 func loudest() map[string]any { return map[string]any{"log": map[string]any{"level": "debug"}} }
 
-// wantNoSecrets looks at everything that people read: all logs of the world, and all objects and
-// events.
+// wantNoSecrets searches for secrets in everything that people read: all logs of the world, and all
+// objects and events.
 func wantNoSecrets(t *testing.T) {
 	t.Helper()
 	if jwt := token(t, "default", "default", stsAudience); findSecret(jwt) < 0 {
@@ -193,7 +196,7 @@ func wantNoSecretsInLogs(tb testing.TB) {
 	if len(logs) == 0 {
 		tb.Error("there is no log of a controller")
 	}
-	// The API server judges tokens, too.
+	// The API server also receives tokens.
 	for _, path := range append(logs, world.Path("controlplane.log"), world.Path("cluster", "audit.log")) {
 		text, err := os.ReadFile(path)
 		must(tb, "read a log", err)
@@ -201,7 +204,7 @@ func wantNoSecretsInLogs(tb testing.TB) {
 	}
 }
 
-// wantNoSecretsAt looks at all logs of another cluster, and at its objects and events.
+// wantNoSecretsAt searches for secrets in all logs, objects and events of another cluster.
 func wantNoSecretsAt(ctx context.Context, t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	addSecretsOf(ctx, t, cluster)
@@ -224,15 +227,15 @@ func wantNoSecretsAt(ctx context.Context, t *testing.T, cluster *local.Cluster) 
 	}
 }
 
-// wantNoSecretsIn looks at the objects of a namespace and at the events about them, or at those of
-// all namespaces if it is empty. It returns how many there were.
+// wantNoSecretsIn searches for secrets in the objects of a namespace and the events about them. An
+// empty namespace means all namespaces. It returns the numbers of objects and events.
 func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, namespace string) (found, events int) {
 	t.Helper()
 	all, err := report.List(ctx, cluster.Client(), kinds.All(), namespace)
 	must(t, "list the objects", err)
 	for _, o := range all {
 		if artifact := o.Artifact(); artifact != nil {
-			artifact.URL = "" // who may read the object may have the artifact
+			artifact.URL = "" // readers of the object may also read the artifact
 		}
 		text, err := json.Marshal(o.Resource)
 		must(t, "write an object", err)
@@ -254,8 +257,8 @@ func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, 
 	return len(all), len(told.Items)
 }
 
-// addSecretsOf keeps what lies in the Secrets of a cluster: the keys of its rings, and tokens that
-// were delivered.
+// addSecretsOf adds the content of a cluster's Secrets to minted: keys of its rings, and delivered
+// tokens.
 func addSecretsOf(ctx context.Context, t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	var all corev1.SecretList

@@ -19,14 +19,14 @@ import (
 // listAll lists without a selector.
 var listAll = metav1.ListOptions{}
 
-// stopGrace bounds the end of a controller.
+// stopGrace bounds the stop of a controller.
 const stopGrace = 20 * time.Second
 
-// maxShards is the number of controllers that run at once besides the world's first one. Each takes
-// up to 0.3 GiB of memory.
+// maxShards is the maximum number of controllers besides the world's first one. Each needs up to
+// 0.3 GiB of memory.
 const maxShards = 4
 
-// shards are the shards of the chart, by their names. Tests start the controllers of these shards.
+// shards returns the names of the chart's shards. Tests start the controllers of these shards.
 func shards() []any {
 	var names []any
 	for i := range maxShards {
@@ -35,14 +35,14 @@ func shards() []any {
 	return names
 }
 
-// freeShards are the shards that no test uses.
+// freeShards has the shards that no test uses.
 var freeShards = make(chan *shard, maxShards)
 
-// shard is a shard of the chart while a test uses it. The world's first controller leaves its
-// objects alone.
+// shard is a shard of the chart that a test uses. The world's first controller ignores the shard's
+// objects.
 type shard struct{ name string }
 
-// takeShard waits until a shard is free, and keeps it until the test ends.
+// takeShard waits for a free shard. The test has the shard until it ends.
 func takeShard(t *testing.T) *shard {
 	t.Helper()
 	s := <-freeShards
@@ -62,7 +62,7 @@ func (s *shard) labels() map[string]string {
 // statefulSet is the name of the shard's StatefulSet and of its lease.
 func (s *shard) statefulSet() string { return "lanyard-controller-" + s.name }
 
-// newTenant is newTenant for a tenant whose objects are the shard's.
+// newTenant returns a tenant whose objects belong to the shard.
 func (s *shard) newTenant(t *testing.T, name string) *tenant {
 	t.Helper()
 	tn := newTenant(t, name)
@@ -70,9 +70,9 @@ func (s *shard) newTenant(t *testing.T, name string) *tenant {
 	return tn
 }
 
-// start starts a controller of the shard, which ends with the test. Its values of the chart are put
-// over the world's. If they are nil, the controller starts as the chart was last installed. The name
-// tells its artifact store and its log from others.
+// start starts a controller of the shard, which ends with the test. Further overrides the world's
+// chart values. If further is nil, the controller starts with the chart that was installed last.
+// The name is for its artifact store and its log.
 func (s *shard) start(t *testing.T, name string, further map[string]any) *local.Program {
 	t.Helper()
 	o := local.ProgramOptions{Workload: s.statefulSet(), Binary: binary("lanyard-controller"), Name: name}
@@ -91,8 +91,8 @@ func (s *shard) start(t *testing.T, name string, further map[string]any) *local.
 	return c
 }
 
-// dropLease removes the shard's lease. Nobody releases the lease of a controller that was killed,
-// and the next controller would wait for its end.
+// dropLease deletes the shard's lease. A killed controller does not release its lease, and the next
+// controller would wait until the lease expires.
 func (s *shard) dropLease(t *testing.T) {
 	t.Helper()
 	err := apiserver.CoordinationV1().Leases(local.Namespace).Delete(t.Context(), s.statefulSet(), metav1.DeleteOptions{})
@@ -101,8 +101,8 @@ func (s *shard) dropLease(t *testing.T) {
 	}
 }
 
-// install changes what the chart was rendered with, until the test ends. It changes the rights of
-// all controllers, so only tests that run alone may call it.
+// install installs the chart with further values until the test ends. It changes the rights of all
+// controllers, so only tests that run alone may call it.
 func install(t *testing.T, further map[string]any) {
 	t.Helper()
 	must(t, "install the chart", world.InstallChart(t.Context(), values(further)))
@@ -113,8 +113,8 @@ func install(t *testing.T, further map[string]any) {
 	})
 }
 
-// environment is the value env of the chart: the cloud's variables and further ones, NAME=VALUE,
-// which replace the cloud's.
+// environment returns a value env of the chart: the cloud's variables, and further ones,
+// NAME=VALUE, which override the cloud's.
 func environment(further ...string) []any {
 	variables := map[string]string{}
 	for _, variable := range append(world.Cloud().Env(), further...) {
@@ -128,7 +128,7 @@ func environment(further ...string) []any {
 	return env
 }
 
-// controllerLogs are the logs of all controllers of the run.
+// controllerLogs returns the paths of the logs of all controllers in the run.
 func controllerLogs(tb testing.TB) []string {
 	tb.Helper()
 	all, err := filepath.Glob(world.Path("*.log"))

@@ -14,15 +14,15 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// alone declares that a test runs while no other test does, and why. The tests that run alone come
-// before all tests that run beside others.
+// alone declares that a test runs while no other test runs, and why. These tests run before all
+// tests that call beside.
 func alone(t *testing.T, why string) {
 	t.Helper()
 	t.Logf("runs alone: %s", why)
 }
 
-// beside declares that a test runs beside other tests. The test has the things for itself until it
-// ends.
+// beside declares that a test runs in parallel with other tests. The test has exclusive use of
+// these things until it ends.
 func beside(t *testing.T, things ...*sharedThing) {
 	t.Helper()
 	t.Parallel()
@@ -38,27 +38,29 @@ func beside(t *testing.T, things ...*sharedThing) {
 	}
 }
 
-// maxParallel is go test's flag -parallel. No test waits for it: seats and lanes are the bounds.
+// maxParallel is go test's flag -parallel. It is so large that only seats and lanes limit the
+// tests.
 const maxParallel = "100"
 
-// seats bounds the tests that run at once in the world, beside those of the lanes. Two and the lanes
-// keep two processors busy. With four, the suite takes a tenth more processor time, and more time.
+// seats limits the tests that run at once in the world, in addition to the tests in lanes. Two
+// seats and the lanes keep two processors busy. With four seats, the suite takes a tenth more
+// processor time, and more time.
 var seats = make(chan struct{}, 2)
 
-// sharedThing is something that one test at a time may use.
+// sharedThing is something that only one test at a time may use.
 type sharedThing struct {
 	mu sync.Mutex
 	// clusters is true for a lane of tests that start clusters of their own.
 	clusters bool
 }
 
-// stories are the namespaces of the stories in testdata/stories, such as tenant-a, and the host of
-// their registry.
+// stories stands for the namespaces of the stories in testdata/stories, such as tenant-a, and the
+// host of their registry.
 var stories = &sharedThing{}
 
-// Lanes of tests that start clusters of their own. One test of each lane runs at a time, to bound
-// the memory of a run. The tests of each lane together take about as long as those of another lane:
-// five to seven minutes on two processors.
+// Lanes are for tests that start their own clusters. One test per lane runs at a time, to bound the
+// memory of a run. The tests of each lane together take about the same time: five to seven minutes
+// on two processors.
 var (
 	lane1 = &sharedThing{clusters: true}
 	lane2 = &sharedThing{clusters: true}
@@ -66,20 +68,20 @@ var (
 	lane4 = &sharedThing{clusters: true}
 )
 
-// planes are the data planes that tests have put behind the local cloud's checks.
+// planes has the data planes that tests use behind the local cloud's checks.
 var planes = struct {
 	mu   sync.Mutex
 	s3   map[string]http.Handler // by bucket
 	blob map[string]http.Handler // by storage account
 }{s3: map[string]http.Handler{}, blob: map[string]http.Handler{}}
 
-// serveS3 has a data plane serve buckets of Amazon S3 until the test ends.
+// serveS3 makes a data plane serve buckets of Amazon S3 until the test ends.
 func serveS3(t *testing.T, plane http.Handler, buckets ...string) {
 	t.Helper()
 	serve(t, planes.s3, plane, buckets...)
 }
 
-// serveBlob has a data plane serve a storage account of Azure until the test ends.
+// serveBlob makes a data plane serve a storage account of Azure until the test ends.
 func serveBlob(t *testing.T, plane http.Handler, account string) {
 	t.Helper()
 	serve(t, planes.blob, plane, account)
@@ -102,7 +104,7 @@ func serve(t *testing.T, all map[string]http.Handler, plane http.Handler, names 
 	}
 }
 
-// serving returns the data plane of a bucket or of a storage account.
+// serving returns the data plane of a bucket or storage account.
 func serving(all map[string]http.Handler, name string) http.Handler {
 	planes.mu.Lock()
 	defer planes.mu.Unlock()
@@ -112,7 +114,7 @@ func serving(all map[string]http.Handler, name string) http.Handler {
 	return http.NotFoundHandler()
 }
 
-// connectPlanes has the local cloud ask the tests' data planes.
+// connectPlanes makes the local cloud use the tests' data planes.
 func connectPlanes() {
 	world.Cloud().AWS().ServeS3(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -121,14 +123,14 @@ func connectPlanes() {
 	world.Cloud().Azure().ServeBlob(func(account azure.StorageAccount) http.Handler { return serving(planes.blob, account.Name) })
 }
 
-// lentBucket counts, for each principal, the tests that lend it the tests' bucket at Google.
+// lentBucket counts, for each principal, the tests that have lent it the tests' bucket at Google.
 var lentBucket = struct {
 	mu      sync.Mutex
 	members map[string]int
 }{members: map[string]int{}}
 
 // lend lets a principal list, read and write the tests' bucket at Google until the test ends. Each
-// test uses a prefix of its own there.
+// test uses its own prefix in the bucket.
 func lend(t *testing.T, member string) {
 	t.Helper()
 	must(t, "lend the bucket", changeLent(member, 1))
@@ -172,7 +174,7 @@ func TestEachTestSaysWhatItShares(t *testing.T) {
 	}
 }
 
-// firstCall is the name of the function that a function's first statement calls.
+// firstCall returns the name of the function that a function's first statement calls.
 func firstCall(f *ast.FuncDecl) string {
 	if len(f.Body.List) == 0 {
 		return ""

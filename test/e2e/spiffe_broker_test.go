@@ -26,13 +26,14 @@ import (
 const (
 	// brokerIssuer is the issuer of the broker's JWT-SVIDs.
 	brokerIssuer = "https://spire.example.com"
-	// brokeredHost is a registry that trusts brokerIssuer.
+	// brokeredHost is the host of a registry that trusts brokerIssuer. brokeredApp is a repository
+	// there.
 	brokeredHost, brokeredApp = "brokered.registry.example.com", "brokered"
 )
 
-// issuedByBroker has a SPIFFE broker issue the SVIDs of objects: the chart is installed for the
-// broker, with the rights that the controller needs then and no others. The registries here trust
-// the broker's keys only.
+// issuedByBroker makes a SPIFFE broker issue the SVIDs of objects. The chart is installed for the
+// broker, with only the rights that the controller needs with a broker. The registries here trust
+// only the broker's keys.
 func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	s := brokertest.New(t, brokerIssuer)
@@ -74,7 +75,7 @@ func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Run("refusals", func(t *testing.T) { brokerRefuses(t, w, s) })
 }
 
-// find reads an object as the broker does, which verifies that the object exists with its UID.
+// find reads an object for the broker, which checks that an object with this UID exists.
 func (w *spiffeWorld) find(ctx context.Context, o *brokerapi.KubernetesObjectReference) (uid string, found bool) {
 	var object client.Object = &v1alpha1.OCIRepository{}
 	if o.GetType().GetPlural() == "imagerepositories" {
@@ -84,8 +85,9 @@ func (w *spiffeWorld) find(ctx context.Context, o *brokerapi.KubernetesObjectRef
 	return string(object.GetUID()), err == nil
 }
 
-// rotatesInPull has the broker sign by another authority while a pull waits for its blob. The pull
-// ends well, and later ones show a certificate of the new authority, once the former SVID is old.
+// rotatesInPull makes the broker sign with another authority while a pull waits for its blob. This
+// pull must succeed. Once the former SVID is old, later pulls must present a certificate of the new
+// authority.
 func rotatesInPull(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 	t.Helper()
 	s.Change(func(s *brokertest.Server) { s.Life = 15 * time.Second })
@@ -125,9 +127,9 @@ func rotatesInPull(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 	})
 }
 
-// serveGated serves a handler to who shows a certificate of the broker's authorities, the next one
-// included. Each request has a connection of its own. The result is the certificate that was shown
-// last.
+// serveGated serves a handler to clients with a certificate of the broker's authorities, including
+// the next one. Each request has its own connection. Shown returns the certificate that was
+// presented last.
 func (w *spiffeWorld) serveGated(t *testing.T, s *brokertest.Server, handler http.Handler) (shown func() *x509.Certificate) {
 	t.Helper()
 	own, err := tls.X509KeyPair(w.company.issue(t))
@@ -159,8 +161,8 @@ func (w *spiffeWorld) serveGated(t *testing.T, s *brokertest.Server, handler htt
 	}
 }
 
-// brokerRefuses has the broker refuse, give another tenant's SVID, and not answer. The objects say
-// so.
+// brokerRefuses makes the broker refuse, return another tenant's SVID, or not answer. The objects'
+// conditions must report the failure.
 func brokerRefuses(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 	t.Helper()
 	normal := func(s *brokertest.Server) { s.Code, s.Hang, s.IDs = codes.OK, false, nil }

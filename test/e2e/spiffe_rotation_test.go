@@ -32,15 +32,15 @@ import (
 )
 
 const (
-	// patientHost is where the patient registry takes JWT-SVIDs. It takes certificates at another
-	// address.
+	// patientHost is the host at which the patient registry accepts JWT-SVIDs. The registry accepts
+	// certificates at another address.
 	patientHost, patientApp = "patient.registry.example.com", "app"
-	// authoritySecret is the Secret of the release with an authority of the trust domain.
+	// authoritySecret is the release's Secret with an authority of the trust domain.
 	authoritySecret = "spiffe-ca"
 )
 
-// keysChange revokes and rotates the keys and authorities of SVIDs, by the ring's way and by
-// cert-manager's. In each rotation objects go on to pull, and no pull fails.
+// keysChange revokes and rotates the keys and authorities of SVIDs: those of the key ring, and
+// those of cert-manager. Objects keep pulling during each rotation, and no pull may fail.
 func keysChange(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	registry := newPatientRegistry(t, w)
@@ -55,7 +55,8 @@ func keysChange(t *testing.T, w *spiffeWorld) {
 			if after.kid == before.kid || after.authority.ID == before.authority.ID {
 				t.Errorf("%s signs after %s", after, before)
 			}
-			pause(t.Context(), publishDelay) // in which every service reads the documents
+			// In this time, every service reads the documents.
+			pause(t.Context(), publishDelay)
 		}
 	})
 	t.Run("authority in a Secret", func(t *testing.T) {
@@ -71,7 +72,7 @@ func keysChange(t *testing.T, w *spiffeWorld) {
 	t.Run("revoked authority of the Secret", func(t *testing.T) { importedIsRevoked(t, w, registry) })
 }
 
-// signing is what signs SVIDs.
+// signing has the key and the authority that sign SVIDs.
 type signing struct {
 	kid       string
 	authority keyring.Authority
@@ -79,7 +80,7 @@ type signing struct {
 
 func (s signing) String() string { return "key " + s.kid + " and authority " + s.authority.ID }
 
-// signing waits until a key and an authority sign, and reads them.
+// signing waits until a key and an authority are active, and returns them.
 func (w *spiffeWorld) signing(t *testing.T) (now signing) {
 	t.Helper()
 	w.awaitAuthority(t, func(a *identityv1.Authority) bool {
@@ -92,7 +93,7 @@ func (w *spiffeWorld) signing(t *testing.T) (now signing) {
 	return now
 }
 
-// awaitStandby waits until a key and an authority are ready to take over.
+// awaitStandby waits until a standby key and a standby authority can take over.
 func (w *spiffeWorld) awaitStandby(t *testing.T) {
 	t.Helper()
 	eventually(t, "a standby of each", func(context.Context) error {
@@ -107,9 +108,9 @@ func (w *spiffeWorld) awaitStandby(t *testing.T) {
 	})
 }
 
-// svidsAreRevoked revokes the key, and then the authority, that sign SVIDs. The controller drops
-// what they have signed and pulls with other SVIDs within seconds. Who has read the public
-// documents refuses the former ones.
+// svidsAreRevoked revokes the key, and then the authority, that sign SVIDs. The controller must
+// drop their SVIDs, and pull with other SVIDs within seconds. Verifiers that have read the public
+// documents refuse the old SVIDs.
 func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	token, certificate := registry.objects(t, w, "revoked")
@@ -128,7 +129,8 @@ func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 			next = svid()
 			return wantf(next.signer != former.signer, "it shows an SVID of the revoked %s", former.signer)
 		})
-		// A busy machine needs 20 s. Without the revocation, the controller would show its SVIDs for half an hour.
+		// A busy machine needs 20 s. Without the revocation, the controller would present its SVIDs
+		// for half an hour.
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("the controller's SVIDs were replaced within %s", took)
 		}
@@ -153,8 +155,8 @@ func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	}
 }
 
-// importedIsRevoked revokes the only authority of a trust domain whose authorities come from a
-// Secret. No object has a certificate until the Secret has another authority.
+// importedIsRevoked revokes the only authority of a trust domain with authorities from a Secret. No
+// object gets a certificate until the Secret has another authority.
 func importedIsRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	token, certificate := registry.objects(t, w, "stopped")
@@ -168,13 +170,13 @@ func importedIsRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) 
 	w.await(t, certificate, revision(registry.manifest))
 }
 
-// isAuthority tells an imported authority by its certificate.
+// isAuthority returns a function that reports whether an imported authority has this certificate.
 func isAuthority(certificate *x509.Certificate) func(*identityv1.Authority) bool {
 	sum := sha256.Sum256(certificate.Raw)
 	return func(a *identityv1.Authority) bool { return a.Imported && a.ID == hex.EncodeToString(sum[:]) }
 }
 
-// renewSecret writes another authority into the Secret, as cert-manager does.
+// renewSecret writes another authority to the Secret, like cert-manager.
 func (w *spiffeWorld) renewSecret(t *testing.T) *authority {
 	t.Helper()
 	next := newAuthority(t)
@@ -185,28 +187,30 @@ func (w *spiffeWorld) renewSecret(t *testing.T) *authority {
 	return next
 }
 
-// patientRegistry is distribution behind services, each of which keeps the public documents of the
-// trust domain for the whole publish delay. The services read the documents at different times, and
-// a pull needs the consent of all.
+// patientRegistry is distribution behind several services. Each service caches the public documents
+// of the trust domain for the whole publish delay. The services read the documents at different
+// times. A pull succeeds only if all services accept its SVID.
 type patientRegistry struct {
 	*federatedRegistry
 
-	manifest string // digest
+	manifest string // digest of the manifest
 
 	mu      sync.Mutex // guards the fields below
 	keys    []caching
 	bundles []keptBundle
-	token   shown           // last
-	chain   shown           // last
-	signers map[string]bool // of all that was shown
+	token   shown           // presented last
+	chain   shown           // presented last
+	signers map[string]bool // of all SVIDs so far
 	refused []error
 }
 
-// shown is an SVID that a registry saw.
+// shown is an SVID that a client presented to a registry.
 type shown struct {
-	token  string              // empty for a certificate
-	chain  []*x509.Certificate // leaf first
-	signer string              // the token's kid, or the ID of the key that signed the end of the chain
+	token string              // empty for a certificate
+	chain []*x509.Certificate // leaf first
+	// signer is the token's kid, or the ID of the key that signed the last certificate of the
+	// chain.
+	signer string
 }
 
 func newPatientRegistry(t *testing.T, w *spiffeWorld) *patientRegistry {
@@ -225,7 +229,7 @@ func newPatientRegistry(t *testing.T, w *spiffeWorld) *patientRegistry {
 	return r
 }
 
-// serveTokens lets in who shows a token that all services accept.
+// serveTokens serves clients with a token that all services accept.
 func (r *patientRegistry) serveTokens(w http.ResponseWriter, req *http.Request) {
 	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if !ok || r.judgeToken(req.Context(), token) != nil {
@@ -236,8 +240,8 @@ func (r *patientRegistry) serveTokens(w http.ResponseWriter, req *http.Request) 
 	r.storage.ServeHTTP(w, req)
 }
 
-// serveCertificates serves the registry to who shows a certificate that all services accept. Each
-// request has a connection of its own.
+// serveCertificates serves the registry to clients with a certificate that all services accept.
+// Each request has its own connection.
 func (r *patientRegistry) serveCertificates(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	own, err := tls.X509KeyPair(w.company.issue(t))
@@ -258,7 +262,7 @@ func (r *patientRegistry) serveCertificates(t *testing.T, w *spiffeWorld) {
 	})
 }
 
-// judgeToken asks all services about a token.
+// judgeToken verifies a token with all services.
 func (r *patientRegistry) judgeToken(ctx context.Context, token string) error {
 	kid, err := kidOfToken(token)
 	if err != nil {
@@ -273,7 +277,7 @@ func (r *patientRegistry) judgeToken(ctx context.Context, token string) error {
 	return r.note(r.token.signer, err)
 }
 
-// judgeChain asks all services about a certificate and its intermediates.
+// judgeChain verifies a certificate and its intermediates with all services.
 func (r *patientRegistry) judgeChain(ctx context.Context, chain []*x509.Certificate) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,7 +288,7 @@ func (r *patientRegistry) judgeChain(ctx context.Context, chain []*x509.Certific
 	return r.note(r.chain.signer, err)
 }
 
-// note notes a verdict, and returns it. The caller has the lock.
+// note records a verdict and returns it. The caller holds the lock.
 func (r *patientRegistry) note(signer string, verdict error) error {
 	r.signers[signer] = true
 	if verdict != nil {
@@ -293,21 +297,21 @@ func (r *patientRegistry) note(signer string, verdict error) error {
 	return verdict
 }
 
-// lastToken returns the token that was shown last.
+// lastToken returns the token that was presented last.
 func (r *patientRegistry) lastToken() shown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.token
 }
 
-// lastChain returns the certificate that was shown last.
+// lastChain returns the certificate that was presented last.
 func (r *patientRegistry) lastChain() shown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.chain
 }
 
-// objects makes an object that shows a token, and one that shows a certificate.
+// objects creates one object that presents a token, and one that presents a certificate.
 func (r *patientRegistry) objects(t *testing.T, w *spiffeWorld, name string) (token, certificate *v1alpha1.OCIRepository) {
 	t.Helper()
 	token = w.newObject(t, productionNamespace, name+"-token", "oci://"+r.host+"/"+patientApp,
@@ -317,8 +321,8 @@ func (r *patientRegistry) objects(t *testing.T, w *spiffeWorld, name string) (to
 	return token, certificate
 }
 
-// pull has objects of both types pull again and again until end is called. None of the pulls may
-// fail, and no service may refuse an SVID.
+// pull makes objects of both types pull continuously until end is called. No pull may fail, and no
+// service may refuse an SVID.
 func (r *patientRegistry) pull(t *testing.T, w *spiffeWorld) (end func()) {
 	t.Helper()
 	var all []*v1alpha1.OCIRepository
@@ -357,16 +361,16 @@ func (r *patientRegistry) pull(t *testing.T, w *spiffeWorld) (end func()) {
 		for _, err := range r.refused {
 			t.Errorf("a service refused an SVID: %v", err)
 		}
-		// Two keys and four authorities take over. An SVID that was made in this moment may still be
-		// of the former one, and is as good.
+		// Two keys and four authorities take over. An SVID from this moment may still be signed by
+		// the former one, and is valid too.
 		if t.Logf("%d pulls by SVIDs of %d keys and authorities", pulls.Load(), len(r.signers)); pulls.Load() < 50 || len(r.signers) < 5 {
 			t.Error("that is too little to show anything")
 		}
 	}
 }
 
-// keptBundle is a verifier of certificates that keeps the SPIFFE bundle for a life. A life of 0 is
-// for ever.
+// keptBundle is a verifier of certificates that caches the SPIFFE bundle for life. A life of 0
+// means forever.
 type keptBundle struct {
 	life time.Duration
 
@@ -394,9 +398,9 @@ func (b *keptBundle) fetch(ctx context.Context) error {
 	return err
 }
 
-// authorityIsImported replaces the trust domain's own authority by one that cert-manager has
-// written into a Secret. Certificates come from the new one once it is public, and the former stays
-// public.
+// authorityIsImported replaces the trust domain's own authority by one from a Secret, as
+// cert-manager writes it. Certificates come from the new authority once it is public. The former
+// authority stays public.
 func authorityIsImported(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	_, app := registry.objects(t, w, "imported")
@@ -414,7 +418,7 @@ func authorityIsImported(t *testing.T, w *spiffeWorld, registry *patientRegistry
 	if _, _, err := x509svid.ParseAndVerify(former.Certificate, w.bundle); err != nil {
 		t.Errorf("a certificate of the former authority is still valid, but no longer accepted: %v", err)
 	}
-	// The ring says so before the token server signs so.
+	// The ring lists the authority as active before the token server signs with it.
 	eventually(t, "the authority of the Secret signs", func(context.Context) error {
 		chain := w.certificate(t, app).Certificate
 		intermediate, err := x509.ParseCertificate(chain[len(chain)-1])

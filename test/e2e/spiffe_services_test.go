@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// natsConfig lets each SPIFFE ID publish to one subject, which has the name of its namespace.
+// natsConfig lets each SPIFFE ID publish to one subject, which is the name of the ID's namespace.
 const natsConfig = `tls { cert_file: %q, key_file: %q, ca_file: %q, verify_and_map: true }
 authorization { users: [
   { user: %q, permissions: { publish: %q } }
@@ -28,8 +28,8 @@ authorization { users: [
 ] }
 `
 
-// TestTrustPage compares the configurations in docs/trust.md with those that the services of these
-// tests have.
+// TestTrustPage compares the configurations in docs/trust.md with those of the services in these
+// tests.
 func TestTrustPage(t *testing.T) {
 	beside(t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "trust.md"))
@@ -55,7 +55,8 @@ func TestTrustPage(t *testing.T) {
 	}
 }
 
-// judgedByNATS shows certificates to NATS, whose users are SPIFFE IDs: each object has its subject.
+// judgedByNATS presents certificates to NATS, whose users are SPIFFE IDs. Each object may publish
+// to its own subject only.
 func judgedByNATS(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	const name = "events"
@@ -67,7 +68,7 @@ func judgedByNATS(t *testing.T, w *spiffeWorld) {
 	for what, tt := range map[string]struct {
 		shown   tls.Certificate
 		subject string
-		refusal string // empty if the message is taken
+		refusal string // empty if NATS accepts the message
 	}{
 		"own subject":            {shown, productionNamespace, ""},
 		"other tenant's subject": {shown, stagingNamespace, "permissions violation"},
@@ -81,8 +82,8 @@ func judgedByNATS(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// startNATS starts a NATS server where the objects of a name may publish, each to the subject that
-// has the name of its namespace. It returns the server's URL.
+// startNATS starts a NATS server for objects with this name. Each object may publish to the subject
+// with the name of its namespace. startNATS returns the server's URL.
 func (w *spiffeWorld) startNATS(t *testing.T, name string) (address string) {
 	t.Helper()
 	certificate, key, authorities := w.serverFiles(t)
@@ -105,11 +106,12 @@ func (w *spiffeWorld) startNATS(t *testing.T, name string) (address string) {
 	return messages.ClientURL()
 }
 
-// publishMessage publishes a message with a certificate, if any. It returns why NATS refused the
-// message; nil if NATS took it.
+// publishMessage publishes a message with a certificate, if any. It returns NATS's error, or nil if
+// NATS accepted the message.
 func (w *spiffeWorld) publishMessage(address, subject string, shown ...tls.Certificate) error {
 	conn, err := nats.Connect(address, nats.Secure(w.showing(shown...)), nats.NoReconnect(),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // LastError has it
+		// Ignore the error here: LastError returns it below.
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		return err
 	}
@@ -117,19 +119,21 @@ func (w *spiffeWorld) publishMessage(address, subject string, shown ...tls.Certi
 	if err := conn.Publish(subject, []byte("deployed")); err != nil {
 		return err
 	}
-	if err := conn.Flush(); err != nil { // the server answers in order
+	// The server answers in order, so a refusal arrives before Flush returns.
+	if err := conn.Flush(); err != nil {
 		return err
 	}
 	return conn.LastError()
 }
 
-// judgedByKubernetes shows JWT-SVIDs to the API server of the world, which trusts the SPIFFE
-// issuer by structured authentication.
+// judgedByKubernetes presents JWT-SVIDs to the world's API server, which trusts the SPIFFE issuer
+// by structured authentication.
 func judgedByKubernetes(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	for _, tt := range []struct{ name, audience, user string }{
 		{"reader", clusterAudience, "svid:" + id(productionNamespace, "reader")},
-		{"elsewhere", "https://elsewhere.example.com", ""}, // after the issuer is known
+		// This row comes last, when the API server knows the issuer.
+		{"elsewhere", "https://elsewhere.example.com", ""},
 	} {
 		o := w.newObject(t, productionNamespace, tt.name, "oci://"+spiffeRegistry+"/none",
 			v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeJWT, Audiences: []string{tt.audience}})
@@ -146,7 +150,7 @@ func judgedByKubernetes(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// secret is what cert-manager writes for an authority.
+// secret returns the Secret data that cert-manager writes for an authority.
 func (a *authority) secret(t *testing.T) map[string][]byte {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(a.key)

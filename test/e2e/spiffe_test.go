@@ -50,26 +50,27 @@ import (
 )
 
 const (
-	// trustDomain is that of the stories. The local cloud serves the documents of spiffeIssuer.
+	// trustDomain is the trust domain of the stories. The local cloud serves spiffeIssuer's
+	// documents.
 	trustDomain  = "example.com"
 	spiffeIssuer = "https://spiffe.e2e.example.com"
-	// productionNamespace is the stories' namespace. The controller acts for the tenant of
-	// stagingNamespace too, and not in ungrantedNamespace.
+	// productionNamespace is the stories' namespace. The controller also acts for the tenant of
+	// stagingNamespace, but not in ungrantedNamespace.
 	productionNamespace, stagingNamespace, ungrantedNamespace = "production", "staging", "ungranted"
 )
 
-// spiffeWorld is a cluster whose objects have SVIDs, and that has no issuer of WorkloadIdentities.
+// spiffeWorld is a cluster whose objects have SVIDs. It has no issuer for WorkloadIdentities.
 type spiffeWorld struct {
 	*local.Cluster
 
-	people      client.Client // the administrator
+	people      client.Client // client of the administrator
 	tokenServer *local.Program
-	// company is the authority of the registries' own certificates. The controller trusts it.
+	// company is the authority that issues the registries' certificates. The controller trusts it.
 	company *authority
-	// bundle is what a SPIFFE-aware service reads.
+	// bundle is the trust domain's bundle, as a SPIFFE-aware service reads it.
 	bundle *spiffebundle.Bundle
-	// mutual, guarded, patient, brokered and gated are addresses of registries that ask for a client
-	// certificate.
+	// mutual, guarded, patient, brokered and gated are addresses of registries that require a
+	// client certificate.
 	mutual, guarded, patient, brokered, gated string
 
 	controller *local.Program
@@ -77,9 +78,9 @@ type spiffeWorld struct {
 	broker map[string]any
 }
 
-// TestSPIFFE is Stories 2 and 3 of the design of vendor-agnostic credentials, with what other
-// tenants may try. Nobody who judges an SVID here is ours: Apache's server, distribution and
-// SPIFFE's library.
+// TestSPIFFE tests Stories 2 and 3 of the design of vendor-agnostic credentials, and what other
+// tenants may try. Other projects' software verifies the SVIDs: Apache, distribution and SPIFFE's
+// library.
 func TestSPIFFE(t *testing.T) {
 	beside(t, lane2)
 	w := installSPIFFE(t)
@@ -103,7 +104,7 @@ func TestSPIFFE(t *testing.T) {
 	t.Run("broker", func(t *testing.T) { issuedByBroker(t, w) })
 }
 
-// installSPIFFE makes the cluster and starts the chart's programs.
+// installSPIFFE starts the cluster and the chart's programs.
 func installSPIFFE(t *testing.T) *spiffeWorld {
 	t.Helper()
 	cluster := startCluster(t, "spiffe", "", nil)
@@ -130,11 +131,12 @@ func installSPIFFE(t *testing.T) *spiffeWorld {
 	return w
 }
 
-// install installs the chart. The Secret, if any, has the authority of the trust domain.
+// install installs the chart. If secret is not empty, this Secret has the trust domain's authority.
 func (w *spiffeWorld) install(t *testing.T, secret string) {
 	t.Helper()
 	values, spiffe := loudest(), map[string]any{"trustDomain": trustDomain, "issuer": spiffeIssuer, "secretName": secret}
-	if w.broker != nil { // whose trust domain it is then
+	// With a broker, the trust domain is the broker's.
+	if w.broker != nil {
 		spiffe = map[string]any{"broker": w.broker}
 	}
 	maps.Copy(values, map[string]any{
@@ -147,8 +149,8 @@ func (w *spiffeWorld) install(t *testing.T, secret string) {
 	must(t, "install the chart", w.InstallChart(t.Context(), values))
 }
 
-// readBundle waits until the trust domain has a key and an authority that sign. It reads the bundle
-// of the trust domain from the SPIFFE issuer.
+// readBundle waits until the trust domain has an active key and an active authority. It then reads
+// the trust domain's bundle from the SPIFFE issuer.
 func (w *spiffeWorld) readBundle(t *testing.T, issuer string) {
 	t.Helper()
 	w.awaitAuthority(t, func(*identityv1.Authority) bool { return true })
@@ -157,8 +159,8 @@ func (w *spiffeWorld) readBundle(t *testing.T, issuer string) {
 	w.bundle = bundle
 }
 
-// awaitAuthority waits until the trust domain has a key and a certain authority that sign. The
-// token server looks every 15 seconds for what it is not told: whether the Secret has another
+// awaitAuthority waits until the trust domain has an active key, and an active authority for which
+// is returns true. The token server polls every 15 seconds whether the Secret has another
 // authority, and whether the publish delay is over.
 func (w *spiffeWorld) awaitAuthority(t *testing.T, is func(*identityv1.Authority) bool) {
 	t.Helper()
@@ -171,7 +173,7 @@ func (w *spiffeWorld) awaitAuthority(t *testing.T, is func(*identityv1.Authority
 	})
 }
 
-// published reads a public document in the local cloud.
+// published returns a public document from the local cloud.
 func published(t *testing.T, url string) []byte {
 	t.Helper()
 	data, err := readDocument(t.Context(), url)
@@ -179,23 +181,23 @@ func published(t *testing.T, url string) []byte {
 	return data
 }
 
-// id is the SPIFFE ID of an OCIRepository.
+// id returns the SPIFFE ID of an OCIRepository.
 func id(namespace, name string) string {
 	return "spiffe://" + trustDomain + "/ocirepositories/" + namespace + "/" + name
 }
 
-// imageID is the SPIFFE ID of an ImageRepository.
+// imageID returns the SPIFFE ID of an ImageRepository.
 func imageID(namespace, name string) string {
 	return "spiffe://" + trustDomain + "/imagerepositories/" + namespace + "/" + name
 }
 
-// await waits until an object is as a test wants it, and reads it into o.
+// await reads an object into o until want returns nil.
 func (w *spiffeWorld) await(t *testing.T, o *v1alpha1.OCIRepository, want func(o *v1alpha1.OCIRepository) error) {
 	t.Helper()
 	awaitIn(t, w.people, patience, o, "as wanted", want)
 }
 
-// newObject makes an OCIRepository that proves itself.
+// newObject creates an OCIRepository with this credential.
 func (w *spiffeWorld) newObject(t *testing.T, namespace, name, url string, credential v1alpha1.Credential) *v1alpha1.OCIRepository {
 	t.Helper()
 	o := &v1alpha1.OCIRepository{
@@ -210,11 +212,11 @@ func (w *spiffeWorld) newObject(t *testing.T, namespace, name, url string, crede
 const (
 	tokenApp, certificateApp = "my-app", "secure-app"
 	spiffeRegistry           = "spiffe.registry.example.com"
-	// scannedApp is an ImageRepository's, and its repository's.
+	// scannedApp is the name of an ImageRepository and of its repository.
 	scannedApp = "scanned"
 )
 
-// provesByJWT is Story 2: the registry authorizes the object itself.
+// provesByJWT tests Story 2: the registry authorizes the object itself.
 func provesByJWT(t *testing.T, w *spiffeWorld, manifest string) {
 	t.Helper()
 	_, err := w.Apply(t.Context(), readStory(t, "credential-2.yaml"))
@@ -247,7 +249,7 @@ func provesByJWT(t *testing.T, w *spiffeWorld, manifest string) {
 
 	t.Run("image", func(t *testing.T) {
 		scans(t, w.people, spiffeRegistry+"/"+scannedApp, own, imageID(productionNamespace, scannedApp))
-		// An OCIRepository of the same name is another object.
+		// An OCIRepository with the same name is another object, with another SPIFFE ID.
 		same := w.newObject(t, productionNamespace, scannedApp, "oci://"+spiffeRegistry+"/"+scannedApp, own)
 		w.await(t, same, failing("RegistryRefused", "401"))
 	})
@@ -272,11 +274,12 @@ func provesByJWT(t *testing.T, w *spiffeWorld, manifest string) {
 	})
 }
 
-// issuer is that of the cluster's ServiceAccounts, which its API server accepts as audience.
+// issuer returns the issuer of the cluster's ServiceAccounts, which its API server accepts as
+// audience.
 func (w *spiffeWorld) issuer() string { return "https://oidc.spiffe.example.com/id" }
 
-// statusOf is the status of an answer to a GET with a bearer token, if any; 0 if the server refuses
-// the connection.
+// statusOf returns the status of a GET request with a bearer token, if any. It is 0 if the server
+// refuses the connection.
 func statusOf(t *testing.T, c *http.Client, address, bearer string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -293,10 +296,10 @@ func statusOf(t *testing.T, c *http.Client, address, bearer string) int {
 	return answer.StatusCode
 }
 
-// controllerUser is the controller's own account.
+// controllerUser is the user name of the controller's ServiceAccount.
 const controllerUser = "system:serviceaccount:" + local.Namespace + ":lanyard-controller"
 
-// request asks for an SVID of an object, as a user.
+// request requests an SVID of an object as this user.
 func (w *spiffeWorld) request(ctx context.Context, user string, o *v1alpha1.OCIRepository, spec tokenv1.SVIDRequestSpec) (*tokenv1.SVIDRequest, error) {
 	config := w.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
@@ -314,7 +317,8 @@ func (w *spiffeWorld) request(ctx context.Context, user string, o *v1alpha1.OCIR
 		AbsPath("/apis/token.lanyard.dev/v1alpha1/namespaces/"+o.Namespace+"/ocirepositories/"+o.Name+"/svid").
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
 	if err := answer.Error(); err != nil {
-		return nil, err // with the kind Status, which raw answers are not read as
+		// This error has the kind Status, which raw answers are not decoded as.
+		return nil, err
 	}
 	data, err := answer.Raw()
 	if err != nil {
@@ -325,7 +329,7 @@ func (w *spiffeWorld) request(ctx context.Context, user string, o *v1alpha1.OCIR
 	return made, json.Unmarshal(data, made)
 }
 
-// requireCertificate is what of certificateRegistry docs/trust.md shows.
+// requireCertificate is the part of certificateRegistry that docs/trust.md shows.
 const requireCertificate = `SSLVerifyClient require
 SSLVerifyDepth 2
 SSLCACertificateFile {{.Authorities}}
@@ -336,8 +340,8 @@ SSLCACertificateFile {{.Authorities}}
 {{- end}}
 `
 
-// certificateRegistry asks for a certificate of one SPIFFE ID per repository. It is distribution
-// behind Apache's server.
+// certificateRegistry requires a certificate with one SPIFFE ID per repository. It is the
+// configuration of Apache in front of distribution.
 var certificateRegistry = template.Must(template.New("certificates").Parse(apacheBase + `
 Listen {{.TLS}}
 SSLSessionCache none
@@ -350,14 +354,14 @@ SSLSessionCache none
 ` + requireCertificate + `</VirtualHost>
 `))
 
-// serverFiles writes what a server with client certificates needs: its own certificate, the key,
-// and the authorities of the trust domain.
+// serverFiles writes the files for a server with client certificates: the server's certificate and
+// key, and the authorities of the trust domain.
 func (w *spiffeWorld) serverFiles(t *testing.T) (certificate, key, authorities string) {
 	t.Helper()
 	return w.serverFilesFor(t, w.bundle.X509Authorities())
 }
 
-// serverFilesFor is serverFiles with other authorities of clients.
+// serverFilesFor is like serverFiles, with other authorities for clients.
 func (w *spiffeWorld) serverFilesFor(t *testing.T, clients []*x509.Certificate) (certificate, key, authorities string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -373,13 +377,13 @@ func (w *spiffeWorld) serverFilesFor(t *testing.T, clients []*x509.Certificate) 
 	return certificate, key, authorities
 }
 
-// startMutual runs distribution, which lets in whoever has a certificate of the trust domain.
+// startMutual runs distribution for clients with a certificate of the trust domain.
 func (w *spiffeWorld) startMutual(t *testing.T) {
 	t.Helper()
 	w.startDistribution(t, w.mutual, w.bundle.X509Authorities())
 }
 
-// startDistribution runs distribution, which lets in whoever has a certificate of the authorities.
+// startDistribution runs distribution for clients with a certificate of these authorities.
 func (w *spiffeWorld) startDistribution(t *testing.T, address string, clients []*x509.Certificate) {
 	t.Helper()
 	config := &configuration.Configuration{Storage: configuration.Storage{
@@ -409,7 +413,7 @@ func (w *spiffeWorld) startDistribution(t *testing.T, address string, clients []
 	})
 }
 
-// provesByCertificate is Story 3: the object proves itself in TLS.
+// provesByCertificate tests Story 3: the object authenticates itself in TLS.
 func provesByCertificate(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	w.startMutual(t)
@@ -440,7 +444,7 @@ func provesByCertificate(t *testing.T, w *spiffeWorld) {
 	t.Run("one ID", func(t *testing.T) { idsAreToldApart(t, w) })
 }
 
-// idsAreToldApart has a registry that knows whose certificate it sees.
+// idsAreToldApart tests a registry that checks the SPIFFE ID of a certificate.
 func idsAreToldApart(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	const guarded = "guarded"
@@ -456,7 +460,7 @@ func idsAreToldApart(t *testing.T, w *spiffeWorld) {
 	url, own := "oci://"+w.guarded+"/"+guarded, v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}
 	w.await(t, w.newObject(t, productionNamespace, guarded, url, own), revision(manifest))
 	w.await(t, w.newObject(t, stagingNamespace, guarded, url, own), failing("RegistryRefused", "403"))
-	// Story 3 at this registry: its object, and one of the same name of another tenant.
+	// Story 3 at this registry: its object, and another tenant's object with the same name.
 	_, err := w.Apply(t.Context(), readStory(t, "credential-3.yaml", "127.0.0.1:443", w.guarded))
 	must(t, "apply the story", err)
 	w.await(t, &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: productionNamespace, Name: certificateApp}}, revision(story))
@@ -464,8 +468,8 @@ func idsAreToldApart(t *testing.T, w *spiffeWorld) {
 	scans(t, w.people, w.guarded+"/"+scannedApp, own, imageID(productionNamespace, scannedApp))
 }
 
-// scans has an ImageRepository with a credential scan a repository that only the object of the
-// production namespace may read. An object of the same name in another namespace is refused.
+// scans makes an ImageRepository with a credential scan a repository that only the production
+// namespace's object may read. An object with the same name in another namespace must be refused.
 func scans(t *testing.T, people client.Client, image string, credential v1alpha1.Credential, as string) {
 	t.Helper()
 	scanner := func(namespace string) *v1alpha1.ImageRepository {
@@ -487,8 +491,7 @@ func scans(t *testing.T, people client.Client, image string, credential v1alpha1
 	})
 }
 
-// certificate gets an object's certificate as the controller does, and has SPIFFE's library read
-// it.
+// certificate gets an object's certificate like the controller. SPIFFE's library must accept it.
 func (w *spiffeWorld) certificate(t *testing.T, o *v1alpha1.OCIRepository) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -511,14 +514,14 @@ func (w *spiffeWorld) certificate(t *testing.T, o *v1alpha1.OCIRepository) tls.C
 	return pair
 }
 
-// foreign makes a certificate of an ID under an authority that nobody trusts.
+// foreign returns a certificate with this ID from an authority that nobody trusts.
 func (w *spiffeWorld) foreign(t *testing.T, id string) tls.Certificate {
 	t.Helper()
 	authority := newAuthority(t)
 	return certify(t, authority.certificate, authority.key, id, time.Now().Add(time.Hour))
 }
 
-// certify makes a certificate of an ID that lasts until an end, whether that is past or not.
+// certify returns a certificate with this ID that is valid until end, which may be in the past.
 func certify(t *testing.T, authority *x509.Certificate, signer crypto.Signer, id string, end time.Time) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -533,13 +536,13 @@ func certify(t *testing.T, authority *x509.Certificate, signer crypto.Signer, id
 	return tls.Certificate{Certificate: [][]byte{der, authority.Raw}, PrivateKey: key}
 }
 
-// client shows certificates to servers of the company.
+// client returns a client for the company's servers that presents a certificate, if any.
 func (w *spiffeWorld) client(shown ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: w.showing(shown...)}, Timeout: direct.Timeout}
 }
 
-// showing trusts servers of the company, and shows a certificate, whatever authorities a server
-// asks for.
+// showing trusts the company's servers. It presents a certificate even if the server requests other
+// authorities.
 func (w *spiffeWorld) showing(shown ...tls.Certificate) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(w.company.certificate)
@@ -557,7 +560,7 @@ func (w *spiffeWorld) publish(t *testing.T, shown tls.Certificate) string {
 	return w.publishAt(t, w.mutual, shown)
 }
 
-// publishAt is publish at another address.
+// publishAt is like publish, at another address.
 func (w *spiffeWorld) publishAt(t *testing.T, address string, shown tls.Certificate) string {
 	t.Helper()
 	reference, err := name.ParseReference(address + "/" + certificateApp + ":latest")
@@ -567,7 +570,7 @@ func (w *spiffeWorld) publishAt(t *testing.T, address string, shown tls.Certific
 	return digestOf(t, made)
 }
 
-// onlyTheController asks for SVIDs as those who must not get them, and for others than the
+// onlyTheController requests SVIDs as users who must not get them, and SVIDs that are not the
 // object's.
 func onlyTheController(t *testing.T, w *spiffeWorld) {
 	t.Helper()
@@ -615,7 +618,8 @@ func onlyTheController(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// administratorLooks prints with `lanyard token` what the controller shows to the registry.
+// administratorLooks prints with `lanyard token` the SVID that the controller presents to the
+// registry.
 func administratorLooks(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), binary("lanyard"), "token", "ocirepository/"+tokenApp, "--namespace", productionNamespace,
@@ -626,8 +630,8 @@ func administratorLooks(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// deletedObject deletes the object of Story 2 and makes it again: the former UID gets nothing, and
-// the new object pulls with an SVID of its own.
+// deletedObject deletes the object of Story 2 and creates it again. The former UID must get no
+// SVID. The new object must pull with an SVID of its own.
 func deletedObject(t *testing.T, w *spiffeWorld, manifest string) {
 	t.Helper()
 	made := func() (requests int) {
@@ -663,7 +667,7 @@ func deletedObject(t *testing.T, w *spiffeWorld, manifest string) {
 	}
 }
 
-// sameDocuments compares what people see of the trust domain with its public documents.
+// sameDocuments compares the trust domain's key ring, as people read it, with the public documents.
 func sameDocuments(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	data, err := w.Kubectl(t.Context(), "get", "--raw", "/apis/identity.lanyard.dev/v1alpha1/namespaces/"+local.Namespace+"/keyrings/"+identityv1.SPIFFEKeyRing).Output()

@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// The demonstration's tenants at Azure and Google Cloud, and its roles at AWS.
+// The identities of the demonstration's tenants at Azure, Google Cloud and AWS.
 const (
 	applicationA = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	applicationB = "4a7272f9-f186-41af-9f84-6a92e32d7cd0"
@@ -44,8 +44,8 @@ const (
 	partnerSession = "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/tenant-a-partner-sa.tenant-a"
 )
 
-// asWhom are the objects that must be fetched: of which ServiceAccount, and as which cloud
-// identity. The one without an identity is its ServiceAccount itself at the cloud.
+// asWhom has the objects that must be fetched: with which ServiceAccount, and with which cloud
+// identity. An object without a cloud identity is the ServiceAccount itself at the cloud.
 var asWhom = map[string]struct{ provider, account, identity string }{
 	"tenant-a-repo": {"aws", "tenant-a-ecr-sa", roleA},
 	"tenant-b-repo": {"aws", "tenant-b-ecr-sa", roleB},
@@ -60,8 +60,8 @@ var asWhom = map[string]struct{ provider, account, identity string }{
 	"tenant-a-direct": {"gcp", "tenant-a-direct-sa", ""},
 }
 
-// fixes are the objects that must be refused, and what each message must name besides the reason:
-// what to do, and where.
+// fixes has the objects that must be refused. Each message must contain these words, which say what
+// to do and where.
 var fixes = map[string][]string{
 	"repository-of-tenant-a":      {roleB, "tenant-a/app", "ecr:BatchGetImage"},
 	"role-of-tenant-a":            {roleA, "system:serviceaccount:tenant-b:role-of-tenant-a-sa", "trust policy"},
@@ -77,11 +77,11 @@ var fixes = map[string][]string{
 	"direct-bucket-of-tenant-a":   {"system:serviceaccount:tenant-b:tenant-a-direct-sa", "bucket tenant-a-direct", "roles/storage.objectViewer"},
 }
 
-// dataHost is where the demonstration's registry at Azure has its layers read.
+// dataHost is the host from which layers of the demonstration's registry at Azure are read.
 const dataHost = "lanyarddemo.westeurope.data.azurecr.io"
 
-// TestStory is Stories 1, 3 and 5 of the design and an Azure counterpart, with what tenant B may
-// try besides: examples/ as it stands in the repository, without the issuer, which TestPages runs.
+// TestStory tests Stories 1, 3 and 5 of the design, an Azure counterpart, and further attempts of
+// tenant B. It applies examples/ of the repository, without the issuer, which TestPages runs.
 func TestStory(t *testing.T) {
 	alone(t, "it waits for all objects of the world, and compares them with what lanyard status -A prints")
 	begin := world.Cloud().Journal().Last()
@@ -95,7 +95,7 @@ func TestStory(t *testing.T) {
 	must(t, "apply the examples", err)
 	_, err = world.Settle(t.Context(), nil)
 	must(t, "wait for the examples", err)
-	// Once more each: what is refused must stay refused.
+	// Reconcile each once more: refused objects must stay refused.
 	rows, err := world.Confirm(t.Context())
 	must(t, "wait for the examples", err)
 	t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).remove(t); (&tenant{namespace: "tenant-b"}).remove(t) })
@@ -153,7 +153,8 @@ func TestStory(t *testing.T) {
 		if refused.Refusal == "" || refused.Key != "" || refused.NextStep != fixes["missing-account"][0] {
 			t.Errorf("of an object that is refused it prints %+v", refused)
 		}
-		// The command and the controller make the same key, so the log names the exchange.
+		// The command and the controller compute the same key, so the log has the digest of the
+		// exchange.
 		distrusted := explain("tenant-b", "ocirepository/role-of-tenant-a")
 		if distrusted.Digest == "" || !slices.ContainsFunc(controllerLogs(t), func(path string) bool {
 			text, err := os.ReadFile(path)
@@ -187,10 +188,11 @@ func TestStory(t *testing.T) {
 	t.Run("no secrets", func(t *testing.T) { wantNoSecrets(t) })
 }
 
-// judgeStory holds what the clouds saw of the examples.
+// judgeStory checks the clouds' journal of the examples.
 func judgeStory(t *testing.T, calls []journal.Call) {
 	t.Helper()
-	// Who may be each identity, and what all of them may touch.
+	// owners has the subjects that may use each identity. readers has the callers that may read
+	// each tenant's content.
 	const subjects = "system:serviceaccount:"
 	owners := map[string][]string{
 		roleARN("tenant-a-chain"): {subjects + "tenant-a:tenant-a-partner-sa"},
@@ -211,7 +213,7 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 	layers := map[string]int{}
 	for _, call := range calls {
 		if call.Host == dataHost {
-			// It refuses whoever shows more than a link that the registry gave him.
+			// This endpoint refuses clients that present more than the link from the registry.
 			if !call.Granted() {
 				t.Errorf("the registry's data endpoint refused: %+v", call)
 			}
@@ -219,7 +221,8 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 			continue
 		}
 		if owner, known := owners[call.Role]; known {
-			asking := call.Subject // at AWS and Entra, which take proofs; IAM Credentials takes a principal's token
+			// AWS and Entra see a proof's subject. IAM Credentials sees a principal's token.
+			asking := call.Subject
 			if call.Service == "iamcredentials" {
 				asking = call.Principal
 			}
@@ -275,10 +278,10 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 			t.Errorf("the cloud did not refuse %s", attempt)
 		}
 	}
-	// Account and object come at once: a token that was got before the controller's memory knows of
-	// the account is not kept.
+	// Account and object are created at the same time. A token from before the controller has seen
+	// the account is not cached.
 	for subject, n := range sessions {
-		// The session of the first role is asked for with each attempt at the second, which refuses.
+		// Each attempt at the second role, which refuses, needs a session of the first role.
 		if n > 2 && subject != subjects+"tenant-b:partner-of-tenant-a-sa" {
 			t.Errorf("%s was granted %d sessions", subject, n)
 		}
@@ -295,7 +298,7 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 	}
 }
 
-// viewer is the kubeconfig of somebody who may read Lanyard's objects in all namespaces, by the
+// viewer returns the kubeconfig of a user who may read Lanyard's objects in all namespaces, by the
 // chart's role for people.
 func viewer(t *testing.T) string {
 	t.Helper()
@@ -312,7 +315,8 @@ func viewer(t *testing.T) string {
 	return kubeconfig(t, account.Namespace, account.Name)
 }
 
-// kubeconfig is a file with which a program is a ServiceAccount.
+// kubeconfig writes a kubeconfig with which a program acts as a ServiceAccount. It returns the
+// file's path.
 func kubeconfig(t *testing.T, namespace, account string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -325,7 +329,7 @@ func kubeconfig(t *testing.T, namespace, account string) string {
 	return path
 }
 
-// TestReconcileRequest asks for a reconciliation of an object whose interval is far away.
+// TestReconcileRequest requests a reconciliation of an object with a long interval.
 func TestReconcileRequest(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "requested")

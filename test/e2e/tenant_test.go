@@ -47,25 +47,27 @@ const (
 	roleAnnotation = "eks.amazonaws.com/role-arn"
 	// stsAudience is the audience of tokens for AWS STS.
 	stsAudience = "sts.amazonaws.com"
-	// registryHost is the demonstration's registry.
+	// registryHost is the host of the demonstration's registry.
 	registryHost = local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com"
-	// puller is the ServiceAccount of each tenant.
+	// puller is the name of each tenant's ServiceAccount.
 	puller = "puller"
-	// interval of the objects of the tests.
+	// interval is the interval of the tests' objects.
 	interval = time.Second
 )
 
-// tenant is a namespace with a ServiceAccount, a role that trusts it, and a repository that the
-// role may read.
+// tenant is a namespace with a ServiceAccount, a role that trusts the account, and a repository
+// that the role may read.
 type tenant struct {
 	namespace string
 	subject   string // of the ServiceAccount's tokens
 	role      string // ARN
 	url       string // of the repository
-	shard     *shard // of its objects; nil for the first controller's
+	// shard is the shard of the tenant's objects; nil for the world's first controller.
+	shard *shard
 }
 
-// newTenant makes a tenant for a test. The name is of letters and dashes and unique in the run.
+// newTenant creates a tenant for a test. The name consists of letters and dashes, and is unique in
+// the run.
 func newTenant(t *testing.T, name string) *tenant {
 	t.Helper()
 	tn := &tenant{
@@ -84,7 +86,7 @@ func newTenant(t *testing.T, name string) *tenant {
 
 func roleARN(role string) string { return "arn:aws:iam::" + local.Account + ":role/" + role }
 
-// putRole makes the tenant's role as it should be, or makes it so again.
+// putRole creates or restores the tenant's role.
 func (tn *tenant) putRole(t *testing.T) {
 	t.Helper()
 	putRole(t, tn.namespace, tn.subject, tn.namespace+"/app")
@@ -106,15 +108,15 @@ func policies(document string) map[string]json.RawMessage {
 	return map[string]json.RawMessage{"inline": json.RawMessage(document)}
 }
 
-// trust is the trust policy of a role that a subject of the cluster may assume.
+// trust returns the trust policy of a role that a subject of the cluster may assume.
 func trust(subject string) json.RawMessage { return trustIn(local.Issuer, subject) }
 
-// trustIn is the trust policy of a role that a subject of an issuer may assume.
+// trustIn returns the trust policy of a role that a subject of an issuer may assume.
 func trustIn(issuerURL, subject string) json.RawMessage {
 	return trustAt(local.Account, issuerURL, subject)
 }
 
-// trustAt is trustIn for a role of an account.
+// trustAt is like trustIn, for a role of this account.
 func trustAt(account, issuerURL, subject string) json.RawMessage {
 	issuer := strings.TrimPrefix(issuerURL, "https://")
 	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{
@@ -125,7 +127,8 @@ func trustAt(account, issuerURL, subject string) json.RawMessage {
 		account, issuer, issuer, subject, issuer, stsAudience)
 }
 
-// putAccount makes a ServiceAccount that is mapped to a role; an empty ARN maps it to none.
+// putAccount creates a ServiceAccount with the annotation for a role. An empty ARN means no
+// annotation.
 func (tn *tenant) putAccount(t *testing.T, name, role string) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name}}
@@ -135,9 +138,9 @@ func (tn *tenant) putAccount(t *testing.T, name, role string) {
 	must(t, "make a ServiceAccount", objects.Create(t.Context(), account))
 }
 
-// clear looks for secrets in the tenant's objects and removes the objects. It waits until the
-// controller has released them, so that they disturb no other test. The namespace stays: to delete
-// one, Kubernetes makes more requests than most tests do.
+// clear searches for secrets in the tenant's objects and deletes the objects. It waits until the
+// controller has released them, so that they disturb no other test. The namespace stays: its
+// deletion would cost Kubernetes more requests than most tests need.
 func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -164,7 +167,7 @@ func (tn *tenant) clear(t *testing.T) {
 	}
 }
 
-// remove clears the tenant's namespace and deletes it, for the next test that makes it.
+// remove clears the tenant's namespace and deletes it, so that another test can create it again.
 func (tn *tenant) remove(t *testing.T) {
 	t.Helper()
 	tn.clear(t)
@@ -172,7 +175,8 @@ func (tn *tenant) remove(t *testing.T) {
 	must(t, "remove the namespace", client.IgnoreNotFound(err))
 }
 
-// object is an OCIRepository of the tenant that pulls its repository as its ServiceAccount.
+// object returns an OCIRepository that pulls the tenant's repository with the tenant's
+// ServiceAccount.
 func (tn *tenant) object(name string) *v1alpha1.OCIRepository {
 	return &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
@@ -185,7 +189,7 @@ func (tn *tenant) object(name string) *v1alpha1.OCIRepository {
 	}
 }
 
-// generic is an OCIRepository of the tenant that pulls from elsewhere, without credentials.
+// generic returns an OCIRepository of the tenant that pulls from another URL, without credentials.
 func (tn *tenant) generic(name, url string) *v1alpha1.OCIRepository {
 	o := tn.object(name)
 	o.Spec.URL, o.Spec.Provider, o.Spec.ServiceAccountName = url, v1alpha1.ProviderGeneric, ""
@@ -197,14 +201,14 @@ func create(t *testing.T, o client.Object) {
 	must(t, "create an object", objects.Create(t.Context(), o))
 }
 
-// patch changes an object as it is now.
+// patch reads the current object and changes it.
 func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 	t.Helper()
 	patchIn(t, objects, o, change)
 }
 
-// patchIn is patch for an object of another cluster. A patch does not fail if a controller writes the
-// object at the same time, as an update would.
+// patchIn is like patch, for an object of another cluster. Other than an update, a patch does not
+// fail if a controller writes the object at the same time.
 func patchIn[T client.Object](t *testing.T, cluster client.Client, o T, change func(o T)) {
 	t.Helper()
 	must(t, "read an object", cluster.Get(t.Context(), client.ObjectKeyFromObject(o), o))
@@ -213,19 +217,19 @@ func patchIn[T client.Object](t *testing.T, cluster client.Client, o T, change f
 	must(t, "change an object", cluster.Patch(t.Context(), o, client.MergeFrom(before)))
 }
 
-// await waits until an object is as a test wants it, and reads it into o.
+// await reads an object into o until want returns nil.
 func await[T client.Object](t *testing.T, o T, what string, want func(o T) error) {
 	t.Helper()
 	awaitWithin(t, patience, o, what, want)
 }
 
-// awaitWithin is await for what takes longer.
+// awaitWithin is like await, with another time limit.
 func awaitWithin[T client.Object](t *testing.T, limit time.Duration, o T, what string, want func(o T) error) {
 	t.Helper()
 	awaitIn(t, objects, limit, o, what, want)
 }
 
-// awaitIn is awaitWithin for an object of another cluster.
+// awaitIn is like awaitWithin, for an object of another cluster.
 func awaitIn[T client.Object](t *testing.T, cluster client.Client, limit time.Duration, o T, what string, want func(o T) error) {
 	t.Helper()
 	within(t, limit, fmt.Sprintf("%s/%s: %s", o.GetNamespace(), o.GetName(), what), func(ctx context.Context) error {
@@ -243,14 +247,14 @@ func ready(o *v1alpha1.OCIRepository) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// pulled wants the artifact of the present spec.
+// pulled asserts that an object has the artifact of its current spec.
 func pulled(o *v1alpha1.OCIRepository) error {
 	c := ready(o)
 	return wantf(c.Status == metav1.ConditionTrue && o.Status.ObservedGeneration == o.Generation && o.Status.Artifact != nil,
 		"it is not pulled: Ready=%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// revision wants the artifact of a certain manifest.
+// revision returns a check that an object has the artifact of this manifest.
 func revision(digest string) func(o *v1alpha1.OCIRepository) error {
 	return func(o *v1alpha1.OCIRepository) error {
 		if err := pulled(o); err != nil {
@@ -260,12 +264,12 @@ func revision(digest string) func(o *v1alpha1.OCIRepository) error {
 	}
 }
 
-// failing wants Ready=False with a reason, and a message that holds all of the words.
+// failing returns a check for Ready=False with this reason, and a message that contains all words.
 func failing(reason string, words ...string) func(o *v1alpha1.OCIRepository) error {
 	return func(o *v1alpha1.OCIRepository) error { return failed(ready(o), reason, words...) }
 }
 
-// failed wants a condition to be False with a reason, and a message that holds all of the words.
+// failed asserts that a condition is False with this reason, and a message that contains all words.
 func failed(c metav1.Condition, reason string, words ...string) error {
 	if c.Status != metav1.ConditionFalse || c.Reason != reason {
 		return fmt.Errorf("%s=%s %s: %s; want False %s", c.Type, c.Status, c.Reason, c.Message, reason)
@@ -278,7 +282,7 @@ func failed(c metav1.Condition, reason string, words ...string) error {
 	return nil
 }
 
-// request asks for a reconciliation now and returns the request's name.
+// request requests a reconciliation, and returns the value of the annotation.
 func request(t *testing.T, o client.Object) string {
 	t.Helper()
 	at := time.Now().UTC().Format(time.RFC3339Nano)
@@ -293,14 +297,14 @@ func request(t *testing.T, o client.Object) string {
 	return at
 }
 
-// handled wants a request to have been honoured.
+// handled returns a check that a request was handled.
 func handled(at string) func(o *v1alpha1.OCIRepository) error {
 	return func(o *v1alpha1.OCIRepository) error {
 		return wantf(o.Status.LastHandledReconcileAt == at, "lastHandledReconcileAt is %q, not %q", o.Status.LastHandledReconcileAt, at)
 	}
 }
 
-// entry is what stands in a tar.
+// entry is an entry of a tar.
 type entry struct {
 	tar.Header
 
@@ -311,7 +315,7 @@ func file(name, content string) entry {
 	return entry{tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, content}
 }
 
-// layer packs entries without judging them.
+// layer packs entries without checking them.
 func layer(t *testing.T, entries ...entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -328,7 +332,7 @@ func layer(t *testing.T, entries ...entry) []byte {
 	return out.Bytes()
 }
 
-// image is a Flux artifact of one layer.
+// image returns a Flux artifact with one layer.
 func image(t *testing.T, content []byte) v1.Image {
 	t.Helper()
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), oci.ConfigMediaType)
@@ -344,7 +348,7 @@ func digestOf(t *testing.T, i v1.Image) string {
 	return digest.String()
 }
 
-// publish publishes a layer at a repository, whatever is in it, and returns the manifest's digest.
+// publish publishes a layer with any content in a repository, and returns the manifest's digest.
 func publish(t *testing.T, url, tag string, content []byte, login authn.Authenticator) string {
 	t.Helper()
 	reference, err := name.ParseReference(strings.TrimPrefix(url, "oci://") + ":" + tag)
@@ -354,20 +358,20 @@ func publish(t *testing.T, url, tag string, content []byte, login authn.Authenti
 	return digestOf(t, made)
 }
 
-// push publishes a layer at the tenant's repository, whatever is in it, and returns the manifest's
+// push publishes a layer with any content in the tenant's repository, and returns the manifest's
 // digest.
 func (tn *tenant) push(t *testing.T, tag string, content []byte) string {
 	t.Helper()
 	return publish(t, tn.url, tag, content, publisher(t))
 }
 
-// pushFile publishes one file with some content.
+// pushFile publishes one file with this content.
 func (tn *tenant) pushFile(t *testing.T, tag, content string) string {
 	t.Helper()
 	return tn.push(t, tag, layer(t, file("app.yaml", content)))
 }
 
-// ecrClient is the AWS SDK's client of ECR, as the publisher.
+// ecrClient returns the AWS SDK's ECR client with the publisher's key.
 func ecrClient() *ecr.Client {
 	return ecr.New(ecr.Options{
 		Region:      local.Region,

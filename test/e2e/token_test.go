@@ -25,14 +25,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// minioTakes are the tokens that MinIO takes and no cloud does, and why.
+// minioTakes has the tokens that MinIO accepts and no cloud accepts, with the reason.
 var minioTakes = map[string]string{
 	"wrong issuer": "all its issuers' keys are in one pool",
 	"endless":      "its session ends by itself",
 }
 
-// TestTokenMatrix gives the same kinds of tokens of the API server to each cloud, and to MinIO's
-// STS, which is not ours: AWS agrees with it, except for what MinIO takes.
+// TestTokenMatrix presents the same kinds of ServiceAccount tokens to each cloud, and to MinIO's
+// STS, which is another project's. AWS must agree with MinIO, except for the tokens in minioTakes.
 func TestTokenMatrix(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "matrix-a"), newTenant(t, "matrix-b")
@@ -41,8 +41,8 @@ func TestTokenMatrix(t *testing.T) {
 	lend(t, googlePrincipal(a.namespace, puller))
 	trustAtAliyun(t, local.Issuer)
 	aliyunRole := atAliyun(t, a.namespace, local.Issuer, a.subject)
-	// MinIO knows no trust policies: its rule is that a claim names a policy. Only tenant A's
-	// subject is one.
+	// MinIO has no trust policies: a claim must contain the name of a policy. Only tenant A's
+	// subject is the name of a policy.
 	minio := startMinIO(t, minioConfig{claim: "sub", audience: stsAudience})
 	minio.putPolicy(t, a.subject, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:ListAllMyBuckets"],"Resource":["arn:aws:s3:::*"]}]}`)
 
@@ -81,8 +81,8 @@ func TestTokenMatrix(t *testing.T) {
 			_, v := entraToken(t, application, token)
 			return v
 		}},
-		// Google's STS takes whoever the cluster vouches for; what that one may do is asked where
-		// he goes with its token.
+		// Google's STS accepts all subjects of the cluster. Their permissions are checked where the
+		// new token is used.
 		{"Google, as a service account", googlePool, func(token string) verdict {
 			federated, v := googleToken(t, token)
 			if v.granted() {
@@ -121,7 +121,8 @@ func TestTokenMatrix(t *testing.T) {
 				t.Errorf("%s: %s says %s", row.name, name, v)
 			}
 		}
-		if others := verdicts["MinIO"]; row.name != "good" { // its code is the same for every refusal
+		// MinIO has the same code for every refusal.
+		if others := verdicts["MinIO"]; row.name != "good" {
 			words := cmp.Or(others.message, "(granted: "+minioTakes[row.name]+")")
 			fmt.Fprintf(&said, "%-15s %s\n", row.name, words)
 		}
@@ -129,7 +130,7 @@ func TestTokenMatrix(t *testing.T) {
 	golden(t, "testdata/token-matrix.golden", got.String()+"\nMinIO's words:\n"+said.String())
 }
 
-// golden compares with a file, or writes it.
+// golden compares text with a file, or writes the file.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -142,13 +143,13 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// token is a token of the API server for a ServiceAccount.
+// token requests a ServiceAccount token from the world's API server.
 func token(t *testing.T, namespace, account string, audiences ...string) string {
 	t.Helper()
 	return tokenOf(t, apiserver, namespace, account, audiences...)
 }
 
-// tokenOf is a token of another API server.
+// tokenOf requests a ServiceAccount token from another API server.
 func tokenOf(t *testing.T, server kubernetes.Interface, namespace, account string, audiences ...string) string {
 	t.Helper()
 	seconds := int64(3600)
@@ -158,8 +159,8 @@ func tokenOf(t *testing.T, server kubernetes.Interface, namespace, account strin
 	return answer.Status.Token
 }
 
-// readKey is the key with which a cluster's API server signs tokens: a token that has expired
-// cannot be waited for.
+// readKey returns the key with which a cluster's API server signs tokens. Tests need it to make
+// expired tokens, because waiting would take too long.
 func readKey(t *testing.T, cluster *local.Cluster) *rsa.PrivateKey {
 	t.Helper()
 	data, err := os.ReadFile(cluster.Path("cluster", "sa.key"))
@@ -184,8 +185,8 @@ func newKey(t *testing.T) *rsa.PrivateKey {
 	return key
 }
 
-// sign makes a token like another one, under its key ID, with a key and with some claims replaced,
-// or left out if they are nil.
+// sign returns a copy of a token under the same key ID, signed with this key. Some claims are
+// replaced, or left out if their new value is nil.
 func sign(t *testing.T, like string, key *rsa.PrivateKey, replace map[string]any) string {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(like, []jose.SignatureAlgorithm{jose.RS256})

@@ -34,26 +34,26 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// Receivers of the tokens of Lanyard's own issuer, besides the clouds.
+// Audiences of Lanyard's own issuer, besides the clouds.
 const (
 	clusterAudience = "https://verdicts.example.com"
 	vaultAudience   = "vault.example.com"
 	apacheAudience  = "apache.example.com"
-	wrongAudience   = "https://elsewhere.example.com" // of no receiver
+	wrongAudience   = "https://elsewhere.example.com" // of no receiver in the tests
 )
 
-// federated is a WorkloadIdentity and what it may be elsewhere.
+// federated is a WorkloadIdentity with the identities that trust it at other services.
 type federated struct {
 	*identityv1.WorkloadIdentity
 
 	subject     string
 	role        string // ARN, at AWS
 	application string // client ID, at Azure
-	account     string // address of a service account, at Google
+	account     string // email of a service account, at Google
 	aliyunRole  string // ARN, at Alibaba Cloud
 }
 
-// federate makes a WorkloadIdentity in a tenant's namespace, and has each cloud trust it.
+// federate creates a WorkloadIdentity in a tenant's namespace, and makes each cloud trust it.
 func federate(t *testing.T, w *issuerWorld, tn *tenant) federated {
 	t.Helper()
 	w.putNamespace(t, tn.namespace)
@@ -74,23 +74,24 @@ func federate(t *testing.T, w *issuerWorld, tn *tenant) federated {
 	return f
 }
 
-// poolID is the pool at Google of an issuer: the first label of its host.
+// poolID returns the ID of an issuer's pool at Google: the first label of its host.
 func poolID(issuer string) string {
 	id, _, _ := strings.Cut(strings.TrimPrefix(issuer, "https://"), ".")
 	return id
 }
 
-// poolOf names the provider that an issuer is at Google. A token's audience is its URL.
+// poolOf returns the resource name of an issuer's provider at Google. The audience of tokens is
+// this name as a URL.
 func poolOf(issuer string) string {
 	return "//iam.googleapis.com/projects/987654321098/locations/global/workloadIdentityPools/" + poolID(issuer) + "/providers/lanyard"
 }
 
-// principalOf is how Google's policies name a subject of an issuer.
+// principalOf returns the principal of an issuer's subject, for Google's policies.
 func principalOf(issuer, subject string) string {
 	return googleIAM + poolID(issuer) + "/subject/" + subject
 }
 
-// trustIssuer has AWS, Google and Alibaba Cloud know an issuer.
+// trustIssuer registers an issuer at AWS, Google and Alibaba Cloud.
 func trustIssuer(t *testing.T, issuer string) {
 	t.Helper()
 	must(t, "trust the issuer at AWS", world.Cloud().AWS().PutOIDCProvider(local.Account, aws.OIDCProvider{URL: issuer, ClientIDs: []string{stsAudience}}))
@@ -100,19 +101,19 @@ func trustIssuer(t *testing.T, issuer string) {
 	trustAtAliyun(t, issuer)
 }
 
-// verifier judges tokens of one audience.
+// verifier verifies tokens of one audience.
 type verifier struct {
 	name, audience string
-	width          int // of its column
+	width          int // of its column in the table
 	judge          func(token string) verdict
-	// takes are the bad tokens that it takes, and why.
+	// takes has the bad tokens that the verifier accepts, with the reason.
 	takes map[string]string
-	// speaks says that its words tell more than its codes.
+	// speaks says that the verifier's messages say more than its codes.
 	speaks bool
 }
 
-// verdicts has services that are not ours, and the local cloud, judge tokens of Lanyard's own
-// issuer. The cluster's own API server takes none of them.
+// verdicts presents tokens of Lanyard's own issuer to other projects' services and to the local
+// cloud. The cluster's own API server must accept none of these tokens.
 func verdicts(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	begin := time.Now()
@@ -211,13 +212,13 @@ func judgeAll(t *testing.T, w *issuerWorld, a, b federated, verifiers []verifier
 	golden(t, "testdata/issuer-matrix.golden", table.String()+"\nWords:\n"+words.String())
 }
 
-// tokenKind is a kind of token for an audience.
+// tokenKind is a kind of token. The function token makes one for an audience.
 type tokenKind struct {
 	name  string
 	token func(audience string) string
 }
 
-// ownTokens are a good token of identity A, and bad ones. The foreign key is not the issuer's.
+// ownTokens returns a good token of identity A, and bad ones. The foreign key is not the issuer's.
 func ownTokens(t *testing.T, w *issuerWorld, a, b federated, foreign *rsa.PrivateKey) []tokenKind {
 	t.Helper()
 	good := func(audience string) string { return w.token(t, a, audience) }
@@ -225,7 +226,8 @@ func ownTokens(t *testing.T, w *issuerWorld, a, b federated, foreign *rsa.Privat
 	foreignID, err := keyring.NewKey(foreign.Public())
 	must(t, "name a key", err)
 	in := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
-	// resign makes a token like a good one, by the issuer's key: the token server makes no bad ones.
+	// resign copies a good token with changed claims and signs it with the issuer's key, because
+	// the token server issues no bad tokens.
 	resign := func(audience string, replace map[string]any) string { return sign(t, good(audience), active, replace) }
 	return []tokenKind{
 		{"good", good},
@@ -260,8 +262,8 @@ func ownTokens(t *testing.T, w *issuerWorld, a, b federated, foreign *rsa.Privat
 	}
 }
 
-// activeKey is the private half of the key that signs, as whoever may read the Secrets of the
-// release can have it.
+// activeKey returns the private half of the active key, like somebody who may read the release's
+// Secrets.
 func activeKey(t *testing.T, w *issuerWorld) *rsa.PrivateKey {
 	t.Helper()
 	key, ok := openKey(t, w.people, keyring.IssuerRing, kidOf(w.ring(t), identityv1.KeyActive)).(*rsa.PrivateKey)
@@ -271,7 +273,7 @@ func activeKey(t *testing.T, w *issuerWorld) *rsa.PrivateKey {
 	return key
 }
 
-// openKey is the private half of a key of a ring.
+// openKey returns the private half of a key in a ring.
 func openKey(t *testing.T, people client.Client, ring, kid string) crypto.Signer {
 	t.Helper()
 	private, err := keysign.NewSecrets(keysign.Object{Client: people, Namespace: local.Namespace, Name: ring}).Open(t.Context(), kid)
@@ -279,7 +281,7 @@ func openKey(t *testing.T, people client.Client, ring, kid string) crypto.Signer
 	return private
 }
 
-// claimsOf are a token's claims.
+// claimsOf returns a token's claims.
 func claimsOf(t *testing.T, token string) map[string]any {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
@@ -298,7 +300,8 @@ func signAs(t *testing.T, claims map[string]any, algorithm jose.SignatureAlgorit
 	return signed
 }
 
-// unsigned is a token whose header says that it needs no signature. Source: RFC 7519 §6.1.
+// unsigned returns a copy of a token with the algorithm "none" and without signature. Source: RFC
+// 7519 §6.1.
 func unsigned(t *testing.T, token string) string {
 	t.Helper()
 	kid, err := kidOfToken(token)
@@ -342,7 +345,7 @@ func readAs(t *testing.T, cluster *local.Cluster, token string) verdict {
 	return verdict{status: status, code: string(answer.Reason), message: answer.Message}
 }
 
-// ownClients has the clouds' own clients exchange tokens that `lanyard token` wrote into files.
+// ownClients makes the clouds' own clients exchange tokens that `lanyard token` wrote to files.
 func ownClients(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
 	file := func(audience string) string {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSize asserts that the command which CI jobs download stays small and static: it runs in
-// images without a C library.
+// TestSize asserts that the command lanyard, which CI jobs download, stays small and static. It
+// runs in images without a C library.
 func TestSize(t *testing.T) {
 	beside(t)
 	const most = 40_000_000
@@ -31,11 +31,12 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestVersion asks programs for their version, which the linker was told. Programs that one command
-// has built have the same version.
+// TestVersion compares the versions that programs print. The linker sets the version. Programs from
+// one build have the same version.
 func TestVersion(t *testing.T) {
 	beside(t)
-	told := regexp.MustCompile(`^(dev|[0-9a-f]{7,40}|v[0-9].*)(-dirty)?$`) // what the Makefile tells the linker
+	// The Makefile passes such a version to the linker.
+	told := regexp.MustCompile(`^(dev|[0-9a-f]{7,40}|v[0-9].*)(-dirty)?$`)
 	versions := map[string]bool{}
 	for program, flag := range map[string]string{"lanyard": "version", "lanyard-controller": "--version", "lanyard-token-server": "--version"} {
 		out, err := exec.CommandContext(t.Context(), binary(program), flag).Output()

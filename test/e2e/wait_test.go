@@ -11,18 +11,18 @@ import (
 const (
 	// patience bounds a wait for something that should happen soon.
 	patience = 90 * time.Second
-	// pollEvery is the pause between two looks.
+	// pollEvery is the pause between two checks.
 	pollEvery = 200 * time.Millisecond
 )
 
-// eventually looks again and again until look returns nil. At the deadline the test fails with
-// look's last error.
+// eventually calls look until it returns nil. At the deadline, the test fails with look's last
+// error.
 func eventually(t *testing.T, what string, look func(ctx context.Context) error) {
 	t.Helper()
 	within(t, patience, what, look)
 }
 
-// within is eventually for what takes longer.
+// within is like eventually, with another time limit.
 func within(t *testing.T, limit time.Duration, what string, look func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -36,7 +36,8 @@ func within(t *testing.T, limit time.Duration, what string, look func(ctx contex
 			return
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // not what the deadline made of the last look
+			// Do not store the error that the deadline caused in the last call.
+			last = err
 		}
 		select {
 		case <-ticker.C:
@@ -46,7 +47,7 @@ func within(t *testing.T, limit time.Duration, what string, look func(ctx contex
 	}
 }
 
-// must is nil's opposite of an error in a test's own preparation.
+// must ends the test if err is not nil.
 func must(tb testing.TB, what string, err error) {
 	tb.Helper()
 	if err != nil {

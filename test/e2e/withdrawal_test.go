@@ -13,9 +13,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestPermissionWithdrawn takes permissions away at the clouds while credentials of them are kept:
-// the next reconciliation is refused. Amazon ECR asks for the role's permission at each request. At
-// Azure, the controller exchanges a kept token for an access token to pull with, and the registry
+// TestPermissionWithdrawn removes permissions at the clouds while credentials are cached. The next
+// reconciliation must be refused. Amazon ECR checks the role's permission at each request. At
+// Azure, the controller exchanges a cached token for an access token to pull with, and the registry
 // checks the role assignment then. The access token contains its permissions, so a stolen one works
 // until it expires.
 func TestPermissionWithdrawn(t *testing.T) {
@@ -25,7 +25,7 @@ func TestPermissionWithdrawn(t *testing.T) {
 	application := tn.atAzure(t)
 	tn.pushToAzure(t, application, "1.0.0")
 	host := tn.azureRegistry() + ".azurecr.io"
-	tn.awaitKnown(t) // before, tokens are not kept
+	tn.awaitKnown(t) // tokens from before are not cached
 	amazon, entra := tn.object("amazon"), tn.azureObject("azure")
 	create(t, amazon)
 	create(t, entra)
@@ -51,8 +51,8 @@ func TestPermissionWithdrawn(t *testing.T) {
 	withdrawn := world.Cloud().Journal().Last()
 	await(t, amazon, "the refusal", failing("RegistryRefused", tn.role, "ecr:BatchGetImage"))
 	await(t, entra, "the refusal", failing("PermissionDenied", application, "AcrPull"))
-	// A request that was on its way may be journaled after the withdrawal. None is granted after the
-	// first refusal.
+	// A request in flight may be in the journal after the withdrawal. No request may be granted
+	// after the first refusal.
 	refusals := world.Cloud().Journal().Calls(journal.Filter{Operation: "ecr:BatchGetImage", Principal: resolutions(tn, tn.namespace, 0)[0].Principal, Verdict: journal.Refused, After: withdrawn})
 	if len(refusals) == 0 {
 		t.Fatal("Amazon ECR refused nothing after the policy was withdrawn")
@@ -72,8 +72,8 @@ func TestPermissionWithdrawn(t *testing.T) {
 	}
 }
 
-// registryAccess is an access token of a registry to pull the repository app, as whoever has the
-// tenant's application has it.
+// registryAccess returns a registry's access token to pull the repository "app", like a thief with
+// the tenant's application.
 func (tn *tenant) registryAccess(t *testing.T, application, host string) string {
 	t.Helper()
 	access, v := entraToken(t, application, token(t, tn.namespace, puller, azureAudience))
