@@ -80,7 +80,8 @@ func TestBindings(t *testing.T) {
 	noRightIsMissing(t, w.Cluster)
 }
 
-// bindingWorld is a cluster with the refresher, the identity controller's program for bindings.
+// bindingWorld is a cluster with the refresher: the identity controller, which writes the bindings'
+// Secrets.
 type bindingWorld struct {
 	*issuerWorld
 

@@ -237,7 +237,7 @@ func TestHostileBuckets(t *testing.T) {
 	}
 	patient := func(bucketName string) *v1alpha1.Bucket {
 		o := at(bucketName)
-		// While all tests run a second time beside, 100,000 objects take more than five minutes.
+		// If all tests run twice at the same time, 100,000 objects take more than five minutes.
 		o.Spec.Timeout.Duration = 15 * time.Minute
 		return o
 	}

@@ -165,7 +165,7 @@ func TestAccountChanges(t *testing.T) {
 		again := world.Cloud().Journal().Last()
 		tn.putAccount(t, puller, roleARN(other))
 		await(t, o, "the artifact", pulled)
-		// A token from before the controller has seen the account is not cached, so there may be
+		// A token that the controller got before it saw the account is not cached, so there may be
 		// two exchanges.
 		if calls := exchanges(tn.subject, again); len(calls) == 0 || len(calls) > 2 {
 			t.Errorf("the new account made %d exchanges; a token of the old one must not be used", len(calls))

@@ -145,7 +145,8 @@ func TestCI(t *testing.T) {
 	t.Run("clouds", jobsInClouds)
 }
 
-// example runs a script from examples/ci as a job. It replaces the example's registry host by host.
+// example runs a script from examples/ci as a job. It replaces the registry in the script with
+// host.
 func (j *ciJob) example(t *testing.T, file, host string, script func(document map[string]any) string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "examples", "ci", file))

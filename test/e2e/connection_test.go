@@ -19,7 +19,7 @@ import (
 
 // fetchers prepares something to fetch for each client in the controller. It returns a function
 // that creates an object for each client: both kinds for registries, and a Bucket at each cloud.
-// The clients differ because each cloud's client could open connections of its own.
+// Each cloud's own client needs a test, because it could open connections of its own.
 func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.LocalReference) []client.Object {
 	t.Helper()
 	tn.pushFile(t, "1.0.0", "app")

@@ -131,7 +131,7 @@ func (d delivered) skopeo(t *testing.T, image string) (stdout string, err error)
 }
 
 // page runs the commands in a section of docs/delivery.md with the Secret's variables. It replaces
-// the page's mount path by the folder, and the page's repository by repository.
+// the page's mount path with the folder, and the page's repository with the given repository.
 func (d delivered) page(t *testing.T, heading, repository string) (stdout string, err error) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "delivery.md"))

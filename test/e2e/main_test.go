@@ -109,7 +109,7 @@ func begin(ctx context.Context, cluster *local.Cluster) (err error) {
 }
 
 // wantNoRaces returns an error if the race detector found a race in a daemon of the cluster. It
-// searches the logs: a killed daemon has no exit status of the detector.
+// searches the logs, because a killed daemon has no exit status of the detector.
 func wantNoRaces(cluster *local.Cluster) error {
 	logs, err := filepath.Glob(cluster.Path("*.log"))
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestPrivateNetworks refers to hosts in networks that are not public, like a hostile tenant. A
-// controller must not connect to addresses in --deny-cidrs, by default the private ranges, unless
-// the administrator lists the host.
+// TestPrivateNetworks creates objects with hosts in networks that are not public, like a hostile
+// tenant. A controller must not connect to addresses in --deny-cidrs, by default the private
+// ranges, unless the administrator lists the host.
 func TestPrivateNetworks(t *testing.T) {
 	beside(t)
 	inside, address, connections := startInside(t)

@@ -92,11 +92,11 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// emergencyRevocation revokes the key that signs. The consequences are known. The controller drops
-// the credentials that it got for tokens of this key, and gets new ones within seconds. Vault's
-// plugin reads the document only for an unknown key, and has cached the standby key together with
-// the revoked key. So it refuses the revoked key only after the second step, when a key signs that
-// it has not cached.
+// emergencyRevocation revokes the key that signs, and checks the known consequences. The controller
+// drops the credentials that it got for tokens of this key, and gets new ones within seconds.
+// Vault's plugin reads the document only for an unknown key, and has cached the standby key
+// together with the revoked key. So it refuses the revoked key only after the second step, when a
+// key signs that it has not cached.
 func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	tn := newTenant(t, "revocation")
@@ -326,8 +326,8 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	return nil
 }
 
-// caching is a verifier that caches an issuer's keys for life, even if a token has an unknown key.
-// A life of 0 means forever. If nobody answers then, caching keeps the old keys.
+// caching is a verifier that caches an issuer's keys for the duration life, even if a token has an
+// unknown key. A duration of 0 means forever. If nobody answers then, caching keeps the old keys.
 type caching struct {
 	url  string
 	life time.Duration

@@ -369,8 +369,8 @@ func (r *patientRegistry) pull(t *testing.T, w *spiffeWorld) (end func()) {
 	}
 }
 
-// keptBundle is a verifier of certificates that caches the SPIFFE bundle for life. A life of 0
-// means forever.
+// keptBundle is a verifier of certificates that caches the SPIFFE bundle for the duration life. A
+// duration of 0 means forever.
 type keptBundle struct {
 	life time.Duration
 

@@ -159,8 +159,8 @@ func (w *spiffeWorld) readBundle(t *testing.T, issuer string) {
 	w.bundle = bundle
 }
 
-// awaitAuthority waits until the trust domain has an active key, and an active authority for which
-// is returns true. The token server polls every 15 seconds whether the Secret has another
+// awaitAuthority waits until the trust domain has an active key, and an active authority that the
+// function accepts. The token server polls every 15 seconds whether the Secret has another
 // authority, and whether the publish delay is over.
 func (w *spiffeWorld) awaitAuthority(t *testing.T, is func(*identityv1.Authority) bool) {
 	t.Helper()
@@ -317,7 +317,7 @@ func (w *spiffeWorld) request(ctx context.Context, user string, o *v1alpha1.OCIR
 		AbsPath("/apis/token.lanyard.dev/v1alpha1/namespaces/"+o.Namespace+"/ocirepositories/"+o.Name+"/svid").
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
 	if err := answer.Error(); err != nil {
-		// This error has the kind Status, which raw answers are not decoded as.
+		// Error decodes an answer of the kind Status, which Raw does not.
 		return nil, err
 	}
 	data, err := answer.Raw()
@@ -541,8 +541,8 @@ func (w *spiffeWorld) client(shown ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: w.showing(shown...)}, Timeout: direct.Timeout}
 }
 
-// showing trusts the company's servers. It presents a certificate even if the server requests other
-// authorities.
+// showing returns a TLS configuration that trusts the company's servers. It presents a certificate
+// even if the server requests other authorities.
 func (w *spiffeWorld) showing(shown ...tls.Certificate) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(w.company.certificate)

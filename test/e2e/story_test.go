@@ -278,8 +278,8 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 			t.Errorf("the cloud did not refuse %s", attempt)
 		}
 	}
-	// Account and object are created at the same time. A token from before the controller has seen
-	// the account is not cached.
+	// Account and object are created at the same time. A token that the controller got before it
+	// saw the account is not cached.
 	for subject, n := range sessions {
 		// Each attempt at the second role, which refuses, needs a session of the first role.
 		if n > 2 && subject != subjects+"tenant-b:partner-of-tenant-a-sa" {

@@ -207,7 +207,7 @@ func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 	patchIn(t, objects, o, change)
 }
 
-// patchIn is like patch, for an object of another cluster. Other than an update, a patch does not
+// patchIn is like patch, for an object of another cluster. Unlike an update, a patch does not
 // fail if a controller writes the object at the same time.
 func patchIn[T client.Object](t *testing.T, cluster client.Client, o T, change func(o T)) {
 	t.Helper()

@@ -25,7 +25,7 @@ func TestPermissionWithdrawn(t *testing.T) {
 	application := tn.atAzure(t)
 	tn.pushToAzure(t, application, "1.0.0")
 	host := tn.azureRegistry() + ".azurecr.io"
-	tn.awaitKnown(t) // tokens from before are not cached
+	tn.awaitKnown(t) // until then, the controller may cache no tokens
 	amazon, entra := tn.object("amazon"), tn.azureObject("azure")
 	create(t, amazon)
 	create(t, entra)

@@ -60,8 +60,8 @@ func (s *schema) refused() bool {
 	})
 }
 
-// compare asserts that our schema has each field of Flux's schema with the same type, or refuses
-// it. Otherwise the API server would drop the field silently. compare returns the number of
+// compare asserts that Lanyard's schema has each field of Flux's schema with the same type, or
+// refuses it. Otherwise the API server would drop the field silently. compare returns the number of
 // compared fields.
 func compare(t *testing.T, path string, ours, theirs *schema) int {
 	t.Helper()
@@ -84,7 +84,8 @@ func compare(t *testing.T, path string, ours, theirs *schema) int {
 	return compared
 }
 
-// TestFieldsOfFlux asserts that our CRDs have each field in spec of Flux's CRDs, documented or not.
+// TestFieldsOfFlux asserts that Lanyard's CRDs have each field in spec of Flux's CRDs, documented
+// or not.
 func TestFieldsOfFlux(t *testing.T) {
 	for _, kind := range []struct{ module, group, plural string }{
 		{sourceController, "source", "ocirepositories"},

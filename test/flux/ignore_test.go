@@ -20,7 +20,7 @@ import (
 
 // ignored returns texts for spec.ignore, and paths. The texts are the examples in Flux's
 // documentation and every string in the tests of Flux's library. The paths are from the lists and
-// strings in these tests, and some of our own.
+// strings in these tests, and some more.
 func ignored(t *testing.T) (ignores, paths []string) {
 	t.Helper()
 	for _, page := range []string{"ocirepositories.md", "buckets.md"} {

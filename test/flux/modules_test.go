@@ -8,7 +8,7 @@ import (
 )
 
 // Modules of Flux whose documentation and test tables are read as text. They are too large for
-// go.mod. Later versions of image-reflector-controller need a newer Go than ours.
+// go.mod. Later versions of image-reflector-controller need a newer Go than this module.
 const (
 	sourceController = "github.com/fluxcd/source-controller"
 	imageReflector   = "github.com/fluxcd/image-reflector-controller@v1.2.4"

@@ -152,7 +152,7 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 	})
 
 	// A grant belongs to one identity with one name. A later identity with the same name must not
-	// inherit the grant. Neither does a grant follow its identity to another name.
+	// inherit the grant. The grant must not follow its identity to another name.
 	t.Run("a renamed identity", func(t *testing.T) {
 		l := lender{t}
 		l.role("leased-once", "", lentTo(victim, hostile))

@@ -61,10 +61,10 @@ func rewrite(tn *tenant) {
 	watch.Stop()
 	<-counted
 	took := time.Since(began)
-	// Each write of an object of this size costs at least 32 units. An object may be written once
-	// at once, once every 320 seconds, and once when it is new. The namespace has 500 units at
-	// once, and gains one per second. Five objects that are reconciled at the same time may exceed
-	// its bound together.
+	// Each write of an object of this size costs at least 32 units. An object's budget allows one
+	// write immediately and one every 320 seconds. The first write of a new object comes on top.
+	// The namespace has 500 units, and gains one per second. Five objects that are reconciled at
+	// the same time may exceed its bound together.
 	most, all := 2+int(took/(320*time.Second)), 0
 	for name, seen := range revisions {
 		if all += len(seen); len(seen) > most {

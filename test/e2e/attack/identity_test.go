@@ -135,8 +135,8 @@ func flipRole(tn *tenant) {
 	}
 }
 
-// replayProofs owns a token service that the administrator listed. It replays the proofs that it
-// receives at the clouds.
+// replayProofs owns a token service that the administrator listed. It presents the proofs that it
+// receives to the clouds.
 func replayProofs(tn *tenant) {
 	t := tn.t
 	stolen := make(chan string, 100)

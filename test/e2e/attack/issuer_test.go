@@ -144,12 +144,12 @@ func (tn *tenant) identity(audiences ...string) *identityv1.WorkloadIdentity {
 	return o
 }
 
-// everything grants all verbs on all of Lanyard's kinds, but not to create tokens.
+// everything returns the right to all verbs on all of Lanyard's kinds, but not to create tokens.
 func everything() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{identityv1.Group, v1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 }
 
-// minting grants to create tokens.
+// minting returns the right to create tokens.
 func minting() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"}, Verbs: []string{"create"}}
 }
@@ -181,7 +181,7 @@ func mintWithoutGrant(tn *tenant) {
 			}
 		}
 	}
-	// These would be as good as a grant.
+	// Each of these requests, if allowed, would be as good as a grant.
 	for _, try := range []struct{ method, path, body string }{
 		{http.MethodGet, "/api/v1/namespaces/" + local.Namespace + "/secrets", ""},
 		{http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + local.Namespace + "/keyrings/" + keyring.IssuerRing, `{"spec":{"revoke":[]}}`},
