@@ -47,8 +47,8 @@ func canary(t *testing.T) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// redirect leads the controller to private hosts: by the location of a manifest, the realm of a
-// login, and the next page of tags.
+// redirect leads the controller to private hosts: by the location of a manifest, and by the realm
+// of a login.
 func redirect(tn *tenant) {
 	t := tn.t
 	after := world.Cloud().Journal().Last()
