@@ -149,24 +149,23 @@ bench: build ## measure beside Flux's library, Cluster API Provider AWS and kube
 
 .PHONY: scale
 scale: build ## measure one controller with 100, 1,000 and 10,000 objects (half an hour and more)
-	@cd bench && go run ./scale -controlplane ../bin/controlplane -controller ../bin/lanyard-controller
+	@cd bench && go run ./controller objects
 
 .PHONY: scale-certificates
 scale-certificates: build ## measure one controller whose objects have SPIFFE certificates, 1,000 and 10,000 of them (half an hour)
-	@cd bench && go run ./scale -certificates -objects 1000,10000 -controlplane ../bin/controlplane -controller ../bin/lanyard-controller \
-	  -token-server ../bin/lanyard-token-server -discovery ../bin/lanyard-discovery
+	@cd bench && go run ./controller objects -certificates -sizes 1000,10000
 
 .PHONY: scale-identities
 scale-identities: build ## measure the issuer's programs with 100, 1,000 and 10,000 WorkloadIdentities (half an hour)
-	@cd bench && go run ./identities
+	@cd bench && go run ./controller identities
 
 .PHONY: scale-bindings
 scale-bindings: build ## measure the identity controller with 100, 1,000 and 10,000 WorkloadIdentityBindings (an hour and more)
-	@cd bench && go run ./bindings
+	@cd bench && go run ./controller bindings
 
 .PHONY: scale-awsclusters
 scale-awsclusters: build ## measure the identity controller with 200 and 10,000 AWSClusters over 200 roles, and count the calls of AWS STS (half an hour)
-	@cd bench && go run ./awsclusters
+	@cd bench && go run ./controller awsclusters
 
 .PHONY: bench-artifacts
 bench-artifacts: build bin/oras ## measure pushes and pulls beside Flux's and ORAS's libraries (a quarter of an hour, and 4 GiB of disk)
@@ -178,7 +177,7 @@ bin/oras: bench/artifacts/oras/go.mod bench/artifacts/oras/go.sum
 
 .PHONY: bench-controller
 bench-controller: build bin/flux-source-controller ## measure the controller beside Flux's source-controller (half an hour and more)
-	@cd bench && go run ./controller -flux-crds "$$(cd controller/flux && go list -m -f '{{.Dir}}' github.com/fluxcd/source-controller)/config/crd/bases"
+	@cd bench && go run ./controller flux -flux-crds "$$(cd controller/flux && go list -m -f '{{.Dir}}' github.com/fluxcd/source-controller)/config/crd/bases"
 
 # Flux's controller is measured beside ours. It is built from its module.
 bin/flux-source-controller: bench/controller/flux/go.mod bench/controller/flux/go.sum

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,13 +20,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
-	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/stage"
 	ourissuer "github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
@@ -56,39 +53,38 @@ const (
 
 // mint measures Lanyard's token server beside the API server's own TokenRequest, in a cluster with
 // the programs of the issuer. All requests go through the API server, as the same ServiceAccount.
-func mint(ctx context.Context, s settings) (_ []result, err error) {
-	cluster, stop, err := stage.Start(ctx, s.controlPlane)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	if err := cluster.InstallChart(ctx, local.WithIssuer([]string{namespace}, nil)); err != nil {
-		return nil, err
-	}
-	programs := []local.ProgramOptions{s.program("lanyard-token-server"), s.program("lanyard-discovery")}
-	if err := cluster.StartPrograms(ctx, programs, func(*local.Program) {}); err != nil {
-		return nil, err
-	}
-	caller, err := newCaller(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	defer caller.CloseIdleConnections()
-	through, err := throughAPIServer(ctx, caller, cluster.Config().Host)
-	if err != nil {
-		return nil, err
-	}
-	alone, err := signing(ctx, cluster.Client())
-	return append(through, alone...), err
+func mint(ctx context.Context, s settings) (results []result, err error) {
+	err = stage.Run(ctx, s.programs, func(*local.CloudOptions) {}, func(w *stage.World) error {
+		if err := w.InstallChart(ctx, local.WithIssuer([]string{namespace}, nil)); err != nil {
+			return err
+		}
+		programs := []local.ProgramOptions{program(w, "lanyard-token-server"), program(w, "lanyard-discovery")}
+		if err := w.StartPrograms(ctx, programs, func(*local.Program) {}); err != nil {
+			return err
+		}
+		caller, err := newCaller(ctx, w)
+		if err != nil {
+			return err
+		}
+		defer caller.CloseIdleConnections()
+		through, err := throughAPIServer(ctx, w, caller)
+		if err != nil {
+			return err
+		}
+		alone, err := signing(ctx, w.Client())
+		results = append(through, alone...)
+		return err
+	})
+	return results, err
 }
 
-func (s settings) program(name string) local.ProgramOptions {
-	return local.ProgramOptions{Workload: name, Binary: filepath.Join(s.programs, name)}
+func program(w *stage.World, name string) local.ProgramOptions {
+	return local.ProgramOptions{Workload: name, Binary: w.Binary(name)}
 }
 
 // newCaller makes a ServiceAccount and a WorkloadIdentity of the same name, and returns the client
 // of the ServiceAccount, which may make tokens of both.
-func newCaller(ctx context.Context, cluster *local.Cluster) (*http.Client, error) {
+func newCaller(ctx context.Context, w *stage.World) (*http.Client, error) {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: account}
 	for _, object := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: meta},
@@ -104,19 +100,16 @@ func newCaller(ctx context.Context, cluster *local.Cluster) (*http.Client, error
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
 		},
 	} {
-		if err := cluster.Client().Create(ctx, object); err != nil {
+		if err := w.Client().Create(ctx, object); err != nil {
 			return nil, err
 		}
 	}
-	typed, err := kubernetes.NewForConfig(cluster.Config())
+	request := &authenticationv1.TokenRequest{}
+	token, err := w.Typed.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	token, err := typed.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	config := rest.AnonymousClientConfig(cluster.Config())
+	config := rest.AnonymousClientConfig(w.Config())
 	config.BearerToken, config.QPS = token.Status.Token, -1
 	return rest.HTTPClientFor(config)
 }
@@ -142,12 +135,13 @@ func post(ctx context.Context, caller *http.Client, url, body string) error {
 
 // throughAPIServer asks both sides in short turns. A machine that also does other work slows both,
 // so the ratio is the median of the ratios of neighbouring turns.
-func throughAPIServer(ctx context.Context, caller *http.Client, host string) ([]result, error) {
+func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) ([]result, error) {
+	host := w.Config().Host
 	sides := []func() error{
 		func() error { return post(ctx, caller, host+ourPath, ourRequest) },
 		func() error { return post(ctx, caller, host+kubePath, kubeRequest) },
 	}
-	if err := awaitKeys(ctx, sides); err != nil {
+	if err := awaitKeys(ctx, w, sides); err != nil {
 		return nil, err
 	}
 	var rates [2][]float64           // of each turn, per second
@@ -174,16 +168,10 @@ func throughAPIServer(ctx context.Context, caller *http.Client, host string) ([]
 }
 
 // awaitKeys waits until both sides make tokens: no key signs before it is published.
-func awaitKeys(ctx context.Context, sides []func() error) error {
-	for began := time.Now(); ; {
-		err := errors.Join(sides[0](), sides[1]())
-		if err == nil || time.Since(began) > firstToken {
-			return err
-		}
-		if err := fleet.Sleep(ctx, time.Second); err != nil {
-			return err
-		}
-	}
+func awaitKeys(ctx context.Context, w *stage.World, sides []func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, firstToken)
+	defer cancel()
+	return w.Await(ctx, time.Second, func(context.Context) error { return errors.Join(sides[0](), sides[1]()) })
 }
 
 // under asks with all callers for one turn. It returns how long each request took.

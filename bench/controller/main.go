@@ -1,11 +1,19 @@
-// Command controller measures lanyard-controller beside Flux's source-controller. In each case they
-// take turns on the same control plane, the same registry and the same local cloud:
+// Command controller measures Lanyard's controllers in a real control plane, beside a local cloud.
+// Its first argument is a scenario:
 //
-//	controller --objects 1000
+//	controller objects --sizes 100,1000,10000
 //
-// It prints the table of docs/scale.md in Markdown, and fails when a target is missed. Both
-// programs have ten workers, no leader election, and otherwise their own defaults. They run as one
-// ServiceAccount that may do everything. This is no test: a busy machine must not fail a build.
+// The scenarios are:
+//
+//   - objects: lanyard-controller with OCIRepositories. Ten objects share a ServiceAccount that has
+//     its own role at AWS. With --certificates, each object has its own SPIFFE certificate.
+//   - identities: the token server and the identity controller with WorkloadIdentities.
+//   - bindings: the identity controller with WorkloadIdentityBindings.
+//   - awsclusters: the identity controller with AWSClusters, which share some roles.
+//   - flux: lanyard-controller beside Flux's source-controller.
+//
+// Each scenario prints a table of docs/scale.md in Markdown, and fails when its figures miss what
+// the project promises. The command is not a test: a busy machine must not fail a build.
 package main
 
 import (
@@ -14,135 +22,93 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"path/filepath"
-	"time"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
-	"github.com/lanyard-dev/lanyard/bench/internal/series"
 	"github.com/lanyard-dev/lanyard/bench/internal/stage"
-	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// settings are what the run is made of.
-type settings struct {
-	controlPlane         string
-	lanyard, lanyardCRDs string // program and folder
-	flux, fluxCRDs       string
-	onlyOurs             bool
-	only                 string // part of the names of the cases that are measured
-	objects              int
-	interval, window     time.Duration
+// scenario is a kind of measurement. Its fields are the settings.
+type scenario interface {
+	// flags adds the flags of the settings, and returns the default of --sizes.
+	flags(f *flag.FlagSet) (sizes string)
+	// check fails if n objects cannot be measured with these settings.
+	check(n int) error
+	// cloud adds to the local cloud what n objects need.
+	cloud(o *local.CloudOptions, n int)
+	// measure measures the objects of a world. If only a check of the figures fails, measure
+	// returns the table too.
+	measure(ctx context.Context, w *world) (table, error)
 }
 
 func main() {
-	var s settings
-	flag.StringVar(&s.controlPlane, "controlplane", "../bin/controlplane", "the embedded control plane's program")
-	flag.StringVar(&s.lanyard, "controller", "../bin/lanyard-controller", "Lanyard's controller")
-	flag.StringVar(&s.lanyardCRDs, "crds", "../config/crd", "folder of Lanyard's CRDs")
-	flag.StringVar(&s.flux, "flux-controller", "../bin/flux-source-controller", "Flux's source-controller")
-	flag.StringVar(&s.fluxCRDs, "flux-crds", "", "folder of its CRDs, config/crd/bases of its module")
-	flag.BoolVar(&s.onlyOurs, "only-ours", false, "leave Flux out, and targets that need it")
-	flag.StringVar(&s.only, "only", "", "measure only cases with this in their name, such as AWS")
-	flag.IntVar(&s.objects, "objects", 1000, "number of OCIRepositories")
-	flag.DurationVar(&s.interval, "interval", time.Minute, "interval of each")
-	flag.DurationVar(&s.window, "window", 2*time.Minute, "how long a controller is watched at rest")
-	flag.Parse()
-	series.Main(context.Background(), "controller", func(ctx context.Context) error { return run(ctx, s, os.Stdout, os.Stderr) })
+	log.SetLogger(logr.Discard()) // log lines of informers are not results
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "controller:", err)
+		os.Exit(1)
+	}
 }
 
-func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
-	if s.window <= 0 || s.window%s.interval != 0 {
-		// Objects that began together stay together: part of an interval may hold all of them, or none.
-		return errors.New("--window must be a multiple of --interval")
+// run measures a scenario at each size. The table has a column for each size. If a size fails, run
+// still prints the table, because the earlier columns took long.
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
+	scenarios := map[string]scenario{
+		"objects": &objects{}, "identities": &identities{}, "bindings": &bindings{}, "awsclusters": &awsClusters{},
+		"flux": &flux{},
 	}
-	accounts := max(minAccounts, s.objects/objectsPerAccount)
-	cluster, stop, err := stage.Start(ctx, s.controlPlane, func(o *local.CloudOptions) {
-		for i := range accounts {
-			o.Config.AWS.Accounts[0].Roles = append(o.Config.AWS.Accounts[0].Roles, fleet.Role(i))
-		}
-	})
+	names := strings.Join(slices.Sorted(maps.Keys(scenarios)), ", ")
+	if len(args) == 0 || scenarios[args[0]] == nil {
+		return errors.New("the first argument must be a scenario: " + names)
+	}
+	name, s := args[0], scenarios[args[0]]
+	f := flag.NewFlagSet(name, flag.ExitOnError)
+	programs := f.String("programs", "../bin", "folder of the control plane and of the programs that are measured")
+	text := f.String("sizes", s.flags(f), "numbers of objects, one run each")
+	if err := f.Parse(args[1:]); err != nil {
+		return err
+	}
+	sizes, err := parseSizes(*text, s.check)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
-	dir, err := os.MkdirTemp("", "lanyard-bench-controller-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err == nil {
-			err = os.RemoveAll(dir) // else the logs stay
-		}
-	}()
-	lab := &lab{
-		settings: s, dir: dir, cluster: cluster, registry: startRegistry(ctx), kubeconfig: filepath.Join(dir, "kubeconfig"), progress: progress,
-	}
-	defer lab.registry.close()
-	if err := lab.furnish(ctx, accounts); err != nil {
-		return err
-	}
-	programs := []program{lanyard(s)}
-	if !s.onlyOurs {
-		programs = append(programs, flux(s))
-	}
-	courses := make([]*course, len(programs))
-	for i, p := range programs {
-		if courses[i], err = newCourse(ctx, lab, p); err != nil {
+	var t table
+	for _, n := range sizes {
+		_, _ = fmt.Fprintf(progress, "%s: %d\n", name, n)
+		err := stage.Run(ctx, *programs, func(o *local.CloudOptions) { s.cloud(o, n) }, func(on *stage.World) error {
+			measured, err := s.measure(ctx, &world{World: on, n: n, progress: progress})
+			t.join(measured)
 			return err
+		})
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %d: %w", name, n, err), t.print(out))
 		}
 	}
-	if err := measure(ctx, lab, courses); err != nil {
-		return err
-	}
-	var theirs *figures
-	if !s.onlyOurs {
-		theirs = &courses[1].figures
-	}
-	return s.table(out, courses[0].figures, theirs)
+	return t.print(out)
 }
 
-// lab is what both programs are measured in.
-type lab struct {
-	settings
-
-	dir        string
-	cluster    *local.Cluster
-	watching   client.WithWatch // the cluster's administrator
-	registry   *registry
-	kubeconfig string
-	env        []string
-	progress   io.Writer
+// parseSizes parses numbers with commas between them, and checks each.
+func parseSizes(text string, check func(int) error) ([]int, error) {
+	var sizes []int
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("--sizes: %q is not a positive number", word)
+		}
+		if err := check(n); err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes, nil
 }
-
-// furnish makes the accounts, the artifacts and the files that the programs need.
-func (l *lab) furnish(ctx context.Context, accounts int) (err error) {
-	if l.watching, err = client.NewWithWatch(l.cluster.Config(), client.Options{}); err != nil {
-		return err
-	}
-	if err := writeKubeconfig(ctx, l.cluster, l.kubeconfig); err != nil {
-		return err
-	}
-	artifacts, err := examples.Artifacts()
-	if err != nil {
-		return err
-	}
-	cloud := l.cluster.Cloud()
-	if _, err := cloud.PushAll(ctx, artifacts, fleet.Tag); err != nil {
-		return err
-	}
-	if err := l.registry.publish(ctx, filepath.Join(l.dir, "artifacts")); err != nil {
-		return err
-	}
-	trusted := filepath.Join(l.dir, "ca.pem")
-	if err := l.registry.trust(cloud.CAFile(), trusted); err != nil {
-		return err
-	}
-	l.env = cloud.Cloud.Env(trusted)
-	return fleet.Accounts(ctx, l.cluster.Client(), accounts)
-}
-
-func (l *lab) say(format string, args ...any) { _, _ = fmt.Fprintf(l.progress, format+"\n", args...) }

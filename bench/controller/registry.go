@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -20,26 +21,19 @@ import (
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // the registry's storage
 	"github.com/sirupsen/logrus"
 
+	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-const (
-	smallRepository = "bench/small"
-	largeRepository = "bench/large"
-	tag             = "1.0.0"
-
-	largeFiles     = 2000
-	largeFileBytes = 21 << 20 / largeFiles
-)
-
-// registry is CNCF Distribution in memory, with TLS and without, and counts what it is asked.
+// registry serves a registry with TLS and without, and counts requests and connections.
 type registry struct {
 	secure, plain *httptest.Server
 	requests      atomic.Int64
 	connections   atomic.Int64
 }
 
-func startRegistry(ctx context.Context) *registry {
+// distribution returns CNCF Distribution, with its data in memory.
+func distribution(ctx context.Context) http.Handler {
 	logrus.SetOutput(io.Discard)
 	config := &configuration.Configuration{Storage: configuration.Storage{
 		"inmemory":    configuration.Parameters{},
@@ -47,13 +41,19 @@ func startRegistry(ctx context.Context) *registry {
 	}}
 	config.HTTP.Secret = "for one measurement"
 	config.Log.AccessLog.Disabled = true
-	app := handlers.NewApp(ctx, config)
+	return handlers.NewApp(ctx, config)
+}
+
+// startRegistry serves a registry on loopback. The parameter auth is the policy for client
+// certificates.
+func startRegistry(handler http.Handler, auth tls.ClientAuthType) *registry {
 	r := &registry{}
 	serve := func() *httptest.Server {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			r.requests.Add(1)
-			app.ServeHTTP(w, req)
+			handler.ServeHTTP(w, req)
 		}))
+		server.TLS = &tls.Config{ClientAuth: auth, MinVersion: tls.VersionTLS12}
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
 		server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 			if state == http.StateNew {
@@ -73,45 +73,35 @@ func (r *registry) close() {
 	r.plain.Close()
 }
 
-// hosts are the addresses of both, which a controller must be allowed to reach.
-func (r *registry) hosts() string {
-	return r.secure.Listener.Addr().String() + "," + r.plain.Listener.Addr().String()
+// hosts returns both addresses, which a controller must be allowed to reach.
+func (r *registry) hosts() []string {
+	return []string{r.secure.Listener.Addr().String(), r.plain.Listener.Addr().String()}
 }
 
 func (r *registry) url(server *httptest.Server, repository string) string {
 	return "oci://" + server.Listener.Addr().String() + "/" + repository
 }
 
-// trust writes the authorities of another file and the registry's own.
-func (r *registry) trust(others, path string) error {
-	authorities, err := os.ReadFile(others) //nolint:gosec // the cloud's own file
+// trust writes a file with these certificates of authorities and the registry's own.
+func (r *registry) trust(authorities []byte, path string) error {
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.secure.Certificate().Raw})
+	return os.WriteFile(path, append(authorities, own...), 0o600)
+}
+
+// push pushes a folder with the tag [fleet.Tag].
+func (r *registry) push(ctx context.Context, repository, folder string) error {
+	to, err := oci.ParseURL(r.url(r.secure, repository))
 	if err != nil {
 		return err
 	}
-	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.secure.Certificate().Raw})
-	return os.WriteFile(path, append(authorities, own...), 0o600) //nolint:gosec // the path is our own
+	options := oci.Options{Transport: r.secure.Client().Transport}
+	_, err = oci.Push(ctx, to, fleet.Tag, oci.Artifact{Path: folder}, options)
+	return err
 }
 
-// publish pushes an artifact of three small files, and one of 2,000 files and 21 MiB.
-func (r *registry) publish(ctx context.Context, dir string) error {
-	for repository, files := range map[string]int{smallRepository: 3, largeRepository: largeFiles} {
-		folder := filepath.Join(dir, repository)
-		if err := writeManifests(folder, files); err != nil {
-			return err
-		}
-		repo, err := oci.ParseURL(r.url(r.secure, repository))
-		if err != nil {
-			return err
-		}
-		if _, err := oci.Push(ctx, repo, tag, oci.Artifact{Path: folder}, oci.Options{Transport: r.secure.Client().Transport}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeManifests writes files that compress as manifests do.
+// writeManifests writes files of 10 KiB that compress as manifests do.
 func writeManifests(folder string, files int) error {
+	const size = 21 << 20 / 2000
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same content in each run
 	words := make([]string, 3000)
 	for i := range words {
@@ -119,8 +109,9 @@ func writeManifests(folder string, files int) error {
 	}
 	for i := range files {
 		var body strings.Builder
-		for body.Len() < largeFileBytes {
-			fmt.Fprintf(&body, "  %s: %s-%d\n", words[random.IntN(len(words))], words[random.IntN(len(words))], random.IntN(1<<20))
+		for body.Len() < size {
+			key, value := words[random.IntN(len(words))], words[random.IntN(len(words))]
+			fmt.Fprintf(&body, "  %s: %s-%d\n", key, value, random.IntN(1<<20))
 		}
 		path := filepath.Join(folder, fmt.Sprintf("dir-%02d", i%50), fmt.Sprintf("file-%04d.yaml", i))
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

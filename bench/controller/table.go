@@ -1,89 +1,71 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
 )
 
-// row is one line of the table.
-type row struct {
-	of     string // the case that fills the row
-	name   string
-	format string  // of a figure
-	factor float64 // from a figure to what is shown
-	value  func(figures) float64
-	target target
+// table is a table in Markdown: rows of cells. The first cell of a row is its name.
+type table [][]string
+
+// newTable returns a table with a column for n objects.
+func newTable(name string, n int) table {
+	return table{{name, fmt.Sprint(n)}, {"---", "---:"}}
 }
 
-// target is what ours must reach, beside Flux's or alone.
-type target struct {
-	text  string
-	flux  bool // the target needs Flux's figure
-	isMet func(ours, flux float64) bool
+// row adds a row with a name and one cell.
+func (t *table) row(name, format string, args ...any) {
+	*t = append(*t, []string{name, fmt.Sprintf(format, args...)})
 }
 
-// better says that ours must need at most a part of what Flux's needs.
-func better(times float64) target {
-	return target{fmt.Sprintf("≥ %g× better", times), true, func(ours, flux float64) bool { return ours*times <= flux }}
+// seconds adds a row with a duration, in tenths of a second.
+func (t *table) seconds(name string, d time.Duration) { t.row(name, "%s", d.Round(time.Second/10)) }
+
+// hundredths adds a row with a duration, in hundredths of a second.
+func (t *table) hundredths(name string, d time.Duration) {
+	t.row(name, "%s", d.Round(time.Second/100))
 }
 
-// atMost says what ours may need, whatever Flux's does.
-func atMost(limit float64, text string) target {
-	return target{"≤ " + text, false, func(ours, _ float64) bool { return ours <= limit }}
+// each adds a row with a part of a duration, for each of n things that were done in this time.
+func (t *table) each(name string, d time.Duration, n int) {
+	t.row(name, "%s", (d / time.Duration(max(1, n))).Round(10*time.Microsecond))
 }
 
-func rows() []row {
-	const second, milli, mebi = 1, 1e3, 1.0 / (1 << 20)
-	return []row{
-		{caseEmpty, "all Ready from an empty store: time", "%.1f s", second, func(f figures) float64 { return f.startTime }, better(3)},
-		{caseEmpty, "all Ready from an empty store: CPU", "%.1f s", second, func(f figures) float64 { return f.startCPU }, better(3)},
-		{caseEmpty, "all Ready from an empty store: API calls per object", "%.1f", 1, func(f figures) float64 { return f.startCalls }, atMost(4.05, "4.0 (+0.05)")},
-		{caseRest, "at rest: CPU per reconciliation", "%.2f ms", milli, func(f figures) float64 { return f.restCPU }, better(4)},
-		{caseRest, "at rest: registry requests per reconciliation", "%.2f", 1, func(f figures) float64 { return f.restRequests }, atMost(1.05, "1.0 (+0.05)")},
-		{caseInsecure, "at rest, insecure: new connections per reconciliation", "%.2f", 1, func(f figures) float64 { return f.insecureConnections }, atMost(0.05, "0.0 (+0.05)")},
-		{caseRest, "at rest: memory", "%.0f MiB", mebi, func(f figures) float64 { return f.restMemory }, atMost(86<<20, "86 MiB")},
-		{caseLarge, "21 MiB artifact with 2,000 files: time", "%.2f s", second, func(f figures) float64 { return f.largeTime }, better(2)},
-		{caseLarge, "21 MiB artifact with 2,000 files: CPU", "%.2f s", second, func(f figures) float64 { return f.largeCPU }, better(2)},
-		{caseReady, "ready after start", "%.2f s", second, func(f figures) float64 { return f.ready }, better(1)},
-		{caseRest, "restart with the store kept: all reconciled", "%.1f s", second, func(f figures) float64 { return f.restart }, atMost(2.6, "2.6 s")},
-		{caseHanging, "one tenant's STS hangs: another tenant's latency", "%.0f ms", milli, func(f figures) float64 { return f.hanging }, atMost(0.032, "32 ms")},
-		{caseAWS, "100 accounts × 10 objects at AWS: CPU per reconciliation", "%.2f ms", milli, func(f figures) float64 { return f.awsCPU }, better(5)},
+// resident adds a row with the memory of a process.
+func (t *table) resident(name string, p metrics.Process) {
+	t.row(name+"resident memory", "%.0f MiB", p.Resident/(1<<20))
+}
+
+// memory adds two rows with the memory of a process.
+func (t *table) memory(name string, p metrics.Process) {
+	t.resident(name, p)
+	t.row(name+"Go heap in use", "%.0f MiB", p.Heap/(1<<20))
+}
+
+// cpu adds a row with the CPU time of a process in a window, as a part of one core.
+func (t *table) cpu(name string, p metrics.Process, window time.Duration) {
+	t.row(name+"CPU", "%.1f %% of a core", 100*p.CPU.Seconds()/window.Seconds())
+}
+
+// join adds the columns of another table. The rows of both tables have the same names.
+func (t *table) join(other table) {
+	for i, row := range other {
+		if i == len(*t) {
+			*t = append(*t, row[:1:1])
+		}
+		(*t)[i] = append((*t)[i], row[1:]...)
 	}
 }
 
-var errMissed = errors.New("a target is missed")
-
-// table prints what both needed, without the rows of cases that were not measured. It fails if a
-// target is missed; without Flux's figures, those that need them are not judged.
-func (s settings) table(w io.Writer, ours figures, flux *figures) error {
-	var b strings.Builder
-	b.WriteString("| case | Lanyard | Flux | ratio | must reach | met |\n|---|---:|---:|---:|---|---|\n")
-	var err error
-	for _, r := range rows() {
-		if !s.measures(r.of) {
-			continue
-		}
-		own, theirs, ratio, met := r.value(ours), "", "", ""
-		var other float64
-		if flux != nil {
-			other = r.value(*flux)
-			theirs = fmt.Sprintf(r.format, other*r.factor)
-			if own > 0 {
-				ratio = fmt.Sprintf("%.1f×", other/own)
-			}
-		}
-		if flux != nil || !r.target.flux {
-			met = "yes"
-			if !r.target.isMet(own, other) {
-				met, err = "**no**", errMissed
-			}
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", r.name, fmt.Sprintf(r.format, own*r.factor), theirs, ratio, r.target.text, met)
+func (t *table) print(out io.Writer) error {
+	var text strings.Builder
+	for _, row := range *t {
+		text.WriteString("| " + strings.Join(row, " | ") + " |\n")
 	}
-	if _, writeErr := io.WriteString(w, b.String()); writeErr != nil {
-		return writeErr
-	}
+	_, err := io.WriteString(out, text.String())
 	return err
 }

@@ -5,117 +5,141 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
-	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 const (
-	// Repository is what every role may pull.
+	// Repository is the repository that every role may pull.
 	Repository = "tenant-a/app"
-	// Tag is what stands there.
+	// Tag is the tag of the artifact in [Repository].
 	Tag = "1.0.0"
+	// ObjectsPerAccount is the number of objects that share a ServiceAccount.
+	ObjectsPerAccount = 10
 
-	accountsPerNamespace = 10
+	objectsPerNamespace = 100
 )
 
-// URL is where [Repository] is for objects, in a region.
+// Publish pushes the artifacts of the demonstration, one of them into [Repository].
+func Publish(ctx context.Context, cloud *local.Cloud) error {
+	artifacts, err := examples.Artifacts()
+	if err != nil {
+		return err
+	}
+	_, err = cloud.PushAll(ctx, artifacts, Tag)
+	return err
+}
+
+// URL returns the URL of [Repository] in a region.
 func URL(region string) string {
 	return "oci://" + local.Account + ".dkr.ecr." + region + ".amazonaws.com/" + Repository
 }
 
-// Names are where the i-th account lives. Ten accounts share a namespace.
-func Names(i int) (namespace, account string) {
-	return fmt.Sprintf("scale-%04d", i/accountsPerNamespace), fmt.Sprintf("sa-%05d", i)
+// Meta returns name and namespace of the i-th object of a kind. A hundred objects share a
+// namespace.
+func Meta(kind string, i int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: fmt.Sprintf("scale-%04d", i/objectsPerNamespace), Name: fmt.Sprintf("%s-%05d", kind, i),
+	}
 }
 
-// Role is the i-th account's role: it trusts this account and may pull.
-func Role(i int) aws.Role {
-	namespace, account := Names(i)
+// Account returns name and namespace of the i-th ServiceAccount. Its objects are in its namespace.
+func Account(i int) metav1.ObjectMeta {
+	account := Meta("sa", i)
+	account.Namespace = Meta("", i*ObjectsPerAccount).Namespace
+	return account
+}
+
+// AddRoles adds a role at AWS for each of n ServiceAccounts. The role trusts the account, and may
+// pull [Repository].
+func AddRoles(o *local.CloudOptions, n int) {
 	issuer := strings.TrimPrefix(local.Issuer, "https://")
-	document := func(statements ...map[string]any) json.RawMessage {
-		data, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": statements})
-		if err != nil {
-			panic(err) // maps of strings
-		}
-		return data
-	}
-	return aws.Role{
-		Name: account,
-		TrustPolicy: document(map[string]any{
-			"Effect": "Allow", "Action": "sts:AssumeRoleWithWebIdentity",
-			"Principal": map[string]any{"Federated": "arn:aws:iam::" + local.Account + ":oidc-provider/" + issuer},
-			"Condition": map[string]any{"StringEquals": map[string]any{
-				issuer + ":sub": "system:serviceaccount:" + namespace + ":" + account, issuer + ":aud": "sts.amazonaws.com",
-			}},
-		}),
-		Policies: map[string]json.RawMessage{"pull": document(
-			map[string]any{"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"},
-			map[string]any{
-				"Effect": "Allow", "Action": []string{"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"},
-				"Resource": "arn:aws:ecr:" + local.Region + ":" + local.Account + ":repository/" + Repository,
-			},
-		)},
+	pull := policy(`{"Effect":"Allow","Action":"ecr:GetAuthorizationToken","Resource":"*"},
+		{"Effect":"Allow","Action":["ecr:BatchCheckLayerAvailability","ecr:BatchGetImage","ecr:GetDownloadUrlForLayer"],
+		"Resource":"arn:aws:ecr:%s:%s:repository/%s"}`, local.Region, local.Account, Repository)
+	for i := range n {
+		account := Account(i)
+		trust := policy(`{"Effect":"Allow","Action":"sts:AssumeRoleWithWebIdentity",
+			"Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},"Condition":{"StringEquals":{
+				"%[2]s:sub":"system:serviceaccount:%[3]s:%[4]s","%[2]s:aud":"sts.amazonaws.com"}}}`,
+			local.Account, issuer, account.Namespace, account.Name)
+		addRole(o, aws.Role{
+			Name: account.Name, TrustPolicy: trust, Policies: map[string]json.RawMessage{"pull": pull},
+		})
 	}
 }
 
-// Accounts creates n ServiceAccounts with their namespaces, as the administrator.
-func Accounts(ctx context.Context, c client.Client, n int) error {
-	if err := Create(ctx, c, (n+accountsPerNamespace-1)/accountsPerNamespace, func(i int) client.Object {
-		namespace, _ := Names(i * accountsPerNamespace)
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	}); err != nil {
-		return err
+// AddUser makes Lanyard's programs an IAM user of this name, and adds roles that trust the user.
+func AddUser(o *local.CloudOptions, user string, roles int) {
+	o.ProgramUser = user
+	assume := policy(`{"Effect":"Allow","Action":"sts:AssumeRole","Resource":"*"}`)
+	account := &o.Config.AWS.Accounts[0]
+	account.Users = append(account.Users, aws.User{Name: user, Policies: map[string]json.RawMessage{"assume": assume}})
+	trust := policy(`{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::%s:user/%s"}}`,
+		local.Account, user)
+	for i := range roles {
+		addRole(o, aws.Role{Name: Role(i), TrustPolicy: trust})
 	}
-	return Create(ctx, c, n, func(i int) client.Object {
-		namespace, account := Names(i)
-		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: account,
-			Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::" + local.Account + ":role/" + account},
-		}}
+}
+
+// Role returns the name of the i-th role that [AddUser] adds.
+func Role(i int) string { return fmt.Sprintf("role-%03d", i) }
+
+// ARN returns the ARN of a role.
+func ARN(role string) string { return "arn:aws:iam::" + local.Account + ":role/" + role }
+
+func addRole(o *local.CloudOptions, role aws.Role) {
+	account := &o.Config.AWS.Accounts[0]
+	account.Roles = append(account.Roles, role)
+}
+
+// policy returns an IAM policy with these statements.
+func policy(statements string, args ...any) json.RawMessage {
+	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[`+statements+`]}`, args...)
+}
+
+// Namespaces creates the namespaces of n objects, and returns their names.
+func Namespaces(ctx context.Context, c client.Client, n int) ([]string, error) {
+	var names []string
+	for i := 0; i < n; i += objectsPerNamespace {
+		names = append(names, Meta("", i).Namespace)
+	}
+	return names, Create(ctx, c, len(names), func(i int) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[i], Labels: Labels()}}
 	})
 }
 
-// WorkloadIdentity is an identity whose tokens are for a role at AWS with the identity's name.
-func WorkloadIdentity(namespace, name string) *identityv1.WorkloadIdentity {
-	return &identityv1.WorkloadIdentity{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: identityv1.WorkloadIdentitySpec{
-			Audiences: []string{"sts.amazonaws.com"},
-			TargetSystem: identityv1.TargetSystem{
-				Type: "aws", ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"iamRoleARN":"arn:aws:iam::%s:role/%s"}`, local.Account, name)},
-			},
-		},
-	}
+// Labels returns the labels of each namespace.
+func Labels() map[string]string { return map[string]string{"scale": "yes"} }
+
+// Accounts creates n ServiceAccounts. Their namespaces must exist.
+func Accounts(ctx context.Context, c client.Client, n int) error {
+	return Create(ctx, c, n, func(i int) client.Object {
+		account := &corev1.ServiceAccount{ObjectMeta: Account(i)}
+		account.Annotations = map[string]string{"eks.amazonaws.com/role-arn": ARN(account.Name)}
+		return account
+	})
 }
 
-// RequestToken asks the token server for a token of a WorkloadIdentity.
-func RequestToken(ctx context.Context, c *kubernetes.Clientset, namespace, name string) error {
-	return c.RESTClient().Post().AbsPath("/apis", tokenv1.Group, tokenv1.Version, "namespaces", namespace, "workloadidentities", name, "token").
-		SetHeader("Content-Type", "application/json").Body([]byte(`{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`)).MaxRetries(0).Do(ctx).Error()
-}
-
-// Create creates many objects, some at once.
+// Create creates many objects, some of them at the same time.
 func Create(ctx context.Context, c client.Client, count int, object func(int) client.Object) error {
 	return Each(ctx, count, func(ctx context.Context, i int) error { return c.Create(ctx, object(i)) })
 }
 
-// Each does something for each number below count, for some at once. It ends with the first error.
+// Each calls do with each number below count, some of them at the same time. It returns the first
+// error.
 func Each(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -141,31 +165,4 @@ func Ready(ctx context.Context, c client.Client, list client.ObjectList) (n int,
 		return nil
 	})
 	return n, err
-}
-
-// Await repeats a look, with a pause after each, until it succeeds or the time is over.
-func Await(ctx context.Context, timeout, pause time.Duration, look func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for {
-		err := look(ctx)
-		if err == nil {
-			return nil
-		}
-		if sleepErr := Sleep(ctx, pause); sleepErr != nil {
-			return errors.Join(err, sleepErr)
-		}
-	}
-}
-
-// Sleep ends early with the cause of ctx's end.
-func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

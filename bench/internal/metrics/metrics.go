@@ -2,16 +2,16 @@
 package metrics
 
 import (
-	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Samples are metrics in Prometheus' text format, a line each.
+// Samples are the lines of a page in Prometheus' text format, comments included.
 type Samples []string
 
 // Sum adds up the series of a metric that have all of these labels, each written name="value".
@@ -63,15 +63,9 @@ func (s Samples) Process() Process {
 	}
 }
 
-// ScrapeProcess reads what a server says of its process.
-func ScrapeProcess(ctx context.Context, c *http.Client, base string) (Process, error) {
-	samples, err := Scrape(ctx, c, base)
-	return samples.Process(), err
-}
-
-// Scrape reads a server's metrics.
-func Scrape(ctx context.Context, c *http.Client, base string) (Samples, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/metrics", nil)
+// Read reads the page of metrics at a URL.
+func Read(ctx context.Context, c *http.Client, url string) (Samples, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +75,11 @@ func Scrape(ctx context.Context, c *http.Client, base string) (Samples, error) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("metrics: HTTP %d", res.StatusCode)
+		return nil, fmt.Errorf("%s: HTTP %d", url, res.StatusCode)
 	}
-	var lines Samples
-	scanner := bufio.NewScanner(res.Body)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		if line := scanner.Text(); line != "" && line[0] != '#' {
-			lines = append(lines, line)
-		}
-	}
-	return lines, scanner.Err()
+	page, err := io.ReadAll(res.Body)
+	return Parse(page), err
 }
+
+// Parse reads the lines of a page of metrics.
+func Parse(page []byte) Samples { return strings.Split(string(page), "\n") }

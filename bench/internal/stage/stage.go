@@ -1,61 +1,115 @@
-// Package stage starts a local cloud and a cluster for a measurement.
+// Package stage runs a measurement in a cluster of its own, with a local cloud.
 package stage
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// Start starts the demonstration's cloud, and a cluster of the program at controlPlane, in a new
-// temporary folder. The functions in change change the cloud's options before. The function stop
-// ends both and removes the folder. After an error nothing is left.
-func Start(ctx context.Context, controlPlane string, change ...func(*local.CloudOptions)) (_ *local.Cluster, stop func() error, err error) {
+// awaitTimeout bounds each wait for which the caller's context has no earlier end.
+const awaitTimeout = 30 * time.Minute
+
+// World is the cluster of a measurement.
+type World struct {
+	*local.Cluster
+
+	// Typed is the administrator's client, for requests that Client() cannot make.
+	Typed *kubernetes.Clientset
+	// Direct is an HTTP client without a proxy, for programs on this machine.
+	Direct *http.Client
+
+	programs string
+}
+
+// Run starts the cloud of the demonstration and a cluster, calls measure, and ends both. The folder
+// programs has the control plane and Lanyard's programs. The function change may change the options
+// of the cloud. If measure fails and ctx has not ended, the folder with all logs stays, and the
+// error has its path.
+func Run(
+	ctx context.Context, programs string, change func(*local.CloudOptions), measure func(*World) error,
+) (err error) {
 	config, err := local.ParseCloud("cloud.yaml", examples.Cloud())
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	options := local.CloudOptions{Config: config}
-	for _, change := range change {
-		change(&options)
-	}
-	var steps []func() error
-	stop = func() (err error) {
-		for _, step := range slices.Backward(steps) {
-			err = errors.Join(err, step())
-		}
+	dir, err := os.MkdirTemp("", "lanyard-bench-")
+	if err != nil {
 		return err
 	}
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, stop())
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w (the logs are in %s)", err, dir)
+			return
 		}
+		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	dir, err := os.MkdirTemp("", "lanyard-bench-")
-	if err != nil {
-		return nil, nil, err
-	}
-	steps = append(steps, func() error { return os.RemoveAll(dir) })
-	options.Dir = filepath.Join(dir, "world")
+	options := local.CloudOptions{Config: config, Dir: filepath.Join(dir, "world")}
+	change(&options)
 	cloud, err := local.StartCloud(ctx, options)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	steps = append(steps, cloud.Stop)
-	cluster, err := local.StartCluster(ctx, local.ClusterOptions{Cloud: cloud, ControlPlane: controlPlane})
+	defer func() { err = errors.Join(err, cloud.Stop()) }()
+	cluster, err := local.StartCluster(ctx, local.ClusterOptions{
+		Cloud: cloud, ControlPlane: filepath.Join(programs, "controlplane"),
+	})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	steps = append(steps, func() error {
+	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		return cluster.Stop(ctx)
-	})
-	return cluster, stop, nil
+		err = errors.Join(err, cluster.Stop(ctx))
+	}()
+	typed, err := kubernetes.NewForConfig(cluster.Config())
+	if err != nil {
+		return err
+	}
+	direct := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+	defer direct.CloseIdleConnections()
+	return measure(&World{Cluster: cluster, Typed: typed, Direct: direct, programs: programs})
+}
+
+// Binary returns the path of a program.
+func (w *World) Binary(name string) string { return filepath.Join(w.programs, name) }
+
+// Await calls look until it succeeds, with a pause after each call. Await fails early if a program
+// of the cluster has ended.
+func (w *World) Await(ctx context.Context, pause time.Duration, look func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
+	defer cancel()
+	for {
+		if err := w.Err(); err != nil {
+			return err
+		}
+		err := look(ctx)
+		if err == nil {
+			return nil
+		}
+		if ended := Sleep(ctx, pause); ended != nil {
+			return errors.Join(err, ended)
+		}
+	}
+}
+
+// Sleep waits for a time. If ctx ends before, Sleep returns the cause.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
+	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/local"
+)
+
+const (
+	// longLife is the life of tokens during the start and the restart. No token becomes due then.
+	longLife = time.Hour
+	// longestRestLife differs enough from longLife for a renewal of all credentials.
+	longestRestLife = 45 * time.Minute
+	// bindingKind is in the names of bindings, identities and Secrets.
+	bindingKind = "binding"
+	// inFlight bounds the number of renewals that are under way when calls are counted.
+	inFlight = 10
+)
+
+// bindings measures the identity controller with WorkloadIdentityBindings. Each binding has its own
+// identity and its own Secret. Calls are counted from the API server's audit log.
+type bindings struct {
+	// life is the life of tokens at rest.
+	life time.Duration
+	// renewals is how often each credential becomes due at rest, after half of its life.
+	renewals int
+}
+
+func (b *bindings) flags(f *flag.FlagSet) string {
+	f.DurationVar(&b.life, "token-life", 10*time.Minute, "life of the tokens while the controller is watched at rest")
+	f.IntVar(&b.renewals, "renewals", 2, "how often each credential becomes due at rest")
+	return "100,1000,10000"
+}
+
+func (b *bindings) check(int) error {
+	if b.life < time.Minute || b.life > longestRestLife {
+		return fmt.Errorf("--token-life is %s, and must be from 1m to %s", b.life, longestRestLife)
+	}
+	if b.renewals < 1 {
+		return errors.New("--renewals is less than 1: nothing would be counted")
+	}
+	return nil
+}
+
+func (*bindings) cloud(*local.CloudOptions, int) {}
+
+// bindingRun has the results of a run.
+type bindingRun struct {
+	start     time.Duration // until all Secrets were written
+	restart   time.Duration // until a new process had read all Secrets
+	atRestart calls         // until then
+	renewed   time.Duration // until all credentials were renewed, after all identities had changed
+
+	window  time.Duration // the time in which the following was counted
+	atRest  counters
+	overdue time.Duration // of the credential that is overdue the longest at the end
+}
+
+// counters have everything that is counted at rest.
+type counters struct {
+	calls                   calls
+	controller, tokenServer metrics.Process
+}
+
+// measure starts the controller, starts it again, changes all identities, and watches at rest.
+func (b *bindings) measure(ctx context.Context, w *world) (_ table, err error) {
+	user := "system:serviceaccount:" + local.Namespace + ":" + identityController
+	log, err := openAuditLog(w.Path("cluster", "audit.log"), user)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	if err := b.create(ctx, w); err != nil {
+		return nil, err
+	}
+	server, err := w.startIssuer(ctx, w.token(bindingKind))
+	if err != nil {
+		return nil, err
+	}
+	w.say("the controller starts")
+	ready := w.ready(&identityv1.WorkloadIdentityBindingList{}, &identityv1.WorkloadIdentityList{})
+	first, err := w.start(ctx, identityController, time.Second, w.called(log, calls{}, secretWrite))
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Await(ctx, time.Second, func(ctx context.Context) error { return ready(ctx, first) }); err != nil {
+		return nil, err
+	}
+	w.say("all Secrets are written after %s; the controller starts again", first.done.Round(time.Second))
+	if err := first.Stop(ctx); err != nil {
+		return nil, err
+	}
+	stopped, err := log.read()
+	if err != nil {
+		return nil, err
+	}
+	controller, err := w.start(ctx, identityController, time.Second, w.called(log, stopped, secretRead))
+	if err != nil {
+		return nil, err
+	}
+	restarted, err := log.read()
+	if err != nil {
+		return nil, err
+	}
+	r := bindingRun{
+		start: first.done, restart: controller.done, atRestart: restarted.since(stopped),
+		window: time.Duration(b.renewals) * b.life / 2,
+	}
+	w.say("all Secrets are read after %s; all identities change", r.restart.Round(time.Second))
+	if r.renewed, err = b.changeAll(ctx, w, w.called(log, restarted, statusWrite)); err != nil {
+		return nil, err
+	}
+	w.say("all credentials are renewed after %s; watching for %s", r.renewed.Round(time.Second), r.window)
+	before, after, err := beforeAfter(ctx, r.window, func(ctx context.Context) (counters, error) {
+		return count(ctx, w, log, controller, server)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.atRest = counters{
+		calls:       after.calls.since(before.calls),
+		controller:  after.controller.Since(before.controller),
+		tokenServer: after.tokenServer.Since(before.tokenServer),
+	}
+	if r.overdue, err = overdue(ctx, w.Client()); err != nil {
+		return nil, err
+	}
+	return r.table(w.n), r.check()
+}
+
+// count reads all counters.
+func count(ctx context.Context, w *world, log *auditLog, controller, server *program) (c counters, err error) {
+	if c.calls, err = log.read(); err != nil {
+		return c, err
+	}
+	if c.controller, err = w.usage(ctx, controller); err != nil {
+		return c, err
+	}
+	c.tokenServer, err = w.usage(ctx, server)
+	return c, err
+}
+
+func (r bindingRun) table(n int) table {
+	made, controller, server := r.atRest.calls, r.atRest.controller, r.atRest.tokenServer
+	perRenewal := func(k kind) float64 { return float64(made[k]) / float64(made[renewal]) }
+	t := newTable("bindings, each with an identity and a Secret", n)
+	t.seconds("start: all Secrets written after", r.start)
+	t.seconds("restart: all Secrets read after", r.restart)
+	t.row("restart: writes of Secrets and bindings", "%d", r.writtenAtRestart())
+	t.seconds("all identities changed: all credentials renewed after", r.renewed)
+	t.seconds("at rest: watched for", r.window)
+	t.row("at rest: renewals", "%d", made[renewal])
+	t.seconds("at rest: longest delay of a renewal", r.overdue)
+	t.row("at rest: writes of the Secret per renewal", "%.3f", perRenewal(secretWrite))
+	t.row("at rest: writes of the binding's status per renewal", "%.3f", perRenewal(statusWrite))
+	others := made[otherWrite] + made[bindingWrite]
+	t.row("at rest: all other writes of the controller, without its lease", "%d", others)
+	t.row("at rest: calls to the Kubernetes API per renewal", "%.3f", perRenewal(anyCall))
+	t.memory("at rest: identity controller, ", controller)
+	t.cpu("at rest: identity controller, ", controller, r.window)
+	t.each("at rest: identity controller, CPU per renewal", controller.CPU, made[renewal])
+	t.resident("at rest: token server, ", server)
+	t.cpu("at rest: token server, ", server, r.window)
+	return t
+}
+
+// writtenAtRestart counts the writes of Secrets and bindings during the restart.
+func (r bindingRun) writtenAtRestart() int {
+	return r.atRestart[secretWrite] + r.atRestart[statusWrite] + r.atRestart[bindingWrite]
+}
+
+// check fails if the controller has written too much or too little.
+func (r bindingRun) check() error {
+	if n := r.writtenAtRestart(); n > 0 {
+		return fmt.Errorf("a restart has written %d times", n)
+	}
+	renewals := r.atRest.calls[renewal]
+	for what, k := range map[string]kind{"Secrets": secretWrite, "statuses": statusWrite} {
+		if n := r.atRest.calls[k]; n > renewals+inFlight || n < renewals-inFlight {
+			return fmt.Errorf("%d writes of %s for %d renewals", n, what, renewals)
+		}
+	}
+	return nil
+}
+
+// create installs the chart, and creates identities and bindings.
+func (b *bindings) create(ctx context.Context, w *world) error {
+	namespaces, err := fleet.Namespaces(ctx, w.Client(), w.n)
+	if err != nil {
+		return err
+	}
+	shortest := min(b.life, 10*time.Minute).String() // the chart's longest minDuration is ten minutes
+	err = w.InstallChart(ctx, local.WithIssuer(namespaces, map[string]any{
+		"issuer":   map[string]any{"tokens": map[string]any{"minDuration": shortest}},
+		"identity": map[string]any{"bindings": true},
+	}))
+	if err != nil {
+		return err
+	}
+	if err := w.createIdentities(ctx, bindingKind, &metav1.Duration{Duration: longLife}); err != nil {
+		return err
+	}
+	return fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object {
+		meta := fleet.Meta(bindingKind, i)
+		return &identityv1.WorkloadIdentityBinding{ObjectMeta: meta, Spec: identityv1.WorkloadIdentityBindingSpec{
+			WorkloadIdentity: &identityv1.WorkloadIdentityReference{Name: meta.Name},
+			Store:            identityv1.BindingStore{SecretRef: identityv1.BindingSecretReference{Name: meta.Name}},
+		}}
+	})
+}
+
+// changeAll gives all tokens their life at rest. It returns the time until the look succeeds.
+func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.Duration, error) {
+	began := time.Now()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"duration":%q}}`, b.life))
+	err := fleet.Each(ctx, w.n, func(ctx context.Context, i int) error {
+		return w.Client().Patch(ctx, &identityv1.WorkloadIdentity{ObjectMeta: fleet.Meta(bindingKind, i)}, patch)
+	})
+	if err == nil {
+		err = w.Await(ctx, time.Second, func(ctx context.Context) error { return renewed(ctx, nil) })
+	}
+	return time.Since(began), err
+}
+
+// called returns a look that fails until as many calls as there are bindings were made after
+// earlier calls.
+func (w *world) called(log *auditLog, before calls, k kind) look {
+	return func(context.Context, *program) error {
+		now, err := log.read()
+		if made := now.since(before)[k]; err == nil && made < w.n {
+			err = fmt.Errorf("%d of %d bindings are seen", made, w.n)
+		}
+		return err
+	}
+}
+
+// overdue returns the longest time since a credential became due, among those that are due.
+func overdue(ctx context.Context, c client.Client) (longest time.Duration, err error) {
+	var list identityv1.WorkloadIdentityBindingList
+	err = c.List(ctx, &list)
+	for i := range list.Items {
+		if at := list.Items[i].Status.RenewAt; at != nil {
+			longest = max(longest, time.Since(at.Time))
+		}
+	}
+	return longest, err
+}
