@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/go-logr/logr"
@@ -29,8 +30,7 @@ import (
 
 func main() {
 	var s settings
-	flag.StringVar(&s.controlPlane, "controlplane", "../bin/controlplane", "the embedded control plane's program")
-	flag.StringVar(&s.programs, "programs", "../bin", "folder of Lanyard's programs")
+	flag.StringVar(&s.programs, "programs", "../bin", "folder of the control plane and of Lanyard's programs")
 	flag.BoolVar(&s.onlySizes, "sizes", false, "print only how large programs are that use either library")
 	flag.BoolVar(&s.onlyTokens, "tokens", false, "print only the cases of the token server")
 	flag.BoolVar(&s.onlyIdentities, "identities", false, "print only the cases of AWS identities")
@@ -46,9 +46,9 @@ func main() {
 
 // settings are what the run is made of.
 type settings struct {
-	controlPlane, programs string
-	onlySizes, onlyTokens  bool
-	onlyIdentities         bool
+	programs              string
+	onlySizes, onlyTokens bool
+	onlyIdentities        bool
 }
 
 // result is one line.
@@ -117,7 +117,7 @@ func measureCases(ctx context.Context, s settings, out io.Writer) error {
 }
 
 func compareLibraries(ctx context.Context, s settings, write func([]result)) error {
-	c, err := startCluster(ctx, s.controlPlane)
+	c, err := startCluster(ctx, filepath.Join(s.programs, "controlplane"))
 	if err != nil {
 		return err
 	}
