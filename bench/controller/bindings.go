@@ -20,6 +20,8 @@ import (
 const (
 	// longLife is the life of tokens during the start and the restart. No token becomes due then.
 	longLife = time.Hour
+	// shortestRestLife is the least spec.duration of a WorkloadIdentity.
+	shortestRestLife = 10 * time.Minute
 	// longestRestLife differs enough from longLife for a renewal of all credentials.
 	longestRestLife = 45 * time.Minute
 	// bindingKind is in the names of bindings, identities and Secrets.
@@ -44,8 +46,8 @@ func (b *bindings) flags(f *flag.FlagSet) string {
 }
 
 func (b *bindings) check(int) error {
-	if b.life < time.Minute || b.life > longestRestLife {
-		return fmt.Errorf("--token-life is %s, and must be from 1m to %s", b.life, longestRestLife)
+	if b.life < shortestRestLife || b.life > longestRestLife {
+		return fmt.Errorf("--token-life is %s, and must be from %s to %s", b.life, shortestRestLife, longestRestLife)
 	}
 	if b.renewals < 1 {
 		return errors.New("--renewals is less than 1: nothing would be counted")
@@ -81,7 +83,7 @@ func (b *bindings) measure(ctx context.Context, w *world) (_ table, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
-	if err := b.create(ctx, w); err != nil {
+	if err := createBindings(ctx, w); err != nil {
 		return nil, err
 	}
 	server, err := w.startIssuer(ctx, w.token(bindingKind))
@@ -194,18 +196,14 @@ func (r bindingRun) check() error {
 	return nil
 }
 
-// create installs the chart, and creates identities and bindings.
-func (b *bindings) create(ctx context.Context, w *world) error {
+// createBindings installs the chart, and creates identities and bindings.
+func createBindings(ctx context.Context, w *world) error {
 	namespaces, err := fleet.Namespaces(ctx, w.Client(), w.n)
 	if err != nil {
 		return err
 	}
-	shortest := min(b.life, 10*time.Minute).String() // the chart's longest minDuration is ten minutes
-	err = w.InstallChart(ctx, local.WithIssuer(namespaces, map[string]any{
-		"issuer":   map[string]any{"tokens": map[string]any{"minDuration": shortest}},
-		"identity": map[string]any{"bindings": true},
-	}))
-	if err != nil {
+	values := map[string]any{"identity": map[string]any{"bindings": true}}
+	if err := w.InstallChart(ctx, local.WithIssuer(namespaces, values)); err != nil {
 		return err
 	}
 	if err := w.createIdentities(ctx, bindingKind, &metav1.Duration{Duration: longLife}); err != nil {
