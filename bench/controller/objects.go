@@ -126,7 +126,8 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 func (o *objects) create(ctx context.Context, w *world, c *credentials) error {
 	return fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object {
 		object := &v1alpha1.OCIRepository{ObjectMeta: fleet.Meta("object", i), Spec: v1alpha1.OCIRepositorySpec{
-			Ref: &v1alpha1.OCIRepositoryRef{Tag: fleet.Tag}, Interval: metav1.Duration{Duration: o.interval},
+			Ref:      &v1alpha1.OCIRepositoryRef{Tag: fleet.Tag},
+			Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: o.interval}},
 		}}
 		c.complete(&object.Spec, fleet.Account(i/fleet.ObjectsPerAccount).Name)
 		return object
