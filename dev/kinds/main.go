@@ -3,14 +3,14 @@
 package main
 
 import (
-	"fmt"
+	"io"
 	"os"
 
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 func main() {
-	if _, err := fmt.Print(kinds.All().ChartTemplate()); err != nil {
+	if _, err := io.WriteString(os.Stdout, kinds.All().ChartTemplate()); err != nil {
 		os.Exit(1)
 	}
 }

@@ -44,8 +44,8 @@ func (m messages) Write(p []byte) (int, error) {
 }
 
 func (c *command) run(ctx context.Context, args ...string) int {
-	return Run(ctx, args, IO{Kinds: kinds.All(),
-		In: strings.NewReader(c.in), Out: &c.out, Err: messages{c}, Home: c.home, Mount: c.mount, Program: c.program,
+	return Run(ctx, args, IO{
+		Kinds: kinds.All(), In: strings.NewReader(c.in), Out: &c.out, Err: messages{c}, Home: c.home, Mount: c.mount, Program: c.program,
 		Env:   func(name string) string { return c.env[name] },
 		Build: Build{Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.0", Platform: "linux/amd64"},
 	})

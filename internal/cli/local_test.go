@@ -21,13 +21,13 @@ const fileVar = "LANYARD_TEST_FILE"
 
 func TestMain(m *testing.M) {
 	if mount := os.Getenv(mountVar); mount != "" {
-		os.Exit(Run(context.Background(), os.Args[1:], IO{Kinds: kinds.All(),
-			In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: os.Getenv("HOME"), Mount: mount, Program: "lanyard",
+		os.Exit(Run(context.Background(), os.Args[1:], IO{
+			Kinds: kinds.All(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: os.Getenv("HOME"), Mount: mount, Program: "lanyard",
 		}))
 	}
 	if file := os.Getenv(fileVar); file != "" {
-		os.Exit(Run(context.Background(), os.Args[1:], IO{Kinds: kinds.All(),
-			Out: os.Stdout, Err: os.Stderr, Program: os.Args[0], File: file,
+		os.Exit(Run(context.Background(), os.Args[1:], IO{
+			Kinds: kinds.All(), Out: os.Stdout, Err: os.Stderr, Program: os.Args[0], File: file,
 			Exec: func(path string, argv []string) error { return syscall.Exec(path, argv, os.Environ()) },
 		}))
 	}
@@ -120,8 +120,8 @@ func TestLocalCommandLines(t *testing.T) {
 		}
 		var got []string
 		var c command
-		Run(t.Context(), args, IO{Kinds: kinds.All(),
-			Out: &c.out, Err: &c.err, Env: func(string) string { return "" }, Program: "bin/lanyard", File: file,
+		Run(t.Context(), args, IO{
+			Kinds: kinds.All(), Out: &c.out, Err: &c.err, Env: func(string) string { return "" }, Program: "bin/lanyard", File: file,
 			Exec: func(_ string, argv []string) error {
 				got = argv
 				return errors.New("the test ends here")

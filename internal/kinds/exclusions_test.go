@@ -31,6 +31,7 @@ func TestExclusions(t *testing.T) {
 }
 
 func testExclusions(t *testing.T, kind kinds.Kind) {
+	t.Helper()
 	data, err := os.ReadFile("../../auth/spec/testdata/exclusions.yaml")
 	if err != nil {
 		t.Fatal(err)

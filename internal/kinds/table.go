@@ -101,7 +101,7 @@ func (t Table) AddToScheme(s *runtime.Scheme) error {
 func (t Table) Check(scheme *runtime.Scheme) error {
 	var missing []error
 	for gvk, goType := range scheme.AllKnownTypes() {
-		_, isObject := reflect.New(goType).Interface().(Resource)
+		_, isObject := reflect.TypeAssert[Resource](reflect.New(goType))
 		if isObject && isLanyards(gvk.GroupVersion()) && !slices.ContainsFunc(t, func(k Kind) bool { return k.GroupVersionKind == gvk }) {
 			missing = append(missing, fmt.Errorf("kind %s of %s has no entry in the table of package kinds", gvk.Kind, gvk.GroupVersion()))
 		}
