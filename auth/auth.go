@@ -116,7 +116,7 @@ func (c *call) resolve(ctx context.Context) error {
 	if c.key.STSEndpoint != "" {
 		c.key.ProxyURL = c.proxyKey
 	}
-	if c.Prover == nil {
+	if c.Accounts == nil {
 		return nil
 	}
 	account, err := c.Accounts.Lookup(ctx, c.Subject)
@@ -144,7 +144,7 @@ func (c *call) fetchOptions() FetchOptions {
 func (c *call) fetch(ctx context.Context) (Fetched, error) {
 	request := &Request{Key: c.key, ImageRepository: c.ImageRepository, ProxyURL: c.ProxyURL, cache: c.Cache, fetch: c.fetchOptions()}
 	var proof Proof
-	if c.Prover != nil {
+	if c.Accounts != nil {
 		account, err := c.read(ctx)
 		if err != nil {
 			return Fetched{}, err
@@ -194,7 +194,7 @@ func checkToken(token Token, provider string) error {
 }
 
 func (c *call) read(ctx context.Context) (Account, error) {
-	account, err := c.Prover.Read(ctx, c.Subject)
+	account, err := c.Accounts.Read(ctx, c.Subject)
 	if err != nil {
 		return Account{}, err
 	}
@@ -219,7 +219,7 @@ func (c *call) prove(ctx context.Context, request *Request) (Proof, error) {
 			return err
 		}
 		asked.Lifetime = cmp.Or(asked.Lifetime, ProofLifetime)
-		proof, err = c.Prover.Prove(ctx, request.Account, asked)
+		proof, err = c.Accounts.Prove(ctx, request.Account, asked)
 		return err
 	})
 	return proof, err
@@ -230,7 +230,7 @@ func (c *call) prove(ctx context.Context, request *Request) (Proof, error) {
 func (c *call) exchange(ctx context.Context, proof Proof, request *Request) (Token, error) {
 	var token Token
 	err := observe(c.Observer, request.Key.Provider, StageExchange, func() (err error) {
-		if c.Prover == nil {
+		if c.Accounts == nil {
 			token, err = c.provider.(ControllerProvider).NewControllerToken(ctx, request)
 		} else {
 			token, err = c.provider.NewToken(ctx, proof, request)

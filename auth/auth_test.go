@@ -198,7 +198,7 @@ func TestBadOptions(t *testing.T) {
 		{"dot in the namespace", []auth.Option{auth.WithServiceAccount("a.b", "sa", w)}, auth.CodeSubjectInvalid},
 		{"upper case", []auth.Option{auth.WithServiceAccount("A", "sa", w)}, auth.CodeSubjectInvalid},
 		{"a bad subject, then the controller", []auth.Option{auth.WithServiceAccount("", "sa", w), auth.WithController()}, auth.CodeSubjectInvalid},
-		{"nobody vouches", []auth.Option{auth.WithSubject(serviceAccount(t, "a", "sa"), w, nil)}, auth.CodeSubjectInvalid},
+		{"nobody vouches", []auth.Option{auth.WithSubject(serviceAccount(t, "a", "sa"), nil)}, auth.CodeSubjectInvalid},
 		{"empty scope", []auth.Option{sa, auth.WithScopes("x", "")}, auth.CodeOptionInvalid},
 		{"empty image", []auth.Option{sa, auth.WithImageRepository("")}, auth.CodeOptionInvalid},
 		{"no proxy", []auth.Option{sa, auth.WithProxyURL(nil)}, auth.CodeOptionInvalid},
@@ -321,7 +321,7 @@ func TestImageRepositoryHasNoTag(t *testing.T) {
 func TestAccountSwappedBetweenReadAndProof(t *testing.T) {
 	w := full{newWorld(t)}
 	swapping := swapper{w}
-	_, err := auth.GetToken(t.Context(), w, auth.WithSubject(serviceAccount(t, "a", "sa"), w, swapping))
+	_, err := auth.GetToken(t.Context(), w, auth.WithSubject(serviceAccount(t, "a", "sa"), swapping))
 	if auth.CodeOf(err) != auth.CodeSubjectReplaced {
 		t.Errorf("got %v, want %s", err, auth.CodeSubjectReplaced)
 	}
@@ -346,7 +346,7 @@ func TestAnotherKindOfSubject(t *testing.T) {
 	c := cache.New(cache.Options{MaxSize: 10})
 	get := func(subject auth.Subject) string {
 		t.Helper()
-		token, err := auth.GetToken(t.Context(), w, auth.WithSubject(subject, w, w), auth.WithCache(c, auth.InvolvedObject{}))
+		token, err := auth.GetToken(t.Context(), w, auth.WithSubject(subject, w), auth.WithCache(c, auth.InvolvedObject{}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -156,7 +156,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 						for d.pause(ctx, 10*time.Millisecond) == nil {
 							heard := d.version(&d.heard)
 							started := time.Now()
-							token, err := auth.GetToken(ctx, d, auth.WithSubject(d.subject, d, d), auth.WithCache(tokens, auth.InvolvedObject{}))
+							token, err := auth.GetToken(ctx, d, auth.WithSubject(d.subject, d), auth.WithCache(tokens, auth.InvolvedObject{}))
 							if err != nil {
 								continue // account absent or replaced, or a cached failure
 							}

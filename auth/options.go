@@ -20,11 +20,9 @@ import (
 type Options struct {
 	// Subject is the subject that the token is for.
 	Subject Subject
-	// Accounts reads the subject from memory; nil for a subject without a Prover.
-	Accounts AccountReader
-	// Prover makes a proof of the subject. If Prover is nil, the token comes from the program's own
-	// environment.
-	Prover Prover
+	// Accounts reads the subject, and makes a proof of it. If Accounts is nil, the token comes from the
+	// program's own environment.
+	Accounts Accounts
 	// Cache stores tokens; nil for no cache.
 	Cache Cache
 	// InvolvedObject is the object for which the cache's metrics count the call.
@@ -128,22 +126,21 @@ func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	if err != nil {
 		return fail(err)
 	}
-	return WithSubject(subject, accounts, accounts)
+	return WithSubject(subject, accounts)
 }
 
-// WithSubject asks for a token for subject. Reader reads the subject from memory, and prover makes
-// a proof of it.
-func WithSubject(subject Subject, reader AccountReader, prover Prover) Option {
-	if reader == nil || prover == nil {
+// WithSubject asks for a token for subject. Accounts reads the subject, and makes a proof of it.
+func WithSubject(subject Subject, accounts Accounts) Option {
+	if accounts == nil {
 		return fail(withoutProver(subject))
 	}
-	return func(o *Options) { o.Subject, o.Accounts, o.Prover = subject, reader, prover }
+	return func(o *Options) { o.Subject, o.Accounts = subject, accounts }
 }
 
 // WithController asks for a token of the calling program's own identity. The caller must decide
 // whether a tenant's object may have that token; package auth/spec makes this decision.
 func WithController() Option {
-	return func(o *Options) { o.Subject, o.Accounts, o.Prover = Controller(), nil, nil }
+	return func(o *Options) { o.Subject, o.Accounts = Controller(), nil }
 }
 
 // WithTenant sets the namespace that asks for the token of a lent subject ([Subject.Lent]). A cache

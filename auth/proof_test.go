@@ -115,7 +115,7 @@ func TestWhoRetriesNow(t *testing.T) {
 // environment is an option that a careless program could write: a tenant's subject without a
 // Prover.
 func environment(subject auth.Subject) auth.Option {
-	return func(o *auth.Options) { o.Subject, o.Accounts, o.Prover = subject, nil, nil }
+	return func(o *auth.Options) { o.Subject, o.Accounts = subject, nil }
 }
 
 // TestTenantNeverGetsTheProgramsToken checks that a tenant's subject without a Prover is refused.
@@ -133,7 +133,7 @@ func TestTenantNeverGetsTheProgramsToken(t *testing.T) {
 func TestTheControllerCanBeProven(t *testing.T) {
 	w := full{newWorld(t)}
 	w.set(auth.Account{Subject: auth.Controller(), UID: "uid-c", Attributes: map[string]string{roleAttribute: "role-"}})
-	token, err := auth.GetToken(t.Context(), w, auth.WithSubject(auth.Controller(), w, w))
+	token, err := auth.GetToken(t.Context(), w, auth.WithSubject(auth.Controller(), w))
 	if err != nil || token.(*session).who != "controller as role-" {
 		t.Errorf("%v, %v; want the exchange of a proof", token, err)
 	}

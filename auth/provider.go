@@ -113,7 +113,7 @@ func (r Request) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, 
 // refuseUnsupported refuses options that need an interface that the provider does not implement. It
 // runs before any other step.
 func refuseUnsupported(provider Provider, o *Options) error {
-	if o.Prover == nil {
+	if o.Accounts == nil {
 		if !o.Subject.Lent() {
 			return withoutProver(o.Subject)
 		}
@@ -144,13 +144,13 @@ func refuseIgnored(provider Provider, o *Options, target *Target) error {
 	}
 }
 
-// withoutProver is the error for a tenant's subject without a Prover. The program's own token must
+// withoutProver is the error for a tenant's subject without Accounts. The program's own token must
 // not replace the tenant's.
 func withoutProver(subject Subject) error {
 	return &Error{
 		Stage: StageSubject, Code: CodeSubjectInvalid,
-		Fix: "pass an AccountReader and a Prover (package auth/kube makes both)",
-		Err: fmt.Errorf("subject %s has no Prover", subject),
+		Fix: "pass Accounts, which package auth/kube makes",
+		Err: fmt.Errorf("subject %s has no Accounts to prove it", subject),
 	}
 }
 

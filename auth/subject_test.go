@@ -56,7 +56,7 @@ func TestAccountsByKind(t *testing.T) {
 	identities.set(auth.Account{Subject: wi, UID: "uid-wi", Attributes: map[string]string{roleAttribute: "role-a"}})
 	both := auth.AccountsByKind{auth.KindServiceAccount: accounts, auth.KindWorkloadIdentity: identities}
 	for _, subject := range []auth.Subject{sa, wi} {
-		if _, err := auth.GetToken(t.Context(), full{accounts}, auth.WithSubject(subject, both, both)); subject == sa && err != nil {
+		if _, err := auth.GetToken(t.Context(), full{accounts}, auth.WithSubject(subject, both)); subject == sa && err != nil {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestAccountsByKind(t *testing.T) {
 		t.Errorf("the accounts of WorkloadIdentities were asked to %s", got)
 	}
 	unknown := must(auth.ClusterIdentity("Unknown", "x"))
-	if _, err := auth.GetToken(t.Context(), full{accounts}, auth.WithSubject(unknown, both, both)); auth.CodeOf(err) != auth.CodeSubjectInvalid {
+	if _, err := auth.GetToken(t.Context(), full{accounts}, auth.WithSubject(unknown, both)); auth.CodeOf(err) != auth.CodeSubjectInvalid {
 		t.Errorf("a kind that nobody set up: %v, want %s", err, auth.CodeSubjectInvalid)
 	}
 	var heard []auth.Subject

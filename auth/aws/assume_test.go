@@ -58,7 +58,7 @@ func keys(string) (auth.Proof, error) {
 func assume(t *testing.T, w *world, account auth.Account, source func(string) (auth.Proof, error), more ...auth.Option) (*aws.Token, error) {
 	t.Helper()
 	l := lender{account, source}
-	token, err := auth.GetToken(t.Context(), w.aws, append([]auth.Option{auth.WithSubject(account.Subject, l, l)}, more...)...)
+	token, err := auth.GetToken(t.Context(), w.aws, append([]auth.Option{auth.WithSubject(account.Subject, l)}, more...)...)
 	if err != nil {
 		return nil, err
 	}

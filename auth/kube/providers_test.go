@@ -76,7 +76,7 @@ func TestIdentityOfAnotherCloud(t *testing.T) {
 			return err == nil
 		})
 		for name, provider := range served {
-			subject := auth.WithSubject(puller(t), identities, identities)
+			subject := auth.WithSubject(puller(t), identities)
 			if name == target {
 				key, err := auth.Resolve(t.Context(), provider, subject)
 				if err != nil || key.Identity == "" {
@@ -107,7 +107,7 @@ func TestIdentityOfACloudIsNoCredential(t *testing.T) {
 			_, err := identities.Lookup(t.Context(), puller(t))
 			return err == nil
 		})
-		_, err := auth.Resolve(t.Context(), provider, auth.WithSubject(puller(t), identities, identities), auth.WithAudiences("registry.example.com"))
+		_, err := auth.Resolve(t.Context(), provider, auth.WithSubject(puller(t), identities), auth.WithAudiences("registry.example.com"))
 		if (auth.CodeOf(err) == auth.CodeIdentityInvalid) != refused || (err != nil) != refused {
 			t.Errorf("%s: %v", target, err)
 		}

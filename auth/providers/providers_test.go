@@ -165,7 +165,7 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = auth.GetToken(ctx, provider, auth.WithSubject(subject, account, account), auth.WithProxyURL(proxy))
+			_, err = auth.GetToken(ctx, provider, auth.WithSubject(subject, account), auth.WithProxyURL(proxy))
 			return err
 		}
 		if err := ask(providers.Config{DenyCIDRs: denied}); auth.CodeOf(err) != auth.CodeEndpointRefused || !strings.Contains(err.Error(), "--deny-cidrs") {

@@ -149,7 +149,7 @@ func newBench(t *testing.T, harness func(t *testing.T) *Harness) *bench {
 
 // with returns the options of a call for account, including the harness's options.
 func (b *bench) with(account auth.Account, more ...auth.Option) []auth.Option {
-	opts := append(slices.Clone(b.Options), auth.WithSubject(account.Subject, b.accounts, b.accounts))
+	opts := append(slices.Clone(b.Options), auth.WithSubject(account.Subject, b.accounts))
 	return append(opts, more...)
 }
 

@@ -40,7 +40,7 @@ func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 		}},
 		{microsoft, []auth.Option{auth.WithScopes("https://storage.azure.com/.default")}},
 	} {
-		key, err := auth.Resolve(t.Context(), call.provider, append(call.options, auth.WithSubject(subject, accounts, accounts))...)
+		key, err := auth.Resolve(t.Context(), call.provider, append(call.options, auth.WithSubject(subject, accounts))...)
 		must(t, err)
 		fields(reflect.ValueOf(key), set, all)
 	}
@@ -78,7 +78,7 @@ func proofs(t *testing.T, set, all map[string]bool) {
 		{certificates, object, nil},
 	} {
 		accounts := known{auth.Account{Subject: call.subject, UID: "uid"}}
-		key, err := auth.Resolve(t.Context(), call.provider, append(call.options, auth.WithSubject(call.subject, accounts, accounts))...)
+		key, err := auth.Resolve(t.Context(), call.provider, append(call.options, auth.WithSubject(call.subject, accounts))...)
 		must(t, err)
 		fields(reflect.ValueOf(key), set, all)
 	}

@@ -273,7 +273,7 @@ func (c *toy) source(ctx context.Context, account auth.Account, defect providert
 	// The source's subject is lent, so its token counts for the tenant that asks.
 	accounts := auth.AccountsByKind{link.Kind(): links{c, account.Subject}}
 	return auth.GetToken(ctx, &exchanger{cloud: c, form: auth.FormJWT, uncounted: true},
-		auth.WithSubject(link, accounts, accounts), auth.WithTenant(account.Subject.Namespace()),
+		auth.WithSubject(link, accounts), auth.WithTenant(account.Subject.Namespace()),
 		auth.WithCache(c.tokens, auth.InvolvedObject{}))
 }
 

@@ -175,7 +175,7 @@ func (i Identity) Minted() bool { return !i.Subject.IsZero() }
 func (i Identity) Option(accounts auth.Accounts) auth.Option {
 	subject := auth.WithController()
 	if i.Subject != auth.Controller() {
-		subject = auth.WithSubject(i.Subject, accounts, accounts)
+		subject = auth.WithSubject(i.Subject, accounts)
 	}
 	return func(o *auth.Options) {
 		subject(o)

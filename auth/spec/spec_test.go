@@ -782,7 +782,7 @@ func TestOption(t *testing.T) {
 		if options.STSEndpoint != "" {
 			t.Errorf("%s: token service %q", subject, options.STSEndpoint)
 		}
-		if proven := options.Prover != nil; proven != (subject != auth.Controller()) {
+		if proven := options.Accounts != nil; proven != (subject != auth.Controller()) {
 			t.Errorf("%s: a prover is there: %t", subject, proven)
 		}
 	}

@@ -166,7 +166,7 @@ func harness(t *testing.T, form svid.Type) *providertest.Harness {
 func key(t *testing.T, form svid.Type, r *ring, subject auth.Subject) (auth.Key, error) {
 	t.Helper()
 	accounts := rig.Accounts{All: []auth.Account{{Subject: subject, UID: "uid"}}}
-	options := []auth.Option{auth.WithSubject(subject, accounts, accounts)}
+	options := []auth.Option{auth.WithSubject(subject, accounts)}
 	if form == svid.JWT {
 		options = append(options, auth.WithAudiences(registry))
 	}

@@ -596,7 +596,7 @@ func (v view) prove(ctx context.Context, account auth.Account, request auth.Proo
 	default:
 		source := v
 		source.chained = true
-		return v.token(ctx, request.STSRegion, auth.WithSubject(l.source, source, source))
+		return v.token(ctx, request.STSRegion, auth.WithSubject(l.source, source))
 	}
 }
 

@@ -299,7 +299,7 @@ func TestWithdrawnGrants(t *testing.T) {
 			arn := w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil)
 			subject := w.Role("target", identitytest.RoleSpec(arn, "root", selecting))
 			view := w.Identities.For("team-a")
-			sdk := aws.NewCredentialsProvider(w.Provider, auth.WithSubject(subject, view, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{}))
+			sdk := aws.NewCredentialsProvider(w.Provider, auth.WithSubject(subject, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{}))
 			if _, err := sdk.Retrieve(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -487,7 +487,7 @@ func TestChangedRole(t *testing.T) {
 	w.Static("root", identitytest.Admits())
 	subject := w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "old", identitytest.Root, nil), "root", identitytest.Admits()))
 	view := w.Identities.For("team-a")
-	sdk := aws.NewCredentialsProvider(w.Provider, auth.WithSubject(subject, view, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{}))
+	sdk := aws.NewCredentialsProvider(w.Provider, auth.WithSubject(subject, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{}))
 	old, err := sdk.Retrieve(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ type SignFunc func(auth.Account, auth.ProofRequest) (string, error)
 // Subject returns the option for a call as this account, with proofs made by sign.
 func Subject(account auth.Account, sign SignFunc) auth.Option {
 	accounts := Accounts{Sign: sign, All: []auth.Account{account}}
-	return auth.WithSubject(account.Subject, accounts, accounts)
+	return auth.WithSubject(account.Subject, accounts)
 }
 
 // Accounts is an [auth.Accounts] whose accounts never change.

@@ -156,7 +156,7 @@ func (w *world) scope(t *testing.T, accountID string) awsclient.Scope {
 	view := w.Identities.For("team-a")
 	return awsclient.Scope{
 		Provider: w.Provider, Region: in, AccountID: accountID, HTTPClient: &http.Client{Transport: w.Cloud.Transport()},
-		Options: []auth.Option{auth.WithSubject(w.subject, view, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{})},
+		Options: []auth.Option{auth.WithSubject(w.subject, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{})},
 	}
 }
 

@@ -160,7 +160,7 @@ func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 // clusters of an identity.
 func (k *kind) credential(o *v1alpha1.AWSCluster, p plan) []auth.Option {
 	options := []auth.Option{
-		auth.WithSubject(p.subject, p.accounts, p.accounts), auth.WithTenant(o.Namespace), auth.WithObserver(k.Observer),
+		auth.WithSubject(p.subject, p.accounts), auth.WithTenant(o.Namespace), auth.WithObserver(k.Observer),
 		auth.WithCache(k.Cache, auth.InvolvedObject{Kind: v1alpha1.AWSClusterKind, Namespace: o.Namespace, Name: o.Name, Operation: "reconcile"}),
 	}
 	if k.Provider.Region().Partition.ID != p.region.Partition.ID {

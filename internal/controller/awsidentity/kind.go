@@ -105,7 +105,7 @@ func Passing(subject auth.Subject, err error) error {
 func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject) (news string, err error) {
 	own := k.Identities.Own()
 	options := []auth.Option{
-		auth.WithSubject(subject, own, own), auth.WithSTSRegion(k.region(ctx, own, subject)), auth.WithObserver(k.Observer),
+		auth.WithSubject(subject, own), auth.WithSTSRegion(k.region(ctx, own, subject)), auth.WithObserver(k.Observer),
 		auth.WithCache(k.Cache, auth.InvolvedObject{Kind: k.name, Namespace: o.GetNamespace(), Name: o.GetName(), Operation: "reconcile"}),
 	}
 	if object.RetryNow(o) {

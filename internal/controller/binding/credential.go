@@ -49,7 +49,7 @@ func (k *kind) get(ctx context.Context, p plan) (credential, error) {
 // token gets a token of the issuer for the plan's audiences.
 func (k *kind) token(ctx context.Context, p plan) (auth.Secret, lifetime, error) {
 	got, err := auth.GetToken(ctx, issued{},
-		auth.WithSubject(p.subject, p.accounts, p.accounts), auth.WithAudiences(p.audiences...), auth.WithContextObject(p.context), auth.WithObserver(k.Observer))
+		auth.WithSubject(p.subject, p.accounts), auth.WithAudiences(p.audiences...), auth.WithContextObject(p.context), auth.WithObserver(k.Observer))
 	if err != nil {
 		return auth.Secret{}, lifetime{}, err
 	}
@@ -125,7 +125,7 @@ func (k *kind) exchangeOptions(p plan, more ...auth.Option) (auth.Provider, []au
 	if err != nil {
 		return nil, nil, err
 	}
-	options := []auth.Option{auth.WithSubject(p.subject, p.accounts, p.accounts), auth.WithObserver(k.Observer)}
+	options := []auth.Option{auth.WithSubject(p.subject, p.accounts), auth.WithObserver(k.Observer)}
 	if region := p.config["region"]; region != "" {
 		options = append(options, auth.WithSTSRegion(region))
 	}

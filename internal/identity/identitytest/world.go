@@ -262,7 +262,7 @@ func (w *World) Get(namespace string, subject auth.Subject, more ...auth.Option)
 	w.t.Helper()
 	view := w.Identities.For(namespace)
 	options := append([]auth.Option{
-		auth.WithSubject(subject, view, view), auth.WithTenant(namespace), auth.WithCache(w.Tokens, auth.InvolvedObject{}),
+		auth.WithSubject(subject, view), auth.WithTenant(namespace), auth.WithCache(w.Tokens, auth.InvolvedObject{}),
 	}, more...)
 	token, key, err := auth.GetTokenAndKey(w.t.Context(), w.Provider, options...)
 	if err != nil {
