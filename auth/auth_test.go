@@ -438,11 +438,11 @@ func (c careless) NewToken(ctx context.Context, proof auth.Proof, request *auth.
 	if c.registry {
 		return c.full.NewToken(ctx, proof, request)
 	}
-	return nil, nil //nolint:nilnil // that is its fault
+	return nil, nil // that is its fault
 }
 
 func (careless) NewRegistryToken(context.Context, auth.Token, *auth.Request) (*auth.RegistryCredentials, error) {
-	return nil, nil //nolint:nilnil // that is its fault
+	return nil, nil // that is its fault
 }
 
 func TestProviderWithoutToken(t *testing.T) {

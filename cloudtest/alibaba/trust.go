@@ -39,7 +39,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 		*t = texts{one}
 		return nil
 	}
-	return json.Unmarshal(data, (*[]string)(t)) //nolint:wrapcheck // encoding/json names the place
+	return json.Unmarshal(data, (*[]string)(t)) // encoding/json names the place
 }
 
 // assumeRole is the action of all operations that assume a role, in lower case.

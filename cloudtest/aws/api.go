@@ -158,7 +158,7 @@ func (r queryResult) MarshalXML(e *xml.Encoder, start xml.StartElement) error {
 		return nil
 	}
 	start.Name.Local = r.name
-	return e.EncodeElement(r.value, start) //nolint:wrapcheck // encoding/xml's own contract
+	return e.EncodeElement(r.value, start) // encoding/xml's own contract
 }
 
 // jsonAPI is an API of the AWS JSON 1.1 protocol. Target is the part of the header X-Amz-Target

@@ -36,7 +36,7 @@ func generateKey(spec string) (crypto.Signer, error) {
 	case "ECC_NIST_P384":
 		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	}
-	return nil, nil //nolint:nilnil // the caller refuses the spec
+	return nil, nil // the caller refuses the spec
 }
 
 // keyMetadata is a key in the answers of CreateKey and DescribeKey.

@@ -239,7 +239,7 @@ func (l location) MarshalXML(e *xml.Encoder, _ xml.StartElement) error {
 	if l == "us-east-1" {
 		l = ""
 	}
-	return e.EncodeElement(string(l), xml.StartElement{Name: xml.Name{Space: s3Namespace, Local: "LocationConstraint"}}) //nolint:wrapcheck // encoding/xml's own contract
+	return e.EncodeElement(string(l), xml.StartElement{Name: xml.Name{Space: s3Namespace, Local: "LocationConstraint"}}) // encoding/xml's own contract
 }
 
 // forwardS3 sends an authorized request to the data plane, with the bucket in the path, and without

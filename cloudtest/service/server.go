@@ -178,5 +178,5 @@ func (h *hidingWriter) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	h.pass()
-	return h.to.Write(b) //nolint:wrapcheck // http.ResponseWriter's own contract
+	return h.to.Write(b) // http.ResponseWriter's own contract
 }

@@ -53,7 +53,7 @@ type Request struct {
 // ReadBody reads the whole body. If the body is longer than limit bytes, the error is an
 // [*http.MaxBytesError].
 func (r *Request) ReadBody(limit int64) ([]byte, error) {
-	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) //nolint:wrapcheck // each service has its own words for it
+	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) // each service has its own words for it
 }
 
 // Forward returns an answer that a data plane writes for out, a copy of an allowed request. If the

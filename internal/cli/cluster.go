@@ -113,7 +113,7 @@ const pluginsVar = "LANYARD_EXEC_PLUGINS"
 // refuses a plugin that waits for this process: each would start the next one, without end.
 func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi.ExecConfig, error) {
 	if plugin == nil {
-		return nil, nil //nolint:nilnil // a kubeconfig without a plugin
+		return nil, nil // a kubeconfig without a plugin
 	}
 	written, err := json.Marshal([]any{plugin.Command, plugin.Args, plugin.Env})
 	if err != nil {

@@ -75,7 +75,7 @@ func readLink(ctx context.Context, reader client.Reader, subject auth.Subject) (
 	}
 	err := reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
 	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
-		return nil, nil //nolint:nilnil // no such identity
+		return nil, nil // no such identity
 	}
 	if l, ok := linkOf(object); ok && err == nil {
 		return l, nil

@@ -58,7 +58,7 @@ func (s *APIService) get(ctx context.Context) (*aggregation, error) {
 	read := newAggregation()
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(read.Unstructured), read.Unstructured)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // documented
+		return nil, nil // documented
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read APIService %s: %w", APIServiceName, err)

@@ -199,7 +199,7 @@ func (t *tokens) identity(ctx context.Context, name string, request *tokenv1.Tok
 // context checks the object that a caller uses a token for; nil without such an object.
 func (t *tokens) context(ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*issuer.Context, error) {
 	if object == nil {
-		return nil, nil //nolint:nilnil // no object is no error
+		return nil, nil // no object is no error
 	}
 	if wrong := validateContext(object); len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(requestKind(), identity.Name, wrong)

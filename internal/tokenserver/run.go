@@ -32,7 +32,7 @@ const (
 func OpenAudit(path string, out io.Writer) (audit.Backend, error) {
 	switch path {
 	case "":
-		return nil, nil //nolint:nilnil // no log is no error
+		return nil, nil // no log is no error
 	case "-":
 		return auditlog.NewBackend(out, auditlog.FormatJson, auditv1.SchemeGroupVersion), nil
 	}

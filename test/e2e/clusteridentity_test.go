@@ -141,7 +141,7 @@ func deleteIdentities(ctx context.Context) (left int, err error) {
 	} {
 		err = errors.Join(err, objects.List(ctx, list), apimeta.EachListItem(list, func(item runtime.Object) error {
 			left++
-			return client.IgnoreNotFound(objects.Delete(ctx, item.(client.Object))) //nolint:forcetypeassert // an item of such a list is one
+			return client.IgnoreNotFound(objects.Delete(ctx, item.(client.Object))) // an item of such a list is one
 		}))
 	}
 	return left, err

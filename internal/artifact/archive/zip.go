@@ -35,7 +35,7 @@ type zip struct {
 }
 
 func newZip(out io.Writer) *zip {
-	z := zips.Get().(*zip) //nolint:forcetypeassert // nothing else is put there
+	z := zips.Get().(*zip) // nothing else is put there
 	z.out.Reset(out)
 	return z
 }

@@ -153,6 +153,6 @@ func (c *Cloud) NewToken(_ context.Context, proof auth.Proof, request *auth.Requ
 
 // NewRegistryToken implements auth.RegistryProvider.
 func (*Cloud) NewRegistryToken(_ context.Context, token auth.Token, _ *auth.Request) (*auth.RegistryCredentials, error) {
-	password := auth.NewSecret(passwordPrefix + token.(*Session).ID) //nolint:forcetypeassert // it issues no other
+	password := auth.NewSecret(passwordPrefix + token.(*Session).ID) // it issues no other
 	return &auth.RegistryCredentials{Username: "AWS", Password: password, ExpiresAt: time.Now().Add(30 * time.Minute)}, nil
 }

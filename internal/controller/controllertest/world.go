@@ -172,7 +172,7 @@ func (w *World[O]) Create(o O, edit func(O)) O {
 // Get reads the object as it stands now.
 func (w *World[O]) Get(o O) O {
 	w.T.Helper()
-	got := o.DeepCopyObject().(O) //nolint:forcetypeassert // a copy is of the same type
+	got := o.DeepCopyObject().(O) // a copy is of the same type
 	if err := w.Kube.Get(w.T.Context(), client.ObjectKeyFromObject(o), got); err != nil {
 		w.T.Fatal(err)
 	}

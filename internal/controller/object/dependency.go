@@ -60,7 +60,7 @@ func (d Dependency) key() string { return d.Kind + "/" + d.Namespace + "/" + d.N
 // dependencies are the keys of what an object depends on.
 func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
 	var keys []string
-	for _, d := range r.kind.View(o.(O)).DependsOn { //nolint:forcetypeassert // the index is of this kind
+	for _, d := range r.kind.View(o.(O)).DependsOn { // the index is of this kind
 		keys = append(keys, d.key())
 	}
 	return keys
@@ -92,7 +92,7 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 
 // startWithin is how long an object may wait that is there when the controller starts.
 func (r *Reconciler[O, P]) startWithin(e event.CreateEvent) time.Duration {
-	o := e.Object.(O) //nolint:forcetypeassert // the watch is of this kind
+	o := e.Object.(O) // the watch is of this kind
 	if asked(o) || RenewalRequested(o) {
 		return 0
 	}
@@ -216,7 +216,7 @@ func Each[O client.Object](ctx context.Context, reader client.Reader, list clien
 		return err
 	}
 	return apimeta.EachListItem(list, func(o runtime.Object) error {
-		show(o.(O)) //nolint:forcetypeassert // the list is of this kind
+		show(o.(O)) // the list is of this kind
 		return nil
 	})
 }

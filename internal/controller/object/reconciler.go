@@ -388,7 +388,7 @@ func onlyIfUnchanged(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-func clone[O Object](o O) O { return o.DeepCopyObject().(O) } //nolint:forcetypeassert // a copy is of the same type
+func clone[O Object](o O) O { return o.DeepCopyObject().(O) } // a copy is of the same type
 
 // jitter spreads a pause by a twentieth either way, so that objects made together do not stay
 // together.

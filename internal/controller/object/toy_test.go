@@ -163,7 +163,7 @@ func (w *world) change(namespace, name string) {
 func remembering(before *v1alpha1.OCIRepository, behind *bool) func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
 		if *behind {
-			before.DeepCopyInto(read.(*v1alpha1.OCIRepository)) //nolint:forcetypeassert // the toy's
+			before.DeepCopyInto(read.(*v1alpha1.OCIRepository)) // the toy's
 			return nil
 		}
 		return c.Get(ctx, key, read, opts...)

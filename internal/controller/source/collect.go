@@ -73,7 +73,7 @@ func (a *Artifacts) live(ctx context.Context) (live, error) {
 		// The cache may be behind: the newest artifact may be named in a status that the cache has
 		// not yet seen.
 		if last, ok := a.verified.Load(o); ok {
-			digests = append(digests, last.(string)) //nolint:forcetypeassert // nothing else is put there
+			digests = append(digests, last.(string)) // nothing else is put there
 		}
 		return digests, exists
 	}, err
@@ -90,7 +90,7 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 	// An object that went to another shard, or without its finalizer, is not reconciled a last
 	// time.
 	a.verified.Range(func(o, _ any) bool {
-		if _, exists := live(o.(store.Object)); !exists { //nolint:forcetypeassert // nothing else is put there
+		if _, exists := live(o.(store.Object)); !exists { // nothing else is put there
 			a.verified.Delete(o)
 		}
 		return true
@@ -103,7 +103,7 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error) {
 	var changed []store.Object
 	a.changed.Range(func(o, _ any) bool {
-		changed = append(changed, o.(store.Object)) //nolint:forcetypeassert // nothing else is put there
+		changed = append(changed, o.(store.Object)) // nothing else is put there
 		return true
 	})
 	if len(changed) == 0 {

@@ -59,8 +59,8 @@ func (r *Ring) Subscribe(changed func(object.Dependency)) {
 	// An informer calls a handler's functions one after the other. It refuses a handler only when it
 	// has ended, and then the program ends too.
 	_, _ = r.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { see(o.(*identityv1.KeyRing)) },    //nolint:forcetypeassert // the informer is of this kind
-		UpdateFunc: func(_, o any) { see(o.(*identityv1.KeyRing)) }, //nolint:forcetypeassert // the same
+		AddFunc:    func(o any) { see(o.(*identityv1.KeyRing)) },    // the informer is of this kind
+		UpdateFunc: func(_, o any) { see(o.(*identityv1.KeyRing)) }, // the same
 		DeleteFunc: func(any) { see(nil) },
 	})
 }

@@ -268,7 +268,7 @@ func (w *World) Get(namespace string, subject auth.Subject, more ...auth.Option)
 	if err != nil {
 		return nil, auth.Key{}, err
 	}
-	return token.(*aws.Token), key, nil //nolint:forcetypeassert // the provider's own type
+	return token.(*aws.Token), key, nil // the provider's own type
 }
 
 // MustGet is like Get, but fails the test if there is an error.

@@ -259,7 +259,7 @@ func plain(value ref.Val, room *int) (any, error) {
 	}
 	switch value := value.(type) {
 	case types.Null:
-		return nil, nil //nolint:nilnil // the value null
+		return nil, nil // the value null
 	case types.Bool:
 		return bool(value), nil
 	case types.Int:

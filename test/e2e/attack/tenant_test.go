@@ -233,7 +233,7 @@ func create(t *testing.T, o client.Object) {
 func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 	t.Helper()
 	must(t, "read "+o.GetName(), objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
-	before := o.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same type
+	before := o.DeepCopyObject().(client.Object) // a copy is of the same type
 	change(o)
 	must(t, "change "+o.GetName(), objects.Patch(t.Context(), o, client.MergeFrom(before)))
 }
