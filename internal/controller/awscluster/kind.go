@@ -59,6 +59,9 @@ type plan struct {
 	subject  auth.Subject
 	accounts auth.Accounts
 	region   endpoint.AWSRegion
+	// missing is not nil if the AWSClusterControllerIdentity default must be created first. It is the
+	// refusal that stands until the created identity is known.
+	missing error
 }
 
 // interval is how long after a look an AWSCluster is looked at again. The credential is in the
@@ -97,12 +100,9 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster) (plan, error)
 	}
 	err = k.Identities.Begin(ctx, o.Namespace, subject)
 	if identity.ReasonOf(err) == meta.ReasonControllerIdentityMissing && k.CreateControllerIdentity != nil {
-		if err := k.CreateControllerIdentity(ctx); err != nil {
-			return plan{}, err
-		}
+		return plan{subject: subject, missing: err}, nil
 	}
 	if err != nil {
-		forgetSession(o, subject, err)
 		return plan{}, awsidentity.Passing(subject, err)
 	}
 	return plan{subject: subject, accounts: k.Identities.For(o.Namespace), region: region}, nil
@@ -119,8 +119,16 @@ func isAccount(text string) bool {
 }
 
 // Act implements object.Kind. It gets the credential, compares its account, and lets the options'
-// Manage work with it.
+// Manage work with it. If the controller's own identity is missing, Act creates it; the new identity
+// wakes the AWSCluster.
 func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan) (news string, err error) {
+	if p.missing != nil {
+		if err := k.CreateControllerIdentity(ctx); err != nil {
+			return "", err
+		}
+		forgetSession(o, p.subject, p.missing)
+		return "", p.missing
+	}
 	options := k.credential(o, p)
 	if object.RetryNow(o) {
 		options = append(options, auth.WithRetryNow())
@@ -174,6 +182,9 @@ func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome objec
 	const allowed, retrieved = v1alpha1.ConditionPrincipalUsageAllowed, v1alpha1.ConditionPrincipalCredentialRetrieved
 	ref := kinds.AWSClusterIdentity(o)
 	subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
+	if outcome.Refused && outcome.Reason != meta.ReasonInvalidSpec {
+		forgetSession(o, subject, outcome.Err)
+	}
 	if err == nil {
 		err = k.Identities.Admits(ctx, o.Namespace, subject)
 	}

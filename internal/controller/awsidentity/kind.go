@@ -80,15 +80,7 @@ func (k *kind[O]) Decide(ctx context.Context, o O) (auth.Subject, error) {
 	if err != nil {
 		return auth.Subject{}, err
 	}
-	status := o.GetIdentityStatus()
-	chain, err := k.Identities.Chain(ctx, subject)
-	status.Chain = nil
-	for _, link := range chain {
-		status.Chain = append(status.Chain, string(link.Kind())+"/"+link.Name())
-	}
-	if err != nil {
-		forgetSession(o, status, err)
-	}
+	_, err = k.Identities.Chain(ctx, subject)
 	return subject, Passing(subject, err)
 }
 
@@ -162,11 +154,19 @@ func (k *kind[O]) Report(ctx context.Context, o O, outcome object.Outcome) (foun
 	if err != nil {
 		return "", err
 	}
+	status := o.GetIdentityStatus()
+	if outcome.Refused {
+		forgetSession(o, status, outcome.Err)
+	}
+	chain, _ := k.Identities.Chain(ctx, subject) // with an error, as far as the chain is known
+	status.Chain = nil
+	for _, link := range chain {
+		status.Chain = append(status.Chain, string(link.Kind())+"/"+link.Name())
+	}
 	users, err := k.Users.Count(ctx, subject)
 	if err != nil {
 		return "", err
 	}
-	status := o.GetIdentityStatus()
 	status.UsedBy = users
 	if !outcome.Fulfilled() {
 		return "", nil

@@ -26,8 +26,8 @@ type Kind[O Object, P any] interface {
 	Definition[O]
 
 	// Decide makes the plan of the spec, or refuses the spec with an error of [Invalid] or another
-	// error that Explain knows. It may read, but changes nothing. It relies on no rule of the
-	// schema: an object may be older than the rule.
+	// error that Explain knows. It may read, but changes neither o nor anything at the API server. It
+	// relies on no rule of the schema: an object may be older than the rule.
 	Decide(ctx context.Context, o O) (P, error)
 	// Act carries out the plan and changes o's status accordingly, except for conditions. After an
 	// error the status keeps what it had before. ctx ends with the object's timeout. If Act found
@@ -94,6 +94,11 @@ type Outcome struct {
 	Reason string
 	// Message is the failure's message, as in Failure.Message.
 	Message string
+	// Err is the error of Decide or Act; nil if there is none.
+	Err error
+	// Refused says that Err is of Decide, so Act was not called. What the status says about an
+	// earlier Act may no longer be true.
+	Refused bool
 	// Suspended says that spec.suspend holds the object: neither Decide nor Act was called.
 	Suspended bool
 	// Save writes the current status, so that a controller that is killed in the next moment finds

@@ -78,6 +78,8 @@ type turn[O Object, P any] struct {
 	news   string // reason of an event that announces what Act found; empty for none
 	cause  error  // why the spec is not fulfilled; nil if it is
 	result reconcile.Result
+
+	refused bool // cause is of Decide, so Act was not called
 }
 
 // crowdedPause is how long an object waits if its namespace has its share of the workers and
@@ -154,6 +156,7 @@ func (r *Reconciler[O, P]) decide(ctx context.Context, t *turn[O, P]) error {
 		return nil
 	}
 	t.plan, t.cause = r.kind.Decide(ctx, t.o)
+	t.refused = t.cause != nil
 	return ctx.Err()
 }
 
@@ -187,7 +190,7 @@ func (r *Reconciler[O, P]) report(ctx context.Context, t *turn[O, P]) error {
 	}
 	if t.cause != nil {
 		f := r.explain(t.cause)
-		outcome.Reason, outcome.Message = f.Reason, f.Message
+		outcome.Reason, outcome.Message, outcome.Err, outcome.Refused = f.Reason, f.Message, t.cause, t.refused
 	}
 	found, err := r.kind.Report(ctx, t.o, outcome)
 	if ctx.Err() != nil {

@@ -83,16 +83,8 @@ func (f *fetching[O, P]) View(o O) object.View {
 }
 
 // Decide implements object.Kind. The identity comes first, so that a kind knows it when it makes
-// its plan. If there is no plan, no identity was granted.
+// its plan.
 func (f *fetching[O, P]) Decide(ctx context.Context, o O) (task[P], error) {
-	t, err := f.decide(ctx, o)
-	if err != nil {
-		o.GetFetchStatus().Identity = nil
-	}
-	return t, err
-}
-
-func (f *fetching[O, P]) decide(ctx context.Context, o O) (task[P], error) {
 	view := viewOf(f.entry, o)
 	if err := view.checkBounds(); err != nil {
 		return task[P]{}, err
@@ -143,6 +135,9 @@ func (f *fetching[O, P]) Report(ctx context.Context, o O, outcome object.Outcome
 			f.shared.Artifacts.readiness.try(f.owner(o))
 		}
 	}()
+	if outcome.Refused {
+		o.GetFetchStatus().Identity = nil // without a plan, no identity was granted
+	}
 	view := viewOf(f.entry, o)
 	offer := externalartifact.Offer{Failed: outcome.Reason, Suspended: outcome.Suspended}
 	stored := outcome.Fulfilled() && view.artifact != nil || // Decide found it in the store, or Fetch has put it there
