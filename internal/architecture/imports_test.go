@@ -224,8 +224,58 @@ var rules = []rule{
 	},
 	{
 		name: "what a bucket's token says needs no client of buckets",
-		dir:  ".", from: "/internal/clouds/location", deny: []string{module + "/internal/artifact/", module + "/internal/controller/"},
+		dir:  ".", from: "/internal/clouds/location",
+		deny: []string{module + "/internal/artifact/objectstore/", module + "/internal/artifact/store", module + "/internal/controller/"},
 	},
+}
+
+// TestNoCircleOfFolders checks that the folders of internal do not import each other in a circle. The
+// compiler refuses circles of packages, but not of folders.
+func TestNoCircleOfFolders(t *testing.T) {
+	folder := func(path string) string {
+		below, _ := strings.CutPrefix(path, module+"/internal/")
+		first, _, _ := strings.Cut(below, "/")
+		return first
+	}
+	imports := map[string]map[string]string{} // by folder: the folders that it imports, with a package that does
+	for _, p := range list(t, ".") {
+		for _, to := range p.Imports {
+			from, inside := folder(p.ImportPath), strings.HasPrefix(p.ImportPath, module+"/internal/") && strings.HasPrefix(to, module+"/internal/")
+			if !inside || folder(to) == from {
+				continue
+			}
+			if imports[from] == nil {
+				imports[from] = map[string]string{}
+			}
+			imports[from][folder(to)] = strings.TrimPrefix(p.ImportPath, module+"/")
+		}
+	}
+	for from := range imports {
+		if way := wayBack(imports, from, from, map[string]bool{}); way != nil {
+			t.Errorf("folders import each other: %s", strings.Join(way, ", "))
+		}
+	}
+	if len(imports) < 10 {
+		t.Errorf("only %d folders import others: the test looks in the wrong place", len(imports))
+	}
+}
+
+// wayBack returns the imports that lead from a folder to another one; nil if none do.
+func wayBack(imports map[string]map[string]string, from, to string, seen map[string]bool) []string {
+	seen[from] = true
+	for next, by := range imports[from] {
+		step := by + " imports " + next
+		if next == to {
+			return []string{step}
+		}
+		if seen[next] {
+			continue
+		}
+		if way := wayBack(imports, next, to, seen); way != nil {
+			return append([]string{step}, way...)
+		}
+	}
+	return nil
 }
 
 func TestImports(t *testing.T) {

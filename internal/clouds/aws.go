@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
-	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 )
 
 // awsBuckets are those of Amazon S3.
@@ -18,13 +18,13 @@ type awsBuckets struct {
 	allowed  endpoint.Allowed
 }
 
-// Locate implements bucket.Service.
-func (b awsBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
-	return placed(location.AWS(b.provider, b.allowed, spec))
+// Locate implements buckets.Service.
+func (b awsBuckets) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
+	return location.AWS(b.provider, b.allowed, spec)
 }
 
-// Open implements bucket.Service.
-func (b awsBuckets) Open(_ context.Context, r bucket.Request) (objectstore.Storage, error) {
+// Open implements buckets.Service.
+func (b awsBuckets) Open(_ context.Context, r buckets.Request) (objectstore.Storage, error) {
 	return s3.New(s3.Options{
 		Bucket: r.Bucket, Endpoint: r.Endpoint, Region: r.Region, PathStyle: r.Host == r.Endpoint,
 		Credentials: awsCredentials(b.provider, r), Transport: r.Transport, Caller: r.Caller,

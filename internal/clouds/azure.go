@@ -7,20 +7,20 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/azblob"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
-	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 )
 
 // azureBuckets are the containers of Azure Blob Storage.
 type azureBuckets struct{ provider *azure.Provider }
 
-// Locate implements bucket.Service.
-func (b azureBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
-	return placed(location.Azure(b.provider, spec))
+// Locate implements buckets.Service.
+func (b azureBuckets) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
+	return location.Azure(b.provider, spec)
 }
 
-// Open implements bucket.Service.
-func (b azureBuckets) Open(_ context.Context, r bucket.Request) (objectstore.Storage, error) {
+// Open implements buckets.Service.
+func (b azureBuckets) Open(_ context.Context, r buckets.Request) (objectstore.Storage, error) {
 	options := azblob.Options{
 		Container: r.Bucket, Endpoint: r.Endpoint, Audience: b.provider.Cloud().StorageAudience, Transport: r.Transport, Caller: r.Caller,
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providers"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 	"github.com/lanyard-dev/lanyard/internal/clouds"
-	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 )
 
 // A cloud's credential goes to a cloud's host and to no other.
@@ -25,62 +25,62 @@ func TestBucketsAreLocated(t *testing.T) {
 	for name, test := range map[string]struct {
 		region string // the controller's
 		spec   spec
-		want   bucket.Place // Token aside
-		minted int          // options of a token
-		code   auth.Code    // refused
+		want   buckets.Place // Token aside
+		minted int           // options of a token
+		code   auth.Code     // refused
 		says   string
 	}{
 		"generic": {
 			spec: spec{Access: v1alpha1.Access{Provider: "generic"}, Endpoint: "minio.example.com:9000"},
-			want: bucket.Place{Endpoint: "minio.example.com:9000", Host: "minio.example.com:9000", Region: "us-east-1"},
+			want: buckets.Place{Endpoint: "minio.example.com:9000", Host: "minio.example.com:9000", Region: "us-east-1"},
 		},
 		"generic with a region": {
 			spec: spec{Access: v1alpha1.Access{Provider: "generic"}, Endpoint: "minio.example.com", Region: "garage"},
-			want: bucket.Place{Endpoint: "minio.example.com", Host: "minio.example.com", Region: "garage"},
+			want: buckets.Place{Endpoint: "minio.example.com", Host: "minio.example.com", Region: "garage"},
 		},
 		"aws by the region": {
 			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "eu-west-1"}, minted: 1,
-			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "tenant-a.s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
+			want: buckets.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "tenant-a.s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
 		},
 		"aws in China": {
 			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "cn-north-1"}, minted: 1,
-			want: bucket.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
+			want: buckets.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
 		},
 		"aws in China, of a controller elsewhere": {
 			region: "eu-north-1", spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "cn-north-1"}, minted: 1,
-			want: bucket.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
+			want: buckets.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
 		},
 		"aws, listed, of a controller with a region": {
 			region: "eu-north-1", spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.internal.example:9000"},
-			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "us-east-1", Listed: true},
+			want: buckets.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "us-east-1", Listed: true},
 		},
 		"aws by the controller's region": {
 			region: "eu-north-1", spec: spec{Access: v1alpha1.Access{Provider: "aws"}},
-			want: bucket.Place{Endpoint: "s3.eu-north-1.amazonaws.com", Host: "tenant-a.s3.eu-north-1.amazonaws.com", Region: "eu-north-1"},
+			want: buckets.Place{Endpoint: "s3.eu-north-1.amazonaws.com", Host: "tenant-a.s3.eu-north-1.amazonaws.com", Region: "eu-north-1"},
 		},
 		"aws by the endpoint": {
 			region: "eu-north-1", spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.dualstack.us-east-2.amazonaws.com"},
-			want: bucket.Place{Endpoint: "s3.dualstack.us-east-2.amazonaws.com", Host: "tenant-a.s3.dualstack.us-east-2.amazonaws.com", Region: "us-east-2"},
+			want: buckets.Place{Endpoint: "s3.dualstack.us-east-2.amazonaws.com", Host: "tenant-a.s3.dualstack.us-east-2.amazonaws.com", Region: "us-east-2"},
 		},
 		"aws, global": {
 			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.amazonaws.com", Region: "us-east-1"}, minted: 1,
-			want: bucket.Place{Endpoint: "s3.amazonaws.com", Host: "tenant-a.s3.amazonaws.com", Region: "us-east-1"},
+			want: buckets.Place{Endpoint: "s3.amazonaws.com", Host: "tenant-a.s3.amazonaws.com", Region: "us-east-1"},
 		},
 		"aws with another STS": {
 			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "eu-west-1", STS: &v1alpha1.BucketSTS{Provider: "aws", Endpoint: "https://sts.amazonaws.com"}},
-			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "tenant-a.s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
+			want: buckets.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "tenant-a.s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
 		},
 		"aws with a dot in the bucket's name": {
 			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, BucketName: "tenant.a", Region: "eu-west-1"}, minted: 1,
-			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
+			want: buckets.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
 		},
 		"aws, listed": {
 			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.internal.example:9000", Region: "eu-west-1"}, minted: 1,
-			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "eu-west-1", Listed: true},
+			want: buckets.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "eu-west-1", Listed: true},
 		},
 		"aws, listed, without a region": {
 			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.internal.example:9000"}, minted: 1,
-			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "us-east-1", Listed: true},
+			want: buckets.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "us-east-1", Listed: true},
 		},
 		"aws without a region":      {spec: spec{Access: v1alpha1.Access{Provider: "aws"}}, code: auth.CodeRegionMissing, says: "set spec.region"},
 		"aws in no region":          {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "nowhere"}, says: "spec.region"},
@@ -91,14 +91,14 @@ func TestBucketsAreLocated(t *testing.T) {
 		},
 		"aws, listed, in a region of its own": {
 			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.internal.example:9000", Region: "garage"},
-			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "garage", Listed: true},
+			want: buckets.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "garage", Listed: true},
 		},
 		"aws elsewhere":            {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "minio.example.com:9000"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 		"aws's look-alike":         {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.eu-west-1.amazonaws.com.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 		"aws's bucket in the host": {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "tenant-b.s3.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, says: "write s3.eu-west-1.amazonaws.com"},
 		"azure": {
 			spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.windows.net"}, minted: 1,
-			want: bucket.Place{Endpoint: "contoso.blob.core.windows.net", Host: "contoso.blob.core.windows.net"},
+			want: buckets.Place{Endpoint: "contoso.blob.core.windows.net", Host: "contoso.blob.core.windows.net"},
 		},
 		"azure of another cloud": {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.chinacloudapi.cn"}, code: auth.CodeEndpointRefused, says: "write <account>.blob.core.windows.net"},
 		"azure's look-alike":     {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.windows.net.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
@@ -106,11 +106,11 @@ func TestBucketsAreLocated(t *testing.T) {
 		"azure, listed": {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "blob.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 		"gcp": {
 			spec: spec{Access: v1alpha1.Access{Provider: "gcp"}}, minted: 1,
-			want: bucket.Place{Endpoint: "storage.googleapis.com", Host: "storage.googleapis.com"},
+			want: buckets.Place{Endpoint: "storage.googleapis.com", Host: "storage.googleapis.com"},
 		},
 		"gcp by the endpoint": {
 			spec: spec{Access: v1alpha1.Access{Provider: "gcp"}, Endpoint: "storage.me-central2.rep.googleapis.com"}, minted: 1,
-			want: bucket.Place{Endpoint: "storage.me-central2.rep.googleapis.com", Host: "storage.me-central2.rep.googleapis.com"},
+			want: buckets.Place{Endpoint: "storage.me-central2.rep.googleapis.com", Host: "storage.me-central2.rep.googleapis.com"},
 		},
 		"gcp of another universe": {spec: spec{Access: v1alpha1.Access{Provider: "gcp"}, Endpoint: "storage.s3nsapis.fr"}, code: auth.CodeEndpointRefused, says: "universe googleapis.com"},
 		"gcp's look-alike":        {spec: spec{Access: v1alpha1.Access{Provider: "gcp"}, Endpoint: "storage.googleapis.com.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
@@ -145,7 +145,7 @@ func TestBucketsAreLocated(t *testing.T) {
 			}
 			// Where a request goes is where the place says, whoever makes it.
 			way := &wire{}
-			opened, err := service.Open(t.Context(), bucket.Request{Place: place, Bucket: test.spec.BucketName, Transport: way, Caller: origin.Caller{Anonymous: true}})
+			opened, err := service.Open(t.Context(), buckets.Request{Place: place, Bucket: test.spec.BucketName, Transport: way, Caller: origin.Caller{Anonymous: true}})
 			if err != nil {
 				t.Fatal(err)
 			}

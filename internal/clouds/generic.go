@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
-	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 )
 
 // genericBuckets are the buckets of any service that speaks the protocol of Amazon S3. The tenant
@@ -19,13 +19,13 @@ import (
 // own session.
 type genericBuckets struct{ aws *aws.Provider }
 
-// Locate implements bucket.Service.
-func (genericBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
-	return placed(location.Generic(spec), nil)
+// Locate implements buckets.Service.
+func (genericBuckets) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
+	return location.Generic(spec), nil
 }
 
-// Open implements bucket.Service.
-func (b genericBuckets) Open(_ context.Context, r bucket.Request) (objectstore.Storage, error) {
+// Open implements buckets.Service.
+func (b genericBuckets) Open(_ context.Context, r buckets.Request) (objectstore.Storage, error) {
 	return s3.New(s3.Options{
 		Bucket: r.Bucket, Endpoint: r.Endpoint, Region: r.Region, PathStyle: true, Insecure: r.Insecure,
 		Credentials: awsCredentials(b.aws, r), Transport: r.Transport, Caller: r.Caller,
@@ -33,12 +33,12 @@ func (b genericBuckets) Open(_ context.Context, r bucket.Request) (objectstore.S
 }
 
 // awsCredentials signs with a session, with a user's keys, or not at all.
-func awsCredentials(provider *aws.Provider, r bucket.Request) awssdk.CredentialsProvider {
+func awsCredentials(provider *aws.Provider, r buckets.Request) awssdk.CredentialsProvider {
 	switch {
 	case r.Mint != nil:
 		return aws.NewCredentialsProvider(provider, r.Mint...)
 	case r.Keys != nil:
-		return credentials.NewStaticCredentialsProvider(r.Keys.User, r.Keys.Password.Reveal(), "")
+		return credentials.NewStaticCredentialsProvider(r.Keys.ID, r.Keys.Secret.Reveal(), "")
 	default:
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -15,36 +14,16 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/providers"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 )
 
-// Place is where a bucket is. Package bucket explains the fields; a bucket.Place has the same ones.
-type Place struct {
-	Endpoint string
-	Host     string
-	Region   string
-	Listed   bool
-	Token    []auth.Option
-}
-
-// InvalidError refuses a field of a spec.
-type InvalidError struct {
-	// Field is the path of the field; Fix is the next step, and may be empty.
-	Field, Fix string
-	// Err says what is wrong.
-	Err error
-}
-
-func (e *InvalidError) Error() string { return e.Field + ": " + e.Err.Error() }
-
-func (e *InvalidError) Unwrap() error { return e.Err }
-
 func invalid(field, fix, message string) error {
-	return &InvalidError{Field: field, Fix: fix, Err: errors.New(message)}
+	return &buckets.InvalidError{Field: field, Fix: fix, Err: errors.New(message)}
 }
 
 // Of locates the bucket of a spec with the provider that the spec names. At AWS, tenants may also
 // name the allowed hosts.
-func Of(clouds *providers.Set, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (Place, error) {
+func Of(clouds *providers.Set, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	switch spec.Provider {
 	case v1alpha1.ProviderAWS:
 		return AWS(clouds.AWS, allowed, spec)
@@ -61,21 +40,21 @@ func Of(clouds *providers.Set, allowed endpoint.Allowed, spec v1alpha1.BucketSpe
 const genericRegion = "us-east-1"
 
 // Generic locates a bucket of any service that speaks the protocol of Amazon S3.
-func Generic(spec v1alpha1.BucketSpec) Place {
-	return Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: cmp.Or(spec.Region, genericRegion)}
+func Generic(spec v1alpha1.BucketSpec) buckets.Place {
+	return buckets.Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: cmp.Or(spec.Region, genericRegion)}
 }
 
 // AWS locates a bucket of Amazon S3. The host decides the region. A different spec.region is an
 // error: S3 would refuse a request that is signed for another region. The provider has the
 // controller's own region.
-func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (Place, error) {
+func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	host, region := spec.Endpoint, spec.Region
 	if host == "" {
 		if region == "" {
 			region = provider.Region().Name
 		}
 		if region == "" {
-			return Place{}, &auth.Error{
+			return buckets.Place{}, &auth.Error{
 				Stage: auth.StageExchange, Code: auth.CodeRegionMissing,
 				Fix: "set spec.region, or AWS_REGION in the controller's environment",
 				Err: errors.New("spec.region: the region of the bucket is unknown"),
@@ -83,19 +62,19 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 		}
 		r, err := endpoint.ParseAWSRegion(region)
 		if err != nil {
-			return Place{}, &InvalidError{Field: "spec.region", Err: err}
+			return buckets.Place{}, &buckets.InvalidError{Field: "spec.region", Err: err}
 		}
 		host = r.S3Host(endpoint.Variant{})
 	}
 	s, err := allowed.ParseS3(host)
 	if err != nil {
-		return Place{}, refused(err)
+		return buckets.Place{}, refused(err)
 	}
 	switch {
 	case region == "":
 		region = s.Region
 	case s.Region != "" && !s.Global && s.Region != region:
-		return Place{}, invalid("spec.region", "remove it, or name the endpoint of that region", "it is not the region of spec.endpoint")
+		return buckets.Place{}, invalid("spec.region", "remove it, or name the endpoint of that region", "it is not the region of spec.endpoint")
 	}
 	if region == "" {
 		region = genericRegion // of a listed host
@@ -104,11 +83,11 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 	switch {
 	case s.Listed: // its regions are its own
 	case unknown != nil:
-		return Place{}, &InvalidError{Field: "spec.region", Err: unknown}
+		return buckets.Place{}, &buckets.InvalidError{Field: "spec.region", Err: unknown}
 	case named.Partition.ID != s.Partition:
-		return Place{}, invalid("spec.region", "name a region of that partition, or the endpoint of the region", "it is not of the partition of spec.endpoint")
+		return buckets.Place{}, invalid("spec.region", "name a region of that partition, or the endpoint of the region", "it is not of the partition of spec.endpoint")
 	}
-	place := Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
+	place := buckets.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
 	// The controller's own region serves every bucket of its partition; a session of one partition
 	// is invalid in another.
 	own := provider.Region()
@@ -120,20 +99,12 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 
 // Azure locates a container of Azure Blob Storage. A token is valid at every storage account that
 // its identity may read, whichever host received it. So it is sent only to the cloud's own hosts.
-func Azure(provider *azure.Provider, spec v1alpha1.BucketSpec) (Place, error) {
-	blob, err := provider.Cloud().ParseBlobEndpoint(Host(spec))
+func Azure(provider *azure.Provider, spec v1alpha1.BucketSpec) (buckets.Place, error) {
+	blob, err := provider.Cloud().ParseBlobEndpoint(buckets.Host(spec))
 	if err != nil {
-		return Place{}, refused(err)
+		return buckets.Place{}, refused(err)
 	}
-	return Place{Endpoint: blob.Host, Host: blob.Host, Token: []auth.Option{auth.WithScopes(azure.BlobScope(provider.Cloud()))}}, nil
-}
-
-// Host returns spec.endpoint as a host. With Azure it may be a URL, as in Flux's manifests.
-func Host(spec v1alpha1.BucketSpec) string {
-	if host, ok := strings.CutPrefix(spec.Endpoint, "https://"); ok && spec.Provider == v1alpha1.ProviderAzure {
-		return strings.TrimSuffix(host, "/")
-	}
-	return spec.Endpoint
+	return buckets.Place{Endpoint: blob.Host, Host: blob.Host, Token: []auth.Option{auth.WithScopes(azure.BlobScope(provider.Cloud()))}}, nil
 }
 
 // gcsReadScope bounds a token to reading buckets. Source: Google Cloud Storage, "OAuth 2.0 scopes".
@@ -141,19 +112,19 @@ const gcsReadScope = "https://www.googleapis.com/auth/devstorage.read_only"
 
 // GCP locates a bucket of Google Cloud Storage. As at Azure, a token is valid for every bucket that
 // its identity may read.
-func GCP(provider *gcp.Provider, spec v1alpha1.BucketSpec) (Place, error) {
+func GCP(provider *gcp.Provider, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	universe := provider.Universe().Domain
 	g, err := endpoint.ParseGCS(cmp.Or(spec.Endpoint, "storage."+universe))
 	switch {
 	case err != nil:
-		return Place{}, refused(err)
+		return buckets.Place{}, refused(err)
 	case g.Universe != universe:
-		return Place{}, &auth.Error{
+		return buckets.Place{}, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Fix: "name a host in universe " + universe,
 			Err: errors.New("spec.endpoint is in another universe than the controller's tokens"),
 		}
 	}
-	return Place{Endpoint: g.Host, Host: g.Host, Token: []auth.Option{auth.WithScopes(gcsReadScope)}}, nil
+	return buckets.Place{Endpoint: g.Host, Host: g.Host, Token: []auth.Option{auth.WithScopes(gcsReadScope)}}, nil
 }
 
 // refused is an endpoint to which no credential goes, with the fix of package endpoint.

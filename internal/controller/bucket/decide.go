@@ -9,14 +9,15 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // plan is a spec that is understood.
 type plan struct {
-	service Service
-	place   Place
+	service buckets.Service
+	place   buckets.Place
 	bucket  string
 	prefix  string
 	// source names the bucket and the prefix, for the index.
@@ -30,9 +31,7 @@ func (k kind) Decide(o *v1alpha1.Bucket, call source.Call) (plan, error) {
 	if s.Provider == "" {
 		s.Provider = v1alpha1.ProviderGeneric
 	}
-	if host, ok := strings.CutPrefix(s.Endpoint, "https://"); ok && s.Provider == v1alpha1.ProviderAzure {
-		s.Endpoint = strings.TrimSuffix(host, "/") // as Flux's manifests name it
-	}
+	s.Endpoint = buckets.Host(s)
 	if err := checkFormats(s); err != nil {
 		return plan{}, err
 	}
@@ -48,6 +47,9 @@ func (k kind) Decide(o *v1alpha1.Bucket, call source.Call) (plan, error) {
 		}
 	}
 	place, err := service.Locate(s)
+	if invalid, ok := errors.AsType[*buckets.InvalidError](err); ok {
+		return plan{}, object.Invalid(invalid.Field, invalid.Fix, "%w", invalid.Err)
+	}
 	if err != nil {
 		return plan{}, err
 	}
@@ -62,7 +64,7 @@ func (k kind) Decide(o *v1alpha1.Bucket, call source.Call) (plan, error) {
 
 // checkLent keeps an identity that is only lent to the tenant away from hosts that are no cloud's:
 // a signed request there holds the session's token.
-func checkLent(call source.Call, place Place) error {
+func checkLent(call source.Call, place buckets.Place) error {
 	if !place.Listed || !call.Lent() {
 		return nil
 	}

@@ -10,18 +10,19 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // anywhere is a service that takes every spec.
 type anywhere struct{ signing }
 
-func (anywhere) Locate(spec v1alpha1.BucketSpec) (Place, error) {
-	return Place{Endpoint: spec.Endpoint, Host: spec.Endpoint}, nil
+func (anywhere) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
+	return buckets.Place{Endpoint: spec.Endpoint, Host: spec.Endpoint}, nil
 }
 
 func everywhere() kind {
-	return kind{services: map[string]Service{"generic": anywhere{}, "aws": anywhere{}, "azure": anywhere{}, "gcp": anywhere{}}}
+	return kind{services: map[string]buckets.Service{"generic": anywhere{}, "aws": anywhere{}, "azure": anywhere{}, "gcp": anywhere{}}}
 }
 
 // The schema's rules are held here again, because objects are stored before rules are, and around

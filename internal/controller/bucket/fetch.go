@@ -15,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
@@ -56,9 +57,11 @@ type pull struct {
 func (k kind) pull(
 	ctx context.Context, old *v1alpha1.Artifact, p plan, call source.Call, conn *access.Connection, login access.Login,
 ) (*v1alpha1.Artifact, error) {
-	request := Request{
+	request := buckets.Request{
 		Place: p.place, Bucket: p.bucket, Insecure: call.Identity.Insecure, Transport: conn.As(login), Caller: source.Caller(conn, login),
-		Keys: login.Credential.Basic,
+	}
+	if keys := login.Credential.Basic; keys != nil {
+		request.Keys = &buckets.Keys{ID: keys.User, Secret: keys.Password}
 	}
 	if login.Token != nil {
 		// The cache has it now, and gives it to the service's client for each of its requests.

@@ -3,6 +3,7 @@ package bucket
 import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
@@ -14,7 +15,7 @@ type Reconciler = source.Reconciler[*v1alpha1.Bucket, plan]
 
 // New makes a reconciler. services has each provider's service, by the provider's name. maxSize
 // bounds an artifact when unpacked, in bytes; zero stands for the default of package archive.
-func New(shared *source.Shared, access *access.Access, services map[string]Service, maxSize int64) *Reconciler {
+func New(shared *source.Shared, access *access.Access, services map[string]buckets.Service, maxSize int64) *Reconciler {
 	return source.New(shared, kinds.Bucket(), kind{
 		access: access, artifacts: shared.Artifacts, services: services, maxSize: maxSize,
 	})
@@ -24,7 +25,7 @@ func New(shared *source.Shared, access *access.Access, services map[string]Servi
 type kind struct {
 	access    *access.Access
 	artifacts *source.Artifacts
-	services  map[string]Service
+	services  map[string]buckets.Service
 	maxSize   int64
 }
 

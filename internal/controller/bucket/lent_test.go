@@ -10,6 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
@@ -40,7 +41,7 @@ func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			call := source.Call{Call: access.Call{Identity: spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: tc.subject}}}
-			k := kind{services: map[string]Service{"aws": listed(tc.listed)}}
+			k := kind{services: map[string]buckets.Service{"aws": listed(tc.listed)}}
 			_, err := k.Decide(&v1alpha1.Bucket{Spec: v1alpha1.BucketSpec{Access: v1alpha1.Access{Provider: "aws"}, BucketName: "tenant-a"}}, call)
 			if tc.refused != (auth.CodeOf(err) == auth.CodeEndpointRefused) || !tc.refused && err != nil {
 				t.Fatalf("%v", err)
@@ -55,10 +56,10 @@ func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 // listed is a service whose buckets are all at a host that is listed, or all at the cloud.
 type listed bool
 
-func (l listed) Locate(v1alpha1.BucketSpec) (Place, error) {
-	return Place{Endpoint: "s3.internal.example:9000", Listed: bool(l)}, nil
+func (l listed) Locate(v1alpha1.BucketSpec) (buckets.Place, error) {
+	return buckets.Place{Endpoint: "s3.internal.example:9000", Listed: bool(l)}, nil
 }
 
-func (listed) Open(context.Context, Request) (objectstore.Storage, error) {
+func (listed) Open(context.Context, buckets.Request) (objectstore.Storage, error) {
 	return nil, errors.New("nothing is opened before it is decided")
 }

@@ -19,17 +19,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/azblob"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/gcs"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
 // opening is a service whose buckets a function opens.
-type opening func(context.Context, Request) (objectstore.Storage, error)
+type opening func(context.Context, buckets.Request) (objectstore.Storage, error)
 
-func (opening) Locate(spec v1alpha1.BucketSpec) (Place, error) {
-	return Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: "eu-west-1"}, nil
+func (opening) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
+	return buckets.Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: "eu-west-1"}, nil
 }
 
-func (o opening) Open(ctx context.Context, r Request) (objectstore.Storage, error) { return o(ctx, r) }
+func (o opening) Open(ctx context.Context, r buckets.Request) (objectstore.Storage, error) {
+	return o(ctx, r)
+}
 
 // The clouds' own clients take the proxy and the authorities that the tenant named, to list and to
 // read, and no other way. So does the exchange its proxy.
@@ -46,7 +49,7 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 		"azure": {
 			handler: func(*testing.T, *world) http.Handler { return http.HandlerFunc(container) },
 			open: func(*world) opening {
-				return func(_ context.Context, r Request) (objectstore.Storage, error) {
+				return func(_ context.Context, r buckets.Request) (objectstore.Storage, error) {
 					return azblob.New(azblob.Options{Container: r.Bucket, Endpoint: r.Endpoint, Transport: r.Transport})
 				}
 			},
@@ -64,7 +67,7 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 				return server.HTTPHandler()
 			},
 			open: func(*world) opening {
-				return func(_ context.Context, r Request) (objectstore.Storage, error) {
+				return func(_ context.Context, r buckets.Request) (objectstore.Storage, error) {
 					return gcs.New(gcs.Options{Bucket: r.Bucket, Endpoint: r.Endpoint, Transport: r.Transport})
 				}
 			},
@@ -77,7 +80,7 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 			proxy := network.ServeProxy(t, proxyHost)
 			w.Access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts nobody
 			w.Shared.Rules.Providers = []string{provider}
-			w.Reconciler = New(w.Shared, w.Access, map[string]Service{provider: c.open(w)}, 1<<20)
+			w.Reconciler = New(w.Shared, w.Access, map[string]buckets.Service{provider: c.open(w)}, 1<<20)
 			w.Secret("tenant-a", "authority", corev1.SecretTypeOpaque, map[string]string{"ca.crt": network.CA})
 			w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
 

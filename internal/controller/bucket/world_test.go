@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
@@ -51,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	w.service = newService(t, w.Cloud)
 	w.Access.Transports = w.service.network.Pool(t, nil)
 	w.Start(func() reconcile.Reconciler {
-		return New(w.Shared, w.Access, map[string]Service{"aws": signing{w.Cloud}, "generic": signing{w.Cloud}}, 1<<20)
+		return New(w.Shared, w.Access, map[string]buckets.Service{"aws": signing{w.Cloud}, "generic": signing{w.Cloud}}, 1<<20)
 	})
 	return w
 }
@@ -114,18 +115,18 @@ func (w *world) stalled(o *v1alpha1.Bucket) bool {
 // signing is a service of the cloud's protocol, wherever it is.
 type signing struct{ cloud *controllertest.Cloud }
 
-func (signing) Locate(spec v1alpha1.BucketSpec) (Place, error) {
+func (signing) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	switch {
 	case spec.Endpoint == "":
-		return Place{Endpoint: cloudHost, Host: cloudHost, Region: "eu-west-1", Token: []auth.Option{auth.WithSTSRegion("eu-west-1")}}, nil
+		return buckets.Place{Endpoint: cloudHost, Host: cloudHost, Region: "eu-west-1", Token: []auth.Option{auth.WithSTSRegion("eu-west-1")}}, nil
 	case spec.Provider == "aws":
-		return Place{}, &auth.Error{Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Fix: "name a host of the cloud", Err: errors.New("spec.endpoint: it is none")}
+		return buckets.Place{}, &auth.Error{Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Fix: "name a host of the cloud", Err: errors.New("spec.endpoint: it is none")}
 	default:
-		return Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: "us-east-1"}, nil
+		return buckets.Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: "us-east-1"}, nil
 	}
 }
 
-func (s signing) Open(_ context.Context, r Request) (objectstore.Storage, error) {
+func (s signing) Open(_ context.Context, r buckets.Request) (objectstore.Storage, error) {
 	options := s3.Options{Bucket: r.Bucket, Endpoint: r.Endpoint, Region: r.Region, PathStyle: true, Insecure: r.Insecure, Transport: r.Transport, Caller: r.Caller}
 	switch {
 	case r.Mint != nil:
@@ -138,7 +139,7 @@ func (s signing) Open(_ context.Context, r Request) (objectstore.Storage, error)
 		})
 	case r.Keys != nil:
 		options.Credentials = awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
-			return awssdk.Credentials{AccessKeyID: r.Keys.User, SecretAccessKey: r.Keys.Password.Reveal()}, nil
+			return awssdk.Credentials{AccessKeyID: r.Keys.ID, SecretAccessKey: r.Keys.Secret.Reveal()}, nil
 		})
 	}
 	return s3.New(options)
