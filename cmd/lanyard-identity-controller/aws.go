@@ -20,7 +20,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
 	"github.com/lanyard-dev/lanyard/internal/identity"
-	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // awsIdentities is the part that reconciles the AWS identities and the AWSClusters.
@@ -51,8 +50,7 @@ func newAWSIdentities(ctx context.Context, f flags.Flags, mgr manager.Manager, e
 		return nil, err
 	}
 	identities.SubscribeDrops(tokens.InvalidateKeys)
-	table := kinds.All().Where(func(k kinds.Kind) bool { return f.Bindings || k.Kind != identityv1.WorkloadIdentityBindingKind })
-	users, err := awsidentity.NewUsers(ctx, mgr.GetClient(), mgr.GetCache(), mgr.GetFieldIndexer(), identities, table)
+	users, err := awsidentity.NewUsers(ctx, mgr.GetClient(), mgr.GetCache(), mgr.GetFieldIndexer(), identities, identityUsers(f))
 	if err != nil {
 		return nil, err
 	}

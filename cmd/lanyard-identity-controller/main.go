@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
@@ -150,19 +149,23 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 			Field:      fields.OneTermEqualSelector("metadata.name", keyring.IssuerRing),
 		}
 	}
-	if f.Bindings {
+	if f.Bindings && !f.AWSIdentities { // otherwise a user of AWS identities
 		kept[&identityv1.WorkloadIdentityBinding{}] = kubecache.ByObject{Transform: object.Remember}
 	}
 	if f.AWSIdentities {
 		maps.Copy(kept, awsidentity.ByObject(kinds.All(), f.SecretNamespace))
-		kept[&infrav1.AWSCluster{}] = kubecache.ByObject{Transform: object.Remember}
-		// Of objects that fetch artifacts, store only the reference to their identity.
-		for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
-			kept[kind.New()] = kubecache.ByObject{Transform: awsidentity.RememberRef(kind)}
-		}
+		maps.Copy(kept, awsidentity.UsersByObject(identityUsers(f)))
 		maps.Copy(kept, kube.ByObject(kube.DefaultAnnotations()))
 	}
 	return kept
+}
+
+// identityUsers returns the kinds whose objects can name an AWS identity. Bindings count only if this
+// program reconciles them.
+func identityUsers(f flags.Flags) kinds.Table {
+	return kinds.All().Where(func(k kinds.Kind) bool {
+		return k.UsesAWSIdentities() && (f.Bindings || k.Kind != identityv1.WorkloadIdentityBindingKind)
+	})
 }
 
 // workloadIdentities is the part that reconciles the WorkloadIdentities.

@@ -181,7 +181,7 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 func newServing(
 	ctx context.Context, f flags.Flags, mgr manager.Manager, live client.Client, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
 ) (tokenserver.Config, error) {
-	var c tokenserver.Config
+	c := tokenserver.Config{SVIDKinds: kinds.All().Where(kinds.Kind.HasSVIDs)}
 	audiences, err := program.APIAudiences(ctx, f.APIAudiences, live)
 	if err != nil {
 		return c, err
@@ -193,7 +193,7 @@ func newServing(
 	if spiffeRing != nil {
 		c.SVIDs = &tokenserver.SVIDs{
 			TrustDomain: f.TrustDomain, Issuer: f.SPIFFEIssuer, Algorithm: f.SPIFFEAlgorithm, APIAudiences: audiences,
-			Objects: objects, Signer: spiffeRing.signer, Kinds: kinds.All().Where(kinds.Kind.HasSVIDs),
+			Objects: objects, Signer: spiffeRing.signer,
 		}
 	}
 	if issuerRing == nil {

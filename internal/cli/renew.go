@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -48,7 +49,7 @@ func canRenew(o report.Object) error {
 	switch {
 	case o.Suspended():
 		return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes it", targetOf(o))
-	case o.Kind.Fetches() && o.Kind.WorkloadIdentity(o.Resource) == "":
+	case o.Kind.Kind != identityv1.WorkloadIdentityBindingKind && o.Kind.WorkloadIdentity(o.Resource) == "":
 		return fmt.Errorf("%s names no WorkloadIdentity", targetOf(o))
 	}
 	return nil

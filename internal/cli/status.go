@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +39,7 @@ has not the result in EXPECTED. An object without EXPECTED must be pulled, scann
   lanyard status -n tenant-a --check
 
   # Objects whose fetch failed
-  lanyard status -A -o json | jq '` + unmet() + `'`,
+  lanyard status -A -o json | jq '` + unmet(std.Kinds) + `'`,
 	}
 	output := frame.OutputFlag(c, frame.Table, frame.Wide, frame.JSON, frame.YAML)
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "objects of all namespaces")
@@ -80,8 +82,14 @@ has not the result in EXPECTED. An object without EXPECTED must be pulled, scann
 }
 
 // unmet returns the jq filter that selects the rows whose fetch failed.
-func unmet() string {
-	return fmt.Sprintf(".[] | select(.result != %q and .result != %q and .result != %q)", report.Pulled, report.Scanned, report.Ready)
+func unmet(table kinds.Table) string {
+	var tests []string
+	for _, kind := range table {
+		if test := fmt.Sprintf(".result != %q", kind.Success); kind.Success != "" && !slices.Contains(tests, test) {
+			tests = append(tests, test)
+		}
+	}
+	return ".[] | select(" + strings.Join(tests, " and ") + ")"
 }
 
 // verdict returns an error if check is set and a row has not the expected result, or if there is no

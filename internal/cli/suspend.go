@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -69,7 +70,7 @@ The exit status is 0 only if all objects are ready.`,
 
 // canSuspend refuses a binding: its credential ends, and then its readers are refused.
 func canSuspend(o report.Object) error {
-	if !o.Kind.Fetches() {
+	if _, ok := o.Resource.(kinds.Tenant); !ok {
 		return fmt.Errorf("%s cannot be suspended: delete the binding if nobody is to have its credential", targetOf(o))
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 	"github.com/lanyard-dev/lanyard/internal/report"
@@ -61,6 +62,7 @@ func parseTarget(table kinds.Table, arg string) (target, error) {
 		return target{known.Kind, name}, nil
 	}
 	words := append(table.Where(kinds.Kind.Fetches).Names(), bindingWord)
+	kind = strings.TrimSuffix(kind, "."+v1alpha1.Group)
 	return target{}, fmt.Errorf("%q is not a kind: write %s", kind, strings.ToLower(report.AnyOf(words)))
 }
 

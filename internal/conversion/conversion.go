@@ -28,7 +28,7 @@ type Options struct {
 	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts, and changes
 	// the references to them in Flux's objects.
 	ExternalArtifacts bool
-	// Kinds are the kinds that objects of Flux can become. Required.
+	// Kinds are all kinds. Objects of Flux become those with a FluxGroup. Required.
 	Kinds kinds.Table
 }
 

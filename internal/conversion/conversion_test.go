@@ -179,6 +179,29 @@ func TestSeveralFiles(t *testing.T) {
 	}
 }
 
+// TestFieldsNamedLikeAKind checks that only Flux's own field imageRepositoryRef names an object without
+// its kind.
+func TestFieldsNamedLikeAKind(t *testing.T) {
+	for spec, noted := range map[string]bool{
+		"imageRepositoryRef: {name: app}":         true,
+		"sourceRef: {kind: Bucket, name: app}":    true,
+		"bucketRef: {name: app}":                  false, // such as Crossplane's
+		"otherBucketRef: {kind: X, name: app}":    false,
+		"imagerepositoryref: {name: app}":         false,
+		"sourceRef: {kind: OtherKind, name: app}": false,
+	} {
+		image := "apiVersion: image.toolkit.fluxcd.io/v1\nkind: ImageRepository\nmetadata: {name: app}\nspec: {image: h.example/r, interval: 1m}\n"
+		text := "apiVersion: example.com/v1\nkind: Other\nspec: {" + spec + "}\n---\n" + image + "---\n" + bucket
+		_, notes, err := conversion.Convert([]conversion.File{{Name: "f.yaml", Data: []byte(text)}}, conversion.Options{Kinds: kinds.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(notes, "\n"), "which Flux no longer fetches"); got != noted {
+			t.Errorf("%s: noted is %t: %q", spec, got, notes)
+		}
+	}
+}
+
 // FuzzConvert checks that what is converted can be read, loses no document and no object that is
 // kept, and has nothing more to convert.
 func FuzzConvert(f *testing.F) {

@@ -23,8 +23,10 @@ func referrers() map[groupKind]map[string]string {
 func (o *object) planReferences() (changes []func()) {
 	visit("", o.root, func(path string, reference *yamlnode.Node) {
 		named := identifier{text(reference, "kind"), text(reference, "namespace"), text(reference, "name")}
-		if kind := o.kindOfReference(path); kind != "" {
-			named.kind = kind
+		for _, kind := range o.opts.Kinds {
+			if kind.FluxReference != "" && strings.HasSuffix(path, kind.FluxReference) {
+				named.kind = kind.Kind
+			}
 		}
 		if named.namespace == "" {
 			named.namespace = o.namespace
@@ -53,17 +55,6 @@ func (o *object) planReferences() (changes []func()) {
 		}
 	})
 	return changes
-}
-
-// kindOfReference returns the kind that a field names by its own name, as imageRepositoryRef does;
-// empty for a field that says the kind besides.
-func (o *object) kindOfReference(path string) string {
-	for _, kind := range o.opts.Kinds {
-		if strings.HasSuffix(strings.ToLower(path), strings.ToLower(kind.Kind)+"ref") {
-			return kind.Kind
-		}
-	}
-	return ""
 }
 
 // visit calls a function for each mapping at and below a node.

@@ -105,7 +105,7 @@ func (q *inquiry) run(ctx context.Context) error {
 // refuses, every controller refuses.
 func (q *inquiry) rules() spec.Rules {
 	rules := spec.Rules{Providers: q.clouds.Names(), TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}}
-	if repository, err := oci.ParseAddress(q.fields.Address); err == nil {
+	if repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address); err == nil {
 		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host()) // a malformed host is in no list
 	}
 	if q.fields.IdentityRef != nil {

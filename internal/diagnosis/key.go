@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
@@ -137,6 +138,9 @@ func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err 
 	}
 	switch q.object.Kind.Server {
 	case kinds.Buckets:
+		if !isBucket {
+			return p, set, fmt.Errorf("objects of kind %s name no bucket", q.Kind)
+		}
 		place, err := location.Of(set, allowed, bucket.Spec)
 		if place.Listed {
 			q.unknown("--allowed-endpoint-hosts of the controller must list the host of spec.endpoint")
@@ -144,7 +148,11 @@ func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err 
 		p.options, p.host = place.Token, place.Host
 		return p, set, err
 	case kinds.AWS:
-		p.options = append(p.options, auth.WithSTSRegion(q.object.Kind.Source(q.object.Resource)))
+		cluster, ok := q.object.Resource.(*infrav1.AWSCluster)
+		if !ok {
+			return p, set, fmt.Errorf("objects of kind %s name no region", q.Kind)
+		}
+		p.options = append(p.options, auth.WithSTSRegion(cluster.Spec.Region))
 		return p, set, nil
 	case kinds.Registry:
 		return q.registryPurpose(id, set)
@@ -155,7 +163,7 @@ func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err 
 
 // registryPurpose is purpose for a kind that names a repository.
 func (q *inquiry) registryPurpose(id spec.Identity, set *providers.Set) (p purpose, _ *providers.Set, err error) {
-	repository, err := oci.ParseAddress(q.fields.Address)
+	repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address)
 	if err != nil {
 		return p, set, err
 	}
@@ -259,7 +267,7 @@ func (q *inquiry) svid(id spec.Identity) {
 	if id.Credential == spec.SpiffeJWT {
 		q.Proof, q.Credential = "a JWT-SVID of the object, audience "+strings.Join(id.Audiences.Values(), " and "), "the token, as bearer"
 	}
-	if repository, err := oci.ParseAddress(q.fields.Address); err == nil {
+	if repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address); err == nil {
 		q.Delivery = "in process, to " + repository.Host()
 	}
 	q.unknown("trust domain and signer, which the KeyRing spiffe in --keyring-namespace or the broker at --spiffe-broker-endpoint decides: they are in the key")

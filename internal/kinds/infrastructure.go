@@ -26,7 +26,12 @@ func awsCluster() Kind {
 			return &ref
 		}),
 		Success: "Ready",
-		Found:   of(func(*v1alpha1.AWSCluster) *Found { return &Found{} }),
+		Found: of(func(o *v1alpha1.AWSCluster) *Found {
+			if o.Status.Identity == nil {
+				return &Found{}
+			}
+			return &Found{CloudIdentity: o.Status.Identity.CloudIdentity}
+		}),
 	}
 }
 

@@ -108,6 +108,9 @@ type Kind struct {
 	Short string
 	// FluxGroup is the API group of the kind of the same name in Flux; empty if Flux has none.
 	FluxGroup string
+	// FluxReference is the name of the field by which Flux's objects name an object of the kind, if
+	// the field does not say the kind besides; empty if there is no such field.
+	FluxReference string
 	// ClusterScoped says that the objects have no namespace.
 	ClusterScoped bool
 	// Program is the program that reconciles the objects. Required.
@@ -144,8 +147,8 @@ type Kind struct {
 	// Success is the word for an object that is Ready, such as "Pulled". Empty if reports leave the
 	// kind out.
 	Success string
-	// Found returns what the status of an object offers; nil if it offers nothing yet. Required with
-	// Success.
+	// Found returns what the status of an object offers; nil if it offers nothing yet. An empty Found
+	// means that the condition Ready alone says it. Required with Success.
 	Found func(Resource) *Found
 }
 
@@ -198,7 +201,8 @@ func (k Kind) HasSVIDs() bool {
 }
 
 // Acting completes an entry of a kind whose objects act as a tenant: New returns a [Tenant], and
-// address returns the address of the server as the spec names it. What the entry already has, stays.
+// address returns the address of the server as the spec names it. Acting does not change the Program,
+// Relation, Source, Fields and Found that the entry already has.
 func Acting(k Kind, address func(Resource) string) Kind {
 	k.Program = cmp.Or(k.Program, Controller)
 	k.Relation = cmp.Or(k.Relation, `object.?spec.?workloadIdentityName.orValue('') == identity.metadata.name`)
@@ -243,8 +247,8 @@ func foundArtifact(o Resource) *Found {
 	return &Found{Text: "stored artifact for revision " + revision, Revision: revision}
 }
 
-// of makes a function of one type of objects a function of all objects. The function panics for an
-// object of another type: a table never calls the function with such an object.
+// of makes a function of one type of objects a function of all objects. The result panics for an
+// object of another type, so callers pass only objects of the entry's kind.
 func of[O any, R any](f func(O) R) func(Resource) R {
 	return func(o Resource) R { return f(o.(O)) }
 }

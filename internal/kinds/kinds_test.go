@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/cel"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -123,6 +124,93 @@ func TestSchemeWithoutEntry(t *testing.T) {
 	}
 }
 
+// TestAdmissionOfAWSIdentities checks that the admission policy judges each kind of AWS identities. The
+// schema of such a kind keeps unknown fields, so without the policy a misspelt grant would be stored.
+func TestAdmissionOfAWSIdentities(t *testing.T) {
+	policy, err := os.ReadFile(filepath.Join("..", "..", "config", "admission", "awsidentities.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plurals []string
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.AWSIdentity }) {
+		plurals = append(plurals, kind.Plural)
+		if !strings.Contains(string(policy), "'"+kind.Kind+"': variables.") {
+			t.Errorf("the policy does not know the fields of %s", kind.Kind)
+		}
+	}
+	slices.Sort(plurals)
+	if want := "resources: [" + strings.Join(plurals, ", ") + "]"; !strings.Contains(string(policy), want) {
+		t.Errorf("the policy has no %s", want)
+	}
+}
+
+// TestWrongEntries checks that a program does not start with an entry that lacks what other code needs.
+func TestWrongEntries(t *testing.T) {
+	for says, spoil := range map[string]func(*kinds.Kind){
+		"needs Plural and Short":                    func(k *kinds.Kind) { k.Plural = "" },
+		"needs the Program that reconciles it":      func(k *kinds.Kind) { k.Program = "other" },
+		"needs a Go type of its name":               func(k *kinds.Kind) { k.New = kinds.Bucket().New },
+		"must be made by Acting, with a Server":     func(k *kinds.Kind) { k.Server = "" },
+		"needs AddressField and Fields with Server": func(k *kinds.Kind) { k.Fields = nil },
+		"needs Found, Source and a status":          func(k *kinds.Kind) { k.Source = nil },
+	} {
+		entry := kinds.OCIRepository()
+		spoil(&entry)
+		err := kinds.Table{entry}.AddToScheme(runtime.NewScheme())
+		if want := "the entry of kind OCIRepository in the table of package kinds " + says; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestRelations checks that each relation compares the WorkloadIdentity that an object names, by the
+// field in which the object names it.
+func TestRelations(t *testing.T) {
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Relation != "" }) {
+		o := kind.New()
+		switch o := o.(type) {
+		case kinds.Tenant:
+			o.GetAccess().WorkloadIdentityName = "app"
+		case *identityv1.WorkloadIdentityBinding:
+			o.Spec.WorkloadIdentity = &identityv1.WorkloadIdentityReference{Name: "app"}
+		}
+		if got := kind.WorkloadIdentity(o); got != "app" {
+			t.Errorf("%s names WorkloadIdentity %q, want app", kind.Kind, got)
+		}
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for identity, want := range map[string]bool{"app": true, "other": false} {
+			if got := related(t, kind.Relation, object, identity); got != want {
+				t.Errorf("%s: %s is %t for identity %s, want %t", kind.Kind, kind.Relation, got, identity, want)
+			}
+		}
+	}
+}
+
+// related evaluates a relation.
+func related(t *testing.T, relation string, object map[string]any, identity string) bool {
+	t.Helper()
+	env, err := cel.NewEnv(cel.OptionalTypes(), cel.Variable("object", cel.DynType), cel.Variable("identity", cel.DynType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast, issues := env.Compile(relation)
+	if issues.Err() != nil {
+		t.Fatal(issues.Err())
+	}
+	program, err := env.Program(ast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, _, err := program.Eval(map[string]any{"object": object, "identity": map[string]any{"metadata": map[string]any{"name": identity}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value.Value() == true
+}
+
 // TestLookups checks how a kind is found: by its names on a command line, and by an object.
 func TestLookups(t *testing.T) {
 	all := kinds.All()
@@ -175,7 +263,7 @@ func TestFields(t *testing.T) {
 		{&v1alpha1.Bucket{ObjectMeta: named, Spec: v1alpha1.BucketSpec{
 			Endpoint: "h", BucketName: "b", Access: *access.DeepCopy(), STS: &v1alpha1.BucketSTS{Provider: "aws", Endpoint: "https://sts"},
 		}}, func(f *spec.Fields) {
-			f.Kind, f.Address, f.STS = "Bucket", "h/b", &spec.TokenService{Provider: "aws", Endpoint: "https://sts"}
+			f.Kind, f.Address, f.STS = "Bucket", "", &spec.TokenService{Provider: "aws", Endpoint: "https://sts"}
 		}},
 		{&infrav1.AWSCluster{ObjectMeta: named, Spec: infrav1.AWSClusterSpec{IdentityRef: access.IdentityRef.DeepCopy()}}, func(f *spec.Fields) {
 			*f = spec.Fields{Namespace: f.Namespace, Provider: "aws", IdentityRef: f.IdentityRef}
@@ -191,6 +279,27 @@ func TestFields(t *testing.T) {
 		controllertest.Overwrite(test.object)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", kind.Kind, got, want)
+		}
+	}
+}
+
+// TestFound checks what the condition Ready says about the status of each kind.
+func TestFound(t *testing.T) {
+	bucket, image := &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}
+	repository := &v1alpha1.OCIRepository{}
+	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+		if found := kind.Found(kind.New()); found != nil {
+			t.Errorf("%s: nothing was found, and it shows %+v", kind.Kind, found)
+		}
+	}
+	bucket.Status.Artifact, repository.Status.Artifact = &v1alpha1.Artifact{Revision: "sha256:0a"}, &v1alpha1.Artifact{Revision: "v1@sha256:0a"}
+	image.Status.CanonicalImageName, image.Status.LastScanResult = "cloud.example.com/app", &v1alpha1.ScanResult{TagCount: 3}
+	for want, o := range map[string]kinds.Object{
+		"stored artifact for revision sha256:0a": bucket, "stored artifact for revision v1@sha256:0a": repository, "tags of cloud.example.com/app: 3": image,
+	} {
+		kind, _ := kinds.All().Of(o)
+		if found := kind.Found(o); found == nil || found.Text != want {
+			t.Errorf("%s: %+v, want %q", kind.Kind, found, want)
 		}
 	}
 }

@@ -71,47 +71,66 @@ func (t Table) find(is func(Kind) bool) (Kind, bool) {
 	return Kind{}, false
 }
 
-// Groups returns the API groups of the kinds, each once.
-func (t Table) Groups() []string {
-	var groups []string
-	for _, k := range t {
-		if !slices.Contains(groups, k.Group) {
-			groups = append(groups, k.Group)
+// AddToScheme registers the types of the kinds, and of Lanyard's API groups, with s. All programs make
+// their schemes with it. It refuses a table with a wrong entry. It also refuses a scheme that has a
+// kind of Lanyard's API groups without an entry: code that ranges over the table would leave the kind
+// out.
+func (t Table) AddToScheme(s *runtime.Scheme) error {
+	for _, group := range groups() {
+		if err := group.add(s); err != nil {
+			return err
 		}
 	}
-	return groups
-}
-
-// AddToScheme registers the types of the kinds, and of Lanyard's API groups, with s. All programs make
-// their schemes with it. It calls [Table.Check].
-func (t Table) AddToScheme(s *runtime.Scheme) error {
-	err := errors.Join(toolkitv1.AddToScheme(s), identityv1.AddToScheme(s), infrav1.AddToScheme(s))
-	if err != nil {
-		return err
-	}
+	var wrong []error
 	for _, k := range t {
 		s.AddKnownTypes(k.GroupVersion(), k.New(), k.NewList())
 		metav1.AddToGroupVersion(s, k.GroupVersion())
+		wrong = append(wrong, k.check())
 	}
-	return t.Check(s)
-}
-
-// Check refuses a scheme that has a kind of Lanyard's API groups which the table lacks. Programs
-// call Check when they start, because code that ranges over the table would leave the kind out.
-func (t Table) Check(scheme *runtime.Scheme) error {
-	var missing []error
-	for gvk, goType := range scheme.AllKnownTypes() {
-		_, isObject := reflect.TypeAssert[Resource](reflect.New(goType))
-		if isObject && isLanyards(gvk.GroupVersion()) && !slices.ContainsFunc(t, func(k Kind) bool { return k.GroupVersionKind == gvk }) {
-			missing = append(missing, fmt.Errorf("kind %s of %s has no entry in the table of package kinds", gvk.Kind, gvk.GroupVersion()))
+	for _, group := range groups() {
+		for name, goType := range s.KnownTypes(group.version) {
+			_, isObject := reflect.TypeAssert[Resource](reflect.New(goType))
+			if _, known := t.Named(name); isObject && !known {
+				wrong = append(wrong, fmt.Errorf("kind %s of %s has no entry in the table of package kinds", name, group.version))
+			}
 		}
 	}
-	slices.SortFunc(missing, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(missing...)
+	return errors.Join(wrong...)
 }
 
-// isLanyards reports whether the API group has custom resources of Lanyard. The group of the token
-// server's requests has none.
-func isLanyards(gv schema.GroupVersion) bool {
-	return gv == toolkitv1.GroupVersion() || gv == identityv1.GroupVersion() || gv == infrav1.GroupVersion()
+// group is an API group with custom resources of Lanyard.
+type group struct {
+	version schema.GroupVersion
+	add     func(*runtime.Scheme) error
+}
+
+func groups() []group {
+	return []group{
+		{toolkitv1.GroupVersion(), toolkitv1.AddToScheme},
+		{identityv1.GroupVersion(), identityv1.AddToScheme},
+		{infrav1.GroupVersion(), infrav1.AddToScheme},
+	}
+}
+
+// check refuses an entry that lacks what its other fields need. Callers of the entry's functions rely
+// on these rules.
+func (k Kind) check() error {
+	_, hasStatus := k.New().(Object)
+	for _, rule := range []struct {
+		holds bool
+		says  string
+	}{
+		{k.Plural != "" && k.Short != "", "needs Plural and Short"},
+		{slices.Contains([]Program{Controller, IdentityController, TokenServer}, k.Program), "needs the Program that reconciles it"},
+		{reflect.TypeOf(k.New()).Elem().Name() == k.Kind, "needs a Go type of its name"},
+		{!k.Fetches() || k.Server != "" && k.Found != nil && k.UsesAWSIdentities() && k.WorkloadIdentity != nil, "must be made by Acting, with a Server"},
+		{k.Server == "" || k.AddressField != "" && k.Fields != nil, "needs AddressField and Fields with Server"},
+		{!k.HasSVIDs() || k.Fields != nil, "needs Fields, since its objects can have SVIDs"},
+		{k.Success == "" || k.Found != nil && k.Source != nil && hasStatus, "needs Found, Source and a status with Success"},
+	} {
+		if !rule.holds {
+			return fmt.Errorf("the entry of kind %s in the table of package kinds %s", k.Kind, rule.says)
+		}
+	}
+	return nil
 }

@@ -27,9 +27,8 @@ func Bucket() Kind {
 		New:     func() Resource { return &v1alpha1.Bucket{} },
 		NewList: func() List { return &v1alpha1.BucketList{} },
 		Server:  Buckets, AddressField: "spec.endpoint", Success: "Pulled",
-	}, of(func(o *v1alpha1.Bucket) string {
-		return strings.TrimPrefix(o.Spec.Endpoint+"/"+o.Spec.BucketName, "/")
-	}))
+		Source: of(func(o *v1alpha1.Bucket) string { return strings.TrimPrefix(o.Spec.Endpoint+"/"+o.Spec.BucketName, "/") }),
+	}, func(Resource) string { return "" }) // no credential is shown to the endpoint, so it is no audience
 	access := k.Fields
 	k.Fields = of(func(o *v1alpha1.Bucket) spec.Fields {
 		fields := access(o)
@@ -45,7 +44,7 @@ func Bucket() Kind {
 func ImageRepository() Kind {
 	return Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.ImageRepositoryKind),
-		Plural:           "imagerepositories", Short: "lir", FluxGroup: "image.toolkit.fluxcd.io",
+		Plural:           "imagerepositories", Short: "lir", FluxGroup: "image.toolkit.fluxcd.io", FluxReference: "imageRepositoryRef",
 		New:     func() Resource { return &v1alpha1.ImageRepository{} },
 		NewList: func() List { return &v1alpha1.ImageRepositoryList{} },
 		Server:  Registry, AddressField: "spec.image", Success: "Scanned",

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,11 @@ func (m manifest) text(path ...string) string {
 
 // repository returns the image repository of an OCIRepository or ImageRepository.
 func (m manifest) repository() (oci.Repository, error) {
-	return oci.ParseAddress(cmp.Or(m.text("spec", "url"), m.text("spec", "image")))
+	field := "spec.url"
+	if kind, ok := kinds.All().Named(m.GetKind()); ok && kind.Server == kinds.Registry && m.GroupVersionKind().Group == kind.Group {
+		field = kind.AddressField
+	}
+	return oci.ParseField(field, m.text(strings.Split(field, ".")...))
 }
 
 // ReadManifests reads the manifests at the root of a file system (*.yaml, *.yml). It checks what

@@ -63,6 +63,18 @@ func TestIdentities(t *testing.T) {
 	if rows, err := report.Identities(t.Context(), known, kinds.All(), "team-a"); err != nil || len(rows) != 1 || rows[0].Kind != infrav1.AWSClusterKind {
 		t.Errorf("of one namespace: %+v, %v", rows, err)
 	}
+	// An AWSCluster shows the identity that its spec names, and the identity at AWS that it used.
+	cluster := &infrav1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "test"}}
+	cluster.Spec.IdentityRef = &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: "new"}
+	cluster.Status.Identity = &meta.Identity{Subject: "lanyard.dev:awsclusterroleidentity:old", Provider: "aws", CloudIdentity: "arn:aws:iam::222233334444:role/old"}
+	row := report.Of(report.Read(kinds.All(), cluster))
+	if row.Subject != "lanyard.dev:awsclusterroleidentity:new" || row.Identity != cluster.Status.Identity.CloudIdentity {
+		t.Errorf("%+v", row)
+	}
+	cluster.Status.Identity.CloudIdentity = ""
+	if row := report.Of(report.Read(kinds.All(), cluster)); row.Identity != "" {
+		t.Errorf("%+v", row)
+	}
 	// The rule for sources without an identity is shown whatever the state of the identity is.
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, ""} {
 		lent := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: identityv1.DefaultControllerIdentity}}

@@ -67,9 +67,9 @@ func Get(ctx context.Context, c client.Reader, kind kinds.Kind, key client.Objec
 	return Object{resource, kind}, nil
 }
 
-// List reads the objects that fetch, and the WorkloadIdentityBindings, of a namespace or, if it is
-// empty, of all namespaces. Bindings are left out if the caller may not see them, or if the cluster
-// does not know them.
+// List reads the objects of a namespace or, if it is empty, of all namespaces, without those that
+// [Identities] lists. A kind that does not fetch, such as WorkloadIdentityBinding, is left out if the
+// caller may not see it, or if the cluster does not know it.
 func List(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Object, error) {
 	var objects []Object
 	for _, kind := range table.Where(Lists) {
@@ -97,9 +97,11 @@ func add(ctx context.Context, c client.Reader, namespace string, kind kinds.Kind
 		return err
 	}
 	return apimeta.EachListItem(list, func(o runtime.Object) error {
-		if resource, ok := o.(Resource); ok {
-			*objects = append(*objects, Object{resource, kind})
+		resource, ok := o.(Resource)
+		if !ok {
+			return fmt.Errorf("a %T has no conditions", o)
 		}
+		*objects = append(*objects, Object{resource, kind})
 		return nil
 	})
 }

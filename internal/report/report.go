@@ -111,7 +111,7 @@ func Of(o Object) Row {
 	if row.Result == Delivered {
 		row.Identity = row.Subject // Lanyard vouches for it, whatever it stands for at the target
 	}
-	if id := o.Used(); id != nil {
+	if id := o.Used(); id != nil && !aboutAWS(o.Kind) {
 		// Without a cloud identity, the cloud accepted the subject itself.
 		row.Subject, row.Identity = id.Subject, cmp.Or(id.CloudIdentity, id.Subject)
 	}
@@ -186,9 +186,10 @@ func (r Row) meets(expected string) bool {
 	return ok && reason != "" && r.Result == Refused && r.Reason == reason && r.Revision == "" && r.Tags == nil
 }
 
-// done reports whether the object has its artifact, its scan or its credential.
+// done reports whether the object has its artifact, its scan or its credential. Each kind has a word
+// of its own for that.
 func (r Row) done() bool {
-	return r.Result == Pulled || r.Result == Scanned || r.Result == Ready || r.Result == Delivered
+	return r.Result != Refused && r.Result != Failed && r.Result != Pending && r.Result != Suspended
 }
 
 // OK reports whether the row meets its expectation or, without an expectation, whether the object

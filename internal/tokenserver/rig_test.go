@@ -159,7 +159,7 @@ func (s *stubContexts) Resolve(_ context.Context, caller user.Info, _ *identityv
 
 // minters may create tokens of single identities, and read what is no object.
 func minters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	token := a.GetVerb() == "create" && a.GetAPIGroup() == tokenv1.Group && slices.Contains((&Config{SVIDs: &SVIDs{Kinds: svidKinds()}}).audited(), a.GetResource()+"/"+a.GetSubresource()) &&
+	token := a.GetVerb() == "create" && a.GetAPIGroup() == tokenv1.Group && slices.Contains((&Config{SVIDKinds: svidKinds()}).audited(), a.GetResource()+"/"+a.GetSubresource()) &&
 		a.GetNamespace() != "" && a.GetName() != ""
 	if slices.Contains(a.GetUser().GetGroups(), "minters") && (token || a.GetVerb() != "create") {
 		return authorizer.DecisionAllow, "", nil
@@ -222,9 +222,10 @@ func newRigWith(t *testing.T, change func(*Config), objects ...client.Object) *r
 			Limits: issuer.Limits{Min: 10 * time.Minute, Default: time.Hour, Max: 48 * time.Hour},
 		},
 		Identities: CachedIdentities{Memory: c, Live: c}, Signer: r.signer, Contexts: r.contexts, Metrics: r.metrics,
+		SVIDKinds: svidKinds(),
 		SVIDs: &SVIDs{
 			TrustDomain: spiffeid.RequireTrustDomainFromString("example.com"), Issuer: "https://spiffe.example.com", Algorithm: identityv1.RS256,
-			APIAudiences: []string{"https://kubernetes.default.svc"}, Objects: r.objects, Signer: r.svids, Kinds: svidKinds(),
+			APIAudiences: []string{"https://kubernetes.default.svc"}, Objects: r.objects, Signer: r.svids,
 		},
 	}
 	change(&config)

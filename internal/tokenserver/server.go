@@ -25,6 +25,8 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/openapi"
@@ -55,6 +57,8 @@ type Config struct {
 	Contexts Contexts
 	// SVIDs issue SVIDs of objects; nil if there is no trust domain.
 	SVIDs *SVIDs
+	// SVIDKinds are the kinds whose objects can have SVIDs. Required with SVIDs.
+	SVIDKinds kinds.Table
 	// Metrics count tokens and refusals.
 	Metrics *Metrics
 	// Audit gets an event of level Metadata for each token request. Default: none, so that only the
@@ -70,11 +74,14 @@ type Server struct {
 
 // New makes a server. It fails if the API server does not say how it passes on requests.
 func New(ctx context.Context, c Config) (*Server, error) {
+	if err := checkSVIDKinds(c.SVIDKinds); err != nil {
+		return nil, err
+	}
 	proxy, err := newFrontProxy(ctx, c.Kubernetes)
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := newScheme(c.svidKinds())
+	scheme, err := newScheme(c.SVIDKinds)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +116,7 @@ func (c *Config) storage() map[string]rest.Storage {
 		}
 	}
 	if c.SVIDs != nil {
-		maps.Copy(storage, c.SVIDs.storage(c.Preconditions, c.Metrics))
+		maps.Copy(storage, c.SVIDs.storage(c.SVIDKinds, c.Preconditions, c.Metrics))
 	}
 	return storage
 }
@@ -117,18 +124,20 @@ func (c *Config) storage() map[string]rest.Storage {
 // audited returns the resources whose requests have an audit event: all that make tokens or SVIDs.
 func (c *Config) audited() []string {
 	resources := []string{resource + "/token"}
-	for _, kind := range c.svidKinds() {
+	for _, kind := range c.SVIDKinds {
 		resources = append(resources, kind.Plural+"/svid")
 	}
 	return resources
 }
 
-// svidKinds returns the kinds whose objects can have SVIDs; none without a trust domain.
-func (c *Config) svidKinds() kinds.Table {
-	if c.SVIDs == nil {
-		return nil
+// checkSVIDKinds refuses a kind that cannot have SVIDs. Package svid has the closed list of these kinds.
+func checkSVIDKinds(table kinds.Table) error {
+	for _, kind := range table {
+		if plural, ok := svid.Resource(auth.Kind(kind.Kind)); !ok || plural != kind.Plural {
+			return fmt.Errorf("objects of kind %s (%s) cannot have SVIDs: package auth/svid does not list it", kind.Kind, kind.Plural)
+		}
 	}
-	return c.SVIDs.Kinds
+	return nil
 }
 
 // Run serves requests until ctx ends and the requests under way are answered.

@@ -57,14 +57,12 @@ type SVIDs struct {
 	Objects dynamic.Interface
 	// Signer signs with the keys of the ring. Required.
 	Signer SVIDSigner
-	// Kinds are the kinds whose objects can have SVIDs. Required.
-	Kinds kinds.Table
 }
 
 // storage returns what serves the subresource svid of each kind.
-func (s *SVIDs) storage(preconditions []*Precondition, metrics *Metrics) map[string]rest.Storage {
+func (s *SVIDs) storage(table kinds.Table, preconditions []*Precondition, metrics *Metrics) map[string]rest.Storage {
 	storage := map[string]rest.Storage{}
-	for _, kind := range s.Kinds {
+	for _, kind := range table {
 		storage[kind.Plural] = parent{kind: kind.Kind}
 		storage[kind.Plural+"/svid"] = &subresource[*tokenv1.SVIDRequest]{
 			kind: tokenv1.SVIDRequestKind, empty: func() *tokenv1.SVIDRequest { return &tokenv1.SVIDRequest{} },
@@ -211,10 +209,12 @@ func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, re
 // schema.
 func (s *svids) fields(object *unstructured.Unstructured) (spec.Fields, error) {
 	typed := s.kind.New()
-	read := map[string]any{"metadata": object.Object["metadata"], "spec": object.Object["spec"]}
+	read := map[string]any{"spec": object.Object["spec"]}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read, typed); err != nil {
 		return spec.Fields{}, err
 	}
+	typed.SetNamespace(object.GetNamespace())
+	typed.SetName(object.GetName())
 	return s.kind.Fields(typed), nil
 }
 

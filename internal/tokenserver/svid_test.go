@@ -341,6 +341,16 @@ func TestSVIDPrecondition(t *testing.T) {
 	}
 }
 
+// TestSVIDKinds checks that the server does not start with a kind that package svid does not list.
+func TestSVIDKinds(t *testing.T) {
+	for _, kind := range []kinds.Kind{kinds.Bucket(), {GroupVersionKind: kinds.OCIRepository().GroupVersionKind, Plural: "others"}} {
+		_, err := New(t.Context(), Config{SVIDKinds: kinds.Table{kind}})
+		if err == nil || !strings.Contains(err.Error(), "objects of kind "+kind.Kind+" ("+kind.Plural+") cannot have SVIDs") {
+			t.Errorf("%s: %v", kind.Plural, err)
+		}
+	}
+}
+
 // TestSVIDWithoutIssuer checks a trust domain that has certificates only.
 func TestSVIDWithoutIssuer(t *testing.T) {
 	s := &svids{SVIDs: &SVIDs{}, kind: svidKinds()[0]}

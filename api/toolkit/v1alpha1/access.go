@@ -26,11 +26,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.serviceAccountName) && !has(self.workloadIdentityName)",message="identityRef excludes serviceAccountName and workloadIdentityName: name one identity",fieldPath=".identityRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.identityRef.kind == 'AWSServiceAccountIdentity' || !has(self.certSecretRef) && !has(self.proxySecretRef)",message="an identity of an administrator is not used over a connection that the object chooses: remove certSecretRef and proxySecretRef, or name an AWSServiceAccountIdentity",fieldPath=".identityRef"
 type Access struct {
-	// provider says where credentials come from. "generic": from stored credentials, from a token
-	// without a cloud, or no credentials; the other fields decide. "aws", "azure", "gcp": the cloud
-	// issues a short-lived credential to the ServiceAccount that serviceAccountName names; nothing
-	// is stored. A controller that does not support a provider sets the condition Stalled.
-	// Default: "generic".
+	// provider says which service the server is, and where credentials come from. "generic": any OCI
+	// registry, or any service that speaks the protocol of Amazon S3. Its credentials are stored, or
+	// tokens without a cloud, or there are none; the other fields decide. "aws" (Amazon ECR, Amazon
+	// S3), "azure" (Azure Container Registry, Azure Blob Storage) and "gcp" (Google Artifact Registry,
+	// Google Cloud Storage): the cloud issues a short-lived credential to the ServiceAccount that
+	// serviceAccountName names; nothing is stored. A controller that does not support a provider sets
+	// the condition Stalled. Default: "generic".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
@@ -63,8 +65,8 @@ type Access struct {
 	// "tenant-a-puller". It is a lower-case DNS-1123 subdomain. The object then proves itself with a
 	// token of Lanyard's own issuer instead of a ServiceAccount's. The provider must be the
 	// identity's targetSystem.type, and the identity's audiences must contain the audience that the
-	// provider expects. With credential.type WorkloadIdentityToken, the token itself is the
-	// credential: then the targetSystem.type must not be a cloud, and the identity's audiences must
+	// provider expects. With credential.type WorkloadIdentityToken, which a Bucket does not have, the
+	// token itself is the credential: then the targetSystem.type must not be a cloud, and the identity's audiences must
 	// contain credential.audiences. It excludes serviceAccountName and secretRef. Default: none.
 	//
 	// +optional
@@ -95,23 +97,23 @@ type Access struct {
 	// "ca.crt" is a PEM bundle of the authorities that alone may sign the server's certificate.
 	// "tls.crt" and "tls.key" are a client certificate and its key. Flux's older keys
 	// "caFile", "certFile" and "keyFile" work too. The Secret applies only to the server, never
-	// to the exchange of a credential. With credential.type SpiffeCertificate, only "ca.crt" is used.
-	// It is not allowed with the controller's own identity.
+	// to the exchange of a credential. With credential.type SpiffeCertificate, which a Bucket does not
+	// have, only "ca.crt" is used. It is not allowed with the controller's own identity.
 	//
 	// +optional
 	CertSecretRef *meta.LocalReference `json:"certSecretRef,omitempty"`
 
 	// proxySecretRef names a Secret in this object's namespace with the proxy for the server.
 	// "address" is the proxy's URL without user and password, such as
-	// "http://proxy.example.com:3128". "username" and "password" are optional keys. The exchange of
-	// the ServiceAccount's token uses the proxy too. It is not allowed with the controller's own
+	// "http://proxy.example.com:3128". "username" and "password" are optional keys. An exchange of a
+	// token at a cloud or at spec.sts uses the proxy too. It is not allowed with the controller's own
 	// identity.
 	//
 	// +optional
 	ProxySecretRef *meta.LocalReference `json:"proxySecretRef,omitempty"`
 
 	// insecure allows plain HTTP to the server. It is allowed only with provider generic, and only
-	// without credential and sts, because a short-lived credential is never sent over an unprotected
+	// without the fields credential and sts, because a short-lived credential is never sent over an unprotected
 	// connection. Default: false.
 	//
 	// +optional

@@ -28,8 +28,8 @@ type Schedule struct {
 	// +kubebuilder:default="60s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// suspend stops reconciliation while it is true. The last result stays in the status, and the
-	// last artifact is still served. Default: false.
+	// suspend stops reconciliation while it is true. The last result stays in the status. An artifact
+	// is still served. Default: false.
 	//
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`

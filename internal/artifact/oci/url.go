@@ -82,13 +82,13 @@ func ParseImage(raw string) (Repository, error) {
 	return s.parse(raw)
 }
 
-// ParseAddress reads an address that is either an OCIRepository's spec.url or an ImageRepository's
-// spec.image. The address is a URL if it has a scheme. Errors are those of [ParseURL] and [ParseImage].
-func ParseAddress(raw string) (Repository, error) {
-	if strings.Contains(raw, "://") {
-		return ParseURL(raw)
+// ParseField parses the value of a field that names a repository: as [ParseImage] does for spec.image,
+// and as [ParseURL] does for any other field.
+func ParseField(field, raw string) (Repository, error) {
+	if field == fieldImage {
+		return ParseImage(raw)
 	}
-	return ParseImage(raw)
+	return ParseURL(raw)
 }
 
 // ParseArtifact parses the argument of a command: oci://host[:port]/repository, optionally with

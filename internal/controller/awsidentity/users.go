@@ -69,9 +69,23 @@ func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache
 	return kept
 }
 
-// RememberRef returns the transform of a cache that keeps of an object only its names, and the AWS
+// UsersByObject says what a manager's cache keeps for [NewUsers] with the same table. Of objects that
+// another program reconciles, it keeps only the identity that they name.
+func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
+	kept := map[client.Object]cache.ByObject{}
+	for _, kind := range table.Where(kinds.Kind.UsesAWSIdentities) {
+		keep := object.Remember
+		if kind.Fetches() {
+			keep = rememberRef(kind)
+		}
+		kept[kind.New()] = cache.ByObject{Transform: keep}
+	}
+	return kept
+}
+
+// rememberRef returns the transform of a cache that keeps of an object only its names, and the AWS
 // identity that it names. The objects of the kind act as a tenant.
-func RememberRef(kind kinds.Kind) toolscache.TransformFunc {
+func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 	return func(stored any) (any, error) {
 		o, ok := stored.(kinds.Tenant)
 		if !ok {

@@ -41,16 +41,24 @@ type view struct {
 
 // viewOf copies from an object what the frame needs. An object that keeps an artifact has the
 // finalizer: the artifact must be removed with the object.
-func viewOf(kind kinds.Kind, o Object) view {
+func viewOf(kind *kinds.Kind, o Object) view {
 	schedule := o.GetSchedule()
 	v := view{
 		View:   object.View{Suspend: schedule.Suspend, Interval: schedule.Interval.Duration, Timeout: schedule.Timeout.DeepCopy()},
 		fields: kind.Fields(o),
 	}
 	if keeper, ok := o.(kinds.Keeper); ok {
-		v.Finalizer, v.artifact, v.publish = true, keeper.GetArtifactStatus().Artifact.DeepCopy(), keeper.GetPublication().ExternalArtifact
+		v.Finalizer, v.artifact, v.publish = true, artifactOf(o).DeepCopy(), keeper.GetPublication().ExternalArtifact
 	}
 	return v
+}
+
+// artifactOf returns the artifact in the status; nil if there is none.
+func artifactOf(o Object) *v1alpha1.Artifact {
+	if keeper, ok := o.(kinds.Keeper); ok {
+		return keeper.GetArtifactStatus().Artifact
+	}
+	return nil
 }
 
 // Call is the permission for one reconciliation's calls.

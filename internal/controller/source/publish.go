@@ -17,7 +17,7 @@ import (
 // ExternalArtifact is made: a controller that is killed in between removes the ExternalArtifact
 // later.
 func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifact.Offer, save func(context.Context) error) error {
-	view, announced := viewOf(f.entry, o), published(o.GetStatus())
+	view, announced := viewOf(&f.entry, o), published(o.GetStatus())
 	source := externalartifact.Source{Kind: f.entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 	if !view.publish && !announced {
 		return nil

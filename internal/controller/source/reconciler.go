@@ -76,7 +76,7 @@ func (f *fetching[O, P]) Empty() (O, client.ObjectList) { return f.entry.New().(
 
 // View implements object.Definition.
 func (f *fetching[O, P]) View(o O) object.View {
-	v := viewOf(f.entry, o)
+	v := viewOf(&f.entry, o)
 	v.DependsOn = access.DependsOn(v.fields, f.shared.Rules)
 	v.Renewable = v.fields.WorkloadIdentityName != ""
 	return v.View
@@ -85,7 +85,7 @@ func (f *fetching[O, P]) View(o O) object.View {
 // Decide implements object.Kind. The identity comes first, so that a kind knows it when it makes
 // its plan.
 func (f *fetching[O, P]) Decide(ctx context.Context, o O) (task[P], error) {
-	view := viewOf(f.entry, o)
+	view := viewOf(&f.entry, o)
 	if err := view.checkBounds(); err != nil {
 		return task[P]{}, err
 	}
@@ -109,15 +109,15 @@ func (f *fetching[O, P]) Decide(ctx context.Context, o O) (task[P], error) {
 
 // Act implements object.Kind.
 func (f *fetching[O, P]) Act(ctx context.Context, o O, t task[P]) (news string, err error) {
-	view, began, outcome := viewOf(f.entry, o), time.Now(), "success"
-	if view.fields.WorkloadIdentityName != "" && object.RenewalRequested(o) {
+	before, began, outcome := artifactOf(o).DeepCopy(), time.Now(), "success"
+	if o.GetAccess().WorkloadIdentityName != "" && object.RenewalRequested(o) {
 		f.shared.Renew(t.call.Identity.Subject)
 	}
 	if err = t.call.Explain(f.kind.Fetch(ctx, o, t.plan, t.call)); err != nil {
 		outcome = object.Explain(err, f.Explain).Reason
 	}
 	f.shared.Durations.WithLabelValues(f.entry.Kind, outcome).Observe(time.Since(began).Seconds())
-	if err == nil && isAnother(viewOf(f.entry, o).artifact, view.artifact) {
+	if err == nil && isAnother(artifactOf(o), before) {
 		news = "NewArtifact"
 	}
 	return news, err
@@ -138,7 +138,7 @@ func (f *fetching[O, P]) Report(ctx context.Context, o O, outcome object.Outcome
 	if outcome.Refused {
 		o.GetFetchStatus().Identity = nil // without a plan, no identity was granted
 	}
-	view := viewOf(f.entry, o)
+	view := viewOf(&f.entry, o)
 	offer := externalartifact.Offer{Failed: outcome.Reason, Suspended: outcome.Suspended}
 	stored := outcome.Fulfilled() && view.artifact != nil || // Decide found it in the store, or Fetch has put it there
 		f.shared.Artifacts.stored(ctx, f.owner(o), view.artifact)
@@ -176,10 +176,9 @@ func (f *fetching[O, P]) owner(o O) store.Object {
 // claims shows the claims of the kind's objects, from memory.
 func (f *fetching[O, P]) claims(ctx context.Context, show func(claim)) error {
 	return object.Each(ctx, f.shared.Client, f.entry.NewList(), func(o O) {
-		view := viewOf(f.entry, o)
-		c := claim{owner: f.owner(o), idle: view.Suspend || !o.GetDeletionTimestamp().IsZero()}
-		if view.artifact != nil {
-			c.digest = view.artifact.Digest
+		c := claim{owner: f.owner(o), idle: o.GetSchedule().Suspend || !o.GetDeletionTimestamp().IsZero()}
+		if artifact := artifactOf(o); artifact != nil {
+			c.digest = artifact.Digest
 		}
 		show(c)
 	})

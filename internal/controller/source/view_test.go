@@ -24,39 +24,18 @@ func TestView(t *testing.T) {
 		if keeps {
 			keeper.GetPublication().ExternalArtifact = true
 			want.publish, want.Finalizer = true, true
-			if got := viewOf(kind, o); !reflect.DeepEqual(got, want) {
+			if got := viewOf(&kind, o); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s, nothing fetched: %+v, want %+v", kind.Kind, got, want)
 			}
 			keeper.GetArtifactStatus().Artifact, want.artifact = artifact.DeepCopy(), artifact
 		}
-		got := viewOf(kind, o)
+		got := viewOf(&kind, o)
 		o.GetSchedule().Timeout.Duration = 0 // the view is a copy
 		if keeps {
 			keeper.GetArtifactStatus().Artifact.Revision = ""
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", kind.Kind, got, want)
-		}
-	}
-}
-
-// TestFound checks what the condition Ready says about the status of each kind.
-func TestFound(t *testing.T) {
-	bucket, image := &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}
-	repository := &v1alpha1.OCIRepository{}
-	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
-		if found := kind.Found(kind.New()); found != nil {
-			t.Errorf("%s: nothing was found, and it shows %+v", kind.Kind, found)
-		}
-	}
-	bucket.Status.Artifact, repository.Status.Artifact = &v1alpha1.Artifact{Revision: "sha256:0a"}, &v1alpha1.Artifact{Revision: "v1@sha256:0a"}
-	image.Status.CanonicalImageName, image.Status.LastScanResult = "cloud.example.com/app", &v1alpha1.ScanResult{TagCount: 3}
-	for want, o := range map[string]Object{
-		"stored artifact for revision sha256:0a": bucket, "stored artifact for revision v1@sha256:0a": repository, "tags of cloud.example.com/app: 3": image,
-	} {
-		kind, _ := kinds.All().Of(o)
-		if found := kind.Found(o); found == nil || found.Text != want {
-			t.Errorf("%s: %+v, want %q", kind.Kind, found, want)
 		}
 	}
 }

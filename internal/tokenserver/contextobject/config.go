@@ -104,9 +104,9 @@ type via struct {
 	namespaces []string
 }
 
-// Load returns the kinds of the table that tokens can name, and those of a file; an empty path names
-// no file. It checks the
-// file and compiles all expressions. Its errors name file, line, kind and field.
+// Load returns the kinds of the table that tokens can name, and the kinds of a file. An empty path
+// means that there is no file. Load checks the file and compiles all expressions. Its errors name
+// file, line, kind and field.
 func Load(table kinds.Table, path string) (Kinds, error) {
 	known := Kinds{}
 	for _, own := range table {

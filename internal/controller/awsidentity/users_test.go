@@ -1,0 +1,112 @@
+package awsidentity
+
+import (
+	"reflect"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+)
+
+// users returns an object of each kind that can name an AWS identity. Each names the
+// AWSClusterRoleIdentity lent, and has all metadata.
+func users() []client.Object {
+	named := metav1.ObjectMeta{
+		Namespace: "team-a", Name: "app", UID: "uid-1", ResourceVersion: "7", Labels: map[string]string{"large": "label"},
+		Annotations: map[string]string{"large": "annotation"}, Finalizers: []string{"example.com/large"},
+	}
+	ref := &meta.AWSIdentityReference{Kind: v1alpha1.AWSClusterRoleIdentityKind, Name: "lent"}
+	access := toolkitv1.Access{Provider: "aws", IdentityRef: ref, SecretRef: &meta.LocalReference{Name: "other"}}
+	return []client.Object{
+		&toolkitv1.OCIRepository{ObjectMeta: named, Spec: toolkitv1.OCIRepositorySpec{URL: "oci://h/r", RegistryAccess: toolkitv1.RegistryAccess{Access: access}}},
+		&toolkitv1.ImageRepository{ObjectMeta: named, Spec: toolkitv1.ImageRepositorySpec{Image: "h/r", RegistryAccess: toolkitv1.RegistryAccess{Access: access}}},
+		&toolkitv1.Bucket{ObjectMeta: named, Spec: toolkitv1.BucketSpec{BucketName: "b", Access: access}},
+		&infrav1.AWSCluster{ObjectMeta: named, Spec: infrav1.AWSClusterSpec{Region: "eu-west-1", IdentityRef: ref}},
+		&v1alpha1.WorkloadIdentityBinding{ObjectMeta: named, Spec: v1alpha1.WorkloadIdentityBindingSpec{
+			IdentityRef: &v1alpha1.BindingIdentityReference{Kind: ref.Kind, Name: ref.Name},
+		}},
+	}
+}
+
+// TestUsersOfAllKinds checks that the object of each kind is found by the identity that it names, also
+// after the transform of the cache. An object that is not found does not count as a user, and then an
+// identity in use could be deleted.
+func TestUsersOfAllKinds(t *testing.T) {
+	table := kinds.All().Where(kinds.Kind.UsesAWSIdentities)
+	transforms := map[reflect.Type]toolscache.TransformFunc{}
+	for o, kept := range UsersByObject(kinds.All()) {
+		transforms[reflect.TypeOf(o)] = kept.Transform
+	}
+	objects := users()
+	if len(objects) != len(table) || len(transforms) != len(table) {
+		t.Errorf("%d objects and %d transforms for %d kinds", len(objects), len(transforms), len(table))
+	}
+	for _, o := range objects {
+		kind, _ := table.Of(o)
+		index := identityOf(kind)
+		want := []string{"lanyard.dev:awsclusterroleidentity:lent"}
+		if got := index(o); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: indexed by %q, want %q", kind.Kind, got, want)
+		}
+		kept, err := transforms[reflect.TypeOf(o)](o.DeepCopyObject())
+		if err != nil {
+			t.Fatal(err)
+		}
+		small := kept.(client.Object)
+		if got := index(small); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s in memory: indexed by %q, want %q", kind.Kind, got, want)
+		}
+		if small.GetUID() != o.GetUID() || small.GetResourceVersion() != o.GetResourceVersion() || len(small.GetLabels())+len(small.GetAnnotations()) > 0 {
+			t.Errorf("%s in memory: %+v", kind.Kind, small)
+		}
+	}
+}
+
+// TestRememberRef checks that memory has nothing of a tenant's object but its names and its identity.
+func TestRememberRef(t *testing.T) {
+	for _, o := range users() {
+		kind, _ := kinds.All().Of(o)
+		if !kind.Fetches() {
+			continue
+		}
+		want := kind.New().(kinds.Tenant)
+		want.SetNamespace("team-a")
+		want.SetName("app")
+		want.SetUID("uid-1")
+		want.SetResourceVersion("7")
+		want.GetAccess().IdentityRef = o.(kinds.Tenant).GetAccess().IdentityRef
+		if got, err := rememberRef(kind)(o); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v, want %+v", kind.Kind, got, err, want)
+		}
+	}
+	missed := toolscache.DeletedFinalStateUnknown{Key: "team-a/app"}
+	if got, err := rememberRef(kinds.Bucket())(missed); err != nil || got != missed {
+		t.Errorf("the end of an object: %v, %v", got, err)
+	}
+}
+
+// TestUsersWithoutIdentity checks what is indexed of objects that name no identity, or none that can be.
+func TestUsersWithoutIdentity(t *testing.T) {
+	named := metav1.ObjectMeta{Namespace: "team-a", Name: "app"}
+	for _, test := range []struct {
+		object client.Object
+		want   []string
+	}{
+		{&toolkitv1.Bucket{ObjectMeta: named}, nil},
+		{&v1alpha1.WorkloadIdentityBinding{ObjectMeta: named}, nil},
+		{&infrav1.AWSCluster{ObjectMeta: named}, []string{"lanyard.dev:awsclustercontrolleridentity:default"}},
+		{&infrav1.AWSCluster{ObjectMeta: named, Spec: infrav1.AWSClusterSpec{IdentityRef: &meta.AWSIdentityReference{Kind: "Other", Name: "x"}}}, nil},
+	} {
+		kind, _ := kinds.All().Of(test.object)
+		if got := identityOf(kind)(test.object); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%+v: %q, want %q", test.object, got, test.want)
+		}
+	}
+}
