@@ -52,14 +52,15 @@ type resourceConfig struct {
 type viaConfig struct {
 	resourceConfig `json:",inline"`
 
-	// As is the CEL variable with the object. It is optional: without a value if Name has none.
+	// As is the name of the CEL variable for the object. The variable is an optional, which has no
+	// value if Name is empty.
 	As string `json:"as"`
 	// Name is a CEL expression: the name of the object. It sees the context object as object, and
 	// the entries of Via before this one. It does not see the identity: the object must lead to the
 	// identity, and not the identity to the object. An empty name means that there is no object.
 	Name string `json:"name"`
-	// Namespace is a CEL expression like Name: the namespace of the object; absent for a kind of
-	// the whole cluster.
+	// Namespace is a CEL expression like Name: the namespace of the object. It is absent if the
+	// kind is cluster-scoped.
 	Namespace string `json:"namespace,omitempty"`
 	// Namespaces are the namespaces, besides the context object's own, in which the object may lie.
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -100,13 +101,13 @@ type via struct {
 	kind       schema.GroupVersionKind
 	as         string
 	name       expression
-	namespace  *expression // nil for a kind of the whole cluster
+	namespace  *expression // nil for a cluster-scoped kind
 	namespaces []string
 }
 
-// Load returns the kinds of the table that tokens can name, and the kinds of a file. An empty path
-// means that there is no file. Load checks the file and compiles all expressions. Its errors name
-// file, line, kind and field.
+// Load returns the kinds of the table that tokens can name, and the kinds of the file at path. If
+// the path is empty, Load reads no file. Load checks the file and compiles all expressions. Its
+// errors name file, line, kind and field.
 func Load(table kinds.Table, path string) (Kinds, error) {
 	known := Kinds{}
 	for _, own := range table {

@@ -20,18 +20,19 @@ import (
 )
 
 const (
-	// maxCost is what one expression may cost, and what all expressions of one request may cost
-	// together, so that a request costs at most twice as much. Unit: Kubernetes' cost of CEL.
+	// maxCost bounds the cost of one expression, and the cost of all expressions of one request
+	// together. The sum is checked after each expression, so a request costs at most twice as much.
+	// Unit: Kubernetes' cost of CEL.
 	maxCost = 100_000
-	// maxTime is how long the expressions of one request may take together. The cost alone is no
-	// bound: to count the cost of a loop takes a time that grows with the square of its length.
+	// maxTime is how long the expressions of one request may take together. A limit of the cost is
+	// not enough: the time to count the cost of a loop grows with the square of its length.
 	maxTime = time.Second
 	// maxClaims is the size of all further claims of a token as JSON, in bytes. A token must fit
 	// into a header, and clouds refuse long tokens.
 	maxClaims = 4096
 )
 
-// The variables of all expressions but those for names.
+// The variables of relations and claims. Of these, expressions for names have only object.
 const (
 	objectVariable   = "object"
 	identityVariable = "identity"
@@ -62,7 +63,7 @@ func (v variables) admit(name string) error {
 	return nil
 }
 
-// name compiles the name or the namespace of an object.
+// name compiles an expression for the name or the namespace of an object.
 func (v variables) name(text string) (expression, error) {
 	env, err := v.env()
 	if err != nil {
@@ -115,7 +116,8 @@ func (v variables) claim(name, text string) (expression, error) {
 	return e, err
 }
 
-// env is the environment of Kubernetes, with object, the further variables, and the objects of via.
+// env returns the CEL environment of Kubernetes with more variables: object, the further ones, and
+// the objects of via.
 func (v variables) env(further ...string) (*cel.Env, error) {
 	options := []cel.EnvOption{cel.Variable(objectVariable, cel.DynType)}
 	for _, name := range further {
@@ -160,7 +162,7 @@ type evaluation struct {
 	time      time.Duration
 }
 
-// set gives an object of via its value; nil for none.
+// set sets the variable for an object of via. For nil, the variable is an optional without a value.
 func (e *evaluation) set(name string, object map[string]any) {
 	value := types.OptionalNone
 	if object != nil {
@@ -221,7 +223,7 @@ func (e *evaluation) holds(ctx context.Context, x expression) (bool, error) {
 	return value == types.True, nil
 }
 
-// claims returns the values of all claims, as JSON decodes them.
+// claims returns the values of all claims, as Go values that JSON can encode.
 func (e *evaluation) claims(ctx context.Context, claims map[string]expression) (map[string]any, error) {
 	made := map[string]any{}
 	room := maxClaims
@@ -243,16 +245,16 @@ func (e *evaluation) claims(ctx context.Context, claims map[string]expression) (
 	return made, nil
 }
 
-// Why an object's text is too much for the expressions of its kind.
+// Errors for objects that make the expressions of their kind too large, too costly or too slow.
 var (
 	errTooLarge  = fmt.Errorf("the claims have more than %d bytes", maxClaims)
 	errTooCostly = fmt.Errorf("the expressions for the object cost more than %d", maxCost)
 	errTooSlow   = fmt.Errorf("the expressions for the object take longer than %s", maxTime)
 )
 
-// plain copies a value of CEL into values that have a form in JSON. It stops when the copy would
-// have more bytes as JSON than there is room: a small expression can make a value that is small in
-// memory, but contains itself many times.
+// plain copies a CEL value into Go values that JSON can encode. It stops if the copy needs more
+// bytes of JSON than room has left. A small expression can make a value that is small in memory,
+// but contains itself many times.
 func plain(value ref.Val, room *int) (any, error) {
 	if *room--; *room < 0 {
 		return nil, errTooLarge

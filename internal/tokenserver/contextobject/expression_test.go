@@ -17,7 +17,7 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
-// about evaluates a claim about a Widget whose spec has the list.
+// about evaluates claims about an object whose spec has the list.
 func about(t *testing.T, list []any, claims map[string]string) (map[string]any, error) {
 	t.Helper()
 	return aboutUntil(t, t.Context(), list, claims)
@@ -100,7 +100,8 @@ func TestClaimsRefuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := about(t, long, map[string]string{"claim": c.text})
-			slow := c.want == costly && errors.Is(err, errTooSlow) // on a busy machine
+			// the time may run out first on a busy machine
+			slow := c.want == costly && errors.Is(err, errTooSlow)
 			if err == nil || !slow && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v %v, want %s", got, err, c.want)
 			}
@@ -173,8 +174,8 @@ func TestEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// TestViaNamespaces checks that a context object leads only to namespaces that are configured: its
-// own, and those of the list. Its text is a tenant's.
+// TestViaNamespaces checks that a context object leads only to its own namespace and to those of
+// the list. The context object is written by a tenant.
 func TestViaNamespaces(t *testing.T) {
 	const config = `
 contexts:

@@ -33,8 +33,8 @@ type Resolver struct {
 	Reviews typedauthorizationv1.SubjectAccessReviewInterface
 	// Objects reads objects with the token server's rights.
 	Objects dynamic.Interface
-	// Clusters are the variable cluster of expressions: id is this cluster's, and spoke is the name of
-	// the spoke that asks. Each is absent if there is none.
+	// Clusters supply the variable cluster of expressions: cluster.id is the ID of this cluster,
+	// and cluster.spoke is the name of the spoke that asks. Each is absent if it is empty.
 	Clusters issuer.Clusters
 	// Log gets the causes of refusals that callers must not see.
 	Log *slog.Logger
@@ -186,9 +186,10 @@ func (q *question) follow(ctx context.Context, caller user.Info, found *unstruct
 	return e, nil
 }
 
-// locate returns where the object is that a context object in the namespace home leads to. The name
-// is empty if there is none. Namespace and name can be text of a tenant: they become parts of a
-// path.
+// locate returns namespace and name of the object that a context object leads to. The parameter
+// home is the context object's namespace. The name is empty if the context object leads to no
+// object. Namespace and name become parts of a path, and a tenant can have written them, so locate
+// checks both.
 func (v *via) locate(ctx context.Context, e *evaluation, home string) (namespace, name string, err error) {
 	name, err = e.name(ctx, v.name)
 	if err != nil || name == "" {
@@ -213,14 +214,14 @@ func (v *via) locate(ctx context.Context, e *evaluation, home string) (namespace
 // maxName is the longest name of an object. Source: RFC 1123 subdomain names in apimachinery.
 const maxName = validation.DNS1123SubdomainMaxLength
 
-// unreadable is the answer if the object does not exist, has another UID, or must not be known to
-// the caller: one answer, so that callers cannot find out which objects exist.
+// unreadable is the answer if the object does not exist, has another UID, or may not be read by the
+// caller. The three cases have one answer, so that callers cannot find out which objects exist.
 func (q *question) unreadable() error {
 	return q.answer("does not exist with this UID, or the caller may not get it")
 }
 
-// refuse is the answer for an object that the caller may get, but that is not good for a token. The
-// cause is nil, or is for the log.
+// refuse is the answer if the caller may get the object, but the token may not be used for it. The
+// cause may be nil; only the log gets it.
 func (q *question) refuse(reason string, cause error) error {
 	if cause != nil {
 		q.Log.Warn("a context object is refused", "kind", q.object.Kind, "namespace", q.object.Namespace, "name", q.object.Name, "error", cause)
@@ -233,7 +234,7 @@ func (q *question) answer(reason string) *apierrors.StatusError {
 	return apierrors.NewForbidden(resource, q.identity.Name, fmt.Errorf("spec.contextObject: the %s %s", q.object.Kind, reason))
 }
 
-// unavailable is the answer while it cannot be found out whether the object is good for a token.
+// unavailable is the answer if the check of the object fails, so that the result is unknown.
 func (q *question) unavailable(cause error) error {
 	q.Log.Error("a context object cannot be checked", "kind", q.object.Kind, "error", cause)
 	answer := apierrors.NewServiceUnavailable("the token server cannot check the context object now; try again")
@@ -244,7 +245,8 @@ func (q *question) unavailable(cause error) error {
 // retryAfterSeconds is when a caller may try again.
 const retryAfterSeconds = 5
 
-// readError says in the log what to do about an object that could not be read.
+// readError returns the error for the log. If the API server forbids the read, the error also says
+// which right to grant.
 func readError(resource schema.GroupVersionResource, err error) error {
 	fix := ""
 	if apierrors.IsForbidden(err) {

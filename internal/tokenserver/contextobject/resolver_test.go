@@ -31,7 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// spokeUsers is what the user names of seeds begin with, as in Gardener.
+// spokeUsers is the prefix of the seeds' user names, as in Gardener.
 const spokeUsers = "gardener.cloud:system:seed:"
 
 const gardener = "../../../config/claims/gardener.yaml"
@@ -199,7 +199,7 @@ func (w *world) add(t *testing.T, manifest string) {
 	}
 }
 
-// set writes an object in place of the one with its name.
+// set replaces the object of the same name.
 func (w *world) set(t *testing.T, manifest string) {
 	t.Helper()
 	object := parse(t, manifest)
@@ -283,8 +283,8 @@ func TestSamplePayload(t *testing.T) {
 	golden.Compare(t, "testdata/gardener.golden.json", append(payload, '\n'))
 }
 
-// TestResolve checks which objects count, and what is said about them. The cases of Gardener's
-// resolveContextObject are among them; where Gardener differs, the comment says so.
+// TestResolve checks which objects are accepted, and which claims their tokens have. It includes
+// the cases of Gardener's resolveContextObject. Comments say where Gardener differs.
 func TestResolve(t *testing.T) {
 	const gone = `spec.contextObject: the Shoot does not exist with this UID, or the caller may not get it`
 	const unrelated = `spec.contextObject: the Shoot does not use this WorkloadIdentity`
@@ -302,7 +302,7 @@ spec: {seedName: seed-a, credentialsBindingName: ` + name + `}`
 		want     string // JSON of the claim gardener.cloud without workloadIdentity and garden
 		code     int32
 		message  string
-		fix      string // in the log
+		fix      string // must be in the log
 	}{
 		"a Shoot on a seed": {
 			object: foo(),
@@ -347,7 +347,7 @@ spec:
 			object: tokenv1.ContextObject{APIVersion: "toolkit.lanyard.dev/v1alpha1", Kind: "OCIRepository", Namespace: "garden-local", Name: "app", UID: "o1"},
 		},
 
-		// What Gardener does not check: that the object uses the identity.
+		// Gardener does not check that the object uses the identity.
 		"another identity's Shoot, in its namespace": {
 			identity: identity("garden-local", "apple"), object: foo(), code: http.StatusForbidden, message: unrelated,
 		},
@@ -400,7 +400,7 @@ spec:
 			code: http.StatusForbidden, message: unrelated,
 		},
 
-		// At Gardener, these are 500 (a wrapped status), or abort the connection (no namespace).
+		// Gardener answers with 500 (a wrapped status), or aborts the connection (no namespace).
 		"an unknown kind": {
 			object: tokenv1.ContextObject{APIVersion: "test/v1alpha1", Kind: "Foo", Name: "test-pod", UID: "18dd0733-3c9e-4587-a8ae-d6fa5daf460c"},
 			code:   http.StatusUnprocessableEntity, message: `spec.contextObject.kind: Unsupported value: "test/v1alpha1, Kind=Foo"`,
@@ -511,7 +511,7 @@ spec:
 	}
 }
 
-// fail refuses that the token server gets a resource.
+// fail makes the API server forbid every get of a resource.
 func (w *world) fail(resource string) {
 	w.objects.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no RBAC in etcd"))
@@ -589,7 +589,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestDeniedBeatsAllowed checks an authorizer that says both.
+// TestDeniedBeatsAllowed checks an authorizer that answers both allowed and denied.
 func TestDeniedBeatsAllowed(t *testing.T) {
 	w := newWorld(t, gardener)
 	client := fake.NewClientset()
@@ -624,7 +624,7 @@ func TestSpoke(t *testing.T) {
 	}
 }
 
-// TestWithoutClusterID checks that a claim of the cluster is left out.
+// TestWithoutClusterID checks that tokens have no claim about the cluster if the cluster has no ID.
 func TestWithoutClusterID(t *testing.T) {
 	w := newWorld(t, gardener)
 	w.resolver.Clusters.ID = ""
