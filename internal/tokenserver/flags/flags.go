@@ -36,12 +36,13 @@ type Flags struct {
 	ClaimsConfig string
 	// Limits bound the life of tokens.
 	Limits issuer.Limits
-	// APIAudiences are the audiences that the API server accepts; empty if they are to be learned.
+	// APIAudiences are the audiences that the API server accepts; empty to learn them from the API
+	// server.
 	APIAudiences []string
 
 	// TrustDomain is the SPIFFE trust domain of objects' SVIDs; zero for none.
 	TrustDomain spiffeid.TrustDomain
-	// SPIFFEIssuer is the issuer of JWT-SVIDs, which must be another; empty for none.
+	// SPIFFEIssuer is the issuer of JWT-SVIDs, which must differ from Issuer; empty for none.
 	SPIFFEIssuer string
 	// SPIFFESecretName is the Secret in Namespace with the CA of X.509-SVIDs; empty for an own CA.
 	SPIFFESecretName string
@@ -68,13 +69,13 @@ type Flags struct {
 	// AWSRegion is the region of new keys in AWS KMS; empty for $AWS_REGION.
 	AWSRegion string
 
-	// Algorithms are those that the ring has keys for.
+	// Algorithms are the signing algorithms that the ring has keys for.
 	Algorithms []identityv1.Algorithm
 	// PublishDelay is how long a key is in the public document before it signs.
 	PublishDelay time.Duration
 	// RotationPeriod is how long a key signs.
 	RotationPeriod time.Duration
-	// RevokedKIDs are revoked whatever the ring says.
+	// RevokedKIDs are the IDs of revoked keys and authorities, whatever the ring says about them.
 	RevokedKIDs []string
 	// ProbeURL is where the public documents are read, to see which keys are published; empty if
 	// people confirm this.
@@ -82,8 +83,8 @@ type Flags struct {
 
 	// OtherAccounts are the ServiceAccounts of Lanyard's other programs in Namespace.
 	OtherAccounts []string
-	// AcceptOtherAccounts: the other programs may reach the signing keys, and the administrator
-	// knows.
+	// AcceptOtherAccounts says that the administrator accepts that the other programs may reach the
+	// signing keys.
 	AcceptOtherAccounts bool
 }
 
@@ -251,7 +252,7 @@ func (f *Flags) checkSPIFFE() error {
 	return nil
 }
 
-// SPIFFEPolicy is how the keys and authorities of the trust domain are kept.
+// SPIFFEPolicy returns the policy for the keys and authorities of the trust domain.
 func (f *Flags) SPIFFEPolicy() keyring.Policy {
 	policy := keyring.Policy{
 		Issuer: f.SPIFFEIssuer, TrustDomain: f.TrustDomain, Import: f.SPIFFESecretName != "",
@@ -263,7 +264,7 @@ func (f *Flags) SPIFFEPolicy() keyring.Policy {
 	return policy
 }
 
-// Policy is how the keys are kept.
+// Policy returns the policy for the keys of Issuer.
 func (f *Flags) Policy() keyring.Policy {
 	return keyring.Policy{
 		Issuer: f.Issuer, Algorithms: f.Algorithms, PublishDelay: f.PublishDelay, RotationPeriod: f.RotationPeriod,
