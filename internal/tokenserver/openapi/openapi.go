@@ -26,7 +26,7 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 }
 
 // modelName returns the name under which Kubernetes describes one of its types. The generator knows
-// the names of the package only that it describes, and writes the Go names of all other types.
+// these names only for the package that it describes. It writes the Go names of all other types.
 func modelName(name string) string {
 	if strings.Contains(name, "/") {
 		return util.ToRESTFriendlyName(name)
