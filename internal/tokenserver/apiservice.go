@@ -22,14 +22,15 @@ import (
 // APIServiceName is the name of the APIService.
 const APIServiceName = tokenv1.Version + "." + tokenv1.Group
 
-// APIService is the object by which the API server passes requests of the group on to the token
-// server. The Helm chart makes the object; the token server keeps its spec.caBundle.
+// APIService manages the APIService object, by which the API server forwards requests of the group
+// to the token server. The Helm chart creates the object; the token server writes its
+// spec.caBundle.
 type APIService struct {
 	// Client reads and writes the object. It does not cache.
 	Client client.Client
 }
 
-// aggregation is the APIService as it was read; nil if there is none.
+// aggregation is an APIService object that was read; nil if the object does not exist.
 type aggregation struct{ *unstructured.Unstructured }
 
 func newAggregation() *aggregation {
@@ -39,8 +40,9 @@ func newAggregation() *aggregation {
 	return &aggregation{object}
 }
 
-// bundle returns the certificates that API servers accept, PEM; nil if there are none, or if they
-// cannot be read and so must be replaced.
+// bundle returns the certificates that API servers accept, as PEM. It is empty without an
+// APIService or without caBundle. It is also empty if caBundle cannot be decoded, so that caBundle
+// is replaced.
 func (a *aggregation) bundle() []byte {
 	if a == nil {
 		return nil
@@ -87,17 +89,18 @@ func (s *APIService) delete(ctx context.Context) error {
 	return nil
 }
 
-// How often and how long the deletion of the APIService is tried. Kubernetes deletes the rights of
-// this program some seconds after the namespace's deletion was asked for.
+// The deletion of the APIService is tried every deleteInterval, for at most deleteTimeout.
+// Kubernetes removes this program's rights some seconds after the namespace's deletion was
+// requested.
 const (
 	deleteInterval = time.Second
 	deleteTimeout  = 20 * time.Second
 )
 
-// DeleteWithNamespace runs until ctx ends. It deletes the APIService when the namespace of the
-// token server is being deleted. Otherwise the API server could delete no namespace any more, this
-// one included: it would ask a program that is gone what of the group is in the namespace
-// (kubernetes/kubernetes#108427).
+// DeleteWithNamespace waits for the deletion of the token server's namespace, until ctx ends, and
+// deletes the APIService then. Otherwise no namespace could be deleted any more, this one included.
+// For each deletion, the API server asks which objects of the group are in the namespace, and the
+// token server, which must answer, is gone (kubernetes/kubernetes#108427).
 func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.Informers, namespace string, log *slog.Logger) error {
 	informer, err := informers.GetInformer(ctx, &corev1.Namespace{})
 	if err != nil {
@@ -108,7 +111,7 @@ func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.In
 		if current, ok := object.(*corev1.Namespace); ok && current.Name == namespace && current.DeletionTimestamp != nil {
 			select {
 			case terminating <- struct{}{}:
-			default: // known already
+			default: // the deletion is known already
 			}
 		}
 	}
@@ -121,7 +124,7 @@ func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.In
 	case <-terminating:
 	}
 	log.Info("the namespace is being deleted, and the APIService with it", "namespace", namespace)
-	// This program is being stopped too, and must finish first.
+	// Kubernetes stops this program too, which ends ctx. The APIService must still be deleted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	return s.deleteSurely(ctx, log)

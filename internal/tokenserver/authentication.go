@@ -24,25 +24,24 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The ConfigMap in which an API server publishes how it passes requests on. Source: Kubernetes,
-// "Configure the Aggregation Layer".
+// The ConfigMap in which an API server publishes how it authenticates when it forwards requests.
+// Source: Kubernetes, "Configure the Aggregation Layer".
 const (
 	configNamespace = "kube-system"
 	configName      = "extension-apiserver-authentication"
 	configCA        = "requestheader-client-ca-file"
 )
 
-// frontProxy is what the API server publishes about the requests that it passes on: with which
-// certificate it connects, and in which headers it names the caller. The values follow the
-// ConfigMap.
+// frontProxy has the API server's published settings for forwarded requests: the CA and the names
+// of its client certificate, and the headers with the caller. The values follow the ConfigMap.
 type frontProxy struct {
 	known   *proxyCA
 	ca      *dynamiccertificates.ConfigMapCAController
 	headers *headerrequest.RequestHeaderAuthRequestController
 }
 
-// newFrontProxy reads the ConfigMap once. It fails if the ConfigMap does not say who may pass on
-// requests: without names, any client of the API server's proxy CA could name any caller.
+// newFrontProxy reads the ConfigMap once. It fails if the ConfigMap lists no names of clients that
+// may forward requests: then any client of the proxy CA could act as any caller.
 func newFrontProxy(ctx context.Context, client kubernetes.Interface) (*frontProxy, error) {
 	published, err := client.CoreV1().ConfigMaps(configNamespace).Get(ctx, configName, metav1.GetOptions{})
 	if err != nil {
@@ -102,7 +101,7 @@ func (p *proxyCA) AddListener(listener dynamiccertificates.Listener) {
 	p.listeners = append(p.listeners, listener)
 }
 
-// Enqueue implements [dynamiccertificates.Listener]: it passes a change on.
+// Enqueue implements [dynamiccertificates.Listener]: it notifies the listeners of a change.
 func (p *proxyCA) Enqueue() {
 	p.mu.Lock()
 	listeners := slices.Clone(p.listeners)
@@ -112,8 +111,8 @@ func (p *proxyCA) Enqueue() {
 	}
 }
 
-// config is what the server's library needs: it removes the headers from requests after they were
-// read.
+// config returns the settings for the API server's library, which removes the headers from a
+// request after it has read them.
 func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
 	return &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   f.known,
@@ -125,9 +124,9 @@ func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
 	}
 }
 
-// authenticator accepts the callers that the API server names, and nobody else: no bearer token, no
-// client certificate of one's own, nobody anonymous. So each token passes the API server, with its
-// audit log.
+// authenticator accepts only callers that the API server names in the headers. It accepts no bearer
+// token, no client certificate of a caller, and no anonymous caller. So the API server and its
+// audit log see each token request.
 func (f *frontProxy) authenticator() authenticator.Request {
 	c := f.config()
 	verified := headerrequest.NewDynamicVerifyOptionsSecure(c.CAContentProvider.VerifyOptions, c.AllowedClientNames,
@@ -144,7 +143,7 @@ func (f *frontProxy) authenticator() authenticator.Request {
 			return named.AuthenticateRequest(request)
 		}
 		response, ok, err := verified.AuthenticateRequest(request)
-		// If the names were withdrawn since the check, the library has allowed every name.
+		// If the names were withdrawn since the check, the library has accepted every name.
 		if !ok || !slices.Contains(names, request.TLS.PeerCertificates[0].Subject.CommonName) {
 			return nil, false, err
 		}
@@ -155,17 +154,17 @@ func (f *frontProxy) authenticator() authenticator.Request {
 	}))
 }
 
-// proxyMemory is how long a certificate is not verified again.
+// proxyMemory is how long a verified certificate is accepted without another verification.
 const proxyMemory = time.Minute
 
-// lastProxy is the certificate of the front proxy that was verified last. To verify it for each
-// request costs as much as the rest of the authentication, the authorization and the answer. Its
-// holder is proven anew in each TLS handshake.
+// lastProxy is the certificate of the front proxy that was verified last. A verification for each
+// request would take as long as the rest of the authentication, the authorization and the answer.
+// Each TLS handshake still checks that the client has the private key.
 type lastProxy struct{ seen atomic.Pointer[seenProxy] }
 
 type seenProxy struct {
-	leaf  []byte         // of the certificate
-	roots *x509.CertPool // that it was verified with
+	leaf  []byte         // DER of the certificate
+	roots *x509.CertPool // the CA that verified the certificate
 	until time.Time
 }
 
@@ -191,7 +190,7 @@ func (l *lastProxy) remember(state *tls.ConnectionState, roots *x509.CertPool) {
 }
 
 // NewAuthorizer returns an authorizer that asks the API server whether a caller may do what a
-// request asks for. The API server has asked itself already, when it passes the request on.
+// request asks for. The API server has already checked this before it forwards the request.
 func NewAuthorizer(client kubernetes.Interface) (authorizer.Authorizer, error) {
 	return authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: client.AuthorizationV1(),

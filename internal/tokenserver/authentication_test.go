@@ -17,7 +17,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 )
 
-// TestOnlyTheAPIServerCalls checks that nobody gets a token but callers whom the API server names.
+// TestOnlyTheAPIServerCalls checks that only callers whom the API server names get a token.
 func TestOnlyTheAPIServerCalls(t *testing.T) {
 	r := newRig(t, banana())
 	alice := http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": {"minters"}}
@@ -48,13 +48,14 @@ func TestOnlyTheAPIServerCalls(t *testing.T) {
 	}
 }
 
-// TestNoLoopbackClient checks that the server has no client of itself. By default, such a client is a
-// member of system:masters, and a server shows a certificate of its own to the client's server name.
+// TestNoLoopbackClient checks that the server has no loopback client. By default, a server has a
+// loopback client in the group system:masters, and a separate certificate for the server name that
+// this client uses.
 func TestNoLoopbackClient(t *testing.T) {
 	r := newRig(t)
 	dialer := tls.Dialer{Config: &tls.Config{
 		ServerName: server.LoopbackClientServerNameOverride, MinVersion: tls.VersionTLS12,
-		InsecureSkipVerify: true, // VerifyConnection verifies another name
+		InsecureSkipVerify: true, // VerifyConnection verifies the name serverHost
 		VerifyConnection: func(state tls.ConnectionState) error {
 			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: r.roots, DNSName: serverHost})
 			return err
@@ -67,8 +68,8 @@ func TestNoLoopbackClient(t *testing.T) {
 	_ = connection.Close()
 }
 
-// TestAllowedNamesAreRequired checks that a proxy CA whose every client could name any caller is
-// not trusted, at the start and later.
+// TestAllowedNamesAreRequired checks that a proxy CA is not trusted if any of its clients could act
+// as any caller, at the start and later.
 func TestAllowedNamesAreRequired(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.ConfigMap)
@@ -99,7 +100,7 @@ func TestAllowedNamesAreRequired(t *testing.T) {
 	r.eventually(t, "another name counts", func() bool { return alice.mint(t, `{}`).code == http.StatusUnauthorized })
 }
 
-// changingCA has something change between two looks at what the API server publishes.
+// changingCA calls change at each VerifyOptions, between two reads of the API server's settings.
 type changingCA struct {
 	dynamiccertificates.CAContentProvider
 
@@ -112,8 +113,8 @@ func (c changingCA) VerifyOptions() (x509.VerifyOptions, bool) {
 	return c.CAContentProvider.VerifyOptions()
 }
 
-// TestNamesAreWithdrawnMeanwhile checks that no name counts if the list of names becomes empty
-// while a request is checked: for the library, an empty list has every name.
+// TestNamesAreWithdrawnMeanwhile checks that every client is refused if the list of names becomes
+// empty during the check of a request. The library accepts every name if the list is empty.
 func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 	proxies := mustAuthority(t)
 	config := frontConfig(t, proxies)
@@ -196,7 +197,7 @@ func TestLastProxy(t *testing.T) {
 	})
 }
 
-// TestProxyCARotates checks that a new CA of the API server counts without a restart.
+// TestProxyCARotates checks that a new CA of the API server is trusted without a restart.
 func TestProxyCARotates(t *testing.T) {
 	r := newRig(t, banana())
 	old := r.minter(t)

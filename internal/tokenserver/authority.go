@@ -19,17 +19,17 @@ import (
 const (
 	// An authority gets a successor in the second half of its life.
 	authorityLife = 365 * 24 * time.Hour
-	// trustDelay is how long a successor is known before it signs, so that every API server trusts
+	// trustDelay is how old a successor must be before it signs, so that every API server trusts
 	// the successor by then.
 	trustDelay = time.Hour
 	// A leaf is replaced in the second half of its life.
 	leafLife = 7 * 24 * time.Hour
-	// clockMargin is how long before its time of issue a certificate is valid already, for API
-	// servers whose clock is behind.
+	// clockMargin is how long before its creation a certificate becomes valid, for API servers
+	// whose clock is behind.
 	clockMargin = 5 * time.Minute
 )
 
-// authority is a certificate authority of the token server's own.
+// authority is a certificate authority that belongs to the token server.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -102,9 +102,9 @@ func encodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
-// authorities are what the replicas share: the authority that signs, its successor while the API
-// servers learn to trust the successor, and the predecessor, whose leaves another replica may still
-// show.
+// authorities are shared by all replicas. The current one signs. The next one waits until the API
+// servers trust it. API servers still trust the former one, because another replica may still show
+// a leaf that it signed.
 type authorities struct {
 	former  *x509.Certificate
 	current authority
@@ -174,7 +174,7 @@ func (a authorities) bundle(now time.Time) []byte {
 func (a authorities) step(now time.Time, trusted []byte) (authorities, bool, error) {
 	half := a.current.cert.NotBefore.Add(authorityLife / 2)
 	switch {
-	case !a.current.valid(now): // nothing ran for months, or a clock was wrong
+	case !a.current.valid(now): // no replica ran for months, or a clock was wrong
 		fresh, err := newAuthority(now)
 		return authorities{current: fresh}, true, err
 	case a.next == nil && now.After(half):

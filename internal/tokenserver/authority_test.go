@@ -65,9 +65,9 @@ func serving(t *testing.T, c *Certificate, bundle []byte) *x509.Certificate {
 	return pair.Leaf
 }
 
-// TestNoCertificateIsRefused runs two replicas for more than a year. One sleeps for days now and
-// then. API servers trust each certificate that is shown, and know each authority for an hour
-// before a certificate of it.
+// TestNoCertificateIsRefused runs two replicas for more than a year. One of them sometimes sleeps
+// for days. API servers always trust the certificates of both replicas. They trust each authority
+// for an hour before it signs a certificate.
 func TestNoCertificateIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))
@@ -79,7 +79,8 @@ func TestNoCertificateIsRefused(t *testing.T) {
 		start := time.Now()
 		for time.Since(start) < 400*24*time.Hour {
 			pause := 12 * time.Hour
-			if day := int(time.Since(start)/(24*time.Hour)) % 182; day < 2 { // when successors are made
+			// successors are made on these days
+			if day := int(time.Since(start)/(24*time.Hour)) % 182; day < 2 {
 				pause = 20 * time.Minute
 			}
 			for i, replica := range replicas {
@@ -225,11 +226,12 @@ func TestSecretIsTouched(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), secretName) || !strings.Contains(err.Error(), "delete the Secret") || strings.Contains(err.Error(), "PRIVATE") {
 				t.Errorf("%s: %v; want an error that names the Secret and what to do", name, err)
 			}
-			serving(t, replica, readBundle(t, replica)) // the last good certificate
+			// the replica still shows the last good certificate
+			serving(t, replica, readBundle(t, replica))
 		}
 
 		write(yesterday)
-		time.Sleep(2 * authorityLife) // nothing ran
+		time.Sleep(2 * authorityLife) // no replica runs
 		step(t, replica)
 		serving(t, replica, readBundle(t, replica))
 	})

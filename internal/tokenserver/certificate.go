@@ -18,8 +18,8 @@ import (
 )
 
 // Certificate is the serving certificate of one replica. Its authority is in a Secret that all
-// replicas share; the leaf and its key are only in memory. Both are replaced in time, without a
-// restart.
+// replicas share; the leaf and its key are only in memory. The authority and the leaf are replaced
+// in time, without a restart.
 type Certificate struct {
 	// Client reads and writes the Secret. It does not cache.
 	Client client.Client
@@ -27,7 +27,8 @@ type Certificate struct {
 	Secret client.ObjectKey
 	// Hosts are the names under which the API server reaches this program.
 	Hosts []string
-	// Service is where the API server's trust is kept.
+	// Service is the APIService, whose spec.caBundle has the authorities that the API server
+	// trusts.
 	Service *APIService
 
 	mu        sync.Mutex // guards what follows; never held during I/O
@@ -56,9 +57,9 @@ func (c *Certificate) AddListener(listener dynamiccertificates.Listener) {
 	c.listeners = append(c.listeners, listener)
 }
 
-// Step brings the authorities, the API server's trust and the leaf to where they should be now.
-// Replicas may run it at the same time. Without an APIService the leaf is made all the same: an
-// installation may create the APIService last.
+// Step creates or replaces the authorities, the bundle that the API server trusts, and the leaf, if
+// this is due. Replicas may call Step at the same time. Without an APIService, Step still makes the
+// leaf: an installation may create the APIService last.
 func (c *Certificate) Step(ctx context.Context) error {
 	return retry.OnError(retry.DefaultBackoff, anotherWasFaster, func() error { return c.step(ctx) })
 }
@@ -69,8 +70,8 @@ func anotherWasFaster(err error) bool {
 
 func (c *Certificate) step(ctx context.Context) error {
 	now := time.Now()
-	// The trust is read before the Secret, and written only if nobody else wrote it since. So a
-	// replica that stood still in between cannot undo what others did.
+	// Read the trusted bundle before the Secret, and write it only if nobody else has written it
+	// since. So a replica that stood still in between cannot undo the changes of others.
 	service, err := c.Service.get(ctx)
 	if err != nil {
 		return err
@@ -88,7 +89,8 @@ func (c *Certificate) step(ctx context.Context) error {
 	return c.renew(known.current, now)
 }
 
-// authorities reads the Secret, makes it if it is missing, and moves it on.
+// authorities reads the Secret, or creates it if it is missing. If the next step of the authorities
+// is due, it updates the Secret.
 func (c *Certificate) authorities(ctx context.Context, now time.Time, trusted []byte) (authorities, error) {
 	secret := &corev1.Secret{}
 	err := c.Client.Get(ctx, c.Secret, secret)
@@ -125,7 +127,7 @@ func (c *Certificate) create(ctx context.Context, now time.Time) (authorities, e
 	return first, c.Client.Create(ctx, secret)
 }
 
-// renew makes a new leaf if the authority is another, or if half of the leaf's life is over.
+// renew makes a new leaf if the authority has changed, or if half of the leaf's life is over.
 func (c *Certificate) renew(a authority, now time.Time) error {
 	if c.fresh(a, now) {
 		return nil

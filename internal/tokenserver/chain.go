@@ -8,15 +8,15 @@ import (
 	serverfilters "k8s.io/apiserver/pkg/server/filters"
 )
 
-// handlerChain returns what every request passes, from the last filter to the first. It has the
-// order of [server.DefaultBuildHandlerChain], and takes a third less time for a token, since it
-// leaves out what the token server does not need:
+// handlerChain wraps the handler in the filters that every request passes, from the last filter to
+// the first. The filters have the order of [server.DefaultBuildHandlerChain]. A token takes a third
+// less time, since the chain leaves out what the token server does not need:
 //
 //   - Tracing, latencies of filters and the log of requests: nothing reads them here.
-//   - Impersonation: the API server has checked it, and passes the other caller on.
-//   - A goroutine that answers for a handler which ignores its deadline. Every call of a handler keeps
-//     to the deadline of the context, and the library answers for a creation that does not.
-//   - The answer to requests before all paths are known: the paths are there before the server listens.
+//   - Impersonation: the API server has checked it, and forwards the impersonated user as caller.
+//   - A goroutine that answers for a handler that ignores its deadline. Every handler here respects
+//     the deadline of the context, and the library answers for a creation that does not.
+//   - The answer to requests before all paths are known: the server listens only after that.
 //   - Fair queues, browsers, watches and the answer during a shutdown: they are off by default.
 func handlerChain(handler http.Handler, c *server.Config) http.Handler {
 	handler = filters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)

@@ -10,7 +10,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// hookedSigner does something before it signs.
+// hookedSigner calls a function before each signature.
 type hookedSigner struct {
 	stubSigner
 
@@ -30,7 +30,7 @@ func newHookedRig(t *testing.T, before func()) *rig {
 
 const mintBody = `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`
 
-// TestChain checks the filters that no other test needs.
+// TestChain checks the filters that no other test covers.
 func TestChain(t *testing.T) {
 	r := newRig(t, banana())
 	got := r.minter(t).mint(t, `{"audience":"team-foo"}`)
@@ -54,7 +54,7 @@ func TestChain(t *testing.T) {
 // TestSlowSigner checks that a caller waits no longer than it asked for, and that requests beyond
 // the limit are turned away.
 func TestSlowSigner(t *testing.T) {
-	const limit = 200 // of the API server's library
+	const limit = 200 // default of the API server's library for requests at once
 	var begun sync.WaitGroup
 	begun.Add(1 + limit)
 	release := make(chan struct{})

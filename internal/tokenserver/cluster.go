@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// ClusterIssuer checks that the API server cannot take a token of ours for one of its own
-// ServiceAccounts: such a token could open the cluster.
+// ClusterIssuer checks that the API server cannot take a token of our issuer for a token of a
+// ServiceAccount: such a token could open the cluster.
 type ClusterIssuer struct {
 	// Documents reads the discovery documents of the API server. Every ServiceAccount may read
 	// them, unless an administrator has withdrawn the ClusterRole
@@ -29,7 +29,8 @@ type ClusterIssuer struct {
 	Client client.Reader
 }
 
-// Check returns an error if our issuer, or a key of its ring, is also the API server's.
+// Check returns an error if the API server has the same issuer as we, or signs with a key of our
+// ring.
 func (c ClusterIssuer) Check(ctx context.Context) error {
 	var document struct {
 		Issuer string `json:"issuer"`
@@ -51,13 +52,14 @@ func (c ClusterIssuer) Check(ctx context.Context) error {
 	if err := c.Client.Get(ctx, c.Ring, object); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read KeyRing %s: %w", c.Ring, err)
 	}
-	ring, _ := keyring.Parse(&object.Status) // keys with an error are not used
+	ring, _ := keyring.Parse(&object.Status) // invalid keys are omitted, and never sign
 	ours := map[string]bool{}
 	for _, key := range ring.Public() {
 		ours[key.ID] = true
 	}
 	for _, jwk := range set.Keys {
-		if key, err := keyring.NewKey(jwk.Key); err == nil && ours[key.ID] { // an error: no ring has such a key
+		// NewKey fails for keys that no ring can have
+		if key, err := keyring.NewKey(jwk.Key); err == nil && ours[key.ID] {
 			return fmt.Errorf("the key %s of KeyRing %s signs the API server's own tokens too: revoke the key", key.ID, c.Ring)
 		}
 	}

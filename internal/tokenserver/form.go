@@ -32,7 +32,7 @@ func validateContext(object *tokenv1.ContextObject) field.ErrorList {
 			for _, wrong := range part.form(part.value) {
 				errs = append(errs, field.Invalid(at, part.value, wrong))
 			}
-		case part.name != "namespace": // an object of the whole cluster has none
+		case part.name != "namespace": // a cluster-scoped object has no namespace
 			errs = append(errs, field.Required(at, "names the object that the token is used for"))
 		}
 	}
@@ -50,7 +50,7 @@ func isGroupVersion(s string) []string {
 	return validation.IsDNS1035Label(gv.Version)
 }
 
-// isKind has the rule for the names of kinds in a CustomResourceDefinition.
+// isKind applies the rule for names of kinds in a CustomResourceDefinition.
 func isKind(s string) []string { return validation.IsDNS1035Label(strings.ToLower(s)) }
 
 func isNamespace(s string) []string { return validation.IsDNS1123Label(s) }

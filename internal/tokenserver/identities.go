@@ -14,13 +14,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// Remember strips a WorkloadIdentity to what tokens depend on, for ByObject.Transform. Annotations,
-// owners, managed fields and conditions may have megabytes, which no token needs. Of the status it
-// keeps what [CachedIdentities.FromOtherRings] reads.
+// Remember removes the fields of a WorkloadIdentity that no token depends on, for
+// ByObject.Transform. Annotations, owners, managed fields and conditions may have megabytes. Of the
+// status, Remember leaves the fields that [CachedIdentities.FromOtherRings] reads.
 func Remember(object any) (any, error) {
 	identity, ok := object.(*identityv1.WorkloadIdentity)
 	if !ok {
-		return object, nil // the end of an object that the watch has missed
+		return object, nil // the watch has missed the deletion of an object
 	}
 	identity.Annotations, identity.OwnerReferences, identity.ManagedFields = nil, nil, nil
 	identity.Status = identityv1.WorkloadIdentityStatus{Issuer: identity.Status.Issuer, KeyRing: identity.Status.KeyRing}
@@ -28,10 +28,10 @@ func Remember(object any) (any, error) {
 	return identity, nil
 }
 
-// CachedIdentities reads identities from memory. An identity that was just made may not be in
-// memory, or only its predecessor of the same name: such an identity is read live.
+// CachedIdentities reads identities from memory. If an identity was just made, memory may not have
+// it, or may have a deleted identity of the same name. Such an identity is read live.
 type CachedIdentities struct {
-	// Memory follows all identities, and keeps what [Remember] leaves of them.
+	// Memory follows all identities, as [Remember] returns them.
 	Memory client.Reader
 	// Live asks the API server.
 	Live client.Reader
@@ -56,9 +56,9 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 	return identity, nil
 }
 
-// FromOtherRings returns which issuers services know keys of, by the status of identities, that are
-// not from the KeyRing of the UID. So a release that is installed again learns of the former one,
-// although nothing of the former one is left.
+// FromOtherRings returns the issuers of identities whose status names another KeyRing than the one
+// with the UID. Services may still know keys of that other ring. So a release that is installed
+// again learns of the former release, although nothing of the former release is left.
 func (c CachedIdentities) FromOtherRings(ctx context.Context, ring types.UID) (issuers []string, err error) {
 	var all identityv1.WorkloadIdentityList
 	if err := c.Memory.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {

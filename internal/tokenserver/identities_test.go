@@ -15,8 +15,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// TestLargeIdentity: whatever a tenant writes into an identity, memory keeps a bounded part of it,
-// which is refused if the whole identity is. An identity that is read live looks the same.
+// TestLargeIdentity checks that memory has a bounded part of an identity, whatever a tenant writes
+// into it. The part is refused if the whole identity would be refused. An identity that is read
+// live looks the same as one from memory.
 func TestLargeIdentity(t *testing.T) {
 	made := &issuer.Issuer{URL: "https://issuer.example.com", Limits: issuer.Limits{Min: time.Minute, Default: time.Hour, Max: time.Hour}}
 	for _, tt := range []struct {
@@ -69,8 +70,8 @@ func TestLargeIdentity(t *testing.T) {
 	}
 }
 
-// TestFromOtherRings reads the issuers of identities that another ring has served, as memory keeps
-// them.
+// TestFromOtherRings checks which issuers are found in identities of another ring. The identities
+// are in memory as [Remember] returns them.
 func TestFromOtherRings(t *testing.T) {
 	var known []client.Object
 	for name, status := range map[string]identityv1.WorkloadIdentityStatus{

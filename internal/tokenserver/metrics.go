@@ -60,13 +60,15 @@ func (m *Metrics) minted(identity *identityv1.WorkloadIdentity) {
 	m.tokens.WithLabelValues(identity.Namespace, identity.Name).Inc()
 }
 
-// mintedSVID counts an SVID. Objects have no series of their own: nothing here would see them go.
+// mintedSVID counts an SVID. There are no series per object, because nothing here sees the deletion
+// of an object.
 func (m *Metrics) mintedSVID(form tokenv1.SVIDType, resource string) {
 	m.svids.WithLabelValues(string(form), resource).Inc()
 }
 
 func (m *Metrics) refused(err error) {
-	reason := cmp.Or(apierrors.ReasonForError(err), metav1.StatusReasonInternalError) // what the library answers
+	// the library answers an error without a reason with InternalError
+	reason := cmp.Or(apierrors.ReasonForError(err), metav1.StatusReasonInternalError)
 	m.refusals.WithLabelValues(string(reason)).Inc()
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		m.log.Error("a token could not be made", "error", refused.cause)

@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Precondition is something that must hold while tokens are made, with the result of its last
-// check. While it does not hold, the token server refuses every request. It stays ready, because an
-// API that nobody serves blocks the deletion of every namespace.
+// Precondition is a condition that must hold while tokens are made, with the result of its last
+// check. While the condition does not hold, the token server refuses every request for a token. The
+// server stays ready, because an API without a ready server blocks the deletion of every namespace.
 type Precondition struct {
 	name, refusal string
 	check         func(context.Context) error
@@ -23,8 +23,8 @@ type Precondition struct {
 }
 
 // NewPrecondition returns a Precondition that does not hold before its first check. The parameter
-// name is its name in metrics. The parameter refusal is what callers are told while it does not
-// hold: the error of the check is not for them.
+// name is the name of the Precondition in metrics. The parameter refusal is the text for callers
+// while the Precondition does not hold; callers do not get the error of the check.
 func NewPrecondition(name, refusal string, check func(context.Context) error) *Precondition {
 	return &Precondition{name: name, refusal: refusal, check: check, last: errors.New("the first check is not done yet")}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// resource is the resource whose subresource token is served; its kind is identityv1's.
+// resource is the resource with the subresource token. Package identityv1 defines its kind.
 const resource = "workloadidentities"
 
 // AuditID is the audit annotation with the claim jti of the token that a request got, so that a
@@ -38,8 +38,8 @@ type Identities interface {
 
 // Signer signs tokens.
 type Signer interface {
-	// MaxLife is how long a token of the algorithm may live that is signed now. It fails if there
-	// is no key that may sign.
+	// MaxLife returns how long a token of the algorithm may live if it is signed now. It fails if
+	// no key may sign.
 	MaxLife(algorithm identityv1.Algorithm) (time.Duration, error)
 	// JWT returns a token with the claims. The parameter expires is the claim exp.
 	JWT(algorithm identityv1.Algorithm, claims any, expires time.Time) (string, error)
@@ -49,8 +49,8 @@ type Signer interface {
 type Contexts interface {
 	// Resolve checks that the object exists, that the caller may read it, and that it belongs to
 	// the identity. It returns what the token says about the object. Its errors are those of the
-	// API server, and do not tell objects that do not exist from objects that the caller may not
-	// read.
+	// API server. Objects that do not exist and objects that the caller may not read have the same
+	// error.
 	Resolve(ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*issuer.Context, error)
 }
 
@@ -226,16 +226,17 @@ func identityResource() schema.GroupResource {
 	return schema.GroupResource{Group: identityv1.Group, Resource: resource}
 }
 
-// unavailable is the answer while no token can be made, for a reason that passes. It does not
-// repeat the reason to the caller: the log and the readiness check have it.
+// unavailable is the answer while no token can be made, for a temporary reason. The caller does not
+// get the reason: the log and the readiness check have it.
 func unavailable(cause error) error {
 	status := apierrors.NewServiceUnavailable("the token server cannot make tokens now; try again")
 	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 5}
 	return &refusal{StatusError: status, cause: cause}
 }
 
-// parent is a resource with a subresource that is served: an API group must have it, with a kind,
-// which names the operations of the subresource. It serves no verb.
+// parent is a resource that has no verbs, but a subresource that is served. An API group must have
+// the parent of a subresource. The parent's kind is part of the names of the subresource's
+// operations.
 type parent struct{ kind string }
 
 var (

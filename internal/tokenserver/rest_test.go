@@ -119,7 +119,7 @@ func TestRequests(t *testing.T) {
 		"an apiVersion with no group":  {body: change(`core.gardener.cloud/v1beta1`, `/v1`), code: 422, says: "spec.contextObject.apiVersion: Invalid"},
 		"an apiVersion that climbs":    {body: change(`core.gardener.cloud/v1beta1`, `../v1`), code: 422, says: "spec.contextObject.apiVersion: Invalid"},
 		"no kind":                      {body: change(`"kind":"Shoot",`, ``), code: 422, says: "spec.contextObject.kind: Required"},
-		"a kind with a hyphen":         {body: change(`Shoot`, `Foo-Bar`), code: 201}, // legal in a CRD; whoever reads contexts refuses kinds that are not configured
+		"a kind with a hyphen":         {body: change(`Shoot`, `Foo-Bar`), code: 201}, // legal in a CRD; the Contexts refuse kinds that are not configured
 		"a kind with another sign":     {body: change(`Shoot`, `Foo/Bar`), code: 422, says: "spec.contextObject.kind: Invalid"},
 		"an empty namespace":           {body: change(`garden-foo`, ``), code: 201},
 		"a namespace in capitals":      {body: change(`garden-foo`, `Default`), code: 422, says: "spec.contextObject.namespace: Invalid"},

@@ -65,7 +65,8 @@ func newCertificate(c client.Client) *Certificate {
 	}
 }
 
-// frontConfig is what an API server publishes about the requests that it passes on.
+// frontConfig returns the ConfigMap in which an API server publishes its settings for forwarded
+// requests.
 func frontConfig(t *testing.T, proxies authority) *corev1.ConfigMap {
 	t.Helper()
 	return &corev1.ConfigMap{
@@ -81,7 +82,7 @@ func frontConfig(t *testing.T, proxies authority) *corev1.ConfigMap {
 	}
 }
 
-// clientCert is a certificate of the name with which a program calls a server.
+// clientCert returns a client certificate for the name, signed by the authority.
 func clientCert(t *testing.T, by authority, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -108,7 +109,7 @@ func mustAuthority(t *testing.T) authority {
 	return a
 }
 
-// buffer is a log.
+// buffer is a log in memory, for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -126,7 +127,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// stubSigner signs nothing, and remembers for what it was asked.
+// stubSigner returns a constant token, and records the claims that it should sign.
 type stubSigner struct {
 	max     time.Duration
 	err     error
@@ -157,7 +158,8 @@ func (s *stubContexts) Resolve(_ context.Context, caller user.Info, _ *identityv
 	return &issuer.Context{Object: issuer.Reference{Kind: object.Kind, Name: object.Name, UID: object.UID}, Further: map[string]any{"shoot": object.Name}}, nil
 }
 
-// minters may create tokens of single identities, and read what is no object.
+// minters allows the group minters to create the tokens and SVIDs of single objects, and to do
+// everything except create elsewhere.
 func minters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	token := a.GetVerb() == "create" && a.GetAPIGroup() == tokenv1.Group && slices.Contains((&Config{SVIDKinds: svidKinds()}).audited(), a.GetResource()+"/"+a.GetSubresource()) &&
 		a.GetNamespace() != "" && a.GetName() != ""
@@ -245,14 +247,15 @@ func newRigWith(t *testing.T, change func(*Config), objects ...client.Object) *r
 	return r
 }
 
-// caller is an API server that passes requests of one user on.
+// caller acts as an API server that forwards the requests of one user.
 type caller struct {
 	rig    *rig
 	http   *http.Client
 	header http.Header
 }
 
-// call returns a caller that shows the certificate of the name; none for an empty name.
+// call returns a caller with a client certificate for the name. If the name is empty, the caller
+// has no certificate.
 func (r *rig) call(t *testing.T, by authority, name string, header http.Header) *caller {
 	t.Helper()
 	config := &tls.Config{RootCAs: r.roots, ServerName: serverHost, MinVersion: tls.VersionTLS12}
@@ -270,7 +273,7 @@ func (r *rig) minter(t *testing.T) *caller {
 	return r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": {"minters"}, "X-Remote-Extra-Team": {"a"}})
 }
 
-// spoke is a caller who may create tokens, with an account among the spokes'.
+// spoke returns a caller who may create tokens, and whose user name is that of a spoke.
 func (r *rig) spoke(t *testing.T, account string) *caller {
 	t.Helper()
 	return r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {spokeUsers + account}, "X-Remote-Group": {"minters"}})
@@ -331,7 +334,8 @@ func banana() *identityv1.WorkloadIdentity {
 	}
 }
 
-// libraries is what the libraries of Kubernetes log, in all tests: their logger is the process's.
+// libraries collects the log of Kubernetes' libraries in all tests: these libraries share one
+// logger per process.
 var libraries = &buffer{}
 
 func TestMain(m *testing.M) {

@@ -24,7 +24,7 @@ type Rights struct {
 	Namespace string
 	// Accounts are the names of the other programs' ServiceAccounts in Namespace.
 	Accounts []string
-	// Accepted says that the administrator knows: rights that are found are only logged.
+	// Accepted says that the administrator accepts such rights: Check only logs them.
 	Accepted bool
 	// Log gets the rights that are accepted.
 	Log *slog.Logger
@@ -33,29 +33,30 @@ type Rights struct {
 // right is one thing that no other program may do in the namespace of the keys.
 type right struct{ verb, group, resource, subresource string }
 
-// dangerous returns the rights that lead to the signing keys. A right to one object by name, such
-// as to a token of the program's own ServiceAccount, is not found, and does not count.
+// dangerous returns the rights that lead to the signing keys. A right to one object by name is not
+// found and does not matter, such as the right to a token of the program's own ServiceAccount.
 func dangerous() []right {
 	rights := []right{
 		{"get", "", "secrets", ""},
 		{"list", "", "secrets", ""},
 		{"watch", "", "secrets", ""},
-		// The answers to these two have the data of the Secrets, also with dryRun.
+		// The responses to patch and deletecollection contain the Secrets' data, also with dryRun.
 		{"patch", "", "secrets", ""},
 		{"deletecollection", "", "secrets", ""},
-		// Whoever may write the Secret of --spiffe-secret-name can have a CA of their own imported.
+		// Whoever may write the Secret of --spiffe-secret-name can make the token server import
+		// another CA.
 		{"create", "", "secrets", ""},
 		{"update", "", "secrets", ""},
 		{"create", "", "serviceaccounts", "token"},
 		{"impersonate", "", "serviceaccounts", ""},
 		{"create", "", "pods", "exec"},
 		{"create", "", "pods", "attach"},
-		// Over a WebSocket both are a get at API servers before 1.35.
+		// API servers before 1.35 treat exec and attach over a WebSocket as the verb get.
 		{"get", "", "pods", "exec"},
 		{"get", "", "pods", "attach"},
 		{"update", identityv1.Group, "keyrings", "status"},
 		{"patch", identityv1.Group, "keyrings", "status"},
-		// Whoever may write grants can grant all of the above.
+		// Whoever may escalate or bind roles can grant all of the above.
 		{"escalate", "rbac.authorization.k8s.io", "roles", ""},
 		{"bind", "rbac.authorization.k8s.io", "roles", ""},
 		{"bind", "rbac.authorization.k8s.io", "clusterroles", ""},

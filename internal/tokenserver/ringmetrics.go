@@ -17,7 +17,8 @@ import (
 const readTimeout = 5 * time.Second
 
 // RingMetrics describe the keys and authorities of KeyRings. It is a Prometheus collector that
-// reads the rings at each scrape, so every replica says the same, also one that does not rotate.
+// reads the rings at each scrape. So every replica has the same metrics, also one that does not
+// rotate.
 type RingMetrics struct {
 	client client.Reader
 	rings  []client.ObjectKey
@@ -48,8 +49,8 @@ func (m *RingMetrics) Describe(into chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. Without a ring there are no metrics of it, for which
-// there is an alert.
+// Collect implements [prometheus.Collector]. A ring that cannot be read has no metrics, and an
+// alert reports this.
 func (m *RingMetrics) Collect(into chan<- prometheus.Metric) {
 	for _, ring := range m.rings {
 		m.collect(ring, into)
@@ -77,7 +78,8 @@ func (m *RingMetrics) collect(key client.ObjectKey, into chan<- prometheus.Metri
 	for _, e := range keyring.Entries(&ring.Status) {
 		gauge(m.state, 1, e.ID, string(e.Role), string(e.State))
 		gauge(m.changed, float64(since(e.KeyLife).Unix()), e.ID, string(e.Role), string(e.State))
-		imported := e.Authority != nil && e.Authority.Imported // then the Secret decides
+		// then the Secret decides when the CA is replaced
+		imported := e.Authority != nil && e.Authority.Imported
 		if e.State == identityv1.KeyActive && e.ActivatedAt != nil && !imported {
 			gauge(m.due, float64(e.ActivatedAt.Add(m.period).Unix()), e.ID, string(e.Role))
 		}

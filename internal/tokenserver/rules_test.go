@@ -95,7 +95,8 @@ func (slowReviews) Create(_ context.Context, review *authorizationv1.SubjectAcce
 	return review, nil
 }
 
-// A new replica makes no token before the check is done, so the check must not take long.
+// TestRightsAreAskedSideBySide checks that the check of rights is fast: a new replica makes no
+// token before this check is done.
 func TestRightsAreAskedSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
@@ -198,7 +199,7 @@ func TestPrecondition(t *testing.T) {
 		t.Errorf("the check fails: %v, %v", err, p.Checked(nil))
 	}
 	refused("the check fails")
-	// The API server asks this before it deletes a namespace.
+	// The API server sends this request before it deletes a namespace.
 	if list := alice.do(t, http.MethodGet, "/apis/token.lanyard.dev/v1alpha1", ""); list.code != http.StatusOK {
 		t.Errorf("the API is not available: %d, %s", list.code, list.body)
 	}
@@ -274,7 +275,7 @@ func TestMetricsOfDeletedIdentities(t *testing.T) {
 	}
 }
 
-// TestFollowRing tells each reader of a ring of its changes, also a reader that is busy.
+// TestFollowRing checks that each reader of a ring learns of its changes, also a busy reader.
 func TestFollowRing(t *testing.T) {
 	informers := &informertest.FakeInformers{Scheme: newClient(t).Scheme()}
 	busy, idle := make(chan struct{}, 1), make(chan struct{}, 1)

@@ -27,8 +27,8 @@ const (
 	retryInterval = 10 * time.Second
 )
 
-// OpenAudit makes a log of audit events, one line of JSON for each token request, with the token's
-// jti and without the token. The path "-" means out. An empty path makes none.
+// OpenAudit opens a log of audit events. It has one line of JSON for each token request, with the
+// token's jti and without the token. The path "-" means out; an empty path means no log.
 func OpenAudit(path string, out io.Writer) (audit.Backend, error) {
 	switch path {
 	case "":

@@ -32,18 +32,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/openapi"
 )
 
-// Config are the parts of a [Server]. All but Preconditions and Audit are required, and one of
-// Issuer and SVIDs.
+// Config are the parts of a [Server]. Preconditions and Audit are optional, and one of Issuer and
+// SVIDs is required. All other parts are required, unless their comment says otherwise.
 type Config struct {
 	// Listener is where the server accepts connections.
 	Listener net.Listener
 	// Certificate is the certificate that the server shows. The API server must trust it.
 	Certificate dynamiccertificates.CertKeyContentProvider
-	// Kubernetes reads how the API server passes requests on.
+	// Kubernetes reads the API server's settings for forwarded requests.
 	Kubernetes kubernetes.Interface
 	// Authorizer decides who may do what.
 	Authorizer authorizer.Authorizer
-	// Preconditions must all hold while tokens are made; none is no error.
+	// Preconditions must all hold while tokens are made. The list may be empty.
 	Preconditions []*Precondition
 	// Issuer decides what tokens of WorkloadIdentities say; nil if there is only a trust domain.
 	Issuer *issuer.Issuer
@@ -72,7 +72,8 @@ type Server struct {
 	proxy   *frontProxy
 }
 
-// New makes a server. It fails if the API server does not say how it passes on requests.
+// New makes a server. It fails if the API server does not publish its settings for forwarded
+// requests.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := checkSVIDKinds(c.SVIDKinds); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return &Server{generic: generic, proxy: proxy}, nil
 }
 
-// storage returns what serves each resource.
+// storage returns the storage of each resource that is served.
 func (c *Config) storage() map[string]rest.Storage {
 	storage := map[string]rest.Storage{}
 	if c.Issuer != nil {
@@ -148,8 +149,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }
 
-// newScheme knows the kinds of the group. Requests are not converted: the API has one version,
-// whose types are also the internal ones.
+// newScheme returns a scheme with the kinds of the group. Requests are not converted: the API has
+// one version, whose types are also the internal ones.
 func newScheme(svids kinds.Table) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := tokenv1.AddToScheme(scheme); err != nil {
@@ -171,7 +172,7 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 	config := server.NewConfig(codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.EnableProfiling = false
-	config.EnableMetrics = false // they have a port of their own
+	config.EnableMetrics = false // a separate port serves the metrics
 	config.EnableIndex = false
 	config.BuildHandlerChainFunc = handlerChain
 

@@ -39,7 +39,7 @@ const (
 type SVIDSigner interface {
 	// JWT returns a token with the claims. The parameter expires is the claim exp.
 	JWT(algorithm identityv1.Algorithm, claims any, expires time.Time) (string, error)
-	// Certificate returns a certificate of the ID for the holder of the key.
+	// Certificate returns a certificate for the SPIFFE ID and the public key.
 	Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error)
 }
 
@@ -59,7 +59,7 @@ type SVIDs struct {
 	Signer SVIDSigner
 }
 
-// storage returns what serves the subresource svid of each kind.
+// storage returns the storage of each kind of the table, and of its subresource svid.
 func (s *SVIDs) storage(table kinds.Table, preconditions []*Precondition, metrics *Metrics) map[string]rest.Storage {
 	storage := map[string]rest.Storage{}
 	for _, kind := range table {
@@ -164,8 +164,9 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 	return object, nil
 }
 
-// judge returns the audiences of the SVID: those of the object, or those among them that the
-// request asks for. The object's spec decides the type too, by the same rules as in the controller.
+// judge checks the request against the spec of the object, which decides the type by the same rules
+// as in the controller. It returns the audiences of the SVID: those that the request asks for, by
+// default those of the object.
 func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec) ([]string, field.ErrorList) {
 	at := field.NewPath("spec")
 	named, err := s.fields(object)
@@ -194,7 +195,7 @@ func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, re
 		audiences = request.Audiences
 	}
 	for _, audience := range audiences {
-		// The object's tenant decides where the SVID is sent.
+		// The object's tenant decides where the SVID is sent, so no SVID may be for the API server.
 		if slices.Contains(s.APIAudiences, audience) {
 			wrong = append(wrong, field.Forbidden(at.Child("audiences"), fmt.Sprintf("the cluster's API server accepts %.80q, and no SVID may open the cluster", audience)))
 		}

@@ -330,7 +330,7 @@ func TestSVIDUnavailable(t *testing.T) {
 	}
 }
 
-// TestSVIDPrecondition checks that SVIDs wait for what must hold, as tokens do.
+// TestSVIDPrecondition checks that no SVID is made while a Precondition does not hold.
 func TestSVIDPrecondition(t *testing.T) {
 	r := newRigWith(t, func(c *Config) {
 		c.Preconditions = []*Precondition{NewPrecondition("rights", "it is not certain", nil)}
