@@ -13,9 +13,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Identities returns the rows of the AWSClusters and the AWS identities of a namespace or, if it is
-// empty, of all namespaces and of the cluster. The kinds that the cluster does not have, or that
-// the caller may not list, have no rows: most tenants do not see what administrators lend.
+// Identities returns the rows of the AWSClusters and the AWS identities of a namespace. For an
+// empty namespace, it returns those of all namespaces and of the cluster. Kinds that the cluster
+// does not have, or that the caller may not list, have no rows: most tenants do not see the
+// identities that administrators lend.
 func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Row, error) {
 	var objects []Object
 	for _, kind := range table.Where(aboutAWS) {
@@ -36,7 +37,8 @@ func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespa
 	return rows, nil
 }
 
-// ruleOfSources is in force whenever the cluster has the object, also while it gives no credential.
+// ruleOfSources returns the rule for sources that name no identity. It applies as long as the
+// cluster has the AWSClusterControllerIdentity, even if this identity gives no credential.
 func ruleOfSources(table kinds.Table) string {
 	return "an " + AnyOf(table.Where(kinds.Kind.Fetches).Names()) +
 		" of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"

@@ -18,7 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// TestIdentities lists what a namespace uses, and for the whole cluster what administrators lend.
+// TestIdentities lists the AWS objects of one namespace, and those of the whole cluster, with the
+// identities that administrators lend.
 func TestIdentities(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {

@@ -47,7 +47,8 @@ func (o Object) Artifact() *toolkitv1.Artifact {
 	return nil
 }
 
-// found returns what the status offers; nil if it offers nothing.
+// found returns the result in the status, such as an artifact or tags; nil if the status has no
+// result.
 func (o Object) found() *kinds.Found {
 	if o.Kind.Found == nil {
 		return nil

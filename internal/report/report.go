@@ -47,14 +47,15 @@ type Row struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// Source names the thing to fetch: a repository's URL, a bucket with its endpoint, an image. Of a
-	// binding it names the Secret.
+	// Source names the thing to fetch: a repository's URL, a bucket with its endpoint, an image.
+	// For a binding, Source names the Secret.
 	Source string `json:"source"`
-	// Subject is the subject whose credential was used or, if none was used, asked for:
+	// Subject is the subject whose credential was used. If no credential was used, Subject is the
+	// subject that the object asks for. Its forms are
 	// "system:serviceaccount:<namespace>:<name>",
 	// "lanyard.dev:workloadidentity:<namespace>:<name>", an AWS identity such as
-	// "lanyard.dev:awsclusterroleidentity:<name>", or "controller". Empty if the object asks for
-	// none.
+	// "lanyard.dev:awsclusterroleidentity:<name>", and "controller". Empty if the object asks for
+	// no subject.
 	Subject string `json:"subject,omitempty"`
 	// Identity is the cloud identity that was used: for AWS a role's ARN, for Azure the tenant and
 	// the client ID, for Google a service account. It is the subject if the cloud accepted the
@@ -79,7 +80,7 @@ type Row struct {
 	AsExpected *bool `json:"asExpected,omitempty"`
 }
 
-// What the names of subjects begin with, see auth.Subject.
+// The prefixes of subjects' names, see auth.Subject.
 const (
 	accountPrefix  = "system:serviceaccount:"
 	identityPrefix = "lanyard.dev:workloadidentity:"
@@ -109,7 +110,8 @@ func Of(o Object) Row {
 		row.Revision, row.Tags, row.ExpiresAt, row.Identity = found.Revision, found.Tags, found.ExpiresAt, found.CloudIdentity
 	}
 	if row.Result == Delivered {
-		row.Identity = row.Subject // Lanyard vouches for it, whatever it stands for at the target
+		// Lanyard vouches for the subject, whatever identity the subject has at the target.
+		row.Identity = row.Subject
 	}
 	if id := o.Used(); id != nil && !aboutAWS(o.Kind) {
 		// Without a cloud identity, the cloud accepted the subject itself.

@@ -66,7 +66,7 @@ func as(role string) option {
 	}
 }
 
-// identity has the object name a WorkloadIdentity.
+// identity sets the name of a WorkloadIdentity in the spec.
 func identity(name string) option {
 	return func(o *v1alpha1.OCIRepository) { o.Spec.WorkloadIdentityName = name }
 }

@@ -70,7 +70,8 @@ func (r Row) identity(wide bool) string {
 	}
 }
 
-// subject returns the subject as kubectl names the object, if it is of the row's namespace.
+// subject returns the subject in kubectl's form, such as sa/<name>, if it is of the row's namespace
+// or an AWS identity. It returns other subjects unchanged.
 func (r Row) subject() string {
 	if name, ok := strings.CutPrefix(r.Subject, accountPrefix+r.Namespace+":"); ok {
 		return "sa/" + name
@@ -85,9 +86,8 @@ func (r Row) subject() string {
 }
 
 // Short returns the part of an identity by which people distinguish tenants. This is the resource
-// of an ARN ("role/<name>"), Azure's client ID without the tenant, or a Google service account
-// without its domain. Of a Google principal it is the subject. Any other identity is returned
-// unchanged.
+// of an ARN ("role/<name>"), Azure's client ID without the tenant, a Google service account without
+// its domain, or the subject of a Google principal. Any other identity is returned unchanged.
 func Short(identity string) string {
 	const (
 		arnFields = 6  // arn:<partition>:<service>:<region>:<account>:<resource>
