@@ -1,13 +1,14 @@
-// Package diagnosis explains the credential of one object: whose it is, which field decides that,
-// which proof is exchanged where, under which key the controller keeps it, and what to do if there
-// is none.
+// Package diagnosis explains the credential of one object: whose credential it is, which field
+// decides this, which proof is exchanged where, and which key the credential has in the
+// controller's cache. For an object without a credential, it says what to do.
 //
 //	object ──fields──▶ auth/spec ──subject──▶ auth.Resolve ──▶ key
 //
 // The answers come from the code of the controller: package auth/spec judges the fields, package
 // identity the chains and their grants, and the providers make the key. The objects are read live,
 // with the permissions of the caller. Nothing is written, no token is requested, no Secret is read
-// and no cloud is called. What only the controller knows, such as its flags, is named as unknown.
+// and no cloud is called. Facts that only the controller knows, such as its flags, are listed as
+// unknown.
 package diagnosis
 
 import (
@@ -30,12 +31,12 @@ type Diagnosis struct {
 	Result  report.Result `json:"result"`
 	Reason  string        `json:"reason,omitempty"`
 	Message string        `json:"message,omitempty"`
-	// Subject is whose credential the object gets, as package auth names subjects; "unknown" if the
-	// controller's flags decide.
+	// Subject is the subject whose credential the object gets, in the form of package auth;
+	// "unknown" if the controller's flags decide.
 	Subject string `json:"subject,omitempty"`
 	// From is the field of the object, or the flag of the controller, that decides the subject.
 	From string `json:"from,omitempty"`
-	// Account is the subject as the cluster has it.
+	// Account describes the subject in the cluster, such as its UID and its attributes.
 	Account string `json:"account,omitempty"`
 	// Chain has the AWS identities from the subject to its root, with the answers of their grants.
 	Chain []string `json:"chain,omitempty"`
@@ -48,19 +49,19 @@ type Diagnosis struct {
 	// of the controller; empty if only the controller can know it.
 	Key    string `json:"key,omitempty"`
 	Digest string `json:"digest,omitempty"`
-	// Used is whose credential the controller used last. Changed says how that differs from Subject
-	// and Key.
+	// Used is the subject whose credential the controller used last, with its cloud identity.
+	// Changed says how the next use differs from Used.
 	Used    string `json:"used,omitempty"`
 	Changed string `json:"changed,omitempty"`
 	// Refusal says why the object gets no credential.
 	Refusal string `json:"refusal,omitempty"`
-	// Unknown names what decides too, and what the caller cannot see.
+	// Unknown lists what decides too but is not known, and what the caller cannot see.
 	Unknown []string `json:"unknown,omitempty"`
 	// NextStep says what to do.
 	NextStep string `json:"nextStep"`
 }
 
-// clean removes from all texts what does not show: tenants write some of them.
+// clean replaces unprintable characters in all texts, because tenants write some of the texts.
 func (d *Diagnosis) clean() {
 	for _, text := range []*string{
 		&d.Reason, &d.Message, &d.Subject, &d.From, &d.Account, &d.Proof, &d.Exchange, &d.Credential, &d.Delivery, &d.Key,

@@ -27,7 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// inquiry is the making of one diagnosis.
+// inquiry has the state while one Diagnosis is made.
 type inquiry struct {
 	Diagnosis
 
@@ -37,10 +37,10 @@ type inquiry struct {
 	clouds   *providers.Set // without the controller's settings
 	accounts auth.Accounts
 	ready    metav1.Condition // of the present spec; zero if the controller has not acted on it
-	used     *meta.Identity   // nil for none
+	used     *meta.Identity   // the identity that the controller used; nil for none
 
 	key        auth.Key             // zero if nothing is minted, or if the key is not known
-	source     string               // what the first session of the chain is got with, for people
+	source     string               // the origin of the chain's first session, for people
 	identities *identity.Identities // the chain of the AWS identity; nil for none, or if it is not visible
 	asked      bool                 // whether the chain was asked
 	answer     error                // why the chain refuses
@@ -87,7 +87,7 @@ func (q *inquiry) run(ctx context.Context) error {
 	case q.failed != nil:
 		return q.failed
 	case err != nil:
-		if q.asked { // its chain refuses, not a field
+		if q.asked { // the chain of the identity refuses, not a field
 			q.Subject, q.From = rules.Named(q.fields).String(), "spec.identityRef"
 		}
 		q.refuse(err)
@@ -101,8 +101,8 @@ func (q *inquiry) run(ctx context.Context) error {
 	return nil
 }
 
-// rules are the rules of a controller that refuses nothing which its flags could allow. What it
-// refuses, every controller refuses.
+// rules returns the rules of the most permissive controller, whose flags allow everything that a
+// flag can allow. An object that these rules refuse is refused by every controller.
 func (q *inquiry) rules() spec.Rules {
 	rules := spec.Rules{Providers: q.clouds.Names(), TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}}
 	if repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address); err == nil {
@@ -111,7 +111,7 @@ func (q *inquiry) rules() spec.Rules {
 	if q.fields.IdentityRef != nil {
 		rules.AWSIdentities = q.lends
 	}
-	// What the controller used for the present spec, it was configured for.
+	// The controller used this account for the present spec, so the account may be its default.
 	if account, ok := q.usedAccount(); ok {
 		rules.DefaultServiceAccount = account
 	}
@@ -129,7 +129,8 @@ func (q *inquiry) usedAccount() (name string, ok bool) {
 	return name, err == nil && subject.String() == q.used.Subject
 }
 
-// lends asks the grants of an AWS identity's chain. What cannot be seen refuses nothing here.
+// lends returns the refusal of the grants in an AWS identity's chain; nil if they refuse nothing.
+// Objects that the caller cannot see do not refuse.
 func (q *inquiry) lends(ctx context.Context, namespace string, subject auth.Subject) error {
 	if !q.asked {
 		q.asked, q.answer = true, q.askChain(ctx, namespace, subject)
@@ -170,8 +171,9 @@ func (q *inquiry) askChain(ctx context.Context, namespace string, subject auth.S
 	return err
 }
 
-// askSettings names the flags with which the controller would answer otherwise, unless the object's
-// status shows that it did not. The engine itself is asked once for each flag.
+// askSettings lists the controller's flags that could change the answer. If the object's status
+// shows that the flags allowed the identity, it lists no flag. It resolves the identity once for
+// each flag, with a changed value.
 func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Identity) {
 	if !q.object.Kind.Fetches() || q.settled(id) {
 		return
@@ -203,7 +205,7 @@ func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Ide
 		}
 	}
 	if q.fields.IdentityRef == nil && !slices.Contains(flags, "--aws-identities") {
-		q.Chain = nil // its grant decides nothing
+		q.Chain = nil // the grants of the chain decide nothing
 	}
 	if len(flags) > 0 {
 		q.unknown("flags of the controller decide too, which only its administrator sees: %s", strings.Join(flags, ", "))
@@ -292,8 +294,9 @@ func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
 	return nil
 }
 
-// refuse notes why the object gets no credential. Where the controller's settings may decide
-// otherwise, only the controller's own word is a refusal.
+// refuse records why the object gets no credential. If the controller's settings may decide
+// otherwise, the error is a refusal only if the controller itself has refused; else it is listed as
+// unknown.
 func (q *inquiry) refuse(err error) {
 	code := auth.CodeOf(err)
 	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted // whatever the settings are
@@ -308,7 +311,7 @@ func (q *inquiry) refuse(err error) {
 	}
 }
 
-// unknown notes what decides and cannot be seen.
+// unknown lists something that decides, but cannot be seen.
 func (q *inquiry) unknown(format string, args ...any) {
 	q.Unknown = append(q.Unknown, fmt.Sprintf(format, args...))
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// known is an account that was read already, as the memory of the engine.
+// known is an account that was read already. The engine gets it in place of its memory.
 type known struct {
 	auth.Accounts
 
@@ -37,7 +37,7 @@ func (k known) Lookup(context.Context, auth.Subject) (auth.Account, error) { ret
 type purpose struct {
 	options []auth.Option
 	image   string // the repository; empty for none
-	host    string // that gets the credential; empty for AWS itself
+	host    string // the host that gets the credential; empty for AWS itself
 }
 
 // minted follows a subject to its token: account, key, proof, exchange.
@@ -82,7 +82,7 @@ func (q *inquiry) minted(ctx context.Context, id spec.Identity) error {
 	return nil
 }
 
-// read reads the subject. It returns false if it does not exist or is not visible.
+// read reads the subject. The result ok is false if the subject does not exist or is not visible.
 func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.Account, ok bool, err error) {
 	accounts := q.accounts
 	switch {
@@ -119,8 +119,8 @@ func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.
 	return account, true, nil
 }
 
-// purpose returns what the token is for, as the controller of the kind asks for it. The providers
-// allow a host outside the clouds' tables, if the object names one.
+// purpose returns what the token is for, as the kind's controller would ask for it. The returned
+// providers allow the hosts that the object names, even outside the clouds' tables.
 func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err error) {
 	var allowed endpoint.Allowed
 	bucket, isBucket := q.object.Resource.(*v1alpha1.Bucket)
@@ -180,7 +180,7 @@ func (q *inquiry) registryPurpose(id spec.Identity, set *providers.Set) (p purpo
 	return p, set, nil
 }
 
-// describe says what the key means.
+// describe writes the key, and which exchange and credential belong to the key.
 func (q *inquiry) describe(id spec.Identity, key auth.Key, p purpose) {
 	q.Key, q.Digest = key.String(), key.Digest()
 	if key.IdentityFingerprint != "" {
@@ -228,7 +228,7 @@ func (q *inquiry) describe(id spec.Identity, key auth.Key, p purpose) {
 	}
 }
 
-// region names what decides the region of AWS STS in a controller without AWS_REGION.
+// region returns the field that decides the region of AWS STS, for a controller without AWS_REGION.
 func (q *inquiry) region() string {
 	if bucket, ok := q.object.Resource.(*v1alpha1.Bucket); ok && bucket.Spec.Region != "" {
 		return "spec.region"
@@ -273,7 +273,7 @@ func (q *inquiry) svid(id spec.Identity) {
 	q.unknown("trust domain and signer, which the KeyRing spiffe in --keyring-namespace or the broker at --spiffe-broker-endpoint decides: they are in the key")
 }
 
-// compare compares whose credential was used last with whose would be used now.
+// compare compares the subject and identity of the last use with those of the next use.
 func (q *inquiry) compare() {
 	if q.used == nil {
 		return
@@ -282,7 +282,7 @@ func (q *inquiry) compare() {
 	was := name(q.used.Subject, q.used.CloudIdentity)
 	q.Used = was + ", at the last use"
 	switch now := name(q.key.Subject.String(), q.key.Identity); {
-	case q.Key == "": // nobody knows, or nothing is minted
+	case q.Key == "": // the next use is unknown, or no token is minted
 	case now != was:
 		q.Changed = "the next use is as " + now + ": something has changed since the last one"
 	}
