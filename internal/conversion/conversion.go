@@ -32,10 +32,10 @@ type Options struct {
 	Kinds kinds.Table
 }
 
-// Convert returns the files with the objects of all known kinds converted, and everything else as it
-// was. The notes name each object that is converted, that names a converted object, or that has the
-// API group of converted objects and is kept. The errors of all files are [*yamlfile.Error] values,
-// joined; then there are no files and no notes.
+// Convert returns the files with the objects of all known kinds converted, and everything else
+// unchanged. The notes list each object that is converted, that names a converted object, or that
+// has the API group of converted objects and is kept. The errors of all files are [*yamlfile.Error]
+// values, joined. With an error, Convert returns neither files nor notes.
 func Convert(files []File, opts Options) (converted []File, notes []string, err error) {
 	c := &conversion{opts: opts, targets: targets(opts.Kinds), moved: map[identifier]bool{}, published: map[identifier]string{}}
 	read, errs := make([][]document, len(files)), make([]error, len(files))
@@ -103,8 +103,8 @@ const (
 
 func check[T any](d *yamlfile.Document) error { return d.Decode(new(T)) }
 
-// lender has the fields of an identity that is lent. The identity's own decoder reports no unknown
-// field of the spec.
+// lender has the fields of an AWS identity that administrators lend. It replaces the API type,
+// whose decoder does not report unknown fields of the spec.
 type lender[Spec any] struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -112,7 +112,7 @@ type lender[Spec any] struct {
 	Spec     Spec              `json:"spec"`
 }
 
-// These types have the fields of a spec, and not its decoder.
+// These types have the fields of a spec, but not the decoder of the spec's type.
 type (
 	controllerSpec identityv1.AWSClusterControllerIdentitySpec
 	roleSpec       identityv1.AWSClusterRoleIdentitySpec
@@ -124,7 +124,7 @@ type conversion struct {
 	opts      Options
 	targets   map[groupKind]target
 	moved     map[identifier]bool   // the objects that are converted
-	published map[identifier]string // kinds of the sources of ExternalArtifacts
+	published map[identifier]string // by ExternalArtifact: the kind of its source
 	notes     []string
 	errs      []error
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// TestConvert holds what becomes of manifests of each project. To convert them again changes
-// nothing.
+// TestConvert compares converted manifests of each project with golden files. A second conversion
+// changes nothing.
 func TestConvert(t *testing.T) {
 	for name, test := range map[string]struct {
 		file string
@@ -139,7 +139,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestGrants checks that the grants which both projects read alike stay as they are.
+// TestGrants checks that grants which both projects read alike are not refused. Only an empty
+// selector is dropped.
 func TestGrants(t *testing.T) {
 	for before, after := range map[string]string{
 		"null": "null", "{}": "{}", "{list: []}": "{list: []}", "{list: [a]}": "{list: [a]}",
@@ -156,8 +157,8 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestSeveralFiles checks that files name each other's objects, and that a file without an object to
-// convert stays as it is.
+// TestSeveralFiles checks that references to objects in other files are converted, and that a file
+// without an object to convert stays as it is.
 func TestSeveralFiles(t *testing.T) {
 	const other = "kind:   Pod # as it is\n"
 	files, notes, err := conversion.Convert([]conversion.File{
@@ -202,8 +203,8 @@ func TestFieldsNamedLikeAKind(t *testing.T) {
 	}
 }
 
-// FuzzConvert checks that what is converted can be read, loses no document and no object that is
-// kept, and has nothing more to convert.
+// FuzzConvert checks that a converted file can be read and has all documents and kept objects. A
+// second conversion changes nothing.
 func FuzzConvert(f *testing.F) {
 	for _, file := range []string{"flux.yaml", "capa.yaml", "gardener.yaml", "list.yaml", "list.json"} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))

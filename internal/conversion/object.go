@@ -43,7 +43,7 @@ func newObject(c *conversion, d *yamlfile.Document) *object {
 	return o
 }
 
-// splitVersion divides an apiVersion. The core group has no name.
+// splitVersion splits an apiVersion. The group is empty for the core group.
 func splitVersion(apiVersion string) (group, version string) {
 	group, version, ok := strings.Cut(apiVersion, "/")
 	if !ok {
@@ -77,8 +77,8 @@ func (o *object) report(err error) {
 	}
 }
 
-// plan writes the object's notes, and returns the changes of its nodes; none for an object that is
-// kept.
+// plan writes the object's notes, and returns the changes of its nodes. For an object that is kept,
+// these are only changes of references.
 func (o *object) plan() []func() {
 	if o.target == nil {
 		if why := o.kept(); why != "" {
@@ -95,8 +95,8 @@ func (o *object) plan() []func() {
 	return changes
 }
 
-// kept says why an object of a group with kinds that are converted is not converted; empty for an
-// object of another group.
+// kept returns why an object is not converted although other kinds of its group are converted;
+// empty for an object of another group.
 func (o *object) kept() string {
 	if o.group == capaGroup && o.kind == "AWSCluster" {
 		return "Lanyard manages no clusters"
@@ -155,7 +155,7 @@ func (o *object) isSource() bool {
 	return ok && kind.KeepsArtifacts()
 }
 
-// planPublication refuses that two sources publish the same ExternalArtifact.
+// planPublication reports an error if two sources would publish the same ExternalArtifact.
 func (o *object) planPublication() {
 	artifact := identifier{"ExternalArtifact", o.namespace, o.name}
 	other, ok := o.published[artifact]
@@ -166,12 +166,13 @@ func (o *object) planPublication() {
 	}
 }
 
-// publish has the object publish an ExternalArtifact.
+// publish sets spec.externalArtifact, so that the object publishes an ExternalArtifact.
 func (o *object) publish() {
 	if spec := get(o.root, "spec"); spec != nil && spec.Kind == yamlnode.MappingNode {
 		remove(spec, "externalArtifact")
 		field := mapping("externalArtifact", &yamlnode.Node{Kind: yamlnode.ScalarNode, Tag: "!!bool", Value: "true", Line: spec.Line})
-		field.Content[0].Style = get(o.root, "apiVersion").Style // quotes in JSON
+		// The field's name has quotes in JSON.
+		field.Content[0].Style = get(o.root, "apiVersion").Style
 		spec.Content = append(spec.Content, field.Content...)
 	}
 }

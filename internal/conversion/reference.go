@@ -7,9 +7,9 @@ import (
 	yamlnode "go.yaml.in/yaml/v3"
 )
 
-// referrers returns the fields of Flux's kinds that name a source, with the version of the kind that
-// can name an ExternalArtifact there; empty if none can. Source: CrossNamespaceSourceReference of
-// kustomize-controller and helm-controller in Flux 2.7.
+// referrers returns the fields of Flux's kinds that refer to a source. The value of a field is the
+// version of the kind in which the field can name an ExternalArtifact; empty if it never can.
+// Source: CrossNamespaceSourceReference of kustomize-controller and helm-controller in Flux 2.7.
 func referrers() map[groupKind]map[string]string {
 	return map[groupKind]map[string]string{
 		{"kustomize." + fluxToolkit, "Kustomization"}: {"spec.sourceRef": "v1"},
@@ -18,8 +18,8 @@ func referrers() map[groupKind]map[string]string {
 	}
 }
 
-// planReferences writes notes about the converted objects that this object names, and returns the
-// changes after which it names their ExternalArtifacts.
+// planReferences writes notes about the object's references to converted objects. It returns the
+// changes after which these references name the ExternalArtifacts of the converted objects.
 func (o *object) planReferences() (changes []func()) {
 	visit("", o.root, func(path string, reference *yamlnode.Node) {
 		named := identifier{text(reference, "kind"), text(reference, "namespace"), text(reference, "name")}
