@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
 )
 
-// awsBuckets are those of Amazon S3.
+// awsBuckets are the buckets of Amazon S3.
 type awsBuckets struct {
 	provider *aws.Provider // with the controller's own region
 	allowed  endpoint.Allowed

@@ -15,7 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 )
 
-// A cloud's credential goes to a cloud's host and to no other.
+// TestBucketsAreLocated checks that a cloud's credential goes only to hosts of the cloud, or with
+// AWS to listed hosts.
 func TestBucketsAreLocated(t *testing.T) {
 	allowed, err := endpoint.ParseAllowed("s3.internal.example:9000", "blob.internal.example", "storage.internal.example")
 	if err != nil {
@@ -25,9 +26,9 @@ func TestBucketsAreLocated(t *testing.T) {
 	for name, test := range map[string]struct {
 		region string // the controller's
 		spec   spec
-		want   buckets.Place // Token aside
-		minted int           // options of a token
-		code   auth.Code     // refused
+		want   buckets.Place // without Token
+		minted int           // number of options in Token
+		code   auth.Code     // of the refusal
 		says   string
 	}{
 		"generic": {
@@ -102,7 +103,7 @@ func TestBucketsAreLocated(t *testing.T) {
 		},
 		"azure of another cloud": {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.chinacloudapi.cn"}, code: auth.CodeEndpointRefused, says: "write <account>.blob.core.windows.net"},
 		"azure's look-alike":     {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.windows.net.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
-		// A token is good wherever it is shown, so that no list of hosts helps.
+		// Any host that gets the token can use it at Azure, so the list of hosts does not apply.
 		"azure, listed": {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "blob.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 		"gcp": {
 			spec: spec{Access: v1alpha1.Access{Provider: "gcp"}}, minted: 1,
@@ -143,7 +144,7 @@ func TestBucketsAreLocated(t *testing.T) {
 			if got.Token = nil; !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
-			// Where a request goes is where the place says, whoever makes it.
+			// A request goes to the host of the place, whoever makes the request.
 			way := &wire{}
 			opened, err := service.Open(t.Context(), buckets.Request{Place: place, Bucket: test.spec.BucketName, Transport: way, Caller: origin.Caller{Anonymous: true}})
 			if err != nil {
@@ -161,7 +162,7 @@ func TestBucketsAreLocated(t *testing.T) {
 	}
 }
 
-// wire remembers who was asked, and gives no answer.
+// wire records the hosts of requests, and forbids every request.
 type wire struct{ hosts []string }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -1,5 +1,5 @@
-// Package clouds has the buckets of the clouds that the controller is built with: where they are,
-// and which hosts get a credential. The reconcilers know it as a map of buckets.Service.
+// Package clouds has the buckets of the clouds that the controller is built with: where the buckets
+// are, and which hosts get a credential. The reconcilers use them as a map of buckets.Service.
 package clouds
 
 import (

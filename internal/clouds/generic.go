@@ -15,8 +15,8 @@ import (
 )
 
 // genericBuckets are the buckets of any service that speaks the protocol of Amazon S3. The tenant
-// chooses the service. The dial guard judges its addresses, and the tenant may show it the tenant's
-// own session.
+// chooses the service. The dial guard checks the addresses of the service. The tenant may send the
+// tenant's own session to the service.
 type genericBuckets struct{ aws *aws.Provider }
 
 // Locate implements buckets.Service.

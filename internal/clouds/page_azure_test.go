@@ -14,15 +14,15 @@ import (
 )
 
 // TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command, with a
-// managed identity and with an application. A token of the page's ServiceAccount pulls once the
-// identity has its role, a token of another's gets nothing.
+// managed identity and with an application. A token of the page's ServiceAccount can pull once the
+// identity has its role. A token of another ServiceAccount gets nothing.
 func TestPageOfCloudsAtAzure(t *testing.T) {
 	if _, err := exec.LookPath("az"); err != nil {
 		t.Fatal("the az command is missing: apt-get install azure-cli")
 	}
 	for name, variant := range map[string]struct {
 		administrator string
-		block         int // of the page's commands at Azure
+		block         int // index of the block among the page's commands at Azure
 	}{
 		"managed identity": {pageResources, 1},
 		"application":      {pageEntra, 2},
@@ -83,7 +83,7 @@ RoleAssignmentsOperations.config = property(lambda self: self._config)
 }
 
 // pull gets a token for a repository of the page's registry at Azure, for a subject whose
-// annotation is a client ID. It returns why there is none.
+// annotation is a client ID. It returns the code of the error; empty if there is a token.
 func (p *page) pull(t *testing.T, subject, client string) auth.Code {
 	t.Helper()
 	provider, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base, Timeout: patience})

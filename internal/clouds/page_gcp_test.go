@@ -73,8 +73,8 @@ func kubernetesProvider() cloudgcp.Provider {
 	return cloudgcp.Provider{ID: "kubernetes", IssuerURI: pageIssuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"}}
 }
 
-// openGooglePage is a page whose project has an administrator, whose token the page's gcloud sends,
-// and a repository with an image.
+// openGooglePage returns a page whose project has an administrator and a repository with an image.
+// The page's gcloud sends the administrator's token.
 func openGooglePage(t *testing.T) *page {
 	t.Helper()
 	p := openPage(t, "https://iam.googleapis.com/"+pageProvider)
@@ -144,8 +144,8 @@ func (p *page) annotations(t *testing.T) map[string]string {
 	return out
 }
 
-// reads has a ServiceAccount with these annotations read the page's image by Lanyard. It returns
-// the code of Lanyard's refusal, or what the registry answers.
+// reads gets a credential from Lanyard as a ServiceAccount with these annotations, and reads the
+// page's image. It returns the code of Lanyard's refusal, or the registry's answer.
 func (p *page) reads(t *testing.T, provider auth.Provider, namespace string, annotations map[string]string) string {
 	t.Helper()
 	token, err := auth.GetToken(t.Context(), provider, auth.WithImageRepository(pageImage),
@@ -168,9 +168,9 @@ func (p *page) reads(t *testing.T, provider auth.Provider, namespace string, ann
 	return res.Status
 }
 
-// TestPageOfCloudsAtGoogle runs the commands of docs/clouds.md at Google Cloud, with a gcloud of
-// its own. In each variant, Lanyard reads the repository as the page's ServiceAccount, not before
-// the commands gave the permission, and not as another ServiceAccount.
+// TestPageOfCloudsAtGoogle runs the commands of docs/clouds.md at Google Cloud, with the test's own
+// gcloud. In each variant, Lanyard can read the repository as the page's ServiceAccount after the
+// commands gave the permission. It cannot read before, and cannot read as another ServiceAccount.
 func TestPageOfCloudsAtGoogle(t *testing.T) {
 	const denied, allowed = "403 Forbidden", "200 OK"
 	refused := string(auth.CodeTrustRefused)
@@ -184,10 +184,10 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 	inPool := map[string]string{gcp.ProviderAnnotation: pageProvider}
 	for _, variant := range []struct {
 		name            string
-		trust, permit   []string // blocks
+		trust, permit   []string // blocks of commands
 		annotations     map[string]string
-		before, another string // how the ServiceAccount reads before the permission, and how another one reads
-		unreachable     bool   // the issuer
+		before, another string // results of a read: before the permission, as another account
+		unreachable     bool   // the cloud cannot reach the issuer
 	}{
 		{name: "direct principal", trust: []string{names, pool}, permit: []string{direct, check}, annotations: inPool, before: denied, another: denied},
 		{
@@ -253,7 +253,7 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 		})
 	}
 
-	// Who has no role gets nowhere.
+	// An administrator without roles is refused.
 	p := openGooglePage(t)
 	must(t, p.cloud.GCP().PutBindings(pageProject, nil))
 	if output, err := p.run(t, append(p.commands(t, "Before you begin"), names)...); err == nil || !strings.Contains(output, "error: 403") {

@@ -26,7 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// What docs/clouds.md calls the tenant, and whose cloud identities its messages name.
+// Names of the tenant in docs/clouds.md, and cloud identities in the messages of the page.
 const (
 	pageIssuer  = "https://issuer.example.com"
 	pageSubject = "system:serviceaccount:tenant-a:app-reader"
@@ -161,7 +161,7 @@ func checkOf(t *testing.T, blocks []string) string {
 	return ""
 }
 
-// run runs commands in one shell, which ends at the first that fails.
+// run runs commands in one shell, which ends at the first command that fails.
 func (p *page) run(t *testing.T, commands ...string) (output string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the az command takes seconds to start
@@ -173,7 +173,7 @@ func (p *page) run(t *testing.T, commands ...string) (output string, err error) 
 }
 
 // TestPageOfClouds runs the commands of docs/clouds.md at AWS with the aws command. A token of the
-// page's ServiceAccount gets a session of the role, a token of another's does not.
+// page's ServiceAccount gets a session of the role. A token of another ServiceAccount does not.
 func TestPageOfClouds(t *testing.T) {
 	if _, err := exec.LookPath("aws"); err != nil {
 		t.Fatal("the aws command is missing: apt-get install awscli")
@@ -198,8 +198,8 @@ func TestPageOfClouds(t *testing.T) {
 	p.refuses(t, p.aws(t), pageSubject, aws.RoleAnnotation, pageRole)
 }
 
-// TestPageOfCloudsRefusals holds the messages of docs/clouds.md from Azure and Google against what
-// Lanyard says.
+// TestPageOfCloudsRefusals compares the messages from Azure and Google in docs/clouds.md with
+// Lanyard's errors.
 func TestPageOfCloudsRefusals(t *testing.T) {
 	p := openPage(t, "none")
 	must(t, p.cloud.Azure().PutApplication(pageDirectory, cloudazure.Application{
@@ -232,7 +232,8 @@ func (p *page) aws(t *testing.T) auth.Provider {
 	return provider
 }
 
-// refuses checks that a subject with these annotations is refused, in words that the page has.
+// refuses checks that a subject with these annotations is refused, and that the page has the error
+// message.
 func (p *page) refuses(t *testing.T, provider auth.Provider, subject string, annotations ...string) {
 	t.Helper()
 	name := strings.Split(subject, ":")

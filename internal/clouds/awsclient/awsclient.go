@@ -21,11 +21,12 @@ import (
 type Scope struct {
 	// Provider gets the sessions. Required.
 	Provider *aws.Provider
-	// Options say whose sessions, as for [auth.GetToken]. They have a cache. Required.
+	// Options say whose sessions the Provider gets, as for [auth.GetToken]. They have a cache.
+	// Required.
 	Options []auth.Option
 	// Region is the region of the clients. Required.
 	Region endpoint.AWSRegion
-	// AccountID is the account, of twelve digits, that all sessions must be of. Empty for any.
+	// AccountID is the account, of twelve digits, to which all sessions must belong. Empty for any.
 	AccountID string
 	// HTTPClient reaches AWS. Nil for the SDK's own client.
 	HTTPClient awssdk.HTTPClient
@@ -41,8 +42,8 @@ func (s Scope) Config() awssdk.Config {
 	return awssdk.Config{Region: s.Region.Name, HTTPClient: s.HTTPClient, Credentials: awssdk.CredentialsProviderFunc(s.retrieve)}
 }
 
-// retrieve returns the credentials of the next call. It is not behind the SDK's cache, which would
-// outlive a grant.
+// retrieve returns the credentials of the next call. The SDK's cache is not used, because it would
+// keep credentials after a grant is withdrawn.
 func (s Scope) retrieve(ctx context.Context) (awssdk.Credentials, error) {
 	credentials, err := aws.NewCredentialsProvider(s.Provider, s.Options...).Retrieve(ctx)
 	if err == nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
-// region is another one than the provider's, so that nothing but the scope names it.
+// region differs from the provider's region, so that only the scope can be its source.
 const region = "eu-central-1"
 
 // clients are the clients that a controller of clusters needs, each with a call.
@@ -99,7 +99,7 @@ func describeRegions(config awssdk.Config) func(context.Context) (http.Header, e
 	}
 }
 
-// headerOf is the header of an answer by the metadata that an SDK's client returns.
+// headerOf returns the header of an answer, from the metadata that a client of the SDK returns.
 func headerOf(of middleware.Metadata) http.Header {
 	if answer, ok := awsmiddleware.GetRawResponse(of).(*smithyhttp.Response); ok {
 		return answer.Header
@@ -115,8 +115,8 @@ func valueOf[T any](p *T) (value T) {
 	return value
 }
 
-// world has the role identity target, which team-a may use, of a role that may call all clients'
-// services.
+// world has the role identity target, which team-a may use. Its role may call the services of all
+// clients.
 type world struct {
 	*identitytest.World
 
@@ -141,12 +141,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// admit lends the identity to one namespace, and to no other any more.
+// admit lends the identity to this namespace only.
 func (w *world) admit(namespace string) auth.Subject {
 	return w.Role("target", identitytest.RoleSpec(w.arn, "root", identitytest.Admits(namespace)))
 }
 
-// scope is that of an object in team-a.
+// scope returns the Scope of an object in team-a.
 func (w *world) scope(t *testing.T, accountID string) awsclient.Scope {
 	t.Helper()
 	in, err := endpoint.ParseAWSRegion(region)
@@ -160,7 +160,7 @@ func (w *world) scope(t *testing.T, accountID string) awsclient.Scope {
 	}
 }
 
-// requests is how many requests AWS got but for sessions.
+// requests returns the number of requests that AWS got, without those for sessions.
 func (w *world) requests() int {
 	n := 0
 	for _, call := range w.Cloud.Journal().Calls(journal.Filter{}) {
@@ -171,8 +171,8 @@ func (w *world) requests() int {
 	return n
 }
 
-// TestClientsActAsTheIdentity: every client acts in the account, as the role and in the region of
-// the scope, whatever the environment says, and all share one session.
+// TestClientsActAsTheIdentity checks that every client acts in the account, as the role and in the
+// region of the scope, whatever the environment says. All clients share one session.
 func TestClientsActAsTheIdentity(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": identitytest.KeyID, "AWS_SECRET_ACCESS_KEY": identitytest.SecretKey, "AWS_SESSION_TOKEN": "",
@@ -200,8 +200,8 @@ func TestClientsActAsTheIdentity(t *testing.T) {
 	}
 }
 
-// TestWithdrawnGrantStopsTheNextCall: clients that exist and have worked do nothing more once the
-// grant is gone, without a request to AWS, and go on when it is back.
+// TestWithdrawnGrantStopsTheNextCall checks clients that have worked already. Once the grant is
+// withdrawn, their calls fail without a request to AWS. When the grant is back, the calls succeed.
 func TestWithdrawnGrantStopsTheNextCall(t *testing.T) {
 	w := newWorld(t)
 	calls := newClients(w.scope(t, identitytest.Workload).Config()).calls()

@@ -36,7 +36,7 @@ func Of(clouds *providers.Set, allowed endpoint.Allowed, spec v1alpha1.BucketSpe
 	}
 }
 
-// genericRegion is what services without regions sign for.
+// genericRegion is the region in signatures for services without regions.
 const genericRegion = "us-east-1"
 
 // Generic locates a bucket of any service that speaks the protocol of Amazon S3.
@@ -77,19 +77,19 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 		return buckets.Place{}, invalid("spec.region", "remove it, or name the endpoint of that region", "it is not the region of spec.endpoint")
 	}
 	if region == "" {
-		region = genericRegion // of a listed host
+		region = genericRegion // the host is listed, and has no region
 	}
 	named, unknown := endpoint.ParseAWSRegion(region)
 	switch {
-	case s.Listed: // its regions are its own
+	case s.Listed: // a listed host may have its own regions
 	case unknown != nil:
 		return buckets.Place{}, &buckets.InvalidError{Field: "spec.region", Err: unknown}
 	case named.Partition.ID != s.Partition:
 		return buckets.Place{}, invalid("spec.region", "name a region of that partition, or the endpoint of the region", "it is not of the partition of spec.endpoint")
 	}
 	place := buckets.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
-	// The controller's own region serves every bucket of its partition; a session of one partition
-	// is invalid in another.
+	// A session from the controller's own region is valid for every bucket of the region's
+	// partition, and invalid in another partition.
 	own := provider.Region()
 	if alien := s.Partition != "" && s.Partition != own.Partition.ID; spec.STS == nil && unknown == nil && (own.Name == "" || alien) {
 		place.Token = []auth.Option{auth.WithSTSRegion(region)}
@@ -127,7 +127,8 @@ func GCP(provider *gcp.Provider, spec v1alpha1.BucketSpec) (buckets.Place, error
 	return buckets.Place{Endpoint: g.Host, Host: g.Host, Token: []auth.Option{auth.WithScopes(gcsReadScope)}}, nil
 }
 
-// refused is an endpoint to which no credential goes, with the fix of package endpoint.
+// refused returns the error for an endpoint that gets no credential, with the fix of package
+// endpoint.
 func refused(err error) error {
 	e := &auth.Error{Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Err: err}
 	if parsed, ok := errors.AsType[*endpoint.Error](err); ok {
