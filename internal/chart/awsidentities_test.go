@@ -13,9 +13,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/chart"
 )
 
-// TestAWSIdentitiesNeedTenantNamespaces checks that lanyard-controller gets no right by which it
-// could take static keys or the identity controller's account, unless the administrator accepts
-// this by name.
+// TestAWSIdentitiesNeedTenantNamespaces checks that lanyard-controller gets no right with which it
+// could read static keys or act as the identity controller's account. The administrator can accept
+// such a right with acceptControllerReadsAllSecrets.
 func TestAWSIdentitiesNeedTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
 		"all namespaces":                 {`{identity: {awsIdentities: true}}`, "set rbac.tenantNamespaces"},
@@ -64,8 +64,8 @@ func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
 	}
 }
 
-// TestManagementOperatorWritesBindings checks that of the persons that the chart has roles for,
-// only the one who operates the management cluster may write bindings.
+// TestManagementOperatorWritesBindings checks the chart's roles for persons. Only the role for
+// operators of the management cluster may write bindings.
 func TestManagementOperatorWritesBindings(t *testing.T) {
 	objects, err := chart.Objects(release(withIssuer(map[string]any{"identity": map[string]any{"awsIdentities": true, "bindings": true}})))
 	if err != nil {

@@ -77,8 +77,8 @@ func ParseValues(lines []string) (map[string]any, error) {
 	return values, nil
 }
 
-// ValueNames returns the names of the chart's values in order, such as "log.level". A value that
-// users fill with keys of their own has one name.
+// ValueNames returns the names of the chart's values in order, such as "log.level". A value has one
+// name if users choose the keys in it.
 func ValueNames() ([]string, error) {
 	files, err := charts.Lanyard()
 	if err != nil {

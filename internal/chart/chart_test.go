@@ -108,7 +108,7 @@ func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "PodMonitor", "PrometheusRule", "APIService":
-			continue // of modules that this module does not have: the golden file is all we have
+			continue // this module lacks their Go types: only the golden file checks them
 		}
 		data, err := object.MarshalJSON()
 		if err != nil {
@@ -150,7 +150,8 @@ func leasesAreThoseOfPrograms(t *testing.T, objects []*unstructured.Unstructured
 	for _, d := range deployments(t, objects) {
 		switch d.program {
 		case "lanyard-token-server":
-			leases["lanyard-token-server-"+keyring.SPIFFERing] = true // without a trust domain it retires a former one's keys
+			// without a trust domain, the token server retires the keys of a former one
+			leases["lanyard-token-server-"+keyring.SPIFFERing] = true
 			if slices.ContainsFunc(d.args, func(arg string) bool { return strings.HasPrefix(arg, "--issuer=") }) {
 				leases["lanyard-token-server-"+keyring.IssuerRing] = true
 			}
@@ -264,7 +265,9 @@ func TestObjectsInOrder(t *testing.T) {
 		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") ||
 			object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "APIService"
 		if object.GetKind() == "RoleBinding" && object.GetName() == "lanyard-token-server" && object.GetNamespace() == "kube-system" {
-			continue // of the Role that lets extensions read how the API server passes requests on
+			// for the Role that lets extensions read the API server's settings for forwarded
+			// requests
+			continue
 		}
 		if namespaced == cluster || namespaced && !slices.Contains([]string{"lanyard-system", "tenant-a"}, object.GetNamespace()) {
 			t.Errorf("%s %s is in namespace %q", object.GetKind(), object.GetName(), object.GetNamespace())
@@ -430,8 +433,8 @@ func TestNamespacesOnlyForSelector(t *testing.T) {
 	}
 }
 
-// TestGrantReachesTheController checks that the flag keeps the difference between the values
-// nobody, an empty list and everybody.
+// TestGrantReachesTheController checks that the flag distinguishes nobody, an empty list and
+// everybody.
 func TestGrantReachesTheController(t *testing.T) {
 	const prefix = "--controller-identity-namespaces="
 	for name, test := range map[string]struct {
@@ -730,8 +733,8 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
 	want = strings.NewReplacer(
 		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",
-		// The names of the one lease of the identity controller and of the token server's leases
-		// and Secret.
+		// The lease of the identity controller, and the leases and the Secret of the token server
+		// keep their names.
 		"resourceNames: [credentials-identity-controller]\n    verbs: [get, update]", "resourceNames: [lanyard-identity-controller]\n    verbs: [get, update]",
 		"credentials-token-server-issuer", "lanyard-token-server-issuer", "credentials-token-server-spiffe", "lanyard-token-server-spiffe", "credentials-token-server-ca", "lanyard-token-server-ca",
 	).Replace(want)

@@ -37,7 +37,7 @@ func withIssuer(values map[string]any) map[string]any {
 	return values
 }
 
-// deployment is what a Deployment of the chart starts.
+// deployment is the program that a Deployment of the chart starts, with its arguments.
 type deployment struct {
 	name, program string
 	args          []string
@@ -82,8 +82,8 @@ func programsTake(t *testing.T, objects []*unstructured.Unstructured) {
 	}
 }
 
-// TestTokenServerKnowsTheOthers checks that the token server asks about the rights of the accounts
-// that the other programs really have.
+// TestTokenServerKnowsTheOthers checks that the token server checks the rights of the accounts
+// under which the other programs run.
 func TestTokenServerKnowsTheOthers(t *testing.T) {
 	account := func(name string) map[string]any {
 		return map[string]any{"serviceAccount": map[string]any{"name": name}}
@@ -111,8 +111,9 @@ func TestTokenServerKnowsTheOthers(t *testing.T) {
 	t.Error("no token server")
 }
 
-// TestIssuerNeedsTenantNamespaces checks that with an issuer the controller gets no right by which
-// it could reach the signing keys, unless the administrator accepts this by name.
+// TestIssuerNeedsTenantNamespaces checks that, with an issuer, the controller gets no right with
+// which it could reach the signing keys. The administrator can accept such a right with
+// acceptControllerReadsAllSecrets.
 func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
 		"all namespaces":           {`{issuer: {url: "https://i.example"}}`, "set rbac.tenantNamespaces"},
@@ -179,7 +180,8 @@ func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 	})
 }
 
-// judged are values of the chart, and what refuses them; empty if nothing does.
+// judged has values of the chart, and a part of the error that refuses them. The part is empty if
+// the chart accepts the values.
 type judged struct{ values, refusal string }
 
 // judge renders the chart with each of the values.
@@ -202,9 +204,9 @@ func judge(t *testing.T, cases map[string]judged) {
 	}
 }
 
-// TestNoRoleForUsersMintsTokens checks every role of every set of values: only the tenant role has
-// create of workloadidentities/token and of SVIDs, and no role for users has it or the keys. A role
-// for people who make SVIDs by hand is bound to nobody.
+// TestNoRoleForUsersMintsTokens checks every role of every set of values. Only the tenant role may
+// create workloadidentities/token and SVIDs. No role for users has these rights, or a right to the
+// keys. A role for people who make SVIDs by hand is bound to nobody.
 func TestNoRoleForUsersMintsTokens(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
 	if err != nil || len(files) == 0 {
@@ -282,7 +284,7 @@ func TestKeysAreTheTokenServers(t *testing.T) {
 }
 
 // TestControllersChangeOnlyTheirOwn checks that each controller that may patch objects has the
-// policy that bounds the change: a controller that could change an object could act as anybody.
+// policy that limits its changes. Without limits, such a controller could act as anybody.
 func TestControllersChangeOnlyTheirOwn(t *testing.T) {
 	const fetches, keeps = "lanyard-controller", "lanyard-identity-controller"
 	for values, want := range map[string][]string{

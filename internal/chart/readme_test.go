@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
-// property is what the README needs of a JSON schema.
+// property has the fields of a JSON schema that the README needs.
 type property struct {
 	Description string              `json:"description"`
 	Properties  map[string]property `json:"properties"`
@@ -27,7 +27,7 @@ type property struct {
 }
 
 // resolve returns the property that a reference within the schema, such as #/definitions/program,
-// leads to. A property with a description speaks for itself.
+// leads to. A property with its own description is returned unchanged.
 func (p property) resolve(schema property) property {
 	if p.Ref == "" || p.Description != "" {
 		return p
@@ -61,7 +61,7 @@ func TestREADME(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Helm's own, and not for people.
+	// The value global belongs to Helm, and is not for people.
 	delete(schema.Properties, "global")
 
 	var table bytes.Buffer
