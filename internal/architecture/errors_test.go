@@ -47,8 +47,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEveryErrorHasANextStep checks that whoever makes an error that becomes a condition says what
-// to do about it.
+// TestEveryErrorHasANextStep checks that each error that becomes a condition has a next step (Fix).
 func TestEveryErrorHasANextStep(t *testing.T) {
 	typed := regexp.MustCompile(`^(auth|archive|object)?\.?(Error|SecretError|PullSecretsError)$`)
 	later := map[string]int{ // literals whose next step follows in the same function
@@ -94,7 +93,8 @@ func goFiles(t *testing.T, folder string, visit func(path string, file *ast.File
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 		tests := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test") || strings.HasSuffix(filepath.Dir(path), "/rig")
-		// The errors of package origin get theirs from its table, which has a test of its own.
+		// The errors of package origin get their next step from a table, which has a test of its
+		// own.
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || tests || strings.HasSuffix(filepath.Dir(path), "/origin") {
 			return err
 		}

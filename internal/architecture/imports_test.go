@@ -16,13 +16,13 @@ import (
 
 const module = "github.com/lanyard-dev/lanyard"
 
-// rule says which packages the packages below from, without those of except, may not import, not
-// even indirectly.
+// rule says what some packages may not import, not even indirectly. It applies to the packages of
+// from, without those of except.
 type rule struct {
 	name   string
-	dir    string   // of the module, from the repository's root
+	dir    string   // folder of the module, from the repository's root
 	from   string   // import path, relative to module; a trailing /... takes all below
-	except []string // of from
+	except []string // packages of from that the rule does not apply to
 	deny   []string // import paths or prefixes of them that end in /
 	allow  []string // import paths that stay allowed
 	direct bool     // only the imports of from's own files count
@@ -190,8 +190,9 @@ var rules = []rule{
 	{
 		name: "conversion asks no cluster, and judges no values",
 		dir:  ".", from: "/internal/conversion",
-		deny:  []string{"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", module + "/auth", module + "/auth/", module + "/internal/cli"},
-		allow: []string{module + "/auth", module + "/auth/endpoint", module + "/auth/grant", module + "/auth/spec"}, // of the table of kinds
+		deny: []string{"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", module + "/auth", module + "/auth/", module + "/internal/cli"},
+		// the table of kinds imports these
+		allow: []string{module + "/auth", module + "/auth/endpoint", module + "/auth/grant", module + "/auth/spec"},
 	},
 	{
 		name: "programs are not imported",

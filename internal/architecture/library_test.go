@@ -53,7 +53,7 @@ func quotes(block, source string) bool {
 	return true
 }
 
-// withoutIndent returns text with neither blanks at the begin of its lines nor columns of blanks.
+// withoutIndent returns text without indentation, and with one blank in place of several.
 func withoutIndent(text string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(text) {

@@ -49,7 +49,8 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Fatalf("%d programs are kept, want 1", len(programs))
 	}
 
-	// A kept program that prints something else shows that the go command ran the kept program.
+	// The replaced program prints something else, which shows that the go command runs the kept
+	// program.
 	mark := filepath.Join(kept, programs[0])
 	write(t, mark, "#!/bin/sh\necho the kept program\n")
 	if got := greet("good morning"); !strings.Contains(got, "the kept program") {
@@ -76,12 +77,12 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 	if len(programs) >= older || len(programs) < 200 {
 		t.Errorf("%d programs are kept, want some hundreds", len(programs))
 	}
-	// The three newest have the greetings.
+	// The three newest programs are those of the greetings.
 	if last := fmt.Sprintf("-older-%04d", len(programs)-3-1); !slices.Contains(programs, last) {
 		t.Errorf("%d programs are kept, but not %s, which was used last of the others", len(programs), last)
 	}
 
-	// Where nothing can be kept, tests are linked all the same: here, the cache folder is a file.
+	// If no program can be kept, tests are linked all the same: here, the cache folder is a file.
 	home = filepath.Join(module, "go.mod")
 	if got := greet("good day"); !strings.Contains(got, "good day") {
 		t.Errorf("without a cache folder, the test printed %q", got)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestModulesAgree checks that all modules of the repository use one version of what they share.
-// With two versions, everything above the shared module is compiled twice, and what tests run is
-// not what is shipped.
+// TestModulesAgree checks that all modules of the repository require one version of each module
+// that they share. With two versions, everything above the shared module is compiled twice, and
+// tests do not run what is shipped.
 func TestModulesAgree(t *testing.T) {
 	type use struct{ version, module string }
 	uses := map[string]use{}
@@ -20,7 +20,7 @@ func TestModulesAgree(t *testing.T) {
 		}
 		for path, version := range versions(string(text)) {
 			if path == "github.com/opencontainers/go-digest" && module == "test/flux" {
-				continue // which replaces the module for Flux
+				continue // test/flux replaces this module for Flux
 			}
 			first, known := uses[path]
 			switch {

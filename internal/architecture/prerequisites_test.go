@@ -64,9 +64,9 @@ func testSources(t *testing.T) map[string][]byte {
 }
 
 // TestPrerequisitesWithoutRights asserts that somebody who may not install packages is told the
-// command that does.
+// command that installs them.
 func TestPrerequisitesWithoutRights(t *testing.T) {
-	// The folder has a few programs that are there everywhere, and go. The program id says that the
+	// The folder has a few programs that every machine has, and go. The program id says that the
 	// caller is not root.
 	programs := t.TempDir()
 	for _, name := range []string{"bash", "cat", "mktemp", "rm", "go"} {

@@ -40,8 +40,8 @@ func TestSerialTestsStartNoGoroutine(t *testing.T) {
 	}
 }
 
-// startsGoroutine says whether a node is a go statement, or calls a function that starts goroutines
-// by its name: Go, Parallel, a server of httptest, or a helper such as startCloud.
+// startsGoroutine says whether a node is a go statement, or a call of a function whose name means
+// that it starts goroutines: Go, Parallel, a server of httptest, or a helper such as startCloud.
 func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:

@@ -23,7 +23,7 @@ func TestCommandsInTurn(t *testing.T) {
 		return cmd
 	}
 
-	// The first command ends with its input. It leaves a program that still runs then.
+	// The first command ends when its input ends. The sleep that it starts still runs then.
 	first := command("sh", "-c", "sleep 60 >/dev/null & echo $!; cat")
 	end, err := first.StdinPipe()
 	if err != nil {
