@@ -191,7 +191,7 @@ var rules = []rule{
 		name: "conversion asks no cluster, and judges no values",
 		dir:  ".", from: "/internal/conversion",
 		deny: []string{"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", module + "/auth", module + "/auth/", module + "/internal/cli"},
-		// the table of kinds imports these
+		// The table of kinds imports these.
 		allow: []string{module + "/auth", module + "/auth/endpoint", module + "/auth/grant", module + "/auth/spec"},
 	},
 	{

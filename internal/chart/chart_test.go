@@ -150,7 +150,7 @@ func leasesAreThoseOfPrograms(t *testing.T, objects []*unstructured.Unstructured
 	for _, d := range deployments(t, objects) {
 		switch d.program {
 		case "lanyard-token-server":
-			// without a trust domain, the token server retires the keys of a former one
+			// Without a trust domain, the token server retires the keys of a former one.
 			leases["lanyard-token-server-"+keyring.SPIFFERing] = true
 			if slices.ContainsFunc(d.args, func(arg string) bool { return strings.HasPrefix(arg, "--issuer=") }) {
 				leases["lanyard-token-server-"+keyring.IssuerRing] = true
@@ -265,8 +265,8 @@ func TestObjectsInOrder(t *testing.T) {
 		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") ||
 			object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "APIService"
 		if object.GetKind() == "RoleBinding" && object.GetName() == "lanyard-token-server" && object.GetNamespace() == "kube-system" {
-			// for the Role that lets extensions read the API server's settings for forwarded
-			// requests
+			// The binding of the Role that lets extensions read the API server's settings for forwarded
+			// requests.
 			continue
 		}
 		if namespaced == cluster || namespaced && !slices.Contains([]string{"lanyard-system", "tenant-a"}, object.GetNamespace()) {
