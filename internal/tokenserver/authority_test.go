@@ -79,7 +79,7 @@ func TestNoCertificateIsRefused(t *testing.T) {
 		start := time.Now()
 		for time.Since(start) < 400*24*time.Hour {
 			pause := 12 * time.Hour
-			// successors are made on these days
+			// Successors are made on these days.
 			if day := int(time.Since(start)/(24*time.Hour)) % 182; day < 2 {
 				pause = 20 * time.Minute
 			}
@@ -226,7 +226,7 @@ func TestSecretIsTouched(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), secretName) || !strings.Contains(err.Error(), "delete the Secret") || strings.Contains(err.Error(), "PRIVATE") {
 				t.Errorf("%s: %v; want an error that names the Secret and what to do", name, err)
 			}
-			// the replica still shows the last good certificate
+			// The replica still shows the last good certificate.
 			serving(t, replica, readBundle(t, replica))
 		}
 

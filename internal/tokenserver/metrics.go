@@ -67,7 +67,7 @@ func (m *Metrics) mintedSVID(form tokenv1.SVIDType, resource string) {
 }
 
 func (m *Metrics) refused(err error) {
-	// the library answers an error without a reason with InternalError
+	// The library answers InternalError for an error without a reason.
 	reason := cmp.Or(apierrors.ReasonForError(err), metav1.StatusReasonInternalError)
 	m.refusals.WithLabelValues(string(reason)).Inc()
 	if refused, ok := errors.AsType[*refusal](err); ok {

@@ -100,7 +100,7 @@ func TestClaimsRefuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := about(t, long, map[string]string{"claim": c.text})
-			// the time may run out first on a busy machine
+			// The time may run out first on a busy machine.
 			slow := c.want == costly && errors.Is(err, errTooSlow)
 			if err == nil || !slow && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v %v, want %s", got, err, c.want)
