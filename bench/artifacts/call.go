@@ -97,8 +97,8 @@ func orasPull(ctx context.Context, reference, folder string) (err error) {
 	return err
 }
 
-// orasList reads the tags and sorts them by version, as a program with ORAS's library would, which
-// does not sort.
+// orasList reads the tags and sorts them by version. A program with ORAS's library must sort them
+// itself, because the library does not.
 func orasList(ctx context.Context, reference string) error {
 	repository, _, err := orasRepository(reference)
 	if err != nil {
@@ -121,10 +121,10 @@ func orasList(ctx context.Context, reference string) error {
 	return err
 }
 
-// limits are those of the command lanyard, which are higher than the controller's.
+// limits returns the limits of the command lanyard, which are higher than the controller's.
 func limits() archive.Limits { return archive.Limits{MaxBytes: 4 << 30, MaxFiles: 200_000} }
 
-// connect is our client for a repository.
+// connect returns Lanyard's client for a repository.
 func connect(ctx context.Context, reference string) (*oci.Client, oci.Reference, error) {
 	repository, ref, err := oci.ParseArtifact("oci://" + reference)
 	if err != nil {
@@ -142,7 +142,7 @@ func push(ctx context.Context, reference, folder string) error {
 		return err
 	}
 	way := transport.Default()
-	way.ResponseHeaderTimeout = 0 // of a registry that checks a large layer's digest
+	way.ResponseHeaderTimeout = 0 // the registry needs time to check a large layer's digest
 	_, err = oci.Push(ctx, repository, ref.Tag, oci.Artifact{Path: folder, Limits: limits()}, oci.Options{Transport: way})
 	return err
 }

@@ -4,9 +4,9 @@
 //	artifacts --lanyard ../bin/lanyard
 //
 // The registry is CNCF Distribution on loopback, with its data on disk. Each measurement is a
-// process of its own, so that its peak memory is the tool's. All are this program, with the calls
-// of one library, so that their start-up is the same; the start-up and the size of the programs
-// have lines of their own. Each library pulls what it pushed. Time and memory are the least of
+// separate process, so that its peak memory is that of one tool. Each process is this program with
+// the calls of one library, so that their start-up is the same. The start-up and the size of the
+// programs have separate lines. Each library pulls what it pushed. Time and memory are the least of
 // --runs. The command is not a test: a busy machine must not fail a build.
 package main
 
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// settings are what the run is made of.
+// settings are the flags of a run.
 type settings struct {
 	lanyard, flux, oras string // programs
 	only                string
@@ -46,7 +46,8 @@ type settings struct {
 	runs, tags          int
 }
 
-// run measures, or is one of the measured processes: TOOL VERB REFERENCE FOLDER.
+// run measures all cases. With the arguments TOOL VERB REFERENCE FOLDER, this process is one of the
+// measured processes.
 func run(ctx context.Context, s settings, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return measure(ctx, s, out)

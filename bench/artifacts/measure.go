@@ -29,32 +29,32 @@ const (
 	maxMemory      = 100 << 20 // bytes, the target of push and pull
 )
 
-// tools are what is compared; the first is ours.
+// tools are the compared tools; the first is ours.
 var tools = [...]string{"lanyard", "flux", "oras"} //nolint:gochecknoglobals // a list
 
-// lab is where a case is measured.
+// lab has the registry and the folder in which a case is measured.
 type lab struct {
 	settings
 
 	dir  string
 	self string // this program
-	host string // of the registry
+	host string // address of the registry
 	out  io.Writer
 }
 
-// spent is what one measurement took.
+// spent has the time and the memory of one measurement.
 type spent struct {
 	time   time.Duration
-	cpu    time.Duration // of all threads, which other programs disturb less
-	memory int64         // at most, in bytes
+	cpu    time.Duration // of all threads; other programs disturb it less than the time
+	memory int64         // the peak, in bytes
 }
 
-// content is what is pushed.
+// content describes an artifact that is pushed.
 type content struct {
 	name  string
 	files int
-	bytes int64 // in all
-	times int   // how many artifacts
+	bytes int64 // of all files together
+	times int   // number of artifacts
 }
 
 func measure(ctx context.Context, s settings, out io.Writer) error {
@@ -86,8 +86,8 @@ func measure(ctx context.Context, s settings, out io.Writer) error {
 	return table.Flush()
 }
 
-// programs measures the programs that there are: their sizes, and the least time of a command that
-// does nothing.
+// programs measures the programs that the flags name: their sizes, and the least time of a command
+// that does nothing.
 func (l *lab) programs(ctx context.Context) error {
 	const (
 		maxSize  = 40_000_000
@@ -122,7 +122,7 @@ func (l *lab) programs(ctx context.Context) error {
 	return nil
 }
 
-// start returns the least time of a command.
+// start runs a command several times, and returns the least time.
 func start(ctx context.Context, command []string) (least spent, err error) {
 	const starts = 20
 	for range starts {
@@ -142,8 +142,8 @@ func met(target bool) string {
 	return "NO"
 }
 
-// inRegistry calls a function with an empty registry, which has TLS, and an empty folder, and
-// removes both.
+// inRegistry makes an empty registry with TLS and an empty folder, calls a function, and removes
+// both.
 func (l *lab) inRegistry(ctx context.Context, call func() error) (err error) {
 	if l.dir, err = os.MkdirTemp("", "lanyard-bench-artifacts-"); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (c content) write(folder string) error {
 	return nil
 }
 
-// spend runs a tool and adds what it took.
+// spend runs a tool. It adds the tool's time to a measurement, and updates the peak memory.
 func (l *lab) spend(ctx context.Context, to *spent, tool, verb, reference, folder string) error {
 	cmd := exec.CommandContext(ctx, l.self, tool, verb, reference, folder) //nolint:gosec // this program
 	cmd.Env = append(os.Environ(), "TMPDIR="+l.dir, "HOME="+l.dir, "SSL_CERT_FILE="+l.roots(), "SSL_CERT_DIR="+l.dir)
@@ -263,7 +263,7 @@ func (l *lab) spend(ctx context.Context, to *spent, tool, verb, reference, folde
 	return nil
 }
 
-// keepLeast takes over what is less than before.
+// keepLeast takes each value of other that is less than the present value.
 func (s *spent) keepLeast(other spent) {
 	if s.time == 0 || other.time < s.time {
 		s.time = other.time
@@ -287,7 +287,7 @@ func (l *lab) rows(name string, all []spent) {
 	l.row(name+", memory", all, func(s spent) string { return fmt.Sprintf("%d MiB", s.memory>>20) }, "< 100 MiB", all[0].memory < maxMemory)
 }
 
-// isAsFast allows for the twentieth by which one tool's own runs differ.
+// isAsFast allows a twentieth more time, because the runs of one tool differ by this much.
 func isAsFast(ours, other time.Duration) bool { return ours <= other+other/20 }
 
 func seconds(s spent) string { return fmt.Sprintf("%.3f s", s.time.Seconds()) }
@@ -314,8 +314,8 @@ func (l *lab) cells(name string, all []spent, text func(spent) string, target, r
 	_, _ = fmt.Fprintln(l.out, strings.Join(cells, "\t"))
 }
 
-// list measures the tags of a repository. Flux's library asks for each tag's manifest, which would
-// take it minutes, so only ORAS's is beside ours.
+// list measures the list of a repository's tags. Flux's library requests the manifest of each tag,
+// which would take minutes. So the list is compared only with ORAS's library.
 func (l *lab) list(ctx context.Context) error {
 	source := filepath.Join(l.dir, "source")
 	if err := (content{files: 1, bytes: 10}).write(source); err != nil {
