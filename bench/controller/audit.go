@@ -19,17 +19,17 @@ type kind int
 
 const (
 	anyCall      kind = iota // every request
-	renewal                  // of a token
-	secretRead               // of one Secret
-	secretWrite              // writes change objects in the cluster; tokens are not stored
-	statusWrite              // of a binding's status
-	bindingWrite             // of a binding, without its status
+	renewal                  // request for a token
+	secretRead               // get of one Secret
+	secretWrite              // a write changes stored objects; a request for a token does not
+	statusWrite              // write of a binding's status
+	bindingWrite             // write of a binding, without its status
 	leaseWrite
 	otherWrite
 	otherRead
 )
 
-// kindOf returns the kind of a request. The resource has its subresource.
+// kindOf returns the kind of a request. The parameter resource includes the subresource.
 func kindOf(verb, resource string) kind {
 	switch {
 	case verb == "create" && resource == "workloadidentities/token":
@@ -109,7 +109,7 @@ func (l *auditLog) count(line []byte) error {
 	if event.User.Username != l.user || !complete || event.ResponseStatus.Code >= http.StatusMultipleChoices {
 		return nil
 	}
-	resource := "" // of requests such as discovery
+	resource := "" // empty for requests such as discovery
 	if ref := event.ObjectRef; ref != nil {
 		resource = strings.TrimSuffix(ref.Resource+"/"+ref.Subresource, "/")
 	}

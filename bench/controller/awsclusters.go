@@ -30,7 +30,7 @@ const pokeEvery = time.Minute
 type awsClusters struct {
 	// identities is the number of roles that the AWSClusters share.
 	identities int
-	// tokenLife is --token-cache-max-duration. A short life has refreshes come in minutes.
+	// tokenLife is --token-cache-max-duration. With a short life, refreshes come within minutes.
 	tokenLife time.Duration
 	// rest is how long the controller is watched at rest.
 	rest time.Duration
@@ -53,8 +53,8 @@ func (a *awsClusters) check(n int) error {
 	return nil
 }
 
-// earliestDue returns the least age at which a credential in use is refreshed. The age is four
-// fifths of its life, less or more by a twentieth of its life.
+// earliestDue returns the least age at which a credential in use is refreshed. A refresh is due
+// after four fifths of the credential's life, plus or minus a twentieth of this life.
 func (a *awsClusters) earliestDue() time.Duration { return a.tokenLife * 75 / 100 }
 
 func (a *awsClusters) cloud(o *local.CloudOptions, _ int) { fleet.AddUser(o, "owner", a.identities) }
@@ -76,7 +76,8 @@ func (a *awsClusters) measure(ctx context.Context, w *world) (table, error) {
 		return nil, err
 	}
 	w.say("all are ready after %s and %d exchanges; watching", controller.done.Round(time.Second), startExchanges)
-	if err := stage.Sleep(ctx, time.Minute); err != nil { // the identities count their users
+	// Meanwhile, the identities count their users.
+	if err := stage.Sleep(ctx, time.Minute); err != nil {
 		return nil, err
 	}
 	before, after, err := beforeAfter(ctx, a.rest, func(ctx context.Context) (metrics.Process, error) {
@@ -110,7 +111,7 @@ func (a *awsClusters) measure(ctx context.Context, w *world) (table, error) {
 	if early > 0 {
 		return t, fmt.Errorf("%d exchanges before a credential was due", early)
 	}
-	// A start that takes longer than a credential's life has the first refreshes in it.
+	// A start that takes longer than a credential's life includes the first refreshes.
 	if controller.done < a.earliestDue() && startExchanges != a.identities {
 		return t, fmt.Errorf("%d exchanges at the start for %d identities", startExchanges, a.identities)
 	}
@@ -161,7 +162,7 @@ func (a *awsClusters) cluster(i int) *infrav1.AWSCluster {
 	}}
 }
 
-// refreshAll uses all credentials until each was refreshed after a place of the journal.
+// refreshAll uses all credentials until each of them was refreshed after the journal's entry since.
 func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) error {
 	longest := a.tokenLife + 2*pokeEvery
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it takes longer than %s", longest))
@@ -184,8 +185,9 @@ func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) er
 	return group.Wait()
 }
 
-// poke asks for a reconciliation of one AWSCluster of each identity every minute, until ctx ends. A
-// credential is refreshed when it is used. At rest, an AWSCluster uses it every ten minutes.
+// poke requests a reconciliation of one AWSCluster of each identity every minute, until ctx ends. A
+// credential is refreshed only when it is used, and at rest, an AWSCluster uses its credential
+// every ten minutes.
 func (a *awsClusters) poke(ctx context.Context, w *world) error {
 	for i := 0; stage.Sleep(ctx, pokeEvery/time.Duration(a.identities)) == nil; i = (i + 1) % a.identities {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`,
@@ -198,14 +200,16 @@ func (a *awsClusters) poke(ctx context.Context, w *world) error {
 	return nil
 }
 
-// exchanges returns the granted calls of AssumeRole after a place of the journal, the oldest first.
+// exchanges returns the granted calls of AssumeRole after an entry of the journal, the oldest
+// first.
 func exchanges(w *world, after uint64) []journal.Call {
 	return w.Cloud().Journal().Calls(journal.Filter{
 		Service: "sts", Operation: "AssumeRole", Verdict: journal.Granted, After: after,
 	})
 }
 
-// early counts the exchanges for a role whose last credential cannot have been due.
+// early counts the exchanges that came too soon: the last credential of the role cannot have been
+// due.
 func (a *awsClusters) early(exchanges []journal.Call) (n int) {
 	last := map[string]time.Time{}
 	for _, call := range exchanges {

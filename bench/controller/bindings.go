@@ -22,7 +22,7 @@ const (
 	longLife = time.Hour
 	// shortestRestLife is the least spec.duration of a WorkloadIdentity.
 	shortestRestLife = 10 * time.Minute
-	// longestRestLife differs enough from longLife for a renewal of all credentials.
+	// longestRestLife differs so much from longLife that a change to it renews all credentials.
 	longestRestLife = 45 * time.Minute
 	// bindingKind is in the names of bindings, identities and Secrets.
 	bindingKind = "binding"
@@ -61,12 +61,12 @@ func (*bindings) cloud(*local.CloudOptions, int) {}
 type bindingRun struct {
 	start     time.Duration // until all Secrets were written
 	restart   time.Duration // until a new process had read all Secrets
-	atRestart calls         // until then
+	atRestart calls         // all calls of the restart
 	renewed   time.Duration // until all credentials were renewed, after all identities had changed
 
-	window  time.Duration // the time in which the following was counted
+	window  time.Duration // time in which the following is counted
 	atRest  counters
-	overdue time.Duration // of the credential that is overdue the longest at the end
+	overdue time.Duration // delay of the credential that is overdue the longest at the end
 }
 
 // counters have everything that is counted at rest.
@@ -218,7 +218,8 @@ func createBindings(ctx context.Context, w *world) error {
 	})
 }
 
-// changeAll gives all tokens their life at rest. It returns the time until the look succeeds.
+// changeAll changes the token life of all identities to the life at rest. It returns the time until
+// the look succeeds.
 func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.Duration, error) {
 	began := time.Now()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"duration":%q}}`, b.life))
@@ -231,8 +232,8 @@ func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.
 	return time.Since(began), err
 }
 
-// called returns a look that fails until as many calls as there are bindings were made after
-// earlier calls.
+// called returns a look for calls of a kind that were made after the earlier calls. The look fails
+// while there are fewer such calls than bindings.
 func (w *world) called(log *auditLog, before calls, k kind) look {
 	return func(context.Context, *program) error {
 		now, err := log.read()

@@ -16,7 +16,7 @@ const (
 	restCPU
 	restRequests
 	restMemory
-	connections // to a registry without TLS
+	connections // new connections to a registry without TLS
 	largeTime
 	largeCPU
 	readyTime
@@ -29,8 +29,8 @@ const (
 type line struct {
 	figure figure
 	name   string
-	format string  // of the figure
-	factor float64 // from the figure to the printed number
+	format string  // of the printed number
+	factor float64 // the printed number is the figure times this factor
 	target target
 }
 
@@ -41,12 +41,12 @@ type target struct {
 	isMet func(ours, flux float64) bool
 }
 
-// better returns a target: Flux's figure is at least a multiple of ours.
+// better returns a target: Flux's figure must be at least this many times Lanyard's figure.
 func better(times float64) target {
 	return target{fmt.Sprintf("≥ %g× better", times), true, func(ours, flux float64) bool { return ours*times <= flux }}
 }
 
-// atMost returns a target: our figure is at most a number.
+// atMost returns a target: Lanyard's figure must be at most this number.
 func atMost(limit float64, text string) target {
 	return target{"≤ " + text, false, func(ours, _ float64) bool { return ours <= limit }}
 }

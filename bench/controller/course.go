@@ -28,12 +28,12 @@ import (
 // controller is one of the two controllers.
 type controller struct {
 	name, binary, crds string
-	// apiVersion is that of its OCIRepository.
+	// apiVersion is the version of the controller's OCIRepository.
 	apiVersion string
 	// request is the annotation that asks for a reconciliation.
 	request string
-	// args returns its flags. Its store is a folder. It serves artifacts, metrics and health at the
-	// three addresses.
+	// args returns the controller's flags. The store is a folder. The controller serves artifacts,
+	// metrics and health at the three addresses.
 	args func(store string, listen []string) []string
 }
 
@@ -72,7 +72,7 @@ type course struct {
 	controller
 
 	store    string
-	reserved *local.Reservation // of the three addresses
+	reserved *local.Reservation // reserves the three addresses
 	process  *process           // nil between two cases
 	figures  map[figure]float64
 }
@@ -127,7 +127,7 @@ func (c *course) restart(ctx context.Context) error {
 	cmd := exec.CommandContext(life, c.binary, args...) //nolint:gosec // the program is the caller's choice
 	cmd.Env, cmd.Stdout, cmd.Stderr = slices.Concat(os.Environ(), c.env), log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 30 * time.Second // then it is killed
+	cmd.WaitDelay = 30 * time.Second // after this time, the process is killed
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		cancel()
@@ -162,7 +162,7 @@ func (c *course) processUsage(ctx context.Context) (metrics.Process, error) {
 	return samples.Process(), err
 }
 
-// spec returns the spec of objects without credentials. They have the same repository.
+// spec returns the specs of objects without credentials. All objects have the same repository.
 func (c *course) spec(server *httptest.Server, repository string) func(int) map[string]any {
 	return func(int) map[string]any {
 		return map[string]any{
@@ -227,7 +227,7 @@ func (c *course) clear(ctx context.Context) error {
 // need as much CPU as a controller. The API server ends each watch after a time.
 func (c *course) awaitReady(ctx context.Context, n int) error {
 	return c.Await(ctx, 10*time.Millisecond, func(ctx context.Context) error {
-		watcher, err := c.watching.Watch(ctx, c.list()) // begins with the present objects
+		watcher, err := c.watching.Watch(ctx, c.list()) // the watch sends the present objects first
 		if err != nil {
 			return err
 		}

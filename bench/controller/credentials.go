@@ -30,7 +30,7 @@ type credentials struct {
 	// complete sets the fields of a spec that concern the credential. The account is the object's
 	// ServiceAccount.
 	complete func(spec *v1alpha1.OCIRepositorySpec, account string)
-	// proofs returns the API server's calls for proofs.
+	// proofs returns the number of calls to the API server for proofs.
 	proofs func(metrics.Samples) float64
 	// tokenServer makes the credentials. If it is nil, AWS does.
 	tokenServer *program
@@ -70,7 +70,7 @@ func installRoles(ctx context.Context, w *world, values map[string]any) (*creden
 // registry on this machine admits every client with a certificate.
 func installCertificates(ctx context.Context, w *world, values map[string]any) (_ *credentials, err error) {
 	const repository = "app"
-	var closed atomic.Bool // for clients without a certificate
+	var closed atomic.Bool // to clients without a certificate
 	storage := ocihandler.New(ocihandler.Logger(log.New(io.Discard, "", 0)))
 	r := startRegistry(http.HandlerFunc(func(answer http.ResponseWriter, req *http.Request) {
 		if closed.Load() && len(req.TLS.PeerCertificates) == 0 {
@@ -96,7 +96,7 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 	if err := r.trust(w.Cloud().CAPEM(), authorities); err != nil {
 		return nil, err
 	}
-	// The chart has RoleBindings in the namespaces.
+	// The namespaces must exist, because the chart has RoleBindings in them.
 	tenants, err := fleet.Namespaces(ctx, w.Client(), w.n)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// minAccounts live in two namespaces.
+	// minAccounts is the least number of accounts, which is enough for two namespaces.
 	minAccounts = 20
 	// restarts and repetitions are large enough for steady figures.
 	restarts, repetitions = 5, 3
@@ -57,8 +57,8 @@ func (f *flux) flags(flags *flag.FlagSet) string {
 
 func (f *flux) check(int) error {
 	if f.window <= 0 || f.window%f.interval != 0 {
-		// Objects that began together stay together: part of an interval may have all of them, or
-		// none.
+		// Objects that began together stay together. Part of an interval may have the
+		// reconciliations of all objects, or no reconciliation.
 		return errors.New("--window must be a multiple of --interval")
 	}
 	return nil
@@ -66,7 +66,7 @@ func (f *flux) check(int) error {
 
 func (*flux) cloud(o *local.CloudOptions, n int) { fleet.AddRoles(o, accountsOf(n)) }
 
-// accountsOf returns the number of ServiceAccounts beside n objects.
+// accountsOf returns the number of ServiceAccounts for n objects.
 func accountsOf(n int) int { return max(minAccounts, n/fleet.ObjectsPerAccount) }
 
 // measure measures each case with each controller. In each round of a case the controllers take
@@ -119,9 +119,9 @@ type lab struct {
 	*flux
 
 	registry   *registry
-	watching   client.WithWatch // of the administrator
+	watching   client.WithWatch // client of the administrator
 	kubeconfig string           // path
-	env        []string         // of the controllers
+	env        []string         // environment of the controllers
 }
 
 // furnish creates the accounts, the artifacts and the files that the controllers need.
@@ -311,7 +311,7 @@ func (c *course) oneHangs(ctx context.Context) error {
 	if err := c.Client().Create(ctx, c.object(other, c.awsSpec(otherRegion)(other))); err != nil {
 		return err
 	}
-	if err := stage.Sleep(ctx, 3*time.Second); err != nil { // its exchange has begun then
+	if err := stage.Sleep(ctx, 3*time.Second); err != nil { // by then, the exchange has begun
 		return err
 	}
 	for i := range repetitions {
@@ -352,7 +352,8 @@ func (c *course) startWith(ctx context.Context, n int, spec func(int) map[string
 // atRest are the costs of each reconciliation, and the memory in the end.
 type atRest struct{ cpu, requests, connections, memory float64 }
 
-// rest watches n objects for the window. An interval before, they spread.
+// rest watches n objects for the window. Before, it waits for one interval, in which the objects
+// spread.
 func (c *course) rest(ctx context.Context, n int) (atRest, error) {
 	type reading struct {
 		used                  metrics.Process

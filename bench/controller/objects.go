@@ -23,7 +23,7 @@ type objects struct {
 	certificates bool
 	// interval is spec.interval of all objects.
 	interval time.Duration
-	// tokenLife is --token-cache-max-duration. A short life has refreshes come in minutes.
+	// tokenLife is --token-cache-max-duration. With a short life, refreshes come within minutes.
 	tokenLife time.Duration
 	// refreshes is how often each token becomes due in the window.
 	refreshes int
@@ -84,7 +84,8 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 	}
 	window := time.Duration(o.refreshes) * o.due()
 	w.say("all are pulled after %s; watching for %s", controller.done.Round(time.Second), window)
-	if err := stage.Sleep(ctx, o.interval); err != nil { // the objects that began together spread
+	// Meanwhile, the objects that began together spread.
+	if err := stage.Sleep(ctx, o.interval); err != nil {
 		return nil, err
 	}
 	before, after, err := beforeAfter(ctx, window, func(ctx context.Context) (counts, error) {

@@ -82,7 +82,8 @@ func (r *registry) url(server *httptest.Server, repository string) string {
 	return "oci://" + server.Listener.Addr().String() + "/" + repository
 }
 
-// trust writes a file with these certificates of authorities and the registry's own.
+// trust writes a file with these certificates of authorities and with the registry's own
+// certificate.
 func (r *registry) trust(authorities []byte, path string) error {
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.secure.Certificate().Raw})
 	return os.WriteFile(path, append(authorities, own...), 0o600)

@@ -30,7 +30,7 @@ func (t *table) hundredths(name string, d time.Duration) {
 	t.row(name, "%s", d.Round(time.Second/100))
 }
 
-// each adds a row with a part of a duration, for each of n things that were done in this time.
+// each adds a row with the duration divided by the number of things that were done in this time.
 func (t *table) each(name string, d time.Duration, n int) {
 	t.row(name, "%s", (d / time.Duration(max(1, n))).Round(10*time.Microsecond))
 }

@@ -88,7 +88,7 @@ func (w *world) usage(ctx context.Context, p *program) (metrics.Process, error) 
 	return samples.Process(), err
 }
 
-// beforeAfter calls read before and after a time.
+// beforeAfter calls read, waits for the window, and calls read again.
 func beforeAfter[T any](
 	ctx context.Context, window time.Duration, read func(context.Context) (T, error),
 ) (before, after T, err error) {
@@ -103,8 +103,8 @@ func beforeAfter[T any](
 }
 
 // seen returns a look that fails until the program has reconciled as often as there are objects.
-// The labels select reconciliations. This look hardly slows the program: a list of all objects
-// would.
+// The labels select reconciliations. Unlike a list of all objects, this look hardly slows the
+// program.
 func (w *world) seen(labels ...string) look {
 	return func(ctx context.Context, p *program) error {
 		samples, err := w.samples(ctx, p)
