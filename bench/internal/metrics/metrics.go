@@ -46,13 +46,13 @@ type Process struct {
 	Calls           float64 // to the Kubernetes API
 }
 
-// Since returns what was used since an earlier reading. The memory is that of now.
+// Since returns what was used since an earlier reading. The memory is that of the later reading.
 func (p Process) Since(before Process) Process {
 	p.CPU, p.Reconciliations, p.Calls = p.CPU-before.CPU, p.Reconciliations-before.Reconciliations, p.Calls-before.Calls
 	return p
 }
 
-// Process returns what the samples say of their process.
+// Process returns the figures of the process that has these samples.
 func (s Samples) Process() Process {
 	return Process{
 		Resident:        s.Sum("process_resident_memory_bytes"),

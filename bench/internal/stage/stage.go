@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// awaitTimeout bounds each wait for which the caller's context has no earlier end.
+// awaitTimeout bounds each wait, unless the caller's context ends earlier.
 const awaitTimeout = 30 * time.Minute
 
 // World is the cluster of a measurement.
