@@ -27,10 +27,11 @@ func (c cost) String() string {
 // within reports whether the operation takes less than a limit.
 func (c cost) within(limit time.Duration) bool { return time.Duration(c.Nanoseconds) < limit }
 
-// lentIdentities measures what an AWS identity that is lent to a namespace costs. The first row is
-// its fingerprint, beside the hash of Cluster API Provider AWS. The second is the time from its
-// name to a credential from the cache, with all grants of a chain of three. Theirs makes its hash
-// at each reconciliation, ours only when the identity changes.
+// lentIdentities measures the cost of an AWS identity that is lent to a namespace. The first row is
+// the identity's fingerprint, beside the hash of Cluster API Provider AWS. The second row is the
+// time from the identity's name to a credential from the cache, with all grants of a chain of
+// three. Cluster API Provider AWS makes its hash at each reconciliation, Lanyard only when the
+// identity changes.
 func lentIdentities(ctx context.Context) ([]result, error) {
 	theirs, err := capa(ctx)
 	if err != nil {
@@ -51,7 +52,8 @@ func lentIdentities(ctx context.Context) ([]result, error) {
 	}, nil
 }
 
-// capa measures Cluster API Provider AWS with its own package, which needs a module of its own.
+// capa measures Cluster API Provider AWS with that project's package, which needs a separate
+// module.
 func capa(ctx context.Context) (cost, error) {
 	var theirs cost
 	command := exec.CommandContext(ctx, "go", "run", ".")
@@ -69,7 +71,8 @@ func capa(ctx context.Context) (cost, error) {
 	return theirs, nil
 }
 
-// leastCost measures some times, and returns the least cost: other work of the machine only adds.
+// leastCost measures several times, and returns the least cost: other work of the machine only adds
+// cost.
 func leastCost(measure func(*testing.B)) (cost, error) {
 	var least cost
 	for range turns {
@@ -84,7 +87,7 @@ func leastCost(measure func(*testing.B)) (cost, error) {
 	return least, nil
 }
 
-// fingerprintIdentity hashes what decides the session of one role.
+// fingerprintIdentity measures the hash of all values that decide the session of one role.
 func fingerprintIdentity(b *testing.B) {
 	b.Helper()
 	attributes, err := aws.SessionRequest{
@@ -100,8 +103,8 @@ func fingerprintIdentity(b *testing.B) {
 	}
 }
 
-// resolveIdentity asks for the grants and the credential of a chain of three, which is in the
-// cache.
+// resolveIdentity measures a request for the grants and the credential of a chain of three. The
+// credential is in the cache.
 func resolveIdentity(b *testing.B) {
 	b.Helper()
 	w := identitytest.New(b)

@@ -45,7 +45,7 @@ type token struct{ ends time.Time }
 
 func (t *token) GetDuration() time.Duration { return time.Until(t.ends) }
 
-// side is a call of one of the two libraries for a controller token bounded to scope, the shortest
+// side gets a controller token with this scope from one of the two libraries. This is the shortest
 // way through each library.
 type side func(ctx context.Context, scope string) error
 
@@ -65,7 +65,7 @@ func flux(c *cloud, tokens *fluxcache.TokenCache) side {
 	}
 }
 
-// both runs measure on both sides, each with its own cloud and cache.
+// both calls measure for each of the two sides. Each side has its own cloud and cache.
 func both[T any](capacity int, prepare func() *cloud, measure func(side, *cloud) (T, error)) (our, theirs T, err error) {
 	c := prepare()
 	if our, err = measure(ours(c, cache.New(cache.Options{MaxSize: capacity})), c); err != nil {
@@ -127,7 +127,7 @@ func hitDuringForeignExchange(ctx context.Context, _ *cluster) ([]result, error)
 		return took
 	}
 	hit, fluxHit, err := both(100, slowButHot, func(get side, c *cloud) (time.Duration, error) {
-		for range 2 { // the second is a hit, so that no first use is charged to the case
+		for range 2 { // the second call is a hit: the case does not measure a first use
 			if err := get(ctx, "hot"); err != nil {
 				return 0, err
 			}
@@ -202,8 +202,8 @@ func smallCapacity(ctx context.Context, _ *cluster) ([]result, error) {
 	}, err
 }
 
-// identity is what both sides have in memory before they are asked: an account in an informer, and
-// its annotation.
+// identity is the data that both sides have in memory before a call: an account in an informer, and
+// the account's annotation.
 type identity struct {
 	namespace, name, uid, role string
 }
@@ -228,13 +228,13 @@ func (i identity) fluxKey() string {
 	return fmt.Sprintf("%x", hash)
 }
 
-// clone is the account as a read at the API server gives it: equal, and in memory of its own.
+// clone returns an equal account in memory of its own, like a read at the API server.
 func (i identity) clone() identity {
 	return identity{strings.Clone(i.namespace), strings.Clone(i.name), strings.Clone(i.uid), strings.Clone(i.role)}
 }
 
-// manyTokens measures memory and hits from what a caller has to what it gets: each side makes its
-// own key, every time.
+// manyTokens measures the memory of cached tokens, and hits from an account to its token. Each side
+// makes its own key for every hit.
 func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	const n = 100_000
 	accounts := make([]identity, n)
@@ -244,7 +244,7 @@ func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 			fmt.Sprintf("1b4e28ba-2fa1-11d2-883f-%012d", i), fmt.Sprintf("arn:aws:iam::123456789123:role/tenant-%d", i),
 		}
 	}
-	// heap returns the memory that the result of build takes, in bytes per token.
+	// heap returns the result of build, and the memory that the result takes, in bytes per token.
 	heap := func(build func() any) (kept any, each uint64) {
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -366,8 +366,8 @@ func twoCores(ctx context.Context, c *cluster) ([]result, error) {
 		})
 		return float64(hits.Load()) / time.Since(start).Seconds()
 	}
-	// Many short runs, and the best of each side: two cores can only be measured while both are
-	// free.
+	// Make many short runs, and take the best of each side: two cores can only be measured while
+	// both are free.
 	scale := func(get func(int) error) float64 {
 		var one, two float64
 		for range 30 {

@@ -44,19 +44,19 @@ func main() {
 	}
 }
 
-// settings are what the run is made of.
+// settings are the flags of a run.
 type settings struct {
 	programs              string
 	onlySizes, onlyTokens bool
 	onlyIdentities        bool
 }
 
-// result is one line.
+// result is one line of the output.
 type result struct {
 	name         string
 	ours, theirs string
 	ratio        string // of ours and theirs; empty if the case has no ratio
-	target       string // empty if the case only informs
+	target       string // empty if the case has no target
 	met          bool
 }
 

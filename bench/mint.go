@@ -44,7 +44,8 @@ const (
 
 const (
 	callers = 32
-	// turn is how long one side is asked for tokens before the other is, and pairs how often both are.
+	// turn is how long one side is asked for tokens before the other side is asked. Each side has
+	// as many turns as there are pairs.
 	turn  = time.Second
 	pairs = 25
 	// firstToken bounds the time until the keys of the issuer are published.
@@ -144,12 +145,12 @@ func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) 
 	if err := awaitKeys(ctx, w, sides); err != nil {
 		return nil, err
 	}
-	var rates [2][]float64           // of each turn, per second
+	var rates [2][]float64           // tokens per second, in each turn
 	var latencies [2][]time.Duration // of all requests
 	var ratios []float64
 	for n := range pairs {
 		for i := range sides {
-			side := (n + i) % 2 // each begins every other pair
+			side := (n + i) % 2 // each side begins every other pair
 			took, rate, err := under(sides[side])
 			if err != nil {
 				return nil, err
@@ -174,7 +175,8 @@ func awaitKeys(ctx context.Context, w *stage.World, sides []func() error) error 
 	return w.Await(ctx, time.Second, func(context.Context) error { return errors.Join(sides[0](), sides[1]()) })
 }
 
-// under asks with all callers for one turn. It returns how long each request took.
+// under calls ask from all callers for one turn. It returns how long each request took, and the
+// requests per second.
 func under(ask func() error) (took []time.Duration, perSecond float64, err error) {
 	var mu sync.Mutex
 	start := time.Now()
@@ -203,8 +205,8 @@ func p99(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)*99/100]
 }
 
-// signing compares making tokens, from a WorkloadIdentity in memory to the signed text, with the
-// signatures alone. Both have the keys of the cluster's issuer.
+// signing compares the making of tokens with the signatures alone. A token is made from a
+// WorkloadIdentity in memory to the signed text. Both use the keys of the cluster's issuer.
 func signing(ctx context.Context, c client.Client) ([]result, error) {
 	ring := sign.Object{Client: c, Namespace: local.Namespace, Name: keyring.IssuerRing}
 	keys := sign.NewSecrets(ring)
@@ -216,7 +218,8 @@ func signing(ctx context.Context, c client.Client) ([]result, error) {
 	}
 	var results []result
 	for _, algorithm := range []identityv1.Algorithm{identityv1.RS256, identityv1.ES256} {
-		if err := signer.Refresh(ctx); err != nil { // a view of the ring is good for a minute
+		// The signer uses a view of the ring for a minute only.
+		if err := signer.Refresh(ctx); err != nil {
 			return nil, err
 		}
 		key, err := signer.Key(algorithm)
@@ -246,7 +249,8 @@ func signing(ctx context.Context, c client.Client) ([]result, error) {
 			name: fmt.Sprintf("tokens made by one caller, beside %s signatures alone", algorithm),
 			ours: show(best[0].NsPerOp()), theirs: show(best[1].NsPerOp()), ratio: fmt.Sprintf("%.0f %%", part),
 		}
-		if algorithm == identityv1.RS256 { // an ES256 signature takes no longer than the text around it
+		// ES256 has no target: its signature takes no longer than the text around it.
+		if algorithm == identityv1.RS256 {
 			r.target, r.met = ">=85 %", part >= 85
 		}
 		results = append(results, r)

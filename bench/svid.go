@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// svidSubject is what the SVIDs of the benchmark say.
+// svidSubject has the contents of the benchmark's SVIDs.
 type svidSubject struct {
 	id        spiffeid.ID
 	audiences []string
@@ -63,8 +63,8 @@ func (s svidSubject) jwt(name string, key crypto.Signer, hash crypto.Hash) resul
 	})
 }
 
-// certificate measures X.509-SVIDs of an authority on P-256. The key of the certificate was made
-// before, as the controller does.
+// certificate measures X.509-SVIDs of an authority on P-256. The certificate's key already exists,
+// because the controller makes this key.
 func (s svidSubject) certificate(domain spiffeid.TrustDomain, key *ecdsa.PrivateKey) (result, error) {
 	authority, err := svid.NewAuthority(domain, key, 24*time.Hour, s.now)
 	if err != nil {

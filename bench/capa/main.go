@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// cost hashes the identity in three turns, and returns the least cost: other work of the machine
-// only adds.
+// cost measures the hash of the identity three times, and returns the least cost: other work of the
+// machine only adds cost.
 func cost() (Cost, error) {
 	provider := identity.NewAWSRolePrincipalTypeProvider(role(), nil, "eu-west-1", logger.NewLogger(logr.Discard()))
 	var least Cost
@@ -66,7 +66,7 @@ func cost() (Cost, error) {
 	return least, nil
 }
 
-// role is an identity with what Lanyard's has in package bench.
+// role returns an identity with the same values as Lanyard's identity in package bench.
 func role() *infrav1.AWSClusterRoleIdentity {
 	o := &infrav1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{
 		Name: "target", UID: "0f8e2f6e-4a4e-4c35-9c1f-5e9a55b7a2cd", ResourceVersion: "12345", Generation: 1,
