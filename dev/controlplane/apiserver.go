@@ -54,7 +54,7 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--service-account-key-file=" + files.ServiceAccountKey,
 		"--api-audiences=" + o.Issuer + "," + clusterAudience,
 
-		// What an aggregated API server needs to believe who the caller is.
+		// An aggregated API server needs these to trust the names of callers in forwarded requests.
 		"--requestheader-client-ca-file=" + files.FrontProxyCACert,
 		"--requestheader-allowed-names=" + pki.FrontProxyName,
 		"--requestheader-username-headers=X-Remote-User",
@@ -66,12 +66,12 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 
 		"--audit-policy-file=" + files.AuditPolicy,
 		"--audit-log-path=" + filepath.Join(o.DataDir, "audit.log"),
-		// A request is answered only once its line is written.
+		// A request is answered only after its line in the log is written.
 		"--audit-log-mode=blocking",
 		// In MiB; 0 would rotate at 100, and readers expect one file.
 		"--audit-log-maxsize=1048576",
 
-		// Without it a stop waits up to a minute for clients to end their watches.
+		// Without this flag, a stop waits up to a minute for clients to end their watches.
 		"--shutdown-watch-termination-grace-period=2s",
 	}
 	if o.AuthenticationConfig != "" {
@@ -86,7 +86,7 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return nil, err
 	}
-	// The server's clients of itself would log the warnings it sends them.
+	// The server's own loopback clients would log the warnings that the server sends them.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 
 	completed, err := s.Complete(ctx)

@@ -197,8 +197,8 @@ func (m *manager) addClusterRoleAggregation() error {
 	return nil
 }
 
-// addGarbageCollector deletes objects whose owners are gone. The client watched
-// is that of the metadata informers.
+// addGarbageCollector deletes objects whose owners are gone. The parameter watched is the client of
+// the metadata informers.
 func (m *manager) addGarbageCollector(ctx context.Context, watched metadata.Interface) error {
 	client, metadataClient, err := m.clientsOf("generic-garbage-collector")
 	if err != nil {

@@ -20,8 +20,8 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	cfg.Name = "controlplane"
 	cfg.Dir = dir
 	cfg.LogLevel = "warn"
-	// The page cache survives the process, and nobody keeps this state across a
-	// power cut.
+	// The data stays in the page cache when the process ends. Only a power cut loses data, and
+	// nobody needs this state after a power cut.
 	cfg.UnsafeNoFsync = true
 	// A sole member wins every election: the default of a second only delays
 	// the start. At rest, most of etcd's work is to wake up for each tick.

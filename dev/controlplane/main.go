@@ -35,8 +35,8 @@ func main() {
 	}
 	switch os.Args[1] {
 	case "kubectl":
-		// kubectl's root command, its plugins and its preferences each read
-		// os.Args by themselves; an argument list of their own reaches only one.
+		// kubectl's root command, its plugins and its preferences each read os.Args by themselves.
+		// An explicit argument list would reach only one of them.
 		os.Args = os.Args[1:]
 		kubectl()
 	case "serve":

@@ -14,9 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
 )
 
-// probe asks the API server whether it is ready. It has the controllers' own
-// access, not the administrator's, so that the audit log shows no administrator
-// but those who hold admin.kubeconfig.
+// probe asks the API server whether it is ready. It uses the access of the controllers and not of
+// the administrator. So an administrator in the audit log is always a holder of admin.kubeconfig.
 type probe struct {
 	server string
 	client *http.Client
@@ -38,8 +37,9 @@ func newProbe(server string, files pki.Files) (*probe, error) {
 	return &probe{server: server, client: &http.Client{
 		Timeout: 5 * time.Second,
 		Transport: &http.Transport{
-			TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13},
-			DisableKeepAlives: true, // no connection of ours to wait for when the server stops
+			TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13},
+			// The server must not wait for the probe's connection when it stops.
+			DisableKeepAlives: true,
 		},
 	}}, nil
 }
@@ -63,7 +63,7 @@ func (p *probe) get(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // nothing is lost of a body that was read
+	defer func() { _ = resp.Body.Close() }() // the body was read, so an error loses nothing
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if err != nil {
 		return err

@@ -76,8 +76,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-// checkHTTPS refuses what kube-apiserver would accept and then not publish: it
-// serves no discovery for an issuer that is not https.
+// checkHTTPS refuses an issuer that is not https. kube-apiserver would accept such an issuer, but
+// would not publish its discovery document.
 func checkHTTPS(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -110,8 +110,8 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer unlock()
-	// etcd's socket is named relative to it: an absolute path may exceed the
-	// 107 bytes that a socket's name can have.
+	// The path of etcd's socket is relative to DataDir: an absolute path may exceed the 107 bytes
+	// that a socket's name can have.
 	if err := os.Chdir(o.DataDir); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// say reports a step. Whether anybody listens changes nothing.
+// say reports a step. Errors of the output are ignored, because nobody has to read it.
 func say(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }

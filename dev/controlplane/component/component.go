@@ -1,5 +1,5 @@
-// Package component runs the parts of a program side by side: each until it is
-// stopped, and none unnoticed when it ends by itself.
+// Package component runs the parts of a program side by side. Each part runs until it is stopped. A
+// part that ends by itself is reported.
 package component
 
 import (
@@ -79,10 +79,9 @@ func FirstToEnd(ctx context.Context, components []*Component) *Component {
 	return nil
 }
 
-// WaitFor asks, 50 times a second, until the answer is nil. It gives up when ctx
-// ends, when a component ends, or after five minutes; the error then holds the
-// last answer too. An API server is ready after seconds. On a machine that runs
-// all tests twice at once, a minute was not enough.
+// WaitFor calls ask 50 times a second, until the answer is nil. It gives up when ctx ends, when a
+// component ends, or after five minutes; the error then has the last answer too. An API server is
+// ready after seconds. On a machine that runs all tests twice at once, a minute was not enough.
 func WaitFor(ctx context.Context, components []*Component, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// kubeconfig renders a file with one context. It quotes nothing because no
-// value holds a character that YAML would read otherwise.
+// kubeconfig renders a file with one context. It quotes nothing because no value has a character
+// with a special meaning in YAML.
 func kubeconfig(server string, ca []byte, user pair) []byte {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1

@@ -32,11 +32,11 @@ const (
 	// system:masters, which RBAC never refuses.
 	AdminName = "kubernetes-admin"
 
-	// ControllerManagerName is the user that RBAC's default roles know.
+	// controllerManagerName is the user name of kube-controller-manager in RBAC's default roles.
 	controllerManagerName = "system:kube-controller-manager"
 
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// One serve outlives no year; the next one issues new certificates.
+	// No serve process runs for a year, and the next one issues new certificates.
 	leafLife = 365 * 24 * time.Hour
 	// Clocks of clients may be behind ours.
 	backdate = time.Hour
@@ -48,8 +48,8 @@ type Files struct {
 	CACert string
 	// ServingCert and ServingKey are kube-apiserver's own.
 	ServingCert, ServingKey string
-	// FrontProxyCACert is the authority for FrontProxyCert and nothing else: who
-	// holds a certificate of it may speak for any user.
+	// FrontProxyCACert is the authority for FrontProxyCert and nothing else: whoever has a
+	// certificate of this authority may speak for any user.
 	FrontProxyCACert string
 	// FrontProxyCert and FrontProxyKey are the aggregator's.
 	FrontProxyCert, FrontProxyKey string
@@ -60,12 +60,12 @@ type Files struct {
 	ControllerCert, ControllerKey, ControllerKubeconfig string
 	// AdminKubeconfig is for people and tests.
 	AdminKubeconfig string
-	// AuditPolicy is where the audit policy belongs; Prepare does not write it.
+	// AuditPolicy is the path of the audit policy; Prepare does not write this file.
 	AuditPolicy string
 }
 
-// Prepare makes what dir lacks and issues the certificates for an API server at
-// the URL server. now decides validity.
+// Prepare makes the authorities and keys that are missing in dir, and issues the certificates for
+// an API server at the URL server. The parameter now decides their validity.
 func Prepare(dir, server string, now time.Time) (Files, error) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	f := Files{
@@ -138,7 +138,7 @@ func servingTemplate() *x509.Certificate {
 		DNSNames: []string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		},
-		// The last is the first of ServiceCIDR, which the Service kubernetes gets.
+		// The last address is the first one of ServiceCIDR, which the Service kubernetes gets.
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.IPv4(10, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -245,8 +245,8 @@ func (a *authority) issue(template *x509.Certificate, now time.Time) (pair, erro
 	return pair{cert: encodeCert(der), key: keyPEM}, nil
 }
 
-// ensureSigningKey makes the ServiceAccount signing key unless it exists. RSA,
-// because every cloud that federates accepts RS256 and not all accept more.
+// ensureSigningKey makes the ServiceAccount signing key unless it exists. It is an RSA key, because
+// every cloud that federates accepts RS256, and some accept no other algorithm.
 func ensureSigningKey(file string) error {
 	if _, err := os.Stat(file); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err

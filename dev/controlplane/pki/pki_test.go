@@ -97,8 +97,8 @@ func TestPrepareIssues(t *testing.T) {
 	})
 }
 
-// A second Prepare must leave valid what depends on the first: tokens, and
-// certificates in kubeconfig files that others have copied.
+// After a second Prepare, tokens and certificates of the first one must still be valid. Others may
+// have copied these certificates in kubeconfig files.
 func TestPrepareKeepsAuthorities(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()
@@ -129,8 +129,7 @@ func TestPrepareKeepsAuthorities(t *testing.T) {
 	}
 }
 
-// A start that was killed between the key and the certificate leaves a key
-// alone.
+// A start that was killed between the key and the certificate leaves a key without a certificate.
 func TestPrepareResumes(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()
