@@ -28,7 +28,7 @@ const (
 	awsClusters          = "infrastructure.lanyard.dev_awsclusters.yaml"
 )
 
-// TestAWSFormats is the table of what the schemas of AWS identities and AWSClusters take. The
+// TestAWSFormats checks which objects the schemas of AWS identities and AWSClusters accept. The
 // object's name is default.
 func TestAWSFormats(t *testing.T) {
 	const arn = `"roleARN":"arn:aws:iam::123456789123:role/team/CAPARole"`
@@ -101,8 +101,8 @@ func TestAWSFormats(t *testing.T) {
 	}
 }
 
-// TestAWSDefaults holds what the API server adds. A reference that somebody removes becomes the
-// default, so that the identity is never left open.
+// TestAWSDefaults checks the defaults that the API server adds. If somebody removes a reference,
+// the reference becomes the default, so that an object is never without an identity.
 func TestAWSDefaults(t *testing.T) {
 	schema := crdtest.New(t, awsClusters)
 	object := func(spec map[string]any) map[string]any {
@@ -128,7 +128,8 @@ func TestAWSDefaults(t *testing.T) {
 	}
 }
 
-// TestSingleton: there is one AWSClusterControllerIdentity.
+// TestSingleton checks that an AWSClusterControllerIdentity must have the name default, so that
+// there is only one.
 func TestSingleton(t *testing.T) {
 	object := map[string]any{"metadata": map[string]any{"name": "test"}, "spec": map[string]any{}}
 	err := crdtest.New(t, controllerIdentities).Admit(t.Context(), object).ToAggregate()
@@ -159,7 +160,8 @@ func TestAWSKindsAreRegistered(t *testing.T) {
 	}
 }
 
-// TestAWSSecrets judges Secrets with static keys. No message has a value.
+// TestAWSSecrets checks the policy for Secrets with static keys. No message contains a value of the
+// Secret.
 func TestAWSSecrets(t *testing.T) {
 	policy := admissiontest.New(t, "../admission/awssecrets.yaml", "v1")
 	for name, c := range map[string]struct {
@@ -191,9 +193,9 @@ func TestAWSSecrets(t *testing.T) {
 	}
 }
 
-// TestAWSSpecFields: an unknown field of the spec is kept by the schema and refused by the policy,
-// which names the field and knows each field of the schema. A change of something else is not
-// judged.
+// TestAWSSpecFields checks unknown fields of a spec. The schema keeps an unknown field, and the
+// policy refuses it by name. The policy knows each field of the schema. It does not judge a change
+// of something else.
 func TestAWSSpecFields(t *testing.T) {
 	policy := admissiontest.New(t, "../admission/awsidentities.yaml", identityv1.Version)
 	for file, misspelt := range map[string]string{
@@ -213,7 +215,7 @@ func TestAWSSpecFields(t *testing.T) {
 				"apiVersion": "identity.lanyard.dev/v1alpha1", "kind": definition.Spec.Names.Kind, "metadata": map[string]any{"name": "default"}, "spec": spec,
 			}
 		}
-		delete(known, "allowedNamespaces") // which has a test of its own
+		delete(known, "allowedNamespaces") // another test checks this field
 		if says := policy.Admit(t, object(slices.Sorted(maps.Keys(known))...), nil); len(says) > 0 {
 			t.Errorf("%s: of all its fields the policy says %q", file, says)
 		}
@@ -240,14 +242,14 @@ func TestAWSSpecFields(t *testing.T) {
 	}
 }
 
-// TestAWSGrantFields: an unknown field of a grant is kept by the schema and refused by the policy,
-// which names the field. This holds also for the selector and for its conditions.
+// TestAWSGrantFields checks unknown fields of a grant, also in its selector and in the selector's
+// conditions. The schema keeps an unknown field, and the policy refuses it by name.
 func TestAWSGrantFields(t *testing.T) {
 	const grant, selector, condition = "spec.allowedNamespaces.", "spec.allowedNamespaces.selector.", "spec.allowedNamespaces.selector.matchExpressions."
 	policy := admissiontest.New(t, "../admission/awsidentities.yaml", identityv1.Version)
 	for _, row := range []struct {
 		block string
-		says  string // how the refusal begins; empty if the block is accepted
+		says  string // beginning of the refusal; empty if the block is accepted
 	}{
 		{`null`, ""},
 		{`{}`, ""},

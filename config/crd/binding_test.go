@@ -20,7 +20,7 @@ import (
 
 const bindingFile = "identity.lanyard.dev_workloadidentitybindings.yaml"
 
-// binding is a binding with this spec, in JSON without the outer braces.
+// binding returns a binding with this spec, which is JSON without the outer braces.
 func binding(t *testing.T, spec string) map[string]any {
 	t.Helper()
 	var object map[string]any
@@ -30,7 +30,7 @@ func binding(t *testing.T, spec string) map[string]any {
 	return object
 }
 
-// TestBindingFormats is the table of what the schema of bindings takes.
+// TestBindingFormats checks which specs the schema of bindings accepts.
 func TestBindingFormats(t *testing.T) {
 	const (
 		wi     = `"workloadIdentity":{"name":"banana-testing"}`
@@ -102,7 +102,7 @@ func TestBindingFormats(t *testing.T) {
 	}
 }
 
-// TestBindingUpdates holds what may become of a binding.
+// TestBindingUpdates checks which changes of a binding are accepted.
 func TestBindingUpdates(t *testing.T) {
 	const (
 		wi     = `"workloadIdentity":{"name":"a"},`
@@ -126,7 +126,8 @@ func TestBindingUpdates(t *testing.T) {
 	}
 }
 
-// TestBindingDefaults asserts what the API server adds, and that the scheme knows the kind.
+// TestBindingDefaults asserts the defaults that the API server adds, and that the scheme knows the
+// kind.
 func TestBindingDefaults(t *testing.T) {
 	object := binding(t, `"workloadIdentity":{"name":"a"},"store":{"secretRef":{"name":"cloudprovider"}}`)
 	if errs := crdtest.New(t, bindingFile).Admit(t.Context(), object); len(errs) > 0 {
@@ -147,7 +148,8 @@ func TestBindingDefaults(t *testing.T) {
 	}
 }
 
-// TestBindingColumns asserts what kubectl get shows; a column with a star only with -o wide.
+// TestBindingColumns asserts the columns that kubectl get shows. A column with a star is shown only
+// with -o wide.
 func TestBindingColumns(t *testing.T) {
 	crd := crdtest.Read(t, bindingFile)
 	want := []string{

@@ -29,12 +29,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// kind is a CRD, and how a test makes a valid object of it with the fields of
-// spec besides.
+// kind is a CRD, with the spec of a minimal valid object.
 type kind struct {
 	file    string
 	name    string
-	minimal map[string]any // spec
+	minimal map[string]any // spec of a minimal object
 }
 
 func ocirepositories() kind {
@@ -57,7 +56,7 @@ func buckets() kind {
 
 func kinds() []kind { return []kind{ocirepositories(), imagerepositories(), buckets()} }
 
-// object is a valid object with the fields of spec besides.
+// object returns a valid object, with more fields in its spec.
 func (k kind) object(spec map[string]any) map[string]any {
 	full := maps.Clone(k.minimal)
 	maps.Copy(full, spec)
@@ -69,8 +68,8 @@ func (k kind) object(spec map[string]any) map[string]any {
 	}
 }
 
-// TestDefinitionsAreAccepted holds that an API server takes the CRDs: their
-// schemas are structural and their rules compile and stay within the cost limit.
+// TestDefinitionsAreAccepted checks that an API server accepts the CRDs: their schemas are
+// structural, and their rules compile and stay within the cost limit.
 func TestDefinitionsAreAccepted(t *testing.T) {
 	files, err := filepath.Glob("*.yaml")
 	if err != nil || len(files) == 0 {
@@ -85,8 +84,7 @@ func TestDefinitionsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestKindsAreRegistered holds that the Go types of module api are those that
-// the definitions name.
+// TestKindsAreRegistered checks that module api has a Go type for each kind of the definitions.
 func TestKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -137,14 +135,14 @@ func rows(t *testing.T, file string) []row {
 	return table.Rows
 }
 
-// TestOCIRepositoryTables compares the schema's verdicts with the table of
-// exclusions, which auth/spec obeys too, and with that of the fields' formats.
+// TestOCIRepositoryTables compares the schema's verdicts with two tables: the exclusions, which
+// auth/spec obeys too, and the formats of fields.
 func TestOCIRepositoryTables(t *testing.T) {
 	agree(t, ocirepositories(), "../../auth/spec/testdata/exclusions.yaml", "testdata/formats.yaml")
 }
 
-// TestImageRepositoryTables does the same for images. Their identity fields have
-// the rules of an OCIRepository's.
+// TestImageRepositoryTables does the same for images. Their identity fields have the same rules as
+// those of an OCIRepository.
 func TestImageRepositoryTables(t *testing.T) {
 	agree(t, imagerepositories(), "../../auth/spec/testdata/exclusions.yaml", "testdata/images.yaml")
 }
@@ -194,10 +192,10 @@ func agree(t *testing.T, k kind, tables ...string) {
 	}
 }
 
-// TestExamplesAreAccepted holds that the schemas take the objects of the
-// demonstration, also those whose credential is refused later.
+// TestExamplesAreAccepted checks that the schemas accept the objects of the demonstration, also
+// those whose credential is refused later.
 func TestExamplesAreAccepted(t *testing.T) {
-	admissions := map[any]*admission.Admission{} // by what an object's kind says
+	admissions := map[any]*admission.Admission{} // by the kind in the object
 	for _, k := range kinds() {
 		admissions[k.name] = crdtest.New(t, k.file)
 	}
@@ -237,7 +235,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestOCIRepositoryDefaults shows what a minimal object becomes when it is stored.
+// TestOCIRepositoryDefaults checks the defaults of a minimal object.
 func TestOCIRepositoryDefaults(t *testing.T) {
 	object := ocirepositories().object(map[string]any{"layerSelector": map[string]any{}, "ref": nil})
 	if errs := crdtest.New(t, ocirepositories().file).Admit(t.Context(), object); len(errs) > 0 {
@@ -258,8 +256,8 @@ func TestOCIRepositoryDefaults(t *testing.T) {
 	}
 }
 
-// TestImageRepositoryDefaults does the same. An exclusionList that is empty on
-// purpose stays empty, also when Go has written it.
+// TestImageRepositoryDefaults does the same for images. An exclusionList that is empty on purpose
+// stays empty, also after Go code has written the object.
 func TestImageRepositoryDefaults(t *testing.T) {
 	a := crdtest.New(t, imagerepositories().file)
 	for what, c := range map[string]struct {
@@ -298,8 +296,8 @@ func TestImageRepositoryDefaults(t *testing.T) {
 	}
 }
 
-// TestBucketDefaults does the same for buckets. What is absent stays absent
-// where the controller, and not the schema, knows the default.
+// TestBucketDefaults does the same for buckets. A field stays absent if the controller, and not the
+// schema, knows its default.
 func TestBucketDefaults(t *testing.T) {
 	object := buckets().object(nil)
 	if errs := crdtest.New(t, buckets().file).Admit(t.Context(), object); len(errs) > 0 {
@@ -316,7 +314,7 @@ func TestBucketDefaults(t *testing.T) {
 	}
 }
 
-// TestSpecRequired holds that an object without spec is refused, not defaulted.
+// TestSpecRequired checks that an object without spec is refused, not defaulted.
 func TestSpecRequired(t *testing.T) {
 	for _, k := range kinds() {
 		object := k.object(nil)
@@ -327,8 +325,8 @@ func TestSpecRequired(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsDescribed holds that kubectl explain has something to say on
-// every field of ours, and that every string a tenant writes has a limit.
+// TestEveryFieldIsDescribed checks that each of our fields has a description for kubectl explain,
+// and that every string that a tenant writes has a limit.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	files, err := filepath.Glob("*.yaml")
 	if err != nil || len(files) == 0 {
@@ -380,10 +378,9 @@ func decode[T any](tb testing.TB, object map[string]any) *T {
 	return &decoded
 }
 
-// FuzzAcceptedIsReadable: whatever the schema accepts, the controller can
-// decode. One stored object that it cannot decode would stop the list of all
-// tenants' objects. The durations are within their limits and the URL has a
-// host, a path and nothing else.
+// FuzzAcceptedIsReadable checks that the controller can decode each object that the schema accepts.
+// One stored object that cannot be decoded would stop the list of all tenants' objects. The
+// durations are within their limits. The URL has a host, a path and nothing else.
 func FuzzAcceptedIsReadable(f *testing.F) {
 	f.Add("oci://registry.example.com:5000/team/app", "5m", "60s", "1.2.0", ".*-rc.*")
 	f.Add("oci://user:password@registry.example.com/app", "999999999999h", "0.5m", "", "(")
@@ -407,8 +404,8 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 		}
 		u, err := url.Parse(spec.URL)
 		if err != nil {
-			// net/url wants a real IP address between brackets, the schema's
-			// pattern only its characters; the controller refuses it later.
+			// Between brackets, net/url requires a real IP address, and the schema's pattern only
+			// the characters of an address. The controller refuses such a URL later.
 			if strings.Contains(spec.URL, "[") {
 				return
 			}
@@ -423,8 +420,8 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 	})
 }
 
-// FuzzAcceptedImageIsReadable does the same for images, whose exclusions are
-// read by the controller's own rules too.
+// FuzzAcceptedImageIsReadable does the same for images. The controller's own rules parse their
+// exclusions too.
 func FuzzAcceptedImageIsReadable(f *testing.F) {
 	f.Add("registry.example.com:5000/team/app", "5m", "60s", `^.*\.sig$`)
 	f.Add("docker.io/library/alpine", "1h30m", "1.5m", "")
@@ -443,8 +440,8 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 		if d := spec.Interval.Duration; d < time.Second || d > 8760*time.Hour {
 			t.Errorf("interval %q is %v", interval, d)
 		}
-		// The schema takes what the controller refuses: a host that only looks like one, a repository
-		// that is too long, an expression that grows too large.
+		// The schema accepts some values that the controller refuses: a host that only looks like a
+		// host, a repository that is too long, an expression that grows too large.
 		if repo, err := oci.ParseImage(spec.Image); err == nil && !strings.HasSuffix(strings.ToLower(spec.Image), strings.TrimPrefix(repo.Name(), "library/")) {
 			t.Errorf("image %q is %s", spec.Image, repo)
 		}
@@ -454,8 +451,8 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 	})
 }
 
-// FuzzAcceptedBucketIsReadable does the same for buckets. Their endpoints are
-// a host, and a port at most.
+// FuzzAcceptedBucketIsReadable does the same for buckets. Their endpoints are a host, or a host and
+// a port.
 func FuzzAcceptedBucketIsReadable(f *testing.F) {
 	f.Add("tenant-a", "minio.example.com:9000", "eu-west-1", "clusters/a/", "https://minio.example.com:9000", "5m", "60s")
 	f.Add("$web", "[fd00::1]:9000", "EU_West_1", "\x00", "https://minio.example.com/", "1h1m1s1ms", "1.5m")

@@ -17,10 +17,10 @@ import (
 
 const keyringFile = "identity.lanyard.dev_keyrings.yaml"
 
-// kid is a thumbprint's form, with a letter that tells keys apart.
+// kid returns a string in the form of a thumbprint. Each letter makes another kid.
 func kid(letter string) string { return strings.Repeat(letter, 43) }
 
-// ringOf is a KeyRing with keys that are written as "letter state", of revision 7.
+// ringOf returns a KeyRing of revision 7. Each key is written as "letter state".
 func ringOf(t *testing.T, keys ...string) map[string]any {
 	t.Helper()
 	ring := v1alpha1.KeyRing{
@@ -62,7 +62,7 @@ func setKey(field string, value any) func(map[string]any) {
 	}
 }
 
-// TestKeyRingSpec is the table of what people may ask for.
+// TestKeyRingSpec checks which requests of people the spec accepts.
 func TestKeyRingSpec(t *testing.T) {
 	a := crdtest.New(t, keyringFile)
 	for _, tt := range []struct {
@@ -88,7 +88,7 @@ func TestKeyRingSpec(t *testing.T) {
 	}
 }
 
-// TestKeyRingTransitions is the table of what may become of a ring, whoever writes its status.
+// TestKeyRingTransitions checks which changes of a ring's status are accepted, whoever writes them.
 func TestKeyRingTransitions(t *testing.T) {
 	a := crdtest.New(t, keyringFile)
 	const forward = "a key's state only moves forward"
@@ -130,7 +130,7 @@ func TestKeyRingTransitions(t *testing.T) {
 	}
 }
 
-// trusting is a ring with authorities "letter state".
+// trusting returns a ring with authorities. Each authority is written as "letter state".
 func trusting(t *testing.T, authorities ...string) map[string]any {
 	t.Helper()
 	object := ringOf(t, "a Active")
@@ -152,7 +152,7 @@ func setAuthority(field string, value any) func(map[string]any) {
 	}
 }
 
-// TestAuthorityTransitions is the table of what may become of authorities.
+// TestAuthorityTransitions checks which changes of authorities are accepted.
 func TestAuthorityTransitions(t *testing.T) {
 	a := crdtest.New(t, keyringFile)
 	const forward = "a key's state only moves forward"
@@ -185,7 +185,7 @@ func TestAuthorityTransitions(t *testing.T) {
 	}
 }
 
-// judge compares a refusal with what is expected of it.
+// judge compares an error with the expected part of its text.
 func judge(t *testing.T, name string, err error, want string) {
 	t.Helper()
 	switch {
@@ -198,7 +198,7 @@ func judge(t *testing.T, name string, err error, want string) {
 	}
 }
 
-// TestIdentityKindsAreRegistered holds that the scheme knows what the definition names.
+// TestIdentityKindsAreRegistered checks that the scheme knows the kinds of the definition.
 func TestIdentityKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

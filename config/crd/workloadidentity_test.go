@@ -30,7 +30,8 @@ const (
 	identityPolicy = "../admission/workloadidentities.yaml"
 )
 
-// TestIdentityTable asks all judges of WorkloadIdentities about each row of their table.
+// TestIdentityTable checks each row of the table of WorkloadIdentities with the schema, Kubernetes'
+// rules, the policy and the issuer.
 func TestIdentityTable(t *testing.T) {
 	schema := crdtest.New(t, identityFile)
 	policy := admissiontest.New(t, identityPolicy, v1alpha1.Version)
@@ -49,7 +50,8 @@ func TestIdentityTable(t *testing.T) {
 			for _, problem := range validation.NameIsDNSSubdomain(name, false) {
 				found[issuertest.Kubernetes] = append(found[issuertest.Kubernetes], "metadata.name: "+problem)
 			}
-			if found[issuertest.Schema] == nil { // the API server asks the policy only then
+			// The API server evaluates the policy only if the schema accepts.
+			if found[issuertest.Schema] == nil {
 				found[issuertest.Policy] = policy.Admit(t, object, nil)
 			}
 			found[issuertest.Issuer] = asked(made, object)
@@ -74,9 +76,9 @@ func TestIdentityTable(t *testing.T) {
 	}
 }
 
-// FuzzPolicyAgreesWithIssuer holds that the policy's regular expressions and the issuer's parsers
-// take the same values. Only the addresses of service accounts have forms that the policy does not
-// know apart, and the policy reads no certificates.
+// FuzzPolicyAgreesWithIssuer checks that the policy's regular expressions and the issuer's parsers
+// accept the same values. The policy accepts more in two cases: it does not know all forms of the
+// addresses of service accounts, and it does not read certificates.
 func FuzzPolicyAgreesWithIssuer(f *testing.F) {
 	valid := map[string]map[string]any{
 		"aws":   {"iamRoleARN": "arn:aws:iam::112233445566:role/a"},
@@ -128,7 +130,8 @@ func FuzzPolicyAgreesWithIssuer(f *testing.F) {
 	})
 }
 
-// asked returns why the issuer makes no tokens of an identity. One that cannot be read is refused.
+// asked returns the reasons for which the issuer makes no tokens of an identity. An identity that
+// cannot be read is refused.
 func asked(made *issuer.Issuer, object map[string]any) []string {
 	var identity v1alpha1.WorkloadIdentity
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &identity); err != nil {
@@ -141,7 +144,7 @@ func asked(made *issuer.Issuer, object map[string]any) []string {
 	return found
 }
 
-// TestIdentityUpdates holds what may become of an identity.
+// TestIdentityUpdates checks which changes of an identity are accepted.
 func TestIdentityUpdates(t *testing.T) {
 	schema := crdtest.New(t, identityFile)
 	policy := admissiontest.New(t, identityPolicy, v1alpha1.Version)
@@ -171,7 +174,8 @@ func TestIdentityUpdates(t *testing.T) {
 			t.Errorf("%s: the identity before: %v", tt.name, errs)
 		}
 		var refusals []string
-		for _, err := range schema.AdmitUpdate(t.Context(), tt.object, tt.old) { // which adds the defaults
+		// AdmitUpdate also adds the defaults.
+		for _, err := range schema.AdmitUpdate(t.Context(), tt.object, tt.old) {
 			refusals = append(refusals, err.Error())
 		}
 		var err error
@@ -182,7 +186,7 @@ func TestIdentityUpdates(t *testing.T) {
 	}
 }
 
-// TestIdentityDefaults asserts what the API server adds.
+// TestIdentityDefaults asserts the defaults that the API server adds.
 func TestIdentityDefaults(t *testing.T) {
 	object := issuertest.Row{}.Object()
 	if errs := crdtest.New(t, identityFile).Admit(t.Context(), object); len(errs) > 0 {
@@ -209,7 +213,8 @@ func columnsOf(t *testing.T, crd *apiextensions.CustomResourceDefinition) []stri
 	return columns
 }
 
-// TestIdentityColumns asserts what kubectl get shows; a column with a star only with -o wide.
+// TestIdentityColumns asserts the columns that kubectl get shows. A column with a star is shown
+// only with -o wide.
 func TestIdentityColumns(t *testing.T) {
 	crd := crdtest.Read(t, identityFile)
 	want := []string{
@@ -230,7 +235,7 @@ func TestIdentityColumns(t *testing.T) {
 	}
 }
 
-// TestIdentityStatusIsSet holds that the status has no field that nothing sets.
+// TestIdentityStatusIsSet checks that the status has only fields that something sets.
 func TestIdentityStatusIsSet(t *testing.T) {
 	schema, err := apiextensions.GetSchemaForVersion(crdtest.Read(t, identityFile), v1alpha1.Version)
 	if err != nil {
