@@ -7,8 +7,8 @@ import (
 	"io/fs"
 )
 
-// all: takes the files whose names begin with an underscore too, as Helm's
-// helper templates do.
+// The prefix all: includes the files whose names begin with an underscore, as Helm's helper
+// templates do.
 //
 //go:embed all:lanyard
 var files embed.FS
