@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// known is an account that was read already. The engine gets it in place of its memory.
+// known is an account that was read already, so that the engine does not read it again.
 type known struct {
 	auth.Accounts
 
@@ -180,7 +180,7 @@ func (q *inquiry) registryPurpose(id spec.Identity, set *providers.Set) (p purpo
 	return p, set, nil
 }
 
-// describe writes the key, and which exchange and credential belong to the key.
+// describe fills in the key, and the exchange and the credential that the key stands for.
 func (q *inquiry) describe(id spec.Identity, key auth.Key, p purpose) {
 	q.Key, q.Digest = key.String(), key.Digest()
 	if key.IdentityFingerprint != "" {

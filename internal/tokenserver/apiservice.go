@@ -97,10 +97,11 @@ const (
 	deleteTimeout  = 20 * time.Second
 )
 
-// DeleteWithNamespace waits for the deletion of the token server's namespace, until ctx ends, and
-// deletes the APIService then. Otherwise no namespace could be deleted any more, this one included.
-// For each deletion, the API server asks which objects of the group are in the namespace, and the
-// token server, which must answer, is gone (kubernetes/kubernetes#108427).
+// DeleteWithNamespace waits until the token server's namespace is being deleted, and then deletes
+// the APIService. It returns earlier if ctx ends. If the APIService stayed, no namespace could be
+// deleted any more, this one included. For each deletion, the API server asks which objects of the
+// group are in the namespace, and the token server, which must answer, would be gone
+// (kubernetes/kubernetes#108427).
 func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.Informers, namespace string, log *slog.Logger) error {
 	informer, err := informers.GetInformer(ctx, &corev1.Namespace{})
 	if err != nil {

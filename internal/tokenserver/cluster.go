@@ -29,8 +29,8 @@ type ClusterIssuer struct {
 	Client client.Reader
 }
 
-// Check returns an error if the API server has the same issuer as we, or signs with a key of our
-// ring.
+// Check returns an error if our issuer is also the API server's, or if a key of our ring also signs
+// the API server's tokens.
 func (c ClusterIssuer) Check(ctx context.Context) error {
 	var document struct {
 		Issuer string `json:"issuer"`

@@ -158,8 +158,8 @@ func (s *stubContexts) Resolve(_ context.Context, caller user.Info, _ *identityv
 	return &issuer.Context{Object: issuer.Reference{Kind: object.Kind, Name: object.Name, UID: object.UID}, Further: map[string]any{"shoot": object.Name}}, nil
 }
 
-// minters allows the group minters to create the tokens and SVIDs of single objects, and to do
-// everything except create elsewhere.
+// minters allows the group minters to create tokens and SVIDs of single objects. It allows the
+// group all other verbs for everything.
 func minters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	token := a.GetVerb() == "create" && a.GetAPIGroup() == tokenv1.Group && slices.Contains((&Config{SVIDKinds: svidKinds()}).audited(), a.GetResource()+"/"+a.GetSubresource()) &&
 		a.GetNamespace() != "" && a.GetName() != ""
