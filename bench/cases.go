@@ -228,7 +228,7 @@ func (i identity) fluxKey() string {
 	return fmt.Sprintf("%x", hash)
 }
 
-// clone returns an equal account in memory of its own, like a read at the API server.
+// clone returns an equal account in separate memory, like a read at the API server.
 func (i identity) clone() identity {
 	return identity{strings.Clone(i.namespace), strings.Clone(i.name), strings.Clone(i.uid), strings.Clone(i.role)}
 }

@@ -44,8 +44,8 @@ const (
 
 const (
 	callers = 32
-	// turn is how long one side is asked for tokens before the other side is asked. Each side has
-	// as many turns as there are pairs.
+	// turn is how long one side is asked for tokens before the other side is asked. pairs is how
+	// many turns each side has.
 	turn  = time.Second
 	pairs = 25
 	// firstToken bounds the time until the keys of the issuer are published.
@@ -205,8 +205,9 @@ func p99(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)*99/100]
 }
 
-// signing compares the making of tokens with the signatures alone. A token is made from a
-// WorkloadIdentity in memory to the signed text. Both use the keys of the cluster's issuer.
+// signing compares the making of tokens with the signatures alone. The making begins with a
+// WorkloadIdentity in memory, and ends with the signed text. Both use the keys of the cluster's
+// issuer.
 func signing(ctx context.Context, c client.Client) ([]result, error) {
 	ring := sign.Object{Client: c, Namespace: local.Namespace, Name: keyring.IssuerRing}
 	keys := sign.NewSecrets(ring)

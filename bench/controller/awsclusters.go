@@ -162,7 +162,8 @@ func (a *awsClusters) cluster(i int) *infrav1.AWSCluster {
 	}}
 }
 
-// refreshAll uses all credentials until each of them was refreshed after the journal's entry since.
+// refreshAll uses all credentials until each of them was refreshed. Only refreshes after the
+// journal's entry since count.
 func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) error {
 	longest := a.tokenLife + 2*pokeEvery
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it takes longer than %s", longest))

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// minAccounts is the least number of accounts, which is enough for two namespaces.
+	// minAccounts is the least number of accounts. Their objects are in two namespaces.
 	minAccounts = 20
 	// restarts and repetitions are large enough for steady figures.
 	restarts, repetitions = 5, 3

@@ -77,8 +77,8 @@ func TestIdentityTable(t *testing.T) {
 }
 
 // FuzzPolicyAgreesWithIssuer checks that the policy's regular expressions and the issuer's parsers
-// accept the same values. The policy accepts more in two cases: it does not know all forms of the
-// addresses of service accounts, and it does not read certificates.
+// accept the same values. The policy accepts more in two cases: it does not distinguish all forms
+// of service accounts' addresses, and it does not read certificates.
 func FuzzPolicyAgreesWithIssuer(f *testing.F) {
 	valid := map[string]map[string]any{
 		"aws":   {"iamRoleARN": "arn:aws:iam::112233445566:role/a"},

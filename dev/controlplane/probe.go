@@ -14,8 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
 )
 
-// probe asks the API server whether it is ready. It uses the access of the controllers and not of
-// the administrator. So an administrator in the audit log is always a holder of admin.kubeconfig.
+// probe asks the API server whether it is ready. It uses the credentials of the controllers and not
+// those of the administrator. So an administrator in the audit log is always a holder of
+// admin.kubeconfig.
 type probe struct {
 	server string
 	client *http.Client
