@@ -16,8 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
-// Test compares the pages of the commands that are own with the files below docs, a path. With the
-// flag -update, Test writes the files. Commands without a page may have links.
+// Test compares the pages of root's commands with the files in the folder docs. It does so only for
+// commands for which own returns true. With the flag -update, Test writes the files. Pages may link
+// to commands without a page.
 func Test(t *testing.T, docs string, root *cobra.Command, own func(*cobra.Command) bool) {
 	t.Helper()
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -26,7 +27,7 @@ func Test(t *testing.T, docs string, root *cobra.Command, own func(*cobra.Comman
 		if !own(c) {
 			continue
 		}
-		c.DisableAutoGenTag = true // it has the date
+		c.DisableAutoGenTag = true // the tag contains the date
 		c.InitDefaultHelpFlag()
 		c.Long = tables.ReplaceAllString(c.Long, "    $0")
 		golden.Compare(t, filepath.Join(docs, "cli", strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), markdown(t, c))
@@ -34,11 +35,11 @@ func Test(t *testing.T, docs string, root *cobra.Command, own func(*cobra.Comman
 	}
 }
 
-// tables finds the lines of tables in a text: they are indented. Markdown keeps the lines of a
-// block that is indented further.
+// tables matches the indentation of lines of tables in a text. With more indentation, these lines
+// are a code block in Markdown, which keeps them as they are.
 var tables = regexp.MustCompile(`(?m)^ {2,}`)
 
-// commands returns the commands that have a page.
+// commands returns c and its subcommands that may have a page.
 func commands(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, sub := range c.Commands() {
