@@ -2,27 +2,28 @@ package frame
 
 import "github.com/spf13/cobra"
 
-// The functions below say how a flag, which is defined already, is completed. Without one of them
-// the shell offers names of files.
+// The functions below set how the shell completes a flag. The flag must be defined already. By
+// default, the shell offers names of files.
 
-// CompleteFlag has a function offer the values of a flag.
+// CompleteFlag sets the function that offers the values of a flag.
 func CompleteFlag(c *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err) // the flag was not defined before
 	}
 }
 
-// CompleteValues has the shell offer the values of a flag; without values it offers nothing.
+// CompleteValues makes the shell offer these values of a flag. Without values, the shell offers
+// nothing.
 func CompleteValues(c *cobra.Command, flag string, values ...cobra.Completion) {
 	CompleteFlag(c, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// CompleteDir has the shell offer folders.
+// CompleteDir makes the shell offer folders as values of a flag.
 func CompleteDir(c *cobra.Command, flag string) {
 	CompleteFlag(c, flag, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 }
 
-// CompleteFile has the shell offer files whose names end in one of the extensions, such as "yaml".
+// CompleteFile makes the shell offer files with one of the extensions, such as "yaml".
 func CompleteFile(c *cobra.Command, flag string, extensions ...cobra.Completion) {
 	CompleteFlag(c, flag, cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt))
 }

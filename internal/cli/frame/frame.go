@@ -1,5 +1,5 @@
-// Package frame has what the programs lanyard and lanyard-local share: exit statuses, errors of the
-// command line, and output formats. Both appear to people as the command lanyard.
+// Package frame has the code that the programs lanyard and lanyard-local share: exit statuses,
+// errors of the command line, and output formats. Users see both programs as the command lanyard.
 package frame
 
 import (
@@ -27,14 +27,15 @@ const (
 	Failed = 1
 	// Misused says that the command line is wrong.
 	Misused = 2
-	// Undecided says that a command whose status is a verdict has none, because it failed.
+	// Undecided says that a command failed before it had a verdict. It is for commands whose
+	// status is a verdict.
 	Undecided = 3
-	// Interrupted says that a signal ended the command before it was done: as shells say it of
-	// SIGINT, 128 and the signal's number.
+	// Interrupted says that a signal ended the command before it was done. Shells use the same
+	// status for SIGINT: 128 plus the signal's number.
 	Interrupted = 130
 )
 
-// ErrSaid is the failure of a command that has said itself why it failed.
+// ErrSaid is the error of a command that has already printed why it failed.
 var ErrSaid = errors.New("the command has said why it failed")
 
 // usageError is an error of the command line.
@@ -43,7 +44,7 @@ type usageError struct {
 	err     error
 }
 
-// UsageError wraps an error of the command line. Its text names the help to read.
+// UsageError wraps an error of the command line. The new text refers to the command's --help.
 func UsageError(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} }
 
 func (e *usageError) Error() string {
@@ -56,7 +57,8 @@ func (e *usageError) Error() string {
 
 func (e *usageError) Unwrap() error { return e.err }
 
-// Undecide wraps the failure of a command whose status [Failed] is a verdict, such as "differs".
+// Undecide wraps an error so that [Run] returns [Undecided]. It is for commands whose status
+// [Failed] is a verdict, such as "differs".
 func Undecide(err error) error { return &undecidedError{err} }
 
 // undecidedError is a failure that is no verdict.
@@ -72,8 +74,8 @@ func (e *runError) Error() string { return e.err.Error() }
 func (e *runError) Unwrap() error { return e.err }
 
 // Run runs a root command and returns the process's exit status: 0, [Failed], [Misused],
-// [Undecided] or [Interrupted]. Args are without the program's name. The end of ctx, by a signal,
-// stops the command in order.
+// [Undecided] or [Interrupted]. Args are without the program's name. A signal ends ctx, and then
+// the command stops cleanly.
 func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(UsageError)
@@ -100,7 +102,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 		}
 		return Failed
 	}
-	// What comes from cobra itself is about the command line.
+	// Errors of cobra itself are about the command line.
 	var usage *usageError
 	if !errors.As(err, &usage) {
 		usage = &usageError{root.CommandPath(), err}
@@ -111,11 +113,11 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 
 // Say writes an error with the command's name before it.
 func Say(w io.Writer, err error) {
-	_, _ = fmt.Fprintln(w, Name+":", err) // there is nobody else to tell
+	_, _ = fmt.Fprintln(w, Name+":", err) // a failed write cannot be reported elsewhere
 }
 
-// refuseUnknownTopics makes the command help fail for a topic that is no command. Cobra's own
-// prints the help of the root command, and succeeds.
+// refuseUnknownTopics makes the command help fail for a topic that is no command. Without this,
+// cobra's help prints the help of the root command, and succeeds.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -134,8 +136,9 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// finish makes every command without a rule for arguments refuse them, and wraps each failure as a
-// runError or a usageError. Cobra knows that an argument of the root is an unknown command.
+// finish makes every command without a rule for arguments refuse arguments. It wraps each error
+// that is no usageError as a runError. The root needs no rule: cobra itself refuses an argument of
+// the root as an unknown command.
 func finish(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		if c.Args == nil && c.HasParent() {

@@ -41,10 +41,10 @@ func OutputFlag(c *cobra.Command, allowed ...string) *Format {
 // String is the format.
 func (f *Format) String() string { return f.value }
 
-// Type is what the help says of the flag's value.
+// Type is the placeholder for the flag's value in help.
 func (f *Format) Type() string { return "format" }
 
-// Set takes one of the formats that the command has.
+// Set sets the format. It refuses a format that the command does not have.
 func (f *Format) Set(value string) error {
 	if !slices.Contains(f.allowed, value) {
 		return fmt.Errorf("write one of %s", strings.Join(f.allowed, ", "))
@@ -61,7 +61,7 @@ func WriteJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// WriteYAML writes values as YAML documents, with the names of their JSON.
+// WriteYAML writes values as YAML documents. Fields have the same names as in JSON.
 func WriteYAML(w io.Writer, documents ...any) error {
 	for i, v := range documents {
 		data, err := yaml.Marshal(v)
@@ -78,8 +78,8 @@ func WriteYAML(w io.Writer, documents ...any) error {
 	return nil
 }
 
-// WriteRows writes rows in one of the formats table, wide, json and yaml. A table without rows is
-// nothing.
+// WriteRows writes rows in one of the formats table, wide, json and yaml. Without rows, it writes
+// no table, not even a header.
 func WriteRows(w io.Writer, f *Format, rows []report.Row) error {
 	if rows == nil {
 		rows = []report.Row{} // an empty list, not null
