@@ -1,5 +1,5 @@
 // Package artifacts has the commands that push, pull, list, tag and compare artifacts in OCI
-// registries. The artifacts are Flux's: a manifest with one layer, which is an archive.
+// registries. The artifacts have Flux's format: a manifest with one layer, which is an archive.
 package artifacts
 
 import (
@@ -21,15 +21,16 @@ import (
 type IO struct {
 	// Out receives a command's result, Err progress and notes.
 	Out, Err io.Writer
-	// Terminal says that Err is a terminal, on which a line can be written anew.
+	// Terminal says that Err is a terminal, where a line can be overwritten.
 	Terminal bool
-	// Uploads is the folder that remembers uploads that broke off; empty for none.
+	// Uploads is the folder that records interrupted uploads, so that a later push continues them.
+	// If empty, no upload is recorded.
 	Uploads string
-	// Credentials are what the sources of credentials use.
+	// Credentials has the parts of the process that the sources of credentials use.
 	Credentials creds.Process
 }
 
-// Commands returns the commands push, pull, list, tag and diff. Each has the command artifact.
+// Commands returns the commands push, pull, list, tag and diff. Each has the subcommand artifact.
 func Commands(std IO) []*cobra.Command {
 	return []*cobra.Command{
 		verb("push", newPush(std)), verb("pull", newPull(std)), verb("list", newList(std)),
@@ -37,7 +38,7 @@ func Commands(std IO) []*cobra.Command {
 	}
 }
 
-// verb returns the command that only has the command about artifacts below it.
+// verb returns a command with one subcommand, artifact.
 func verb(name string, artifact *cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use: name, Short: artifact.Short, Example: artifact.Example,
@@ -61,10 +62,11 @@ func (j *job) misused(format string, args ...any) error {
 	return frame.UsageError(j.command, fmt.Errorf(format, args...))
 }
 
-// argument is how help writes an artifact that a tag or a digest names.
+// argument is the placeholder in help for an artifact with a tag or a digest.
 const argument = "oci://HOST/REPOSITORY[:TAG|@DIGEST]"
 
-// prepare gives a command its argument, the flags of a registry, and what it does with both.
+// prepare adds the argument and the flags of a registry to a command. The command checks both and
+// calls run with them.
 func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *cobra.Command {
 	flags := &registryFlags{creds: creds.New(std.Credentials)}
 	flags.addTo(c)
@@ -87,8 +89,8 @@ func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *c
 	return c
 }
 
-// connect logs in. maxLayer bounds a layer as it is transferred; zero stands for the default of
-// package oci. The caller closes the connection.
+// connect logs in to the registry. maxLayer bounds the size of a layer as it is transferred; zero
+// means the default of package oci. The caller calls the returned function to close the connection.
 func (j *job) connect(ctx context.Context, maxLayer size) (*oci.Client, func(), error) {
 	opts, closing, err := j.registry.options(ctx, j.repository)
 	if err != nil {
@@ -103,9 +105,9 @@ func (j *job) connect(ctx context.Context, maxLayer size) (*oci.Client, func(), 
 	return client, closing, nil
 }
 
-// note says something beside the result.
+// note prints a line for the user to Err, separate from the result.
 func (j *job) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(j.std.Err, format+"\n", args...) // a note that nobody reads is no failure
+	_, _ = fmt.Fprintf(j.std.Err, format+"\n", args...) // the command succeeds without its notes
 }
 
 // result writes a command's result in the format of -o.
@@ -120,7 +122,7 @@ func (j *job) result(format *frame.Format, value any, text string) error {
 	return err
 }
 
-// identified is the part of a result that says which artifact it is about.
+// identified has the fields of a result that identify the artifact.
 type identified struct {
 	// URL is oci://host/repository@sha256:digest.
 	URL string `json:"url"`
@@ -166,7 +168,7 @@ func (f *sizeFlags) addTo(c *cobra.Command) {
 	frame.CompleteValues(c, "max-files")
 }
 
-// check refuses a limit that nothing keeps.
+// check refuses a --max-files that is not positive.
 func (f *sizeFlags) check(j *job) error {
 	if f.files <= 0 {
 		return j.misused("--max-files: write a positive number")
@@ -178,7 +180,7 @@ func (f *sizeFlags) limits() archive.Limits {
 	return archive.Limits{MaxBytes: int64(f.bytes), MaxFiles: f.files}
 }
 
-// explain names the flags in the refusal of an archive. The flags are the user's own limits.
+// explain adds the flag to raise to the refusal of an archive. The flags are the user's own limits.
 func (f *sizeFlags) explain(err error) error {
 	refused, ok := errors.AsType[*archive.Error](err)
 	if !ok {
@@ -189,7 +191,7 @@ func (f *sizeFlags) explain(err error) error {
 		refused.Fix = "raise --max-size"
 	case archive.ReasonTooMany:
 		refused.Fix = "raise --max-files"
-	default: // the next step is the same for whoever publishes
+	default: // refused.Fix is the same for every publisher
 	}
 	return refused
 }
@@ -200,7 +202,7 @@ type size int64
 // String is the quantity in Kubernetes' notation.
 func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
 
-// Type is what the help says of the flag's value.
+// Type is the placeholder for the flag's value in help.
 func (s *size) Type() string { return "bytes" }
 
 // Set reads a quantity.

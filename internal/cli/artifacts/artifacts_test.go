@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
-// distribution is the real registry, on disk.
+// distribution returns the real registry Distribution, which stores on disk.
 func distribution(t *testing.T) http.Handler {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
@@ -54,7 +54,7 @@ type process struct {
 	uploads  string
 	env      map[string]string
 	sink     io.Writer         // takes the output in place of out; nil for none
-	written  func(text []byte) // is called for each text before it is in out; nil for nobody
+	written  func(text []byte) // is called before each write of the output; may be nil
 }
 
 // Write implements io.Writer for the command's output.
@@ -83,7 +83,7 @@ func (p *process) exactly(ctx context.Context, args ...string) int {
 	return frame.Run(ctx, root, args, p, &p.err)
 }
 
-// noCluster is a job without a cluster.
+// noCluster is the Cluster of a job without a cluster. It has no flags.
 type noCluster struct{ creds.Cluster }
 
 func (noCluster) AddTo(*cobra.Command) {}
@@ -98,7 +98,8 @@ func must(t *testing.T, args ...string) string {
 	return p.out.String()
 }
 
-// folder writes files. A name that ends in "*" is that of an executable.
+// folder writes files into a new folder. A file whose name ends in "*" is written as an executable,
+// without the "*".
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -145,8 +146,8 @@ func tree(t *testing.T, root string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDiffHidesNothing: nothing of what a stranger has pushed has a terminal write over a line, or
-// show it in another order.
+// TestDiffHidesNothing: content that a stranger has pushed cannot make a terminal overwrite a line,
+// or show a line in another order.
 func TestDiffHidesNothing(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{
@@ -204,8 +205,8 @@ func TestDiffOfAFile(t *testing.T) {
 	}
 }
 
-// TestDiffWritesAtOnce: a difference is written when it is found, and not kept. What fails
-// afterwards has another exit status than a difference.
+// TestDiffWritesAtOnce: a difference is written as soon as it is found. If the command fails
+// afterwards, its exit status is not that of a difference.
 func TestDiffWritesAtOnce(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"a.yaml": "1\n", "z.yaml": "1\n"}))
@@ -213,7 +214,7 @@ func TestDiffWritesAtOnce(t *testing.T) {
 		now := folder(t, map[string]string{"a.yaml": "2\n", "z.yaml": "2\n"})
 		p := process{written: func(text []byte) {
 			if bytes.Contains(text, []byte("a.yaml")) {
-				_ = os.Remove(filepath.Join(now, "z.yaml")) // which is read next
+				_ = os.Remove(filepath.Join(now, "z.yaml")) // the file that is read next
 			}
 		}}
 		status := p.run(t.Context(), "diff", "artifact", app, "--path", now, "-o", format)
@@ -223,7 +224,8 @@ func TestDiffWritesAtOnce(t *testing.T) {
 	}
 }
 
-// TestCommands goes the way of an artifact, and holds what each command prints.
+// TestCommands pushes, tags, lists, pulls and compares an artifact. The golden file has the output
+// of each command.
 func TestCommands(t *testing.T) {
 	host := serve(t, distribution(t))
 	app := "oci://" + host + "/team/app"
@@ -261,7 +263,7 @@ func TestCommands(t *testing.T) {
 		fmt.Fprintf(&all, "$ lanyard %s\n%s%sexit status %d\n\n", strings.Join(args, " "), p.out.String(), p.err.String(), status)
 	}
 	text := strings.NewReplacer(host, "registry.example.com", source, "./source", target, "./target", now, "./now").Replace(all.String())
-	text = regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(text, "sha256:DIGEST") // they are the compressor's, as are sizes
+	text = regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(text, "sha256:DIGEST") // digests and sizes depend on the compressor
 	text = regexp.MustCompile(`("?size"?:) \d+`).ReplaceAllString(text, "$1 SIZE")
 	golden.Compare(t, "testdata/commands.golden", []byte(text))
 	want := "app.yaml false \"kind: App\\nreplicas: 1\\n\"\ndata.bin false \"\\x00\\x01\"\nsub/\nsub/run.sh true \"#!/bin/sh\\n\""

@@ -10,7 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
-// TestCompletion holds what the shell is offered. What a command refuses sends no request.
+// TestCompletion compares all completions with a golden file. A completion sends no request if the
+// command would refuse the flags.
 func TestCompletion(t *testing.T) {
 	var requests atomic.Int64
 	registry := distribution(t)
@@ -36,7 +37,7 @@ func TestCompletion(t *testing.T) {
 		{"pull artifact " + app + ":1.", true},
 		{"tag artifact " + app + ":l", true},
 		{"diff artifact " + app + ":1.0.0 ", false},
-		{"pull artifact --creds=SpiffeJWT " + app + ":", false}, // without TLS
+		{"pull artifact --creds=SpiffeJWT " + app + ":", false}, // refused: no TLS
 		{"pull artifact --creds=password " + app + ":", false},
 		{"list artifact ", false},
 		{"list artifact " + app, false},

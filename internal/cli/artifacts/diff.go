@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// maxText is the longest file whose lines are compared, in bytes.
+// maxText is the largest size of a file whose lines are compared, in bytes.
 const maxText = 1 << 20
 
 // change is how a file or folder differs.
@@ -122,7 +122,8 @@ func (f *contentFlags) find(ctx context.Context, j *job, places *differences) (i
 	return identify(j.repository, manifest.Resolved), places.end()
 }
 
-// open opens what --path names. A file is unpacked into a new folder as a push packs it.
+// open opens the folder --path. If --path is a file, open packs the file as a push does, and
+// unpacks the result into a new folder.
 func (f *contentFlags) open(ctx context.Context, unpacked string) (side, func(), error) {
 	ignore, err := f.patterns()
 	if err != nil {
@@ -160,10 +161,10 @@ func (f *contentFlags) unpackFile(ctx context.Context, folder string) error {
 	var packing sync.WaitGroup
 	packing.Go(func() {
 		_, err := oci.Artifact{Path: f.path, Limits: f.sizes.limits()}.Pack(ctx, out)
-		_ = out.CloseWithError(err) // which is always nil
+		_ = out.CloseWithError(err) // always returns nil
 	})
 	_, err = archive.Extract(ctx, in, root, archive.Options{Limits: f.sizes.limits()})
-	_ = in.Close() // which is always nil, and ends the packing
+	_ = in.Close() // always returns nil, and ends the packing
 	packing.Wait()
 	return err
 }
@@ -180,7 +181,7 @@ func (r *differences) add(d difference) error {
 	r.count++
 	var text bytes.Buffer
 	switch r.format {
-	case frame.JSON: // an element of the list that end closes
+	case frame.JSON: // write an element of a list; the method end closes the list
 		if r.count == 1 {
 			text.WriteString("[\n  ")
 		} else {
@@ -277,7 +278,7 @@ func compare(ctx context.Context, before, after side, limits archive.Limits, fou
 	return nil
 }
 
-// first says which list has the entry that comes first: negative for the old one, 0 for both.
+// first says which list has the next entry: negative for old, positive for now, 0 for both.
 func first(old, now []archive.Entry) int {
 	switch {
 	case len(old) == 0:
@@ -291,7 +292,7 @@ func first(old, now []archive.Entry) int {
 	return -1 // a file in place of a folder, or the other way round
 }
 
-// list returns the files, and the folders without content: others show by their files.
+// list returns the files and the empty folders. The names of the files imply all other folders.
 func (s side) list(ctx context.Context, limits archive.Limits) ([]archive.Entry, error) {
 	entries, err := archive.List(ctx, s.fsys, archive.Options{Ignore: s.ignore, Limits: limits})
 	if err != nil {
@@ -307,7 +308,7 @@ func (s side) list(ctx context.Context, limits archive.Limits) ([]archive.Entry,
 	return kept, nil
 }
 
-// only is the difference of an entry that the other side does not have.
+// only returns the difference for an entry that the other side does not have.
 func (s side) only(e archive.Entry, how change) (difference, error) {
 	d := difference{Path: e.Name, Change: how}
 	if e.Dir {
@@ -327,7 +328,8 @@ func (s side) only(e archive.Entry, how change) (difference, error) {
 	return d, nil
 }
 
-// both is the difference of an entry that both sides have; without a change if it is equal.
+// both returns the difference for an entry that both sides have. If the entries are equal, Change
+// is empty.
 func both(before, after side, old, now archive.Entry) (difference, error) {
 	d := difference{Path: now.Name}
 	if old.Dir {
@@ -364,8 +366,8 @@ func mode(e archive.Entry) string {
 	return "100644"
 }
 
-// text returns the content of a file, and whether it can be shown: short, and without characters
-// that move a terminal's cursor or hide what a text says.
+// text returns the content of a file, and whether the content can be shown: if it is short, and has
+// no characters that move a terminal's cursor or hide text.
 func (s side) text(name string) (string, bool, error) {
 	f, err := s.fsys.Open(name)
 	if err != nil {
@@ -376,7 +378,7 @@ func (s side) text(name string) (string, bool, error) {
 	if err != nil || len(content) > maxText || !utf8.Valid(content) {
 		return "", false, err
 	}
-	lines := bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n")) // any other CR has a line written over itself
+	lines := bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n")) // with any other CR, a terminal overwrites the line
 	hidden := bytes.ContainsFunc(lines, func(r rune) bool {
 		return !strings.ContainsRune("\n\t", r) && unicode.In(r, unicode.C, unicode.Zl, unicode.Zp)
 	})

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exchange has two paths change places at once. The error is errors.ErrUnsupported where the kernel
-// or the file system cannot do that.
+// exchange swaps two paths in one atomic step. The error is errors.ErrUnsupported where the kernel
+// or the file system does not support that.
 func exchange(a, b string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	switch {

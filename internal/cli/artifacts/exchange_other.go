@@ -4,5 +4,5 @@ package artifacts
 
 import "errors"
 
-// exchange has two paths change places at once. Only Linux can.
+// exchange always fails: only Linux can swap two paths in one atomic step.
 func exchange(string, string) error { return errors.ErrUnsupported }

@@ -15,10 +15,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// ignoreFile is the file of a folder that says which of its files are left out.
+// ignoreFile is the name of a file in a folder. It lists the files of the folder to leave out.
 const ignoreFile = ".sourceignore"
 
-// contentFlags name the content of an artifact on this machine.
+// contentFlags select the files on this machine that are the content of an artifact.
 type contentFlags struct {
 	path   string
 	ignore []string
@@ -32,7 +32,7 @@ func (f *contentFlags) addTo(c *cobra.Command) {
 	frame.CompleteValues(c, "ignore-paths")
 }
 
-// check refuses a command line that names no content.
+// check refuses a missing or unsafe --path, and other flags that do not fit the path.
 func (f *contentFlags) check(j *job) error {
 	if f.path == "" {
 		return j.misused("--path: name the folder with the content, or a file")
@@ -50,11 +50,12 @@ func (f *contentFlags) check(j *job) error {
 	return f.sizes.check(j)
 }
 
-// staysBelow refuses a path below the working folder that a link leads out of it. The folder may be
-// a checkout of a stranger's branch: the link would have the runner's own files pushed or replaced.
+// staysBelow refuses a path below the working folder if a symbolic link leads out of the folder.
+// The folder may be a checkout of a stranger's branch: with such a link, the command would push or
+// replace the runner's own files.
 func staysBelow(path string) error {
 	if !filepath.IsLocal(path) {
-		return nil // who runs the command has named another place
+		return nil // the user chose a path outside the working folder
 	}
 	here, err := os.OpenRoot(".")
 	if err != nil {
@@ -67,7 +68,7 @@ func staysBelow(path string) error {
 	return nil
 }
 
-// patterns reads --ignore-paths, and the folder's own file of that purpose.
+// patterns returns the patterns of --ignore-paths and of the folder's file .sourceignore.
 func (f *contentFlags) patterns() (archive.Patterns, error) {
 	text, err := readIgnoreFile(filepath.Join(f.path, ignoreFile))
 	if err != nil {
@@ -77,11 +78,12 @@ func (f *contentFlags) patterns() (archive.Patterns, error) {
 	return archive.ParseOver(archive.DefaultPatterns(), "--ignore-paths and "+ignoreFile, all)
 }
 
-// maxIgnoreFile bounds the file of patterns, which a stranger's branch may bring.
+// maxIgnoreFile bounds the file of patterns, which may come from a stranger's branch.
 const maxIgnoreFile = 1 << 20 // bytes
 
 // readIgnoreFile returns the text of a file of patterns, or nothing if there is no such file. It
-// refuses a file that is too long, and what has no end, such as a link to a device.
+// refuses a file that is too long. It also refuses a path without an end, such as a link to a
+// device.
 func readIgnoreFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -62,8 +62,9 @@ func leftovers(t *testing.T, folder string) (left []string) {
 	return left
 }
 
-// TestInterruptAtEachRequest: whenever Ctrl-C comes, a push leaves no tag, a pull the folder as it
-// was, and none of the commands a temporary file. Then the command is run again, and succeeds.
+// TestInterruptAtEachRequest interrupts each command at each of its requests. Then a push leaves no
+// tag, a pull leaves the folder as it was, and no command leaves a temporary file. At the end the
+// command runs without an interrupt, and succeeds.
 func TestInterruptAtEachRequest(t *testing.T) {
 	registry := &counted{registry: distribution(t)}
 	host := serve(t, registry)
@@ -122,11 +123,12 @@ func TestInterruptAtEachRequest(t *testing.T) {
 	}
 }
 
-// sizeLimit is the variable by which a test process bounds its files.
+// sizeLimit is the environment variable with the command line of a child process. The child bounds
+// the size of its files.
 const sizeLimit = "LANYARD_TEST_PULL"
 
-// TestNoSpace: a disk that is full leaves the folder as it was. The child process may write files
-// of 1 MiB at most, which the system refuses at the same place as a full disk.
+// TestNoSpace: if the disk is full, the folder stays as it was. The child process may write files
+// of at most 1 MiB. A longer write fails at the same place as on a full disk.
 func TestNoSpace(t *testing.T) {
 	if line := os.Getenv(sizeLimit); line != "" {
 		limit := syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}
@@ -195,7 +197,7 @@ func TestFullOutput(t *testing.T) {
 	}
 }
 
-// TestTargets: where a pull may write, and what becomes of what was there.
+// TestTargets checks where a pull may write, and what happens to the content that was there.
 func TestTargets(t *testing.T) {
 	host := serve(t, distribution(t))
 	app := "oci://" + host + "/app:1.0.0"
@@ -205,8 +207,8 @@ func TestTargets(t *testing.T) {
 		prepare func(root string) error
 		path    string
 		replace bool
-		says    string // of a refusal
-		want    string // below the root
+		says    string // part of the refusal's text; empty for success
+		want    string // the tree below the root
 	}{
 		"absent":   {nil, "x", false, "", "x/\nx/" + pulled},
 		"parents":  {nil, "a/b", false, "", "a/\na/b/\na/b/" + pulled},
@@ -255,8 +257,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestPathOfAStranger: a link in a checkout leads no command out of it. Who means the place behind
-// the link writes it.
+// TestPathOfAStranger: no command follows a link out of a checkout. A user who wants the link's
+// target must write the target's own path.
 func TestPathOfAStranger(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"app.yaml": "new"}))
@@ -287,8 +289,8 @@ func TestPathOfAStranger(t *testing.T) {
 	must(t, "push", "artifact", app, "--path", filepath.Join(home, "."))
 }
 
-// TestProgress: a terminal is shown how far a transfer is, and nothing of it stays in the line; a
-// pipe gets only the result.
+// TestProgress: a terminal shows how far a transfer is, and the line is cleared at the end. A pipe
+// gets only the result.
 func TestProgress(t *testing.T) {
 	host := serve(t, distribution(t))
 	app := "oci://" + host + "/app:1.0.0"
@@ -317,7 +319,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestRefusals holds what people read most often when something is wrong.
+// TestRefusals compares the error texts that users see most often with a golden file.
 func TestRefusals(t *testing.T) {
 	host := serve(t, distribution(t))
 	app := "oci://" + host + "/app"

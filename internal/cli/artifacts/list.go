@@ -15,10 +15,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// askedAtOnce is how many artifacts' manifests are asked for at once.
+// askedAtOnce is the number of manifests that are requested at the same time.
 const askedAtOnce = 8
 
-// row is a tag of a list. All but the tag needs --details.
+// row is a tag of a list. All fields except Tag need --details.
 type row struct {
 	Tag      string `json:"tag"`
 	Digest   string `json:"digest,omitempty"`
@@ -63,7 +63,7 @@ unless --signatures is set. With --details, each listed artifact is asked for it
 	}
 	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
 	c = prepare(c, std, func(ctx context.Context, j *job) error { return f.run(ctx, j, output) })
-	c.ValidArgsFunction = completeRepository // it takes no tag
+	c.ValidArgsFunction = completeRepository // the argument has no tag
 	return c
 }
 
@@ -120,7 +120,7 @@ func (f *listFlags) table(j *job, rows []row) error {
 	return t.Flush()
 }
 
-// describe adds what the artifacts' manifests say.
+// describe fills the rows with digests and with data from the artifacts' manifests.
 func describe(ctx context.Context, client *oci.Client, rows []row) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,7 +150,7 @@ func (r *row) describe(ctx context.Context, client *oci.Client) error {
 	r.Digest = resolved.Digest
 	manifest, err := client.Fetch(ctx, resolved)
 	if origin.CodeOf(err) == origin.CodeUnsupportedMediaType {
-		return nil // something else than an artifact: its digest is all that there is
+		return nil // the tag is not an artifact's: only the digest is known
 	}
 	if err != nil {
 		return fmt.Errorf("tag %s: %w", r.Tag, err)

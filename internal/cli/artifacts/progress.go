@@ -9,10 +9,10 @@ import (
 // progressPause is the least time between two lines of progress.
 const progressPause = 100 * time.Millisecond
 
-// progress shows on a terminal how far a transfer is, in one line that is written anew. Elsewhere
-// it shows nothing.
+// progress shows on a terminal how far a transfer is. It overwrites a single line. Without a
+// terminal, it shows nothing.
 type progress struct {
-	w     io.Writer // nil for nobody
+	w     io.Writer // nil without a terminal
 	what  string
 	shown time.Time
 }
@@ -35,7 +35,7 @@ func (p *progress) show(done, total int64) {
 	if total > 0 {
 		percent = 100 * done / total
 	}
-	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s %s of %s (%d %%)", p.what, bytesText(done), bytesText(total), percent) // back to the line's begin, and clear it
+	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s %s of %s (%d %%)", p.what, bytesText(done), bytesText(total), percent) // go back to the start of the line, and clear it
 }
 
 // end clears the line.
@@ -45,7 +45,7 @@ func (p *progress) end() {
 	}
 }
 
-// reader shows the progress of what is read.
+// reader returns a reader that reads from r and shows the progress.
 func (p *progress) reader(r io.Reader, total int64) io.Reader {
 	return &watched{Reader: r, progress: p, total: total}
 }

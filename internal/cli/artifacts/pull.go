@@ -24,7 +24,7 @@ type pulled struct {
 	Path string `json:"path"`
 	// Files is the number of files in the artifact.
 	Files int `json:"files"`
-	// Annotations are the artifact's.
+	// Annotations are the annotations of the artifact's manifest.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
@@ -119,7 +119,7 @@ func (j *job) unpack(ctx context.Context, client *oci.Client, manifest *oci.Mani
 	return archive.Extract(ctx, shown.reader(stream, layer.Size), root, opts)
 }
 
-// explainDisk adds to the failure of a disk that the target stays as it was.
+// explainDisk adds to an error of the file system that the folder path is unchanged.
 func explainDisk(err error, path string) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); !ok || origin.CodeOf(err) != "" {
 		return err

@@ -105,7 +105,7 @@ func (f *pushFlags) run(ctx context.Context, j *job, output *frame.Format) error
 	return j.result(output, result, result.String())
 }
 
-// artifact returns what is pushed.
+// artifact returns the artifact to push, as the flags describe it.
 func (f *pushFlags) artifact() (oci.Artifact, error) {
 	for key := range f.annotations {
 		if strings.TrimSpace(key) == "" {

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// stillness is how long a connection may carry nothing while a request is on its way. A registry
-	// takes some time to check the digest of a large layer, or to move it to its place.
+	// stillness is the longest time that a connection may be silent during a request. A registry
+	// needs some time to check the digest of a large layer, or to move the layer to its place.
 	stillness = 2 * time.Minute
-	// completionTimeout bounds what the shell waits for when it completes a word.
+	// completionTimeout bounds the time that the shell waits for completions.
 	completionTimeout = 3 * time.Second
 )
 
@@ -69,8 +69,8 @@ func (f *registryFlags) limit(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout=%s is over", f.timeout))
 }
 
-// options gets the credential for a repository, and makes the way to its registry. The caller calls
-// the function when the way is no longer needed.
+// options gets the credential for a repository, and makes the transport to its registry. The caller
+// calls the returned function when the transport is not needed any more.
 func (f *registryFlags) options(ctx context.Context, repository oci.Repository) (oci.Options, func(), error) {
 	way, err := f.transport()
 	if err != nil {
@@ -97,7 +97,7 @@ func (f *registryFlags) options(ctx context.Context, repository oci.Repository) 
 	return opts, func() { login.Close(); way.CloseIdleConnections() }, nil
 }
 
-// transport is the way to the registry, its token server and its storage.
+// transport returns the transport for requests to the registry, its token server and its storage.
 func (f *registryFlags) transport() (*http.Transport, error) {
 	way := transport.Default()
 	way.ResponseHeaderTimeout = stillness
@@ -123,7 +123,8 @@ func (f *registryFlags) transport() (*http.Transport, error) {
 	return way, nil
 }
 
-// proxySetting names the variable with the proxy to a host; empty without a proxy.
+// proxySetting returns the name of the environment variable with the proxy for a host. The result
+// is empty without a proxy.
 func proxySetting(host string) string {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: host}})
 	if err == nil && proxy == nil {
@@ -132,7 +133,8 @@ func proxySetting(host string) string {
 	return "HTTPS_PROXY"
 }
 
-// certified shows a client certificate to the registry, and to no host that it leads to.
+// certified shows a client certificate to the registry only. Redirect targets and token servers do
+// not get it.
 type certified struct {
 	host               string
 	identified, others http.RoundTripper
@@ -146,7 +148,7 @@ func (c certified) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.others.RoundTrip(req)
 }
 
-// restless is a connection that ends when it carries nothing for too long, in either direction.
+// restless is a connection that fails when no data is sent or received for longer than stillness.
 type restless struct{ net.Conn }
 
 func (r *restless) Read(p []byte) (int, error) {
@@ -163,7 +165,7 @@ func (r *restless) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// completeTags completes the tag of an artifact whose repository is written already.
+// completeTags completes the tag of an artifact after the user has typed the repository.
 func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	name, tag, ok := cutTag(begun)
 	if !ok || len(args) > 0 {
@@ -171,7 +173,7 @@ func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun stri
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 	defer cancel()
-	err := f.check() // what the command would refuse sends nothing here either
+	err := f.check() // send no request with flags that the command itself would refuse
 	var tags []string
 	if err == nil {
 		tags, err = f.tags(ctx, name)
@@ -188,7 +190,7 @@ func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun stri
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeRepository completes the argument of a command about a repository, as far as it is known.
+// completeRepository completes an argument that is a repository. Only its begin, oci://, is known.
 func completeRepository(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 || !strings.HasPrefix(scheme, begun) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -199,7 +201,7 @@ func completeRepository(_ *cobra.Command, args []string, begun string) ([]cobra.
 // scheme begins an artifact's URL.
 const scheme = "oci://"
 
-// cutTag cuts what is written before the tag of an artifact from the begin of the tag.
+// cutTag splits an argument that is being typed into the repository and the begin of the tag.
 func cutTag(begun string) (name, tag string, ok bool) {
 	colon := strings.LastIndex(begun, ":")
 	if colon < len(scheme) || strings.Contains(begun[colon:], "/") {

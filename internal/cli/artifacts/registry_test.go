@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestNoTokenWithoutTLS: --insecure-registry shows a registry the password of docker login, and
-// never what a credential helper or lanyard token has put in its place.
+// TestNoTokenWithoutTLS: with --insecure-registry, the password of docker login is sent. A
+// credential from a credential helper, lanyard token or a cloud is never sent.
 func TestNoTokenWithoutTLS(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example.com", oidc.ES256)
 	if err != nil {

@@ -15,14 +15,14 @@ const stagePrefix = ".lanyard-pull-"
 // target is a folder that gets new content as a whole, or stays as it was. The content is first
 // written to another folder of the same file system, the stage.
 type target struct {
-	path   string // without links
+	path   string // absolute; if it exists, symbolic links are resolved
 	stage  string
 	exists bool
 	empty  bool
 }
 
-// newTarget makes the stage of a folder. A folder with content is only replaced on request. The
-// caller removes the stage.
+// newTarget makes the stage for a target folder. It refuses a folder with content unless replace is
+// set. The caller removes the stage.
 func newTarget(path string, replace bool) (*target, error) {
 	if err := staysBelow(path); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func newTarget(path string, replace bool) (*target, error) {
 		return nil, fmt.Errorf("--path: %s is not empty; --replace replaces all that is in it", path)
 	}
 	parent := filepath.Dir(t.path)
-	if t.empty { // it may be a mount, or where the shell is: it stays, and is filled
+	if t.empty { // keep the folder and fill it: it may be a mount, or the shell's working folder
 		parent = t.path
 	} else if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // the process's umask decides
 		return nil, fmt.Errorf("--path: %w", err)
@@ -47,7 +47,7 @@ func newTarget(path string, replace bool) (*target, error) {
 	return t, nil
 }
 
-// findTarget looks at what is at a path.
+// findTarget checks whether the folder path exists, and whether it is empty.
 func findTarget(path string) (*target, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -68,7 +68,7 @@ func findTarget(path string) (*target, error) {
 }
 
 // remove removes the stage, with what is left in it.
-func (t *target) remove() { _ = os.RemoveAll(t.stage) } // a hidden folder stays behind, and nothing reads it
+func (t *target) remove() { _ = os.RemoveAll(t.stage) } // after an error, a hidden folder stays that nothing reads
 
 // publish puts the stage in the target's place.
 func (t *target) publish() error {
@@ -82,7 +82,7 @@ func (t *target) publish() error {
 	}
 }
 
-// fill moves the content of the stage into the target, which the stage is in.
+// fill moves the content of the stage into the target. Here the stage is a subfolder of the target.
 func (t *target) fill() error {
 	entries, err := os.ReadDir(t.stage)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *target) swap() error {
 	if err := os.Chmod(t.stage, info.Mode().Perm()); err != nil {
 		return err
 	}
-	old := t.stage // after an exchange
+	old := t.stage // path of the old content after an exchange
 	switch err := exchange(t.stage, t.path); {
 	case errors.Is(err, errors.ErrUnsupported):
 		if old, err = t.replace(); err != nil {
@@ -118,14 +118,15 @@ func (t *target) swap() error {
 		return fmt.Errorf("%w; if this is a mount, empty it, and pull without --replace", err)
 	}
 	if err := os.RemoveAll(old); err != nil {
-		// Not wrapped: the failure is not one of the pull.
+		// Not wrapped: the pull itself did not fail.
 		return fmt.Errorf("the artifact is in place, but what was there before could not be removed: %v", err) //nolint:errorlint // see above
 	}
 	return nil
 }
 
-// replace is for file systems that cannot exchange two folders: for a moment, none is at the path.
-// If the second step fails, the folder comes back. It returns where the folder is now.
+// replace puts the stage in the target's place in two steps, for file systems that cannot exchange
+// two folders. Between the steps, the path has no folder. If the second step fails, the old folder
+// is moved back. The result is the new path of the old folder.
 func (t *target) replace() (old string, err error) {
 	old = t.stage + "-old"
 	if err := os.Rename(t.path, old); err != nil {

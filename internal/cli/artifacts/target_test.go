@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReplacedAtOnce: while pulls replace a folder, there is always one at its path: the one
-// before, or the next.
+// TestReplacedAtOnce: while pulls replace a folder, its path always has a folder, either the old or
+// the new one.
 func TestReplacedAtOnce(t *testing.T) {
 	path := folder(t, map[string]string{"app.yaml": "0"})
 	var readers sync.WaitGroup
@@ -49,7 +49,7 @@ func TestReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// TestReplacedInSteps: where folders cannot be exchanged, the folder is replaced as well.
+// TestReplacedInSteps: the folder is also replaced on file systems that cannot exchange folders.
 func TestReplacedInSteps(t *testing.T) {
 	path := folder(t, map[string]string{"app.yaml": "0"})
 	next, err := newTarget(path, true)
