@@ -37,8 +37,8 @@ func (f *Flags) cloudLogin(ctx context.Context, to Receiver) (Credential, error)
 	return Credential{User: login.Username, Secret: login.Password, ExpiresAt: login.ExpiresAt}, nil
 }
 
-// explainCloud puts an error of a cloud's provider, which is made for controllers, into the words
-// of a command line.
+// explainCloud rewrites an error of a cloud's provider for users of a command line. The provider
+// writes its errors for users of the controller.
 func explainCloud(kind Kind, err error) error {
 	said, ok := errors.AsType[*auth.Error](err)
 	if !ok {

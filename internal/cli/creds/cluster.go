@@ -42,7 +42,8 @@ func needsAudience(kind Kind) error {
 	return fmt.Errorf("--%s=%s needs --%s: name the receiver of the token", flagCreds, kind, flagAudiences)
 }
 
-// issuedFor refuses a token that is not for exactly these audiences. From names it in errors.
+// issuedFor returns c with the claims of its token. It refuses a token whose audiences are not
+// exactly these. Errors call the token by the text of from.
 func issuedFor(c Credential, err error, audiences []string, from string) (Credential, error) {
 	if err != nil {
 		return Credential{}, err

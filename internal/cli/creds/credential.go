@@ -39,11 +39,12 @@ type Receiver struct {
 	Image string
 }
 
-// DefaultUser is the user that goes with a token where a registry takes only a user and a password,
-// and nobody has named the user. Registries that find the user in the token ignore it.
+// DefaultUser is the user name for a token, unless another user is configured. A registry that
+// takes only a user and a password needs a name. Registries that find the user in the token ignore
+// the name.
 const DefaultUser = "token"
 
-// Issue gets the credential that the flags name. It does not get one of the Docker configuration.
+// Issue gets the credential that the flags select. It does not read the Docker configuration.
 // Errors name the flag or the variable to correct, and quote nothing of a credential.
 func (f *Flags) Issue(ctx context.Context, to Receiver) (Credential, error) {
 	kind, known := f.kind()
@@ -105,7 +106,7 @@ func (c *Credential) checkForRegistry() error {
 
 // isClusterAudience reports whether a token with the audience probably opens the cluster of the
 // issuer. Without --api-audiences, an API server accepts its issuer as audience. Managed clusters
-// name themselves otherwise. Source: Kubernetes, "kube-apiserver", --api-audiences.
+// have audiences of their own. Source: Kubernetes, "kube-apiserver", --api-audiences.
 func isClusterAudience(audience, issuer string) bool {
 	_, rest, found := strings.Cut(audience, "://")
 	if !found {
@@ -124,8 +125,8 @@ func opensCluster(audience string) error {
 }
 
 // newJWT returns a token as a credential. It reads the token's claims without verifying them: the
-// receiver verifies. It refuses a token that has expired, or never does. From names the token in
-// errors.
+// receiver verifies. It refuses a token that has expired, or that never expires. Errors call the
+// token by the text of from.
 func newJWT(token, from string) (Credential, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms())
 	if err != nil {
@@ -145,15 +146,16 @@ func newJWT(token, from string) (Credential, error) {
 	return Credential{User: DefaultUser, Secret: auth.NewSecret(token), ExpiresAt: ends, claims: claims}, nil
 }
 
-// algorithms are the signatures that tokens may have. Source: RFC 7518 §3.1, RFC 8037 §3.1.
+// algorithms returns the signature algorithms that tokens may use. Source: RFC 7518 §3.1, RFC 8037
+// §3.1.
 func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 	}
 }
 
-// checkNamed refuses a token that somebody else has issued, and that is for others than the
-// audiences of --audiences. Without --audiences, the token's own count.
+// checkNamed refuses a token from a file or variable if --audiences lacks one of the token's
+// audiences. Without --audiences, it accepts the token's own audiences.
 func (f *Flags) checkNamed(c Credential, from string) error {
 	if len(f.Audiences) == 0 {
 		return nil

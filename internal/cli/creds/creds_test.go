@@ -33,7 +33,7 @@ const (
 	issuerURL  = "https://issuer.example.com"
 )
 
-// world is what a job finds around itself.
+// world is the environment of a job: its variables, cluster and network, and a token issuer.
 type world struct {
 	env       map[string]string
 	cluster   cluster
@@ -95,7 +95,7 @@ func (w *world) mint(t *testing.T, claims oidc.Claims) string {
 	return token
 }
 
-// file writes a file that only the test knows.
+// file writes a temporary file of the test, and returns its path.
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "token")
@@ -105,13 +105,13 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// cluster issues tokens as a cluster does, and takes those of its own audience.
+// cluster implements creds.Cluster. It issues tokens, and accepts tokens with one certain audience.
 type cluster struct {
 	issuer  *oidc.Issuer
 	self    string // NAMESPACE/NAME; empty outside a Pod
 	user    string // of the account's annotation
 	asked   []string
-	accepts string // an audience besides the issuer
+	accepts string // the audience of the tokens that the API server accepts
 	down    error
 }
 
@@ -144,7 +144,7 @@ func (c *cluster) Accepts(_ context.Context, token auth.Secret) (bool, error) {
 	return slices.Contains(read.Audience, c.accepts), c.down
 }
 
-// shown returns what a registry is shown, and the token's claims.
+// shown returns the credential that a login sends to a registry, and the token's claims.
 func shown(t *testing.T, login *creds.Login) (*authn.AuthConfig, oidc.Token) {
 	t.Helper()
 	config, err := authn.Authorization(t.Context(), login.Auth)
@@ -158,7 +158,7 @@ func shown(t *testing.T, login *creds.Login) (*authn.AuthConfig, oidc.Token) {
 	return config, token
 }
 
-// TestCheck holds which flags go together.
+// TestCheck checks which flags may be set together, and the errors for all others.
 func TestCheck(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "",
@@ -193,7 +193,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestServiceAccountToken asserts whose token is requested, for whom, and what is refused.
+// TestServiceAccountToken asserts for which ServiceAccount and audiences a token is requested, and
+// which requests are refused.
 func TestServiceAccountToken(t *testing.T) {
 	const kind = "--creds=ServiceAccountToken"
 	for name, c := range map[string]struct {
@@ -204,7 +205,7 @@ func TestServiceAccountToken(t *testing.T) {
 		down     error
 		subject  string
 		audience []string // default: the artifact's URL
-		says     string   // of a refusal
+		says     string   // text in the error of a refusal
 	}{
 		"an account":            {args: []string{"--sa-name=puller", "--sa-namespace=ci"}, subject: "ci:puller"},
 		"the default namespace": {args: []string{"--sa-name=puller"}, subject: ":puller"},
@@ -258,7 +259,7 @@ func TestServiceAccountToken(t *testing.T) {
 	}
 }
 
-// TestFiles holds which tokens in files, and in GitLab's variable, are shown to a registry.
+// TestFiles checks which tokens in files, and in GitLab's variable, may be sent to a registry.
 func TestFiles(t *testing.T) {
 	w := newWorld(t)
 	hour := time.Now().Add(time.Hour).Unix()
@@ -270,7 +271,7 @@ func TestFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		token     string
 		audiences string
-		says      string // of a refusal
+		says      string // text in the error of a refusal
 	}{
 		"for the registry":     {token: w.mint(t, oidc.Claims{"aud": host, "exp": hour})},
 		"for the artifact":     {token: w.mint(t, oidc.Claims{"aud": []string{repository}})},
@@ -298,7 +299,7 @@ func TestFiles(t *testing.T) {
 		} {
 			isFile := strings.HasPrefix(source, "--sa") || source == "--token-file"
 			if !isFile && (name == "too long" || name == "with white space") {
-				continue // GitLab writes the variable
+				continue // GitLab sets the variable, always without these faults
 			}
 			t.Run(source+" "+name, func(t *testing.T) {
 				w.env = map[string]string{"LANYARD_ID_TOKEN": c.token}
@@ -337,7 +338,8 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// TestReadAccount asserts that a mounted token names its account, unless it has expired.
+// TestReadAccount asserts that the ServiceAccount is read from a mounted token, unless the token
+// has expired.
 func TestReadAccount(t *testing.T) {
 	w := newWorld(t)
 	for subject, want := range map[string]string{
@@ -471,7 +473,8 @@ func TestWhereGitHubsTokenGoes(t *testing.T) {
 	}
 }
 
-// TestSpiffeJWT asserts whose JWT-SVID is shown, and that it is fetched again before it ends.
+// TestSpiffeJWT asserts the subject and the audiences of the JWT-SVID that a registry gets. The
+// JWT-SVID is fetched again before it ends.
 func TestSpiffeJWT(t *testing.T) {
 	const id = "spiffe://example.org/ci/app"
 	w := newWorld(t)
@@ -538,7 +541,7 @@ func TestSpiffeCertificate(t *testing.T) {
 	}
 }
 
-// TestSpiffeRefusals holds what is said about an agent that gives nothing.
+// TestSpiffeRefusals checks the errors about an agent that gives no SVID.
 func TestSpiffeRefusals(t *testing.T) {
 	silent := filepath.Join(os.TempDir(), fmt.Sprintf("silent-%d.sock", os.Getpid()))
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", silent)
@@ -564,7 +567,7 @@ func TestSpiffeRefusals(t *testing.T) {
 	} {
 		for _, kind := range []string{"SpiffeJWT", "SpiffeCertificate"} {
 			if c.slow && (kind == "SpiffeJWT") == (c.agent == nil) {
-				continue // one of both: the deadline is the same
+				continue // test a slow case with one kind only: both kinds have the same deadline
 			}
 			t.Run(kind+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -598,7 +601,7 @@ func TestClouds(t *testing.T) {
 	}
 }
 
-// TestNoIdentityOfACloud asserts that the next step is one for a job, not for a controller.
+// TestNoIdentityOfACloud asserts that the fix in the error is for a job, not for a controller.
 func TestNoIdentityOfACloud(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -655,7 +658,7 @@ func TestRenewal(t *testing.T) {
 		for _, step := range []struct {
 			after time.Duration
 			want  int
-		}{{0, 1}, {47 * time.Minute, 1}, {2 * time.Minute, 2}} { // of an hour
+		}{{0, 1}, {47 * time.Minute, 1}, {2 * time.Minute, 2}} { // the token lives for an hour
 			time.Sleep(step.after)
 			shown(t, login)
 			if n := len(w.cluster.asked); n != step.want {

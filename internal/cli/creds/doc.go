@@ -8,6 +8,6 @@
 //	login, err := flags.Login(ctx, repository) // get the credential
 //	defer login.Close()
 //
-// A token is valid at whoever its audience names. So a token that a registry gets must not open a
-// cloud or the cluster: such an audience is refused, by the rule of package auth/spec.
+// A token is valid at each server that its audiences list. So a token for a registry must not open
+// a cloud or the cluster: such an audience is refused, by the rule of package auth/spec.
 package creds

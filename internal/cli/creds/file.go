@@ -19,8 +19,8 @@ func (f *Flags) fileToken(context.Context, Receiver) (Credential, error) {
 	return f.readToken(flagTokenFile, f.TokenFile)
 }
 
-// readToken reads the file that a flag names. The file is read each time: who wrote it replaces the
-// token, as the kubelet does.
+// readToken reads a token from the file of a flag. It reads the file on each call, because the
+// file's writer, such as the kubelet, replaces the token.
 func (f *Flags) readToken(flag, path string) (Credential, error) {
 	from := fmt.Sprintf("the token in --%s=%s", flag, path)
 	token, err := readFile(path)
@@ -30,8 +30,8 @@ func (f *Flags) readToken(flag, path string) (Credential, error) {
 	return f.readJWT(token, from)
 }
 
-// readJWT returns a token as a credential, if the token is for the audiences of --audiences. From
-// names the token in errors.
+// readJWT returns a token as a credential, if the token is for the audiences of --audiences. Errors
+// call the token by the text of from.
 func (f *Flags) readJWT(token, from string) (Credential, error) {
 	c, err := newJWT(token, from)
 	if err == nil {
@@ -60,8 +60,8 @@ func readFile(path string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// ReadAccount returns the ServiceAccount that a token is of, from the token's file. It refuses a
-// token that has expired.
+// ReadAccount reads a token's file, and returns the ServiceAccount that is the token's subject. It
+// refuses a token that has expired.
 func ReadAccount(path string) (namespace, name string, err error) {
 	token, err := readFile(path)
 	if err != nil {

@@ -27,11 +27,11 @@ const (
 	flagWorkloadIdentity = "workload-identity"
 )
 
-// Process is what the sources of credentials use of their process.
+// Process has the parts of a process that the sources of credentials use.
 type Process struct {
 	// Env looks up the environment. Required.
 	Env func(string) string
-	// NewCluster makes the way to the cluster of one command. Required.
+	// NewCluster makes the Cluster of one command. Required.
 	NewCluster func() Cluster
 	// Transport carries requests to GitHub. Default: that of package auth/transport.
 	Transport http.RoundTripper
@@ -41,8 +41,8 @@ type Process struct {
 type Cluster interface {
 	// AddTo adds the flags that name a cluster, such as --kubeconfig.
 	AddTo(c *cobra.Command)
-	// Self returns the ServiceAccount of the Pod that this program runs in. It fails outside a Pod,
-	// and if a kubeconfig names the cluster, which may be another one than the Pod's.
+	// Self returns the ServiceAccount of the Pod that this program runs in. It fails outside a Pod.
+	// It also fails if a kubeconfig selects the cluster, which may not be the Pod's cluster.
 	Self(ctx context.Context) (namespace, name string, err error)
 	// ServiceAccountToken requests a token of a ServiceAccount for these audiences. An empty
 	// namespace stands for the namespace of the kubeconfig or the Pod.
@@ -50,20 +50,21 @@ type Cluster interface {
 	// WorkloadIdentityToken requests a token of a WorkloadIdentity for these audiences. The
 	// namespace is that of the kubeconfig or the Pod, unless a flag names another one.
 	WorkloadIdentityToken(ctx context.Context, name string, audiences []string) (Credential, error)
-	// Accepts reports whether the token opens the cluster: its API server takes it as the caller's.
+	// Accepts reports whether the token opens the cluster: whether the API server accepts the token
+	// as a caller's credential.
 	Accepts(ctx context.Context, token auth.Secret) (bool, error)
 }
 
-// Choice says which credential is used. Each field is a flag of the same name, and a field of an
-// entry of the credential helper's configuration. The zero Choice is the Docker configuration.
+// Choice selects a credential. Each field is a flag, and a field of an entry in the credential
+// helper's configuration. The zero Choice selects the Docker configuration.
 type Choice struct {
-	// Creds is the kind of credential (--creds); empty for that of TokenFile or of the Docker
-	// configuration.
+	// Creds is the kind of credential (--creds). If empty, the credential is from TokenFile, else
+	// from the Docker configuration.
 	Creds Kind `json:"creds,omitempty"`
-	// Audiences are the receivers of a token (--audiences). Default: the receiver's own.
+	// Audiences are the receivers of a token (--audiences). Default: the audiences of [Receiver].
 	Audiences []string `json:"audiences,omitempty"`
-	// SAName and SANamespace name a ServiceAccount (--sa-name, --sa-namespace). Default: the one of
-	// the Pod that this program runs in.
+	// SAName and SANamespace name a ServiceAccount (--sa-name, --sa-namespace). Default: the
+	// ServiceAccount of the Pod that this program runs in.
 	SAName      string `json:"saName,omitempty"`
 	SANamespace string `json:"saNamespace,omitempty"`
 	// SAToken is the path of a file with a token of a ServiceAccount (--sa-token).
@@ -77,8 +78,8 @@ type Choice struct {
 	WorkloadIdentity string `json:"workloadIdentity,omitempty"`
 }
 
-// DefaultTokenEnv is the environment variable that a job of GitLab has its token in, unless
-// --token-env names another one. GitLab lets the job choose the name (id_tokens).
+// DefaultTokenEnv is the environment variable with the token of a GitLab job, unless --token-env
+// names another variable. GitLab lets the job choose the name (id_tokens).
 const DefaultTokenEnv = "LANYARD_ID_TOKEN"
 
 // Flags say which credential a command uses. Make them with [New].
@@ -103,7 +104,7 @@ func New(process Process) *Flags {
 }
 
 // AddTo adds the flags to a command: --creds, --audiences, --sa-name, --sa-namespace, --sa-token,
-// --token-file, --token-env, --workload-identity, and those that name a cluster.
+// --token-file, --token-env, --workload-identity, and the flags that select a cluster.
 func (f *Flags) AddTo(c *cobra.Command) {
 	set := c.Flags()
 	set.StringVar((*string)(&f.Creds), flagCreds, "", "credential of this job: "+strings.Join(Kinds(), ", ")+" (default: the Docker configuration)")
@@ -135,7 +136,7 @@ func (c *Choice) ShortLived() bool { return c.Creds != "" || c.TokenFile != "" }
 // frame.UsageError.
 func (f *Flags) Check() error { return f.check(func(name string) string { return "--" + name }) }
 
-// check is Check; spell writes the name of a flag as people write it.
+// check does the work of Check. For errors, spell returns a flag's name as the user writes it.
 func (c *Choice) check(spell func(flag string) string) error {
 	kind, known := c.kind()
 	if !known {

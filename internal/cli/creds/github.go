@@ -26,8 +26,8 @@ const (
 // gitHubTimeout bounds all attempts to get a token.
 const gitHubTimeout = 30 * time.Second
 
-// gitHubToken asks the runner's endpoint for a token of the job. The request's own token goes
-// nowhere else: the endpoint must be GitHub's, and redirects are not followed.
+// gitHubToken asks the runner's endpoint for a token of the job. The request itself carries a
+// token, which only GitHub may see: the endpoint must be GitHub's, and redirects are not followed.
 func (f *Flags) gitHubToken(ctx context.Context, to Receiver) (Credential, error) {
 	if len(to.Audiences) != 1 {
 		return Credential{}, needsAudience(GitHubOIDCToken)
@@ -49,7 +49,8 @@ func (f *Flags) gitHubToken(ctx context.Context, to Receiver) (Credential, error
 	return issuedFor(c, err, to.Audiences, "the token from GitHub")
 }
 
-// gitHubEndpoint returns where the job asks for its token.
+// gitHubEndpoint returns the URL where the job requests its token. It refuses a URL that is not
+// GitHub's.
 func (f *Flags) gitHubEndpoint() (*url.URL, error) {
 	raw := f.env(gitHubURL)
 	if raw == "" || f.env(gitHubToken) == "" {
@@ -94,7 +95,7 @@ func (f *Flags) askGitHub(ctx context.Context, endpoint *url.URL) (string, error
 	}
 	request.Header.Set("Authorization", "Bearer "+f.env(gitHubToken))
 	request.Header.Set("Accept", "application/json")
-	answer, err := attempt.RoundTrip(f.transport, request) // which follows no redirect
+	answer, err := attempt.RoundTrip(f.transport, request) // RoundTrip follows no redirect
 	if err != nil {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)

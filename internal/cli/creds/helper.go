@@ -20,17 +20,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// HelperFile is the environment variable that names the credential helper's configuration. Default:
-// lanyard/credentials.yaml in the folder of XDG_CONFIG_HOME, else in ~/.config.
+// HelperFile is the environment variable with the path of the credential helper's configuration.
+// Default: lanyard/credentials.yaml in the folder of XDG_CONFIG_HOME, else in ~/.config.
 const HelperFile = "LANYARD_CREDENTIALS_FILE"
 
 // helperTimeout bounds one answer of the credential helper.
 const helperTimeout = 60 * time.Second
 
-// Helper answers Docker, and all who speak the protocol of its credential helpers. Any image name
-// in a Dockerfile asks it, so it answers only for the hosts in its own configuration.
+// Helper answers requests of Docker, and of other programs with the protocol of its credential
+// helpers. Any image name in a Dockerfile causes a request. So Helper gives credentials only to the
+// hosts in its own configuration.
 type Helper struct {
-	// Process is what the sources of credentials use.
+	// Process has the parts of the process that the sources of credentials use.
 	Process Process
 	// Home is the user's home folder; empty if there is none.
 	Home string
@@ -49,17 +50,18 @@ type helperConfig struct {
 type helperEntry struct {
 	Choice
 
-	// User goes with a token. Default: the one that the token's holder names, else [DefaultUser].
+	// User is the user name for a token. Default: the user that an annotation of the ServiceAccount
+	// or WorkloadIdentity names, else [DefaultUser].
 	User string `json:"user,omitempty"`
 }
 
-// HelperActions returns the words that the protocol has for its requests.
+// HelperActions returns the names of the protocol's requests: get, list, store and erase.
 func HelperActions() []string {
 	return []string{credentials.ActionGet, credentials.ActionList, credentials.ActionStore, credentials.ActionErase}
 }
 
-// Run does what one request of the protocol asks for. An error was written to Out already, as the
-// protocol wants it.
+// Run answers one request of the protocol. Before it returns an error, it writes the error to Out,
+// as the protocol requires.
 func (h *Helper) Run(ctx context.Context, action string) error {
 	ctx, cancel := context.WithTimeout(ctx, helperTimeout)
 	defer cancel()
@@ -121,7 +123,8 @@ func (h *Helper) get(ctx context.Context, server string) (Credential, error) {
 	return c, nil
 }
 
-// list returns the registries with the users that are known without a credential.
+// list returns the user name of each registry. It gets no credential, so each user is that of the
+// configuration, or [DefaultUser].
 func (h *Helper) list() (map[string]string, error) {
 	config, err := h.read()
 	users := make(map[string]string)
@@ -131,8 +134,8 @@ func (h *Helper) list() (map[string]string, error) {
 	return users, err
 }
 
-// serverHost returns host[:port] of a server as Docker names it: with or without a scheme and a
-// path. A server without TLS gets nothing.
+// serverHost returns host[:port] of a server from Docker's request. The server may have a scheme
+// and a path. A server without TLS is refused.
 func serverHost(server string) (string, bool) {
 	scheme, rest, found := strings.Cut(server, "://")
 	if !found {
@@ -144,8 +147,8 @@ func serverHost(server string) (string, bool) {
 	return lowerHost(host), true
 }
 
-// lowerHost folds A-Z only. strings.ToLower would make an i of the letter İ, and with it another
-// host's name of a host's.
+// lowerHost converts only A-Z to lower case. strings.ToLower would convert the letter İ to i, and
+// so turn one host's name into another host's name.
 func lowerHost(host string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -161,7 +164,7 @@ func (h *Helper) path() string {
 		return path
 	}
 	folder := h.Process.Env("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(folder) { // it does not count then (XDG Base Directory Specification)
+	if !filepath.IsAbs(folder) { // a relative path is ignored (XDG Base Directory Specification)
 		if h.Home == "" {
 			return ""
 		}

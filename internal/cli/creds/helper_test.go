@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 )
 
-// ask asks the helper as Docker does. It returns the answer and the advice for people.
+// ask sends a request to the helper as Docker does. It returns the answer and the advice for users.
 func (w *world) ask(t *testing.T, action, input string) (answer, advice string, err error) {
 	t.Helper()
 	var out, said bytes.Buffer
@@ -36,7 +36,7 @@ func (w *world) configure(t *testing.T, text string) string {
 	return path
 }
 
-// TestHelperAnswers holds who gets a credential: the hosts of the configuration alone.
+// TestHelperAnswers checks that only the hosts in the configuration get a credential.
 func TestHelperAnswers(t *testing.T) {
 	w := newWorld(t)
 	w.configure(t, `registries:
@@ -56,7 +56,7 @@ func TestHelperAnswers(t *testing.T) {
   file.example.com:
     tokenFile: `+file(t, w.mint(t, oidc.Claims{"aud": "https://kubernetes.default.svc"}))+`
 `)
-	for server, want := range map[string]string{ // what is asked for → user, or a refusal
+	for server, want := range map[string]string{ // server → user; "" for no credential; ! and text of an error
 		"registry.example.com":                "token",
 		"https://registry.example.com":        "token",
 		"https://registry.example.com/v2/":    "token",
@@ -115,8 +115,8 @@ func TestHelperAnswers(t *testing.T) {
 	}
 }
 
-// TestHelperIgnoresTheWorkingFolder: a relative XDG_CONFIG_HOME would have whoever wrote the
-// working folder, such as a fork, say who gets a credential.
+// TestHelperIgnoresTheWorkingFolder: a relative XDG_CONFIG_HOME is ignored. Otherwise the author of
+// the working folder, such as a fork, could choose who gets a credential.
 func TestHelperIgnoresTheWorkingFolder(t *testing.T) {
 	w := newWorld(t)
 	t.Chdir(t.TempDir())
@@ -152,7 +152,7 @@ func TestHelperByItsProtocol(t *testing.T) {
 	}
 }
 
-// program is the helper as a program of Docker's client.
+// program implements client.Program, by which Docker's client runs the helper.
 type program struct {
 	t      *testing.T
 	world  *world
@@ -167,7 +167,7 @@ func (p *program) Output() ([]byte, error) {
 	return []byte(out), err
 }
 
-// TestHelperConfiguration holds what a configuration may say. Errors name the line.
+// TestHelperConfiguration checks which configurations are accepted. Errors name the line.
 func TestHelperConfiguration(t *testing.T) {
 	for name, c := range map[string]struct{ entry, says string }{
 		"AWS":                   {"123456789123.dkr.ecr.eu-west-1.amazonaws.com: {creds: aws}", ""},

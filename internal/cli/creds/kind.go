@@ -35,14 +35,14 @@ const (
 // else.
 func (k Kind) ForRegistries() bool { return k == AWS || k == Azure || k == GCP }
 
-// tokenFile is the kind without a name: --token-file stands for it.
+// tokenFile is the kind of --token-file. It has no name, because it is no value of --creds.
 const tokenFile Kind = ""
 
-// source is how a credential of one kind is had.
+// source says how to get a credential of one kind.
 type source struct {
 	kind  Kind
-	short string   // what it is
-	flags []string // that go with it
+	short string   // description of the credential
+	flags []string // names of the flags that may be set with this kind
 	issue func(f *Flags, ctx context.Context, to Receiver) (Credential, error)
 }
 
@@ -61,8 +61,8 @@ func sources() []source {
 	}
 }
 
-// kind returns the source of the choice; not known if there is none of this name. The choice of
-// nothing is the Docker configuration, whose source has no issue.
+// kind returns the source that the choice selects, or false if Creds is unknown. The zero Choice
+// selects the Docker configuration. Its source has no function issue.
 func (c *Choice) kind() (source, bool) {
 	switch {
 	case c.Creds == "" && c.TokenFile != "":
@@ -78,7 +78,7 @@ func (c *Choice) kind() (source, bool) {
 	return all[at], true
 }
 
-// spelled is how people choose the source.
+// spelled returns the flag that selects the source, as the user writes the flag.
 func (s source) spelled(spell func(flag string) string) string {
 	switch {
 	case s.kind != "":
@@ -99,7 +99,7 @@ func Kinds() []string {
 	return names
 }
 
-// kindsWith returns the kinds that a flag goes with.
+// kindsWith returns the kinds with which a flag may be set.
 func kindsWith(flag string) []string {
 	var names []string
 	for _, s := range sources() {

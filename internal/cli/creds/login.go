@@ -14,19 +14,19 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// Login is what a registry is shown. The zero Login shows nothing.
+// Login is the credential for a registry. With the zero Login, requests are anonymous.
 type Login struct {
-	// Auth gives a user and a password, or a bearer token, as oci.Options.Auth takes them. Each
-	// call returns a credential with enough life left, and gets a new one if necessary: after HTTP
-	// 401, connect again with the same Auth. Nil for none.
+	// Auth gives a user and a password, or a bearer token, for oci.Options.Auth. Each call returns
+	// a credential that does not end soon, and gets a new credential if necessary. So after HTTP
+	// 401, connect again with the same Auth. Nil without such a credential.
 	Auth authn.Authenticator
-	// Certificate gives the client certificate of a TLS handshake, for
-	// tls.Config.GetClientCertificate: always the newest one. Nil for none.
+	// Certificate returns the newest client certificate for a TLS handshake. It is for
+	// tls.Config.GetClientCertificate. Nil without a client certificate.
 	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	// ExpiresAt is when the first credential ends, UTC; zero if that is not known.
 	ExpiresAt time.Time
-	// ShortLived: the credential was issued for this job, here or by a helper of Docker. It must
-	// never be sent without TLS.
+	// ShortLived says that the credential was issued for this job, by this program or by a
+	// credential helper of Docker. It must never be sent without TLS.
 	ShortLived bool
 
 	close func()
@@ -58,7 +58,8 @@ func (f *Flags) Login(ctx context.Context, repository oci.Repository) (*Login, e
 	return &Login{Auth: shown, ExpiresAt: first.ExpiresAt, ShortLived: true}, nil
 }
 
-// dockerLogin reads the Docker configuration, and Podman's where there is none.
+// dockerLogin gets the credential from the Docker configuration. Without that configuration, it
+// reads Podman's.
 func dockerLogin(ctx context.Context, repository oci.Repository) (*Login, error) {
 	image, err := name.NewRepository(repository.Image(), name.StrictValidation)
 	if err != nil {
@@ -78,8 +79,8 @@ func dockerLogin(ctx context.Context, repository oci.Repository) (*Login, error)
 	return &Login{Auth: found, ShortLived: isShortLived(repository.Host(), *config)}, nil
 }
 
-// isShortLived reports whether a login of the Docker configuration comes from a credential helper,
-// or from lanyard token: it is a JWT, or what a cloud's own registry takes.
+// isShortLived reports whether a login of the Docker configuration seems to be from a credential
+// helper or from lanyard token: a secret is a JWT, or the host is a cloud's registry.
 func isShortLived(host string, login authn.AuthConfig) bool {
 	for _, secret := range []string{login.Password, login.IdentityToken, login.RegistryToken} {
 		if _, err := jwt.ParseSigned(secret, algorithms()); err == nil {
@@ -92,7 +93,7 @@ func isShortLived(host string, login authn.AuthConfig) bool {
 // renewing is a credential that is issued again before it ends. It is safe for concurrent use.
 type renewing struct {
 	issue func(context.Context) (Credential, error)
-	turn  chan struct{} // who has its one place may use the fields below
+	turn  chan struct{} // locks the fields below: a send locks, a receive unlocks
 
 	current Credential
 	renewAt time.Time
@@ -104,8 +105,8 @@ func newRenewing(issue func(context.Context) (Credential, error)) *renewing {
 	return &renewing{issue: issue, turn: make(chan struct{}, 1)}
 }
 
-// get returns the credential, or a new one in the last fifth of its life. All callers wait for one
-// issue, each until its own context ends.
+// get returns the current credential. In the last fifth of its life, get issues a new one. One
+// caller at a time issues; the others wait, each until its own context ends.
 func (r *renewing) get(ctx context.Context) (Credential, error) {
 	select {
 	case r.turn <- struct{}{}:
@@ -125,8 +126,8 @@ func (r *renewing) get(ctx context.Context) (Credential, error) {
 	return fresh, nil
 }
 
-// AuthorizationContext implements [authn.ContextAuthenticator]. A JWT is a bearer token, and the
-// password of its user where a registry asks for one.
+// AuthorizationContext implements [authn.ContextAuthenticator]. A JWT is a bearer token. Where a
+// registry asks for user and password, the JWT is the password.
 func (r *renewing) AuthorizationContext(ctx context.Context) (*authn.AuthConfig, error) {
 	c, err := r.get(ctx)
 	if err != nil {

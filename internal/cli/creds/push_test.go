@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// direct carries requests to a handler without a network, so that the clock may be a test's.
+// direct sends requests to a handler without a network, so that the test can use a fake clock.
 type direct struct{ http.Handler }
 
 func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -38,7 +38,7 @@ func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, in.Body.Close()
 }
 
-// distribution is the real registry, in memory.
+// distribution returns the real registry Distribution, which stores in memory.
 func distribution(t *testing.T) http.Handler {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
@@ -51,11 +51,12 @@ func distribution(t *testing.T) http.Handler {
 	return handlers.NewApp(t.Context(), config)
 }
 
-// guarded is a registry that takes the issuer's tokens until they end.
+// guarded is a registry that accepts the issuer's tokens until they expire.
 type guarded struct {
 	registry http.Handler
 	issuer   *oidc.Issuer
-	// before and after are how long a large upload takes until the token is checked, and then.
+	// before and after are pauses in a large upload: before the token is checked, and after the
+	// registry has the data.
 	before, after time.Duration
 
 	refused  []string // method of each request with a token that has ended
@@ -88,10 +89,10 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestPushOutlivesItsToken: a token of one hour ends during a push of two. The push gets another
-// one and goes on, and sends nothing twice that the registry has.
+// TestPushOutlivesItsToken: a token of one hour ends during a push of two hours. The push gets
+// a new token and continues. It does not send again what the registry already has.
 func TestPushOutlivesItsToken(t *testing.T) {
-	const size = 2 << 20 // a blob of its own upload
+	const size = 2 << 20 // so large that the layer is sent by PATCH
 	folder := t.TempDir()
 	content := make([]byte, size)
 	_, _ = rand.Read(content)

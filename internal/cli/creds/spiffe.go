@@ -21,7 +21,7 @@ import (
 // spiffeTimeout bounds a call to the SPIFFE Workload API, which is on this machine.
 const spiffeTimeout = 10 * time.Second
 
-// spiffeJWT fetches the JWT-SVID of this process. The agent decides whose it is.
+// spiffeJWT fetches the JWT-SVID of this process. The agent decides which identity the process has.
 func (f *Flags) spiffeJWT(ctx context.Context, to Receiver) (Credential, error) {
 	if len(to.Audiences) == 0 {
 		return Credential{}, needsAudience(SpiffeJWT)
@@ -61,8 +61,8 @@ func (f *Flags) spiffeCertificate(ctx context.Context, _ Receiver) (Credential, 
 	return Credential{Certificate: chain, Key: auth.NewSecret(string(key)), ExpiresAt: svid.Certificates[0].NotAfter.UTC()}, nil
 }
 
-// spiffeLogin shows the X.509-SVID of this process in TLS, and follows its rotation until it is
-// closed.
+// spiffeLogin returns a Login with the X.509-SVID of this process, for TLS. Until it is closed, the
+// Login follows the rotation of the SVID.
 func (f *Flags) spiffeLogin(ctx context.Context) (*Login, error) {
 	bounded, cancel := context.WithTimeout(ctx, spiffeTimeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func (f *Flags) spiffeLogin(ctx context.Context) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The source below tries again and again, and would hide why the agent refuses.
+	// First fetch without the X509Source: it retries without end, and hides why the agent refuses.
 	svid, err := f.fetchX509(bounded, client)
 	if err == nil {
 		var source *workloadapi.X509Source

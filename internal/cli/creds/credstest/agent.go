@@ -50,7 +50,8 @@ type Agent struct {
 	issued  int           // JWT-SVIDs
 }
 
-// NewAgent starts an agent until the test ends. The issuer of its JWT-SVIDs has the URL.
+// NewAgent starts an agent, which stops when the test ends. Its SPIFFE ID is id. The parameter
+// issuer is the URL of the issuer of its JWT-SVIDs.
 func NewAgent(tb testing.TB, id, issuer string) *Agent {
 	tb.Helper()
 	must := func(err error) {
@@ -96,7 +97,7 @@ func (a *Agent) Hang() { a.set(func() { a.hanging = true }) }
 // SetLife sets how long further JWT-SVIDs live.
 func (a *Agent) SetLife(life time.Duration) { a.set(func() { a.life = life }) }
 
-// Rotate replaces the X.509-SVID, and sends it to all who watch.
+// Rotate replaces the X.509-SVID, and sends the new one to all clients with an open stream.
 func (a *Agent) Rotate() {
 	a.set(func() {
 		close(a.changed)
@@ -117,7 +118,7 @@ func (a *Agent) set(change func()) {
 	change()
 }
 
-// admit judges a call as an agent does. Source: SPIFFE Workload API §3, §6.1.
+// admit accepts or refuses a call as a real agent does. Source: SPIFFE Workload API §3, §6.1.
 func (a *Agent) admit(ctx context.Context) (life time.Duration, changed <-chan struct{}, err error) {
 	a.mu.Lock()
 	denied, hanging := a.denied, a.hanging

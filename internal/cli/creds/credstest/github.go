@@ -29,7 +29,7 @@ const GitHubPath = "/run/1/idtoken/2/3?api-version=2.0"
 // GitHubSubject is the subject of the tokens: a job of a branch.
 const GitHubSubject = "repo:tenant-a/app:ref:refs/heads/main"
 
-// NewGitHub makes an endpoint whose tokens have the issuer.
+// NewGitHub makes an endpoint. The parameter issuer is the URL of the issuer of its tokens.
 func NewGitHub(tb testing.TB, issuer string) *GitHub {
 	tb.Helper()
 	signs, err := oidc.NewIssuer(issuer, oidc.ES256)
@@ -77,7 +77,7 @@ func (g *GitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusBadRequest
 	}
 	if status != http.StatusOK {
-		http.Error(w, "refused: "+r.Header.Get("Authorization"), status) // a careless server echoes
+		http.Error(w, "refused: "+r.Header.Get("Authorization"), status) // a careless server echoes the secret
 		return
 	}
 	now := time.Now()
@@ -90,5 +90,5 @@ func (g *GitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_ = json.NewEncoder(w).Encode(map[string]any{"count": len(token), "value": token}) // the client is gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"count": len(token), "value": token}) // an error means that the client is gone
 }
