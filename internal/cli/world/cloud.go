@@ -85,7 +85,8 @@ func dirArgument(dir string) string {
 // cloudExtensions are the extensions of files that describe a cloud.
 func cloudExtensions() []string { return []string{"yaml", "yml", "json"} }
 
-// readCloudConfig reads the description of a cloud. Without a file it is the demonstration's.
+// readCloudConfig reads the description of a cloud from a file. If file is empty, it returns the
+// demonstration's description.
 func readCloudConfig(file string) (cloudtest.Config, error) {
 	if file == "" {
 		return local.ParseCloud("cloud.yaml", examples.Cloud())

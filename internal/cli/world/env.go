@@ -71,7 +71,7 @@ func writeEnv(w io.Writer, format string, env []string) error {
 	return err
 }
 
-// shellQuote writes a value that a POSIX shell reads back as it is (XCU §2.2.2, single quotes).
+// shellQuote quotes a value so that a POSIX shell reads it unchanged (XCU §2.2.2, single quotes).
 func shellQuote(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }

@@ -22,13 +22,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// stopTimeout bounds the end of all parts of a world.
+// stopTimeout bounds the time to stop the cloud and the cluster.
 const stopTimeout = 40 * time.Second
 
 const (
 	// artifactTag is the tag that the examples name.
 	artifactTag = "1.0.0"
-	// sampleArtifact is the artifact of the examples that serves as content elsewhere.
+	// sampleArtifact is the artifact of the examples that is published in a user's own cloud.
 	sampleArtifact = "tenant-a"
 )
 
@@ -39,14 +39,14 @@ type upOptions struct {
 	timeout                                        time.Duration
 }
 
-// Names of programs: the control plane's, and in the chart the controller's and the issuer's.
+// Names of programs: the control plane, and of the chart the controller and the issuer.
 const (
 	controlPlaneProgram = "controlplane"
 	controllerProgram   = "lanyard-controller"
 	tokenServerProgram  = "lanyard-token-server"
 )
 
-// findPrograms fills in the paths of programs that no flag named.
+// findPrograms sets the paths of the programs whose flags are not set.
 func (o *upOptions) findPrograms(folder string) {
 	if o.controlPlane == "" {
 		o.controlPlane = findProgram(folder, controlPlaneProgram)
@@ -75,7 +75,8 @@ func findProgram(folder, name string) string {
 	return path
 }
 
-// program is the path of a program of the chart. Those that have no flag lie beside the controller.
+// program returns the path of a program of the chart. Programs without a flag lie beside the
+// controller.
 func (o *upOptions) program(name string) string {
 	if name == controllerProgram {
 		return o.controller
@@ -100,7 +101,7 @@ func (o *upOptions) checkPrograms(workloads []local.Workload) error {
 	return errors.Join(errs...)
 }
 
-// input is what lanyard up starts with, checked.
+// input has the checked values, cloud and manifests of lanyard up.
 type input struct {
 	values    map[string]any // of the chart
 	cloud     cloudtest.Config
@@ -109,8 +110,8 @@ type input struct {
 	noIssuer bool
 }
 
-// files are the manifests for a chart with these workloads. The result noIssuer says that built-in
-// manifests are left out, because they need Lanyard's own issuer.
+// files returns the manifests for a chart with these workloads. The result noIssuer says that
+// built-in manifests are left out, because they need Lanyard's own issuer.
 func (o *upOptions) files(workloads []local.Workload) (files fs.FS, noIssuer bool) {
 	switch {
 	case o.examples != "":
@@ -122,7 +123,7 @@ func (o *upOptions) files(workloads []local.Workload) (files fs.FS, noIssuer boo
 }
 
 // read reads and checks the files that the options name, and looks for the programs of workloads.
-// It starts nothing, and a former run's files are still there. It reports all errors at once.
+// It starts nothing, and removes no files of a former run. It reports all errors at once.
 func (o *upOptions) read(ctx context.Context, workloads []local.Workload) (input, error) {
 	files, noIssuer := o.files(workloads)
 	cloud, cloudErr := readCloudConfig(o.cloud)
@@ -198,8 +199,8 @@ ServiceAccount. Nothing leaves the machine. The exit status is 0 only if every o
 	return c
 }
 
-// completeValueNames completes the name of a value of the chart. What follows the name is the
-// user's.
+// completeValueNames completes the name of a value of the chart. The user types the value without
+// completion.
 func completeValueNames(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	names, err := chart.ValueNames()
 	if err != nil {
@@ -288,7 +289,7 @@ func runUp(ctx context.Context, std IO, o upOptions, in input, output *frame.For
 	}
 }
 
-// stopAll ends what was started, the last first.
+// stopAll calls the functions of stop in reverse order: the part that started last ends first.
 func stopAll(ctx context.Context, stop []func(context.Context) error, p *progress) {
 	p.step("stopping")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -298,15 +299,15 @@ func stopAll(ctx context.Context, stop []func(context.Context) error, p *progres
 		errs = append(errs, end(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
-		// The objects' verdict stands; nothing outlives this process either way.
+		// The objects' verdict does not change; no program outlives this process in any case.
 		p.step("the stop failed: %v", err)
 	}
 }
 
-// startLanyard installs the chart and starts its programs. It returns where the controller serves
-// its metrics.
+// startLanyard installs the chart and starts its programs. It returns the URL of the controller's
+// metrics.
 func startLanyard(ctx context.Context, cluster *local.Cluster, o upOptions, in input, p *progress) (metrics string, err error) {
-	if err := cluster.ApplyNamespaces(ctx, in.manifests); err != nil { // the chart has RoleBindings in them
+	if err := cluster.ApplyNamespaces(ctx, in.manifests); err != nil { // the chart has RoleBindings in these namespaces
 		return "", err
 	}
 	if err := cluster.InstallChart(ctx, in.values); err != nil {
@@ -326,8 +327,8 @@ func startLanyard(ctx context.Context, cluster *local.Cluster, o upOptions, in i
 	return metrics, err
 }
 
-// publish publishes the tenants' artifacts in the demonstration's cloud. In a cloud of the user's
-// own, it puts a tenant's files where the manifests look for content.
+// publish publishes the tenants' artifacts in the demonstration's cloud. In the user's own cloud,
+// it writes one tenant's files to each place where the manifests expect content.
 func publish(ctx context.Context, cloud *local.Cloud, o upOptions, manifests *local.Manifests, p *progress) error {
 	artifacts, err := examples.Artifacts()
 	if err != nil {
@@ -358,8 +359,8 @@ func publish(ctx context.Context, cloud *local.Cloud, o upOptions, manifests *lo
 	return nil
 }
 
-// demonstrate runs the steps that follow the controller's start. It returns the rows as far as
-// there are any.
+// demonstrate runs the steps after the controller's start. It returns the rows that it has, also
+// together with an error.
 func demonstrate(ctx context.Context, cluster *local.Cluster, manifests *local.Manifests, p *progress) ([]report.Row, error) {
 	applied, err := cluster.Apply(ctx, manifests)
 	if err != nil {
@@ -384,8 +385,8 @@ func demonstrate(ctx context.Context, cluster *local.Cluster, manifests *local.M
 	return rows, nil
 }
 
-// fetched returns the message that artifacts, at least one, have the digests in their objects'
-// status.
+// fetched returns the message that artifacts have the digests in their objects' status. There is at
+// least one artifact.
 func fetched(artifacts int) string {
 	if artifacts == 1 {
 		return "1 artifact is fetched from its URL and has the digest that was promised"
@@ -393,7 +394,8 @@ func fetched(artifacts int) string {
 	return fmt.Sprintf("%d artifacts are fetched from their URLs and have the digests that were promised", artifacts)
 }
 
-// allGood returns the message that all objects, at least one, have the expected result.
+// allGood returns the message that all objects have the expected result. There is at least one
+// object.
 func allGood(objects int) string {
 	if objects == 1 {
 		return "the 1 object is as it should be, and stayed so when it was reconciled again"
@@ -401,8 +403,8 @@ func allGood(objects int) string {
 	return fmt.Sprintf("all %d objects are as they should be, and stayed so when they were reconciled again", objects)
 }
 
-// advise prints what can be tried now. kubeconfig is the administrator's file, metrics the URL of
-// the controller's metrics.
+// advise prints commands that the user can try now. kubeconfig is the administrator's file, metrics
+// the URL of the controller's metrics.
 func advise(std IO, o upOptions, kubeconfig, metrics string) {
 	kubeconfig = shellWord(filepath.Join(o.dir, "cluster", filepath.Base(kubeconfig)))
 	_, _ = fmt.Fprintf(std.Err, `

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// A demonstration of nothing is no success.
+// TestDemonstrated: a demonstration without objects fails.
 func TestDemonstrated(t *testing.T) {
 	good, bad := report.Row{Result: report.Pulled}, report.Row{Result: report.Pending}
 	for name, test := range map[string]struct {
@@ -32,8 +32,8 @@ func TestDemonstrated(t *testing.T) {
 	}
 }
 
-// TestUpWithoutIssuer holds that the built-in manifests that need the issuer are left out without
-// it, and that nothing of a user's own folder is.
+// TestUpWithoutIssuer checks that, without the issuer, the built-in manifests that need the issuer
+// are left out. No manifest of a user's own folder is left out.
 func TestUpWithoutIssuer(t *testing.T) {
 	const needing = "issuer.yaml"
 	mine := t.TempDir()
@@ -60,8 +60,8 @@ func TestUpWithoutIssuer(t *testing.T) {
 	}
 }
 
-// TestAdvice holds what up says at its end: one object is not "all 1 objects", and the metrics'
-// port, which is any free one, is told.
+// TestAdvice checks the last messages of up. For one object, up does not say "all 1 objects". The
+// advice has the port of the metrics, which is any free port.
 func TestAdvice(t *testing.T) {
 	var out bytes.Buffer
 	for _, n := range []int{1, 2} {

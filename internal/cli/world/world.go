@@ -1,5 +1,5 @@
-// Package world is the program lanyard-local: the commands lanyard up and lanyard cloud. lanyard
-// runs this program for them, so its help and its errors call it lanyard.
+// Package world has the commands of the program lanyard-local: lanyard up and lanyard cloud. The
+// program lanyard runs lanyard-local for these commands, so help and errors say lanyard.
 package world
 
 import (
@@ -13,14 +13,14 @@ import (
 
 // IO connects the command to its process.
 type IO struct {
-	// Out receives what was asked for, Err progress, advice and errors.
+	// Out receives the command's result, Err progress, advice and errors.
 	Out, Err io.Writer
 	// Program is the name by which lanyard is called; advice uses it.
 	Program string
-	// Programs is the folder of the programs that lanyard up starts: this program's own. Programs
-	// that are not there are looked for in PATH.
+	// Programs is the folder with the programs that lanyard up starts. It is this program's own
+	// folder. Programs that are missing in the folder are looked up in PATH.
 	Programs string
-	// Terminal says that Err is a terminal, on which a line can be written anew.
+	// Terminal says that Err is a terminal, where a line can be overwritten.
 	Terminal bool
 }
 
@@ -45,7 +45,7 @@ func newRoot(std IO) *cobra.Command {
 	return root
 }
 
-// dirFlag is the folder that the demonstration lies in.
+// dirFlag adds the flag --dir, the folder with the files of the demonstration.
 func dirFlag(c *cobra.Command, dir *string, usage string) {
 	c.Flags().StringVar(dir, "dir", ".demo", usage)
 	frame.CompleteDir(c, "dir")

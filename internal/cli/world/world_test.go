@@ -43,7 +43,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// TestHelp holds all help texts.
+// TestHelp compares all help texts with a golden file.
 func TestHelp(t *testing.T) {
 	var all bytes.Buffer
 	for _, sub := range commands(newRoot(IO{})) {
@@ -60,7 +60,8 @@ func TestHelp(t *testing.T) {
 	golden.Compare(t, "testdata/help.golden", all.Bytes())
 }
 
-// TestOutputFlag asserts that every command with a list has it for programs too.
+// TestOutputFlag asserts that every command with a list can print it as JSON and YAML, for
+// programs.
 func TestOutputFlag(t *testing.T) {
 	for _, path := range []string{"up", "cloud env", "cloud journal"} {
 		sub, _, err := newRoot(IO{}).Find(strings.Fields(path))
@@ -79,8 +80,8 @@ func TestOutputFlag(t *testing.T) {
 	}
 }
 
-// TestCompletion holds what the shell offers for each flag with a value. Without a directive of our
-// own (:0), that would be the names of all files.
+// TestCompletion checks the words that the shell offers for each flag with a value. Without a
+// directive of our own (:0), the shell would offer the names of all files.
 func TestCompletion(t *testing.T) {
 	lines := []string{"up --set issuer.t", "up --controlplane ", "up --controller ", "up --dir ", "up --examples ", "up --cloud ", "up --timeout ", "up --output "}
 	lines = append(lines, "cloud --file ", "cloud --listen ", "cloud --dir ", "cloud env --output ", "cloud env --dir ")
@@ -105,8 +106,8 @@ func TestCompletion(t *testing.T) {
 	golden.Compare(t, "testdata/completion.golden", all.Bytes())
 }
 
-// TestUsage asserts that a command line without sense is refused with status 2 and the place where
-// to read on.
+// TestUsage asserts that a wrong command line ends with status 2, and that the error refers to
+// --help.
 func TestUsage(t *testing.T) {
 	for name, args := range map[string][]string{
 		"unknown command":     {"down"},
@@ -130,8 +131,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestUpRefuses asserts that up says what to do before it starts anything or removes a former run's
-// files: all errors at once, each with the place.
+// TestUpRefuses asserts that up reports errors before it starts anything or removes a former run's
+// files. It reports all errors at once, each with its place and the next step.
 func TestUpRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "demo")
 	mine := t.TempDir()
@@ -163,8 +164,8 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
-// TestFindPrograms asserts that the programs beside lanyard's own are found from every folder, and
-// else those in PATH.
+// TestFindPrograms asserts that up finds the programs beside lanyard's own from every working
+// folder. It finds all others in PATH.
 func TestFindPrograms(t *testing.T) {
 	beside, inPath, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	program := func(path string) string {
@@ -203,7 +204,7 @@ func TestFindPrograms(t *testing.T) {
 	if missing, ok := errors.AsType[*local.MissingBinaryError](err); !ok || missing.Path != filepath.Join("bin", "lanyard-controller") {
 		t.Errorf("a missing program: %v", err)
 	}
-	// A program without a flag of its own is not replaced by --controller.
+	// The error about a program without a flag of its own must not advise --controller.
 	err = o.checkPrograms([]local.Workload{{Name: "lanyard-token-server", Program: "lanyard-token-server"}})
 	if err == nil || strings.Contains(err.Error(), "--controller") {
 		t.Errorf("a missing program without a flag: %v", err)
@@ -218,7 +219,7 @@ func TestCloud(t *testing.T) {
 	ended := make(chan int, 1)
 	var cloud command
 	go func() { ended <- cloud.run(ctx, "cloud", "--dir", dir) }()
-	for { // it says when it is up in a file
+	for { // wait until the cloud writes the file that says it is up
 		if _, err := local.ReadCloud(t.Context(), dir); err == nil {
 			break
 		}
@@ -240,7 +241,7 @@ func TestCloud(t *testing.T) {
 	if _, err := os.Stat(variables["SSL_CERT_FILE"]); err != nil {
 		t.Error(err)
 	}
-	// What a program in the cloud would do: a call to a host that is not part of it.
+	// Call a host that is not part of the cloud, as a program with this environment could do.
 	admin := &cloudtest.Admin{URL: variables["HTTPS_PROXY"]}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com/", nil)
 	if err != nil {
@@ -368,8 +369,8 @@ func TestCallsWidth(t *testing.T) {
 	}
 }
 
-// TestProgress asserts that a counter is one line on a terminal, and that every other line begins
-// at the line's begin.
+// TestProgress asserts that on a terminal the counter is one line, and that every step begins a new
+// line.
 func TestProgress(t *testing.T) {
 	for name, terminal := range map[string]bool{"terminal": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
