@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// bound ends requests when its command ends. Discovery asks without the context of who needs it.
+// bound cancels the requests of a command when the command ends. Discovery needs this: it sends
+// requests without the caller's context.
 type bound struct {
 	command context.Context //nolint:containedctx // lives as long as the command
 	next    http.RoundTripper
@@ -29,7 +30,7 @@ func (b bound) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ending is the content of an answer, which calls a function when it is closed.
+// ending is the body of a response. It calls end when it is closed.
 type ending struct {
 	io.ReadCloser
 

@@ -17,11 +17,11 @@ import (
 
 // IO connects the command to its process.
 type IO struct {
-	// In is the input of the commands that read one.
+	// In is the standard input, for commands that read it.
 	In io.Reader
 	// Out receives the command's result, Err advice and errors.
 	Out, Err io.Writer
-	// Terminal says that Err is a terminal, on which a line can be written anew.
+	// Terminal says that Err is a terminal, where a line can be overwritten.
 	Terminal bool
 	// Cache is the user's folder for files that may be lost; empty if there is none.
 	Cache string
@@ -29,10 +29,10 @@ type IO struct {
 	Env func(string) string
 	// Home is the user's home folder; empty if there is none.
 	Home string
-	// Mount is the folder where Kubernetes mounts a Pod's ServiceAccount; empty if that is never
-	// looked for.
+	// Mount is the folder where Kubernetes mounts a Pod's ServiceAccount. If empty, commands do not
+	// look for a ServiceAccount.
 	Mount string
-	// Build is what the program was built from.
+	// Build has the versions that the program was built from.
 	Build Build
 	// Kinds are the kinds of objects that commands know. Required.
 	Kinds kinds.Table
@@ -80,12 +80,12 @@ that verify as AWS, Azure and Google Cloud do. Then it shows each object's ident
 	root.AddCommand(newToken(std), newCredentialHelper(std), newKeys(std), newDiscovery(std), newTenant(std), newHub(std), newConvert(std), newVersion(std))
 	root.AddCommand(artifacts.Commands(artifactsIO(std))...)
 	for name, short := range localCommands() {
-		root.AddCommand(&cobra.Command{Use: name, Short: short, Run: func(*cobra.Command, []string) {}}) // for the help; Run runs it
+		root.AddCommand(&cobra.Command{Use: name, Short: short, Run: func(*cobra.Command, []string) {}}) // only for the help: the function Run starts lanyard-local
 	}
 	return root
 }
 
-// artifactsIO is the process of the commands about artifacts.
+// artifactsIO returns the IO of the commands about artifacts.
 func artifactsIO(std IO) artifacts.IO {
 	uploads := ""
 	if std.Cache != "" {

@@ -59,11 +59,11 @@ func commands(c *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// TestHelp holds all help texts.
+// TestHelp compares all help texts with a golden file.
 func TestHelp(t *testing.T) {
 	var all bytes.Buffer
 	for _, sub := range commands(newRoot(IO{Kinds: kinds.All()})) {
-		if _, local := localCommands()[sub.Name()]; local { // the help of lanyard-local has it
+		if _, local := localCommands()[sub.Name()]; local { // package world tests the help of this command
 			continue
 		}
 		path := strings.Fields(sub.CommandPath())[1:]
@@ -79,8 +79,8 @@ func TestHelp(t *testing.T) {
 	golden.Compare(t, "testdata/help.golden", all.Bytes())
 }
 
-// TestUsage asserts that a command line without sense is refused with status 2 and the place where
-// to read on.
+// TestUsage asserts that a wrong command line ends with status 2, and that the error refers to
+// --help.
 func TestUsage(t *testing.T) {
 	for name, args := range map[string][]string{
 		"unknown command":      {"down"},
@@ -189,7 +189,7 @@ func TestHelpTopics(t *testing.T) {
 	}
 }
 
-// TestUsageSays holds what is said of the command lines that people get wrong most.
+// TestUsageSays checks the error texts for the most frequent mistakes in command lines.
 func TestUsageSays(t *testing.T) {
 	for line, want := range map[string]string{
 		"reconcile":      "lanyard: name an object, KIND/NAME, or write --all; see lanyard reconcile --help\n",
@@ -208,7 +208,7 @@ func TestUsageSays(t *testing.T) {
 	}
 }
 
-// api is an API server with OCIRepositories, and nothing of the other kinds.
+// api starts an API server with OCIRepositories, and no objects of other kinds.
 func api(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	answers := map[string]string{
@@ -259,7 +259,7 @@ func TestStatus(t *testing.T) {
 		"wide":      {"-A", "-o", "wide"},
 		"json":      {"-A", "-o", "json"},
 		"yaml":      {"-n", "tenant-b", "-o", "yaml"},
-		"namespace": {}, // the kubeconfig's
+		"namespace": {}, // the namespace of the kubeconfig
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c command
@@ -338,7 +338,7 @@ func TestPages(t *testing.T) {
 	pages.Test(t, docs, newRoot(IO{Kinds: kinds.All()}), func(c *cobra.Command) bool {
 		_, elsewhere := local[c.Name()]
 		known[strings.ReplaceAll(c.CommandPath(), " ", "_")] = true
-		return !elsewhere // package world has their pages
+		return !elsewhere // package world tests the pages of lanyard-local's commands
 	})
 	files, err := filepath.Glob(filepath.Join(docs, "cli", "*.md"))
 	if err != nil {

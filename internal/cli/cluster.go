@@ -32,11 +32,11 @@ import (
 // requestTimeout bounds a request to a cluster.
 const requestTimeout = 30 * time.Second
 
-// completionTimeout bounds what the shell waits for when it completes a word.
+// completionTimeout bounds the time that the shell waits for completions.
 const completionTimeout = 3 * time.Second
 
-// Requests per second to the cluster, and in a burst, as kubectl makes them. The API server has its
-// own limits.
+// Limits of the client for requests to the cluster, per second and in a burst. kubectl has the same
+// limits. The API server has its own.
 const (
 	requestRate  = 50
 	requestBurst = 300
@@ -74,7 +74,7 @@ type cluster struct {
 	host      string
 	namespace string // empty for all
 	kinds     kinds.Table
-	pod       bool // reached as the Pod that this program runs in
+	pod       bool // reached with the ServiceAccount of the Pod that this program runs in
 }
 
 // connect makes the client, whose requests end with ctx. It sends no request yet.
@@ -105,12 +105,13 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
 	return &cluster{Client: c, config: access, host: access.Host, namespace: namespace, kinds: f.std.Kinds, pod: pod}, nil
 }
 
-// pluginsVar is the variable with the credential plugins of kubeconfigs that wait for this process:
-// this program may be one of them, and ask a cluster itself.
+// pluginsVar is the environment variable with the credential plugins that wait for this process.
+// This program may itself be the credential plugin of a kubeconfig, and ask a cluster for a token.
 const pluginsVar = "LANYARD_EXEC_PLUGINS"
 
-// enterPlugin returns a kubeconfig's credential plugin, which is told that it is waited for. It
-// refuses a plugin that waits for this process: each would start the next one, without end.
+// enterPlugin returns a kubeconfig's credential plugin, and adds it to pluginsVar of the plugin's
+// process. It refuses a plugin that is already in waiting, the value of pluginsVar of this process:
+// each process would start the next process, without end.
 func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi.ExecConfig, error) {
 	if plugin == nil {
 		return nil, nil // a kubeconfig without a plugin
@@ -129,7 +130,7 @@ func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi
 	return plugin, nil
 }
 
-// access reads the kubeconfig. Without one, the error is that of an empty configuration.
+// access reads the kubeconfig. Without a kubeconfig, clientcmd.IsEmptyConfig is true for the error.
 func (f *clusterFlags) access() (*rest.Config, string, error) {
 	config := f.config()
 	access, err := config.ClientConfig()
@@ -156,7 +157,8 @@ const (
 	podPort      = "KUBERNETES_SERVICE_PORT"
 )
 
-// podAccess returns the way to the cluster of the Pod that this program runs in.
+// podAccess returns the client configuration and the namespace of the Pod that this program runs
+// in.
 func (f *clusterFlags) podAccess() (*rest.Config, string, error) {
 	host, port := f.std.Env(podHost), f.std.Env(podPort)
 	if host == "" || port == "" || f.std.Mount == "" {
@@ -185,7 +187,7 @@ func (c *cluster) list(ctx context.Context) ([]report.Object, error) {
 	return objects, nil
 }
 
-// failed adds to the error of a request which cluster did not answer, and what to check.
+// failed adds the cluster's host, and what to check next, to the error of a request.
 func (c *cluster) failed(err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("at %s: %w; the ClusterRoles lanyard-view and lanyard-edit of Lanyard's chart have the permissions", c.host, err)
@@ -193,7 +195,8 @@ func (c *cluster) failed(err error) error {
 	return fmt.Errorf("at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it", c.host, err)
 }
 
-// complete offers the words that begin as the user's. Find asks the cluster for all words.
+// complete offers the words that begin with begun, the text that the user has typed. It calls find,
+// which asks the cluster for all words.
 func (f *clusterFlags) complete(
 	c *cobra.Command, begun string, find func(context.Context, *cluster) ([]cobra.Completion, error),
 ) ([]cobra.Completion, cobra.ShellCompDirective) {

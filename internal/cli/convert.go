@@ -22,7 +22,7 @@ import (
 // maxManifests bounds all manifests of a command together, in bytes.
 const maxManifests = 64 << 20
 
-// stdin is how -f names the standard input.
+// stdin is the value of -f for the standard input.
 const stdin = "-"
 
 // convertFlags are the flags of the command convert.
@@ -101,7 +101,7 @@ func (f *convertFlags) run(std IO) error {
 		return errors.New("nothing is written, because of these errors")
 	}
 	for _, note := range notes {
-		_, _ = fmt.Fprintln(std.Err, plain.Text(note)) // a note that nobody reads is no failure
+		_, _ = fmt.Fprintln(std.Err, plain.Text(note)) // the command continues if a note cannot be written
 	}
 	if !slices.ContainsFunc(files, func(f conversion.File) bool { return f.Changed }) {
 		return errors.New("there is nothing to convert, and nothing is written; see lanyard convert --help for the kinds")
@@ -168,7 +168,7 @@ func manifestNames(path string) (names []string, err error) {
 	if !info.IsDir() {
 		return []string{filepath.Clean(path)}, nil
 	}
-	root := path + string(filepath.Separator) // the folder itself, if path is a symbolic link
+	root := path + string(filepath.Separator) // with the separator, WalkDir follows a symbolic link
 	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -203,7 +203,7 @@ func joinFiles(files []conversion.File) []byte {
 // replaceFiles replaces the files that have changed. Until all new contents are on the disk, no file
 // is replaced.
 func replaceFiles(files []conversion.File) (err error) {
-	staged := map[string]string{} // new files by the names of the old ones
+	staged := map[string]string{} // name of the old file → name of the new file
 	defer func() {
 		for _, temporary := range staged {
 			err = errors.Join(err, os.Remove(temporary))

@@ -32,7 +32,7 @@ func manifestFolder(t *testing.T, files map[string]string) string {
 	return folder
 }
 
-// contents are the files below a folder.
+// contents returns the texts of the files below a folder, by name.
 func contents(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -136,8 +136,8 @@ func TestConvertFails(t *testing.T) {
 	}
 }
 
-// TestConvertFiles checks that --write replaces only what it converts, keeps the mode, and leaves
-// nothing beside it.
+// TestConvertFiles checks that --write replaces only the files that it converts, keeps their mode,
+// and leaves no other file behind.
 func TestConvertFiles(t *testing.T) {
 	folder := manifestFolder(t, map[string]string{"a.yaml": fluxBucket, "b/c.yaml": aPod + "---\n" + fluxBucket, "d.yaml": aPod})
 	t.Chdir(folder)
@@ -168,7 +168,8 @@ func TestConvertFiles(t *testing.T) {
 	}
 }
 
-// TestConvertThroughLink checks that a link is not replaced, and no other file either.
+// TestConvertThroughLink checks that --write does not replace a link. It then replaces no other
+// file either.
 func TestConvertThroughLink(t *testing.T) {
 	folder := manifestFolder(t, map[string]string{"a.yaml": fluxBucket, "elsewhere.txt": fluxBucket})
 	t.Chdir(folder)

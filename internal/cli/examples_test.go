@@ -24,10 +24,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// mountVar makes the test binary the program lanyard in a Pod, with this folder mounted.
+// mountVar is an environment variable. If it is set, the test binary runs as the program lanyard in
+// a Pod, and the variable has the folder that is mounted.
 const mountVar = "LANYARD_TEST_MOUNT"
 
-// tunnel is a proxy that leads every host to one server.
+// tunnel starts a proxy that connects to the same server for every host.
 func tunnel(t *testing.T, to string) string {
 	t.Helper()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +61,7 @@ func tunnel(t *testing.T, to string) string {
 	return proxy.URL
 }
 
-// digestPattern finds the digest of an example, which is nobody's.
+// digestPattern finds the digest in an example. No artifact has this digest.
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
 // runExample runs a script in a folder. It returns the script's standard output, and all that the
@@ -82,8 +83,9 @@ func runExample(ctx context.Context, script, folder string, env []string) (out [
 	return out, printed, err
 }
 
-// TestExamples runs the examples of the commands of CI jobs as they are in the help, in a shell,
-// with a real registry. The job has the identities that they name. A digest is the pushed one's.
+// TestExamples runs the examples in the help of the commands for CI jobs. It runs them in a shell,
+// with a real registry. The job has the identities that the examples use. The digest in an example
+// is replaced by the digest of the pushed artifact.
 func TestExamples(t *testing.T) {
 	const github = "github.example.com"
 	logrus.SetOutput(io.Discard)
@@ -151,7 +153,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	if gitHub.Asked() != 3 { // to push, for a token, and by the helper
+	if gitHub.Asked() != 3 { // one request each of the commands push, token and credential-helper
 		t.Errorf("GitHub was asked %d times, want 3", gitHub.Asked())
 	}
 }

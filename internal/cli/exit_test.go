@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// TestExitStatus holds the status and the line of each way to end.
+// TestExitStatus checks the exit status and the error line for each way in which a command can end.
 func TestExitStatus(t *testing.T) {
 	signal, verdict := errors.New("interrupt signal received"), errors.New("not as expected")
 	for name, tt := range map[string]struct {

@@ -117,7 +117,8 @@ func (f *explained) answer(path string) (int, any) {
 	return http.StatusOK, o.Object
 }
 
-// TestExplain holds what is explained of each form of an identity, and of refusals.
+// TestExplain compares the explanations of each form of an identity, and of refusals, with golden
+// files.
 func TestExplain(t *testing.T) {
 	f, kubeconfig := newExplained(t)
 	var texts, documents bytes.Buffer
@@ -149,7 +150,7 @@ func TestExplain(t *testing.T) {
 	golden.Compare(t, "testdata/explain-json.golden", documents.Bytes())
 }
 
-// hideFingerprints replaces what is another one in each process.
+// hideFingerprints replaces the fingerprints in a text, which differ in each process.
 func hideFingerprints(text []byte) []byte {
 	const field = "identityFingerprint="
 	lines := bytes.SplitAfter(text, []byte("\n"))
@@ -161,7 +162,7 @@ func hideFingerprints(text []byte) []byte {
 	return bytes.Join(lines, nil)
 }
 
-// TestExplainFails holds the failures of the command: a refused object is none.
+// TestExplainFails checks when the command fails. A refused object is not a failure.
 func TestExplainFails(t *testing.T) {
 	f, kubeconfig := newExplained(t)
 	f.broken = true

@@ -30,10 +30,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// accountWord is a ServiceAccount on a command line.
+// accountWord is the word for the kind ServiceAccount on a command line.
 const accountWord = "serviceaccount"
 
-// holder is who a token is of.
+// holder is a source of tokens: an identity, an account, an object or a CI job.
 type holder interface {
 	fmt.Stringer
 	// request gets a token. Empty audiences and a duration of 0 leave the decision to the holder.
@@ -48,17 +48,17 @@ type issued struct {
 	text             string // a JWT, or certificate and key in PEM
 	certificate, key string // PEM; empty for a JWT
 	expires          time.Time
-	user             string // that goes with it; empty for the default
-	registry         string // that it is for; empty for none in particular
+	user             string // user name for the token; empty for the default
+	registry         string // host of the registry that the token is for; may be empty
 }
 
-// setCertificate makes it a certificate with its key, both in PEM.
+// setCertificate sets a certificate chain and its key, both in PEM, in place of a token.
 func (i *issued) setCertificate(chain, key string) {
 	i.certificate, i.key = chain, key
 	i.text = strings.TrimSuffix(chain+key, "\n")
 }
 
-// parseHolder reads KIND/NAME. The result makes the holder of a cluster.
+// parseHolder reads KIND/NAME. The returned function makes the holder for a cluster.
 func parseHolder(table kinds.Table, args []string) (func(*cluster) holder, error) {
 	words := []string{identityWord + "/NAME", accountWord + "/NAME"}
 	for _, kind := range table.Where(kinds.Kind.HasSVIDs) {
@@ -88,12 +88,13 @@ type account struct {
 	name string
 }
 
-// String is how a command line names the account.
+// String returns the account as on a command line: serviceaccount/NAME.
 func (a *account) String() string { return accountWord + "/" + a.name }
 
 func (*account) explain(context.Context, io.Writer) {}
 
-// request implements holder. A token without audience would open the cluster.
+// request implements holder. It requires audiences: a token without audience would open the
+// cluster.
 func (a *account) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
 	if len(audiences) == 0 {
 		return issued{}, errors.New("--audiences is required for a ServiceAccount: name the receiver of the token")
@@ -114,7 +115,7 @@ func (a *account) request(ctx context.Context, audiences []string, duration time
 	}
 	request.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"))
 	token := issued{answer: request, text: request.Status.Token, expires: request.Status.ExpirationTimestamp.Time}
-	if err := a.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil { // it may not be readable
+	if err := a.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil { // the caller may have no right to read the account
 		subject, err := auth.ServiceAccount(a.namespace, a.name)
 		if err != nil {
 			return issued{}, err
@@ -133,12 +134,13 @@ type objectHolder struct {
 	target
 }
 
-// String is how a command line names the object.
+// String returns the object as on a command line: KIND/NAME.
 func (s *objectHolder) String() string { return s.target.String() }
 
 func (*objectHolder) explain(context.Context, io.Writer) {}
 
-// request implements holder: it gets what the controller shows to the object's registry.
+// request implements holder. It gets the same credential that the controller sends to the object's
+// registry.
 func (s *objectHolder) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
 	if len(audiences) > 0 || duration > 0 {
 		return issued{}, errors.New("--audiences and --duration are for identities and accounts: an object's spec.credential decides")
@@ -169,8 +171,8 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	return token, nil
 }
 
-// refuseOpening refuses a token that opens the cluster, as the controller does: the object's
-// author, who chose its registry and its audiences, may not be the account.
+// refuseOpening refuses a token that opens the cluster, as the controller does. The object's author
+// chose its registry and its audiences, but may have no right to act as the account.
 func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 	opens, err := s.accepts(ctx, auth.NewSecret(token.text))
 	if err == nil && opens {
@@ -199,8 +201,9 @@ func (s *objectHolder) identityToken(ctx context.Context, shown spec.Identity, u
 	return of.request(ctx, shown.Audiences.Values(), auth.CredentialLifetime)
 }
 
-// userOf returns the user name that goes with a token of the subject, by the controller's rules;
-// empty for none. The target is a WorkloadIdentity's targetSystem.type, and empty for an account.
+// userOf returns the user name for a token of the subject, by the controller's rules. The result is
+// empty if there is no such user. The target is a WorkloadIdentity's targetSystem.type, and empty
+// for an account.
 func userOf(subject auth.Subject, annotations map[string]string, target string) (string, error) {
 	attributes := map[string]string{bearer.TargetAttribute: target}
 	if user, named := annotations[bearer.UsernameAnnotation]; named {
@@ -209,8 +212,8 @@ func userOf(subject auth.Subject, annotations map[string]string, target string) 
 	return new(bearer.Provider).GetIdentity(auth.Account{Subject: subject, Attributes: attributes})
 }
 
-// resolve says whose credential the object shows, by the rules of the controller. What the
-// controller's flags decide is an error.
+// resolve returns the subject, type and audiences of the object's credential, by the rules of the
+// controller. It fails if the controller's flags decide about them.
 func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Identity, error) {
 	switch {
 	case named.Credential == nil:

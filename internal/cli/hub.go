@@ -93,8 +93,8 @@ The standard error says how to make the spoke's kubeconfig. The command asks no 
 	return c
 }
 
-// check refuses arguments with which the spoke would have no claim cluster, or more rights than
-// those to identities.
+// check refuses arguments if the spoke's tokens would not have the claim of its cluster. It also
+// refuses arguments that would give the spoke more rights than those to identities.
 func (o *grantOptions) check() error {
 	if wrong := validation.IsDNS1123Label(o.spoke); len(wrong) > 0 {
 		return fmt.Errorf("%q is not the name of a spoke: %s", o.spoke, wrong[0])
@@ -172,8 +172,8 @@ func (o *grantOptions) grant(namespace string, rules ...rbacv1.PolicyRule) []any
 	}
 }
 
-// advise says how the spoke gets its kubeconfig. The text is no template: with text/template, the
-// linker keeps every method of the program.
+// advise prints how to make the spoke's kubeconfig. It does not use text/template: with that
+// package, the linker keeps every method of the program.
 func (o *grantOptions) advise(w io.Writer) error {
 	text := accountAdvice
 	if o.user != "" {

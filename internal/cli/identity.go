@@ -50,10 +50,10 @@ type identity struct {
 	*cluster
 
 	name    string
-	context *tokenv1.ContextObject // what its tokens are used for; nil for nothing
+	context *tokenv1.ContextObject // object that its tokens are used for; may be nil
 }
 
-// String is how a command line names the identity.
+// String returns the identity as on a command line: workloadidentity/NAME.
 func (i *identity) String() string { return identityWord + "/" + i.name }
 
 // request implements holder. Without audiences or duration, the identity decides.
@@ -74,12 +74,12 @@ func (i *identity) request(ctx context.Context, audiences []string, duration tim
 	}
 	answer.SetGroupVersionKind(tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind))
 	token := issued{answer: answer, text: answer.Status.Token, expires: answer.Status.ExpirationTimestamp.Time}
-	if object, err := i.read(ctx); err == nil { // who may get tokens may not read the identity, perhaps
+	if object, err := i.read(ctx); err == nil { // the caller may have no right to read the identity
 		subject, err := auth.WorkloadIdentity(i.namespace, i.name)
 		if err != nil {
 			return issued{}, err
 		}
-		// Whoever asks for the identity itself may use its tokens at its cloud.
+		// No target system: a caller who names the identity itself may use its tokens at its cloud.
 		if token.user, err = userOf(subject, object.Annotations, ""); err != nil {
 			return issued{}, err
 		}
@@ -100,7 +100,7 @@ func tokenServer(config *rest.Config) (*rest.RESTClient, error) {
 	return rest.RESTClientFor(of)
 }
 
-// refused adds to the error of a request for a token what to do next.
+// refused adds the next step to the error of a request for a token.
 func (i *identity) refused(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -121,14 +121,14 @@ func (i *identity) refused(ctx context.Context, err error) error {
 	return fmt.Errorf("at %s: %w", i.host, err)
 }
 
-// rule is the RBAC rule that allows tokens of the identity, and nothing else.
+// rule returns the RBAC rule that allows requests for tokens of the identity, and nothing else.
 func (i *identity) rule() string {
 	return fmt.Sprintf("- apiGroups: [%s]\n  resources: [%s/%s]\n  resourceNames: [%s]\n  verbs: [create]",
 		tokenv1.Group, identityPlural, tokenResource, i.name)
 }
 
-// notReady is reason and message of an identity that is not ready; empty if it is, or if nobody
-// knows.
+// notReady returns reason and message of the identity's condition Ready if it is not True. The
+// result is empty if the identity is ready, or if its state is unknown.
 func (i *identity) notReady(ctx context.Context) string {
 	o, err := i.read(ctx)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 // fakeIssuer is an API server with the WorkloadIdentity app of namespace tenant-a, a token server,
 // and the KeyRing of testdata.
 type fakeIssuer struct {
-	// refuse answers requests for tokens; nil mints.
+	// refuse answers requests for tokens. If it is nil or returns status 0, a token is minted.
 	refuse func() (int, any)
 	// opens: the API server accepts the tokens for itself.
 	opens bool
@@ -39,15 +39,15 @@ type fakeIssuer struct {
 	life time.Duration
 	// notReady is the identity's condition Ready.
 	ready object
-	// server changes the ring when it is read for the given time after it was updated, from 1 on.
+	// server changes the ring. It is called at each read after an update; read counts from 1.
 	server func(ring object, read int)
-	// conflicts is how many updates of the ring are refused because somebody else was faster.
+	// conflicts is the number of updates of the ring that are refused because of a conflict.
 	conflicts int
 
 	mu       sync.Mutex
 	requests []object // bodies of the requests for tokens
 	ring     object
-	read     int // of the ring since the update; -1 before it
+	read     int // number of reads of the ring since the update; -1 before the update
 }
 
 func newFakeIssuer(t *testing.T) (*fakeIssuer, string) {
@@ -152,7 +152,7 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 	return failure(http.StatusNotFound, "NotFound")
 }
 
-// shows answers with an object whose name is the type of its credential.
+// shows answers with an object. The name selects the object's credential and other fields.
 func (f *fakeIssuer) shows(name string) (int, any) {
 	types := map[string]string{
 		"user": "ServiceAccountToken", "cloud": "ServiceAccountToken", "cloud-identity": "WorkloadIdentityToken", "cloud-target": "WorkloadIdentityToken",
@@ -223,7 +223,7 @@ func (f *fakeIssuer) answerRing(r *http.Request) (int, any) {
 	return http.StatusOK, f.ring
 }
 
-// mint answers a request for a token. The token has its number.
+// mint answers a request for a token. The token's text has the number of the request.
 func (f *fakeIssuer) mint(r *http.Request) (int, any) {
 	var request object
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
@@ -249,7 +249,7 @@ func (f *fakeIssuer) mint(r *http.Request) (int, any) {
 	return http.StatusCreated, request
 }
 
-// keyNumber is the kid of a key of the ring.
+// keyNumber returns the kid of the ring's key with the index i.
 func (f *fakeIssuer) keyNumber(i int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -260,19 +260,19 @@ func ringKey(ring object, i int) object {
 	return ring["status"].(object)["keys"].([]any)[i].(object)
 }
 
-// observe notes that the token server has seen the ring's spec.
+// observe writes into the ring's status that the token server has seen the spec.
 func observe(ring object) {
 	ring["status"].(object)["observedGeneration"] = ring["metadata"].(object)["generation"]
 }
 
-// problem is an answer of an API server with the details of a field.
+// problem returns a function that answers with an API server's error and its details.
 func problem(status int, reason, message string, details object) func() (int, any) {
 	return func() (int, any) {
 		return status, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": status, "details": details}
 	}
 }
 
-// TestToken holds what the command token prints, and what it says when there is no token.
+// TestToken checks the output of the command token, and its errors if there is no token.
 func TestToken(t *testing.T) {
 	details := object{"group": "identity.lanyard.dev", "kind": "workloadidentities", "name": "app"}
 	notPublished := condition("Ready", "False", "IssuerNotPublished", "no service can read https://issuer.example.com yet")
@@ -328,9 +328,9 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTokenOfAHostileObject: who writes an object chooses its registry and its audiences. Whoever
-// runs the command gets no token that the registry could use elsewhere, as the controller shows
-// none.
+// TestTokenOfAHostileObject: the author of an object chooses its registry and its audiences. The
+// command gives no token that the registry could use elsewhere. The controller sends no such token
+// either.
 func TestTokenOfAHostileObject(t *testing.T) {
 	for name, want := range map[string]string{
 		"cloud": "AWS STS", "cloud-identity": "AWS STS", "account": "opens the cluster", "cloud-target": "spec.targetSystem.type",
@@ -358,7 +358,7 @@ func TestTokenRequest(t *testing.T) {
 		c.run(t.Context(), "token", "ocirepository/"+object)
 	}
 	if spec, _ := f.requests[len(f.requests)-1]["spec"].(object); spec != nil {
-		spec["publicKey"] = len(spec["publicKey"].(string)) // of a key that is new each time
+		spec["publicKey"] = len(spec["publicKey"].(string)) // only the length: the key is new each time
 	}
 	var got []string
 	for _, request := range f.requests {
@@ -378,7 +378,7 @@ func TestTokenRequest(t *testing.T) {
 	}
 }
 
-// A certificate comes with its key, for whoever takes both.
+// TestTokenCertificate checks that the formats that can have a certificate also have its key.
 func TestTokenCertificate(t *testing.T) {
 	_, kubeconfig := newFakeIssuer(t)
 	for _, format := range []string{"raw", "json", "exec-credential"} {
@@ -390,8 +390,8 @@ func TestTokenCertificate(t *testing.T) {
 	}
 }
 
-// TestTokenFile checks that a token's file is the owner's alone, has nothing but the token, and
-// replaces what was there, also a file that others may read.
+// TestTokenFile checks that only the owner can read a token's file, and that the file has only the
+// token. The file replaces an older file, even one that others may read.
 func TestTokenFile(t *testing.T) {
 	_, kubeconfig := newFakeIssuer(t)
 	path := filepath.Join(t.TempDir(), "token")
@@ -418,8 +418,8 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// TestTokenRefresh checks that the file gets a new token at half of the life, and keeps its token
-// while there is no new one. Ctrl-C is the orderly end.
+// TestTokenRefresh checks that the file gets a new token at half of the token's life. While no new
+// token is issued, the file keeps the old token. Ctrl-C ends the command with status 0.
 func TestTokenRefresh(t *testing.T) {
 	f, kubeconfig := newFakeIssuer(t)
 	f.life = 2 * time.Second
@@ -449,11 +449,11 @@ func TestTokenRefresh(t *testing.T) {
 	}
 }
 
-// TestKeys holds what the commands about keys say, and their exit status.
+// TestKeys checks the output and the exit status of the commands about keys.
 func TestKeys(t *testing.T) {
 	retires := func(ring object, read int) {
 		switch read {
-		case 1: // the token server has not seen it
+		case 1: // the token server has not seen the update
 		case 2:
 			observe(ring)
 		default:
@@ -529,8 +529,8 @@ func TestKeysAskNothing(t *testing.T) {
 	}
 }
 
-// TestDiscoveryExport checks that a bucket gets the documents of the keys that are to be published,
-// and nothing if there are none.
+// TestDiscoveryExport checks that the folder gets the documents of the keys to publish. If there
+// are no such keys, no folder is written.
 func TestDiscoveryExport(t *testing.T) {
 	f, kubeconfig := newFakeIssuer(t)
 	dir := t.TempDir()
@@ -558,7 +558,7 @@ func TestDiscoveryExport(t *testing.T) {
 	}
 }
 
-// TestTenant holds the permissions of a tenant's namespace.
+// TestTenant compares the printed permissions of a tenant's namespace with a golden file.
 func TestTenant(t *testing.T) {
 	var all bytes.Buffer
 	for _, args := range [][]string{
@@ -577,7 +577,7 @@ func TestTenant(t *testing.T) {
 	golden.Compare(t, "testdata/tenant.golden", all.Bytes())
 }
 
-// TestIssuerCompletion holds what the shell is offered about identities and keys.
+// TestIssuerCompletion checks the words that the shell offers for identities and keys.
 func TestIssuerCompletion(t *testing.T) {
 	_, kubeconfig := newFakeIssuer(t)
 	var all bytes.Buffer
@@ -601,7 +601,7 @@ func TestIssuerCompletion(t *testing.T) {
 	golden.Compare(t, "testdata/completion-issuer.golden", all.Bytes())
 }
 
-// TestHubGrant holds what a spoke needs at the hub.
+// TestHubGrant compares the objects and the advice of hub grant with a golden file.
 func TestHubGrant(t *testing.T) {
 	var all bytes.Buffer
 	for _, args := range [][]string{

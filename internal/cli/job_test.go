@@ -20,7 +20,7 @@ import (
 
 const clusterIssuer = "https://kubernetes.default.svc.cluster.local"
 
-// podCluster is a cluster as a Pod sees it: the API server, and what is mounted.
+// podCluster is a cluster as a Pod sees it: the API server, and the mounted files.
 type podCluster struct {
 	t      *testing.T
 	issuer *oidc.Issuer
@@ -62,7 +62,7 @@ func (p *podCluster) token(account string, life time.Duration, audiences ...stri
 	return token
 }
 
-// ServeHTTP answers as an API server that takes tokens for its issuer alone.
+// ServeHTTP answers as an API server that accepts only tokens whose audience is its own issuer.
 func (p *podCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	status, answer := p.answer(r)
@@ -105,12 +105,13 @@ func (p *podCluster) answer(r *http.Request) (int, any) {
 	}}
 }
 
-// pod is a command in the Pod.
+// pod returns a command that runs in the Pod.
 func (p *podCluster) pod() *command {
 	return &command{mount: p.mount, env: map[string]string{"KUBERNETES_SERVICE_HOST": p.url.Hostname(), "KUBERNETES_SERVICE_PORT": p.url.Port()}}
 }
 
-// TestTokenInAPod asserts that a job in a Pod needs no kubeconfig and no name, and what it is told.
+// TestTokenInAPod asserts that a job in a Pod needs no kubeconfig and no name of an account. It
+// also checks the errors.
 func TestTokenInAPod(t *testing.T) {
 	token := []string{"token", "--creds=ServiceAccountToken", "--audiences=registry.example.com"}
 	for name, c := range map[string]struct {
@@ -171,7 +172,8 @@ func TestTokenInAPod(t *testing.T) {
 	}
 }
 
-// TestTokenFormats asserts that the credential of a job is printed in every format, and only there.
+// TestTokenFormats asserts that the credential of a job is printed in every format, and only on the
+// standard output.
 func TestTokenFormats(t *testing.T) {
 	agent := credstest.NewAgent(t, "spiffe://example.org/ci/app", "https://oidc.example.org")
 	for format, read := range map[string]func(out []byte) (jwt string, err error){
@@ -224,8 +226,8 @@ func TestTokenFormats(t *testing.T) {
 	}
 }
 
-// TestCredentialHelper asserts that the program, called by the helper's name, speaks Docker's
-// protocol, and that errors are where its clients read them.
+// TestCredentialHelper asserts that the program speaks Docker's protocol if it is called by the
+// helper's name. Errors are on the standard output, where the protocol's clients read them.
 func TestCredentialHelper(t *testing.T) {
 	home := t.TempDir()
 	folder := filepath.Join(home, ".config", "lanyard")
@@ -239,7 +241,7 @@ func TestCredentialHelper(t *testing.T) {
 	for name, c := range map[string]struct {
 		action, in string
 		status     int
-		out        string // contained
+		out        string // part of the output
 	}{
 		"get":       {"get", "registry.example.com", 0, `"ServerURL":"registry.example.com","Username":"token"`},
 		"unknown":   {"get", "evil.example", 1, "credentials not found in native keychain\n"},

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 )
 
-// jobProcess is what the credentials of a job use of this process.
+// jobProcess returns the parts of this process that the credentials of a job use.
 func jobProcess(std IO) creds.Process {
 	return creds.Process{Env: std.Env, NewCluster: func() creds.Cluster { return &jobCluster{&clusterFlags{std: std}} }}
 }
@@ -31,7 +31,7 @@ type job struct {
 	forRegistry bool   // the credential is shown to a registry
 }
 
-// String is how messages name the job.
+// String returns the job's name in messages.
 func (*job) String() string { return "this job" }
 
 func (*job) explain(context.Context, io.Writer) {}
@@ -116,8 +116,8 @@ func (j *jobCluster) Accepts(ctx context.Context, token auth.Secret) (bool, erro
 	return c.accepts(ctx, token)
 }
 
-// accepts reports whether a token opens the cluster: it asks the API server, as the bearer of the
-// token, who that is.
+// accepts reports whether a token opens the cluster. With the token as its credential, it asks the
+// API server who the caller is.
 func (c *cluster) accepts(ctx context.Context, token auth.Secret) (bool, error) {
 	bearer := rest.AnonymousClientConfig(c.config)
 	bearer.BearerToken = token.Reveal()

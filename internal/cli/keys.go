@@ -20,12 +20,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// kid is the form of a key's ID, source: RFC 7638, SHA-256 in base64url. It may begin as a flag
-// does. The ID of an authority has no such letter.
+// kid matches a key's ID, source: RFC 7638, SHA-256 in base64url. A key's ID may begin with a dash,
+// as flags do. The ID of an authority has no dash.
 var kid = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// kidLast returns the arguments of a command about keys with a kid that begins as a flag behind
-// "--". One of 64 keys has such a kid, and nobody has time to find that out when a key has leaked.
+// kidLast returns the arguments of a command about keys. It moves a kid that begins with a dash to
+// the end, after "--", so that the kid is not read as a flag. One of 64 keys has such a kid, and
+// nobody has time to find that out when a key has leaked.
 func kidLast(args []string) []string {
 	at := slices.IndexFunc(args, kid.MatchString)
 	if len(args) == 0 || args[0] != "keys" || at < 0 || args[at][0] != '-' || slices.Contains(args, "--") {
@@ -86,7 +87,8 @@ func (f *ringFlags) completeRings(c *cobra.Command, _ []string, begun string) ([
 	})
 }
 
-// completeKeys completes the kid of a key of the ring that a change is about.
+// completeKeys completes the kid of a key. It offers the keys of the ring for which about returns
+// true.
 func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -122,15 +124,15 @@ func (f *ringFlags) read(ctx context.Context, cluster *cluster) (*identityv1.Key
 	return ring, nil
 }
 
-// ringChange is a change of a ring that a command asks for.
+// ringChange is a request of a command to change a ring.
 type ringChange struct {
-	// asked is the message that the wish is written.
+	// asked is the message after the request is written.
 	asked string
-	// change writes the wish into the ring's spec.
+	// change writes the request into the ring's spec.
 	change func(*identityv1.KeyRing) error
-	// done reports whether the token server has fulfilled the wish.
+	// done reports whether the token server has fulfilled the request.
 	done func(*identityv1.KeyRing) bool
-	// result is the message that the wish is fulfilled.
+	// result returns the message after the request is fulfilled.
 	result func(*identityv1.KeyRing) string
 }
 
@@ -148,7 +150,7 @@ func (r *ringCommand) addTo(c *cobra.Command) {
 	frame.CompleteValues(c, "timeout")
 }
 
-// checkTimeout refuses a timeout before now.
+// checkTimeout refuses a negative timeout.
 func (r *ringCommand) checkTimeout(c *cobra.Command) error {
 	if r.timeout < 0 {
 		return frame.UsageError(c, errors.New("--timeout: write a duration of at least 0, such as 30s"))
@@ -156,7 +158,7 @@ func (r *ringCommand) checkTimeout(c *cobra.Command) error {
 	return nil
 }
 
-// kidArgument is the rule for the arguments of a command about one key.
+// kidArgument checks the arguments of a command about one key.
 func (r *ringCommand) kidArgument(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return frame.UsageError(c, errors.New("name one key by its kid, as \"lanyard keys list\" shows it"))
@@ -164,7 +166,7 @@ func (r *ringCommand) kidArgument(c *cobra.Command, args []string) error {
 	return r.checkTimeout(c)
 }
 
-// perform writes a wish, and waits until the token server has fulfilled it.
+// perform writes the request wish into the ring, and waits until the token server has fulfilled it.
 func (r *ringCommand) perform(ctx context.Context, std IO, cluster *cluster, wish ringChange) error {
 	var ring *identityv1.KeyRing
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
@@ -189,8 +191,8 @@ func (r *ringCommand) perform(ctx context.Context, std IO, cluster *cluster, wis
 	return r.wait(ctx, std.Err, cluster, ring.Generation, wish)
 }
 
-// wait waits until the token server has seen a generation of the ring and fulfilled the wish. It
-// says what the ring waits for.
+// wait waits until the token server has seen a generation of the ring and fulfilled the request
+// wish. Meanwhile it prints what the ring waits for.
 func (r *ringCommand) wait(ctx context.Context, w io.Writer, cluster *cluster, generation int64, wish ringChange) error {
 	deadline, said, seen := time.Now().Add(r.timeout), "", false
 	for {
@@ -227,10 +229,10 @@ func (r *ringCommand) wait(ctx context.Context, w io.Writer, cluster *cluster, g
 
 // say writes progress.
 func (r *ringCommand) say(w io.Writer, message string) {
-	_, _ = fmt.Fprintf(w, "keyring/%s: %s\n", r.name, plain.Text(message)) // progress that nobody reads is no failure
+	_, _ = fmt.Fprintf(w, "keyring/%s: %s\n", r.name, plain.Text(message)) // the command continues if progress cannot be written
 }
 
-// active returns the message which keys sign now.
+// active returns a message that lists the keys that sign now.
 func active(ring *identityv1.KeyRing) string {
 	message := "no key signs"
 	for i, key := range slices.Collect(activeKeys(ring)) {

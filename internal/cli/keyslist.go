@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// ringReport is what the command keys list says of a ring.
+// ringReport is the output of the command keys list for a ring.
 type ringReport struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -32,11 +32,11 @@ type ringReport struct {
 	Conditions  []metav1.Condition `json:"conditions"`
 }
 
-// keyReport is what the command keys list says of a key or an authority.
+// keyReport is the output of the command keys list for a key or an authority.
 type keyReport struct {
-	// KID is the ID of an authority.
+	// KID is the kid of a key, or the ID of an authority.
 	KID string `json:"kid"`
-	// Algorithm is X.509 for an authority.
+	// Algorithm is the algorithm of a key, or X.509 for an authority.
 	Algorithm keyring.Role        `json:"algorithm"`
 	State     identityv1.KeyState `json:"state"`
 	// Since is when the key entered its state.

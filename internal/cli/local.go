@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// localProgram is the program that runs a world on this machine.
+// localProgram is the program that runs a cluster and a cloud on this machine.
 const localProgram = "lanyard-local"
 
 // localCommands returns the commands of lanyard-local with their short descriptions.
@@ -26,7 +26,7 @@ func isLocal(args []string) bool {
 	if len(args) > 1 && args[0] == "help" {
 		args = args[1:]
 	}
-	// The last word is the one to complete. lanyard completes the command's name itself.
+	// The last word is the word to complete. If it is the command's name, lanyard completes it.
 	if len(args) > 2 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		args = args[1:]
 	}

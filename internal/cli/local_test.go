@@ -16,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// fileVar makes the test binary the program lanyard, whose file is where the variable says.
+// fileVar is an environment variable. If it is set, the test binary runs as the program lanyard,
+// and the variable has the path of the program's file.
 const fileVar = "LANYARD_TEST_FILE"
 
 func TestMain(m *testing.M) {
@@ -34,7 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beside is the path of a lanyard beside a lanyard-local that is a script.
+// beside writes a script as lanyard-local into a new folder. It returns the path of a lanyard in
+// the same folder.
 func beside(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,7 +46,7 @@ func beside(t *testing.T, script string) string {
 	return filepath.Join(dir, "lanyard")
 }
 
-// lanyard is the program as a process, with a script as lanyard-local.
+// lanyard returns a command that runs the program as a process, with a script as lanyard-local.
 func lanyard(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -56,8 +58,8 @@ func lanyard(t *testing.T, script string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestLocalTakesOver asserts that lanyard-local gets arguments, standard input and signals as they
-// are, and that what it writes and its exit status are the process's.
+// TestLocalTakesOver asserts that lanyard-local gets arguments, standard input and signals
+// unchanged. Its output and its exit status are those of the process.
 func TestLocalTakesOver(t *testing.T) {
 	t.Run("arguments, streams and status", func(t *testing.T) {
 		cmd := lanyard(t, `printf '<%s>' "$@"; cat; echo complaint >&2; exit 7`, "up", "--once", "a b", "-o", "json")
@@ -104,7 +106,7 @@ func TestLocalTakesOver(t *testing.T) {
 	})
 }
 
-// TestLocalCommandLines holds which command lines are lanyard-local's: its commands, their help and
+// TestLocalCommandLines checks which command lines lanyard-local gets: its commands, their help and
 // their completion.
 func TestLocalCommandLines(t *testing.T) {
 	file := beside(t, "")
@@ -136,7 +138,8 @@ func TestLocalCommandLines(t *testing.T) {
 	}
 }
 
-// TestLocalIsFound holds where lanyard-local is looked for, and what is said when it is nowhere.
+// TestLocalIsFound checks where lanyard looks for lanyard-local, and the error if lanyard-local is
+// missing.
 func TestLocalIsFound(t *testing.T) {
 	here, path := beside(t, ""), filepath.Dir(beside(t, ""))
 	t.Setenv("PATH", path)

@@ -31,10 +31,10 @@ const (
 
 // operation changes objects, and waits until the controller has handled the change.
 type operation struct {
-	// done is the message that the change is made.
+	// done is the message after the object is patched.
 	done string
-	// fits reports whether the operation is about an object: --all takes only such objects, and
-	// completion offers only these.
+	// fits reports whether the operation applies to an object: --all selects only such objects, and
+	// completion offers only such objects.
 	fits func(report.Object) bool
 	// check refuses an object; nil refuses none.
 	check func(report.Object) error
@@ -48,13 +48,13 @@ type operation struct {
 type outlook struct {
 	// message is about the present state; empty if the controller has not handled the change yet.
 	message string
-	// settled says that the change succeeded, failed that it did not. Without either, the controller
-	// is still at work.
+	// settled says that the change succeeded, failed that the change failed. If both are false, the
+	// controller is still at work.
 	settled, failed bool
 }
 
-// newOperation adds to c the flags and the arguments of an operation. Prepare makes the operation
-// of one run of c.
+// newOperation adds the flags and the arguments of an operation to c. For each run of c, it calls
+// prepare to make the operation.
 func newOperation(c *cobra.Command, std IO, prepare func() operation) *cobra.Command {
 	flags := clusterFlags{std: std}
 	var all bool
@@ -131,9 +131,9 @@ func (r *run) targets(ctx context.Context, args []string) ([]target, error) {
 	return targets, nil
 }
 
-// perform changes the objects. Then it waits for each object, but together no longer than timeout.
-// It returns the objects as they are then. The error is that of the only object, or says how many
-// failed.
+// perform changes the objects. Then it waits for all objects, together no longer than timeout. It
+// returns the objects as it has read them last. If there is only one object, the error is that of
+// the object. Otherwise the error says how many objects failed.
 func (r *run) perform(ctx context.Context, targets []target, timeout time.Duration) (objects []report.Object, err error) {
 	for _, t := range targets {
 		if err := r.change(ctx, t); err != nil {
@@ -183,8 +183,8 @@ func (r *run) change(ctx context.Context, t target) error {
 	return nil
 }
 
-// wait looks at an object until the controller has handled the change, and says what is new. With a
-// timeout of 0 it looks once.
+// wait reads an object again and again until the controller has handled the change. It prints each
+// new message. With a timeout of 0, it reads the object once.
 func (r *run) wait(ctx context.Context, t target, deadline time.Time, timeout time.Duration) (report.Object, error) {
 	said := ""
 	for {
@@ -206,7 +206,7 @@ func (r *run) wait(ctx context.Context, t target, deadline time.Time, timeout ti
 		case time.Now().After(deadline) && said == "":
 			return o, fmt.Errorf("%s: the controller did nothing for %s; is it running, and does its shard select the object?", t, timeout)
 		case time.Now().After(deadline):
-			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // why was said
+			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // the reason was printed before
 		}
 		select {
 		case <-ctx.Done():
@@ -230,10 +230,11 @@ func (r *run) read(ctx context.Context, t target) (report.Object, error) {
 
 // say writes progress.
 func (r *run) say(t target, message string) {
-	_, _ = fmt.Fprintf(r.progress, "%s: %s\n", t, plain.Text(message)) // progress that nobody reads is no failure
+	_, _ = fmt.Fprintf(r.progress, "%s: %s\n", t, plain.Text(message)) // the command continues if progress cannot be written
 }
 
-// readiness is the outlook of an object whose present spec is to be fulfilled.
+// readiness returns the outlook of a change that succeeds when the object is ready with its present
+// spec.
 func readiness(o report.Object) outlook {
 	ready := readyOf(o)
 	switch {

@@ -33,12 +33,12 @@ const (
 	fluxAsked   = "reconcile.fluxcd.io/requestedAt"
 )
 
-// object is an object as JSON has it.
+// object is a JSON object.
 type object = map[string]any
 
 // fakeCluster is an API server with objects of namespace tenant-a, and a controller for them.
 type fakeCluster struct {
-	// controller changes an object when it is read for the given time after it was patched, from 1 on.
+	// controller changes an object. It is called at each read after a patch; read counts from 1.
 	controller func(o object, read int)
 	// refuse is the HTTP status of every patch; 0 accepts.
 	refuse int
@@ -53,7 +53,8 @@ func pluralsOfKinds() map[string]string {
 	return map[string]string{"buckets": "Bucket", "ocirepositories": "OCIRepository", "imagerepositories": "ImageRepository"}
 }
 
-// newFakeCluster has the objects with these names; those of suspended are suspended.
+// newFakeCluster starts a cluster with the objects of these names. It suspends the objects that
+// suspended names.
 func newFakeCluster(t *testing.T, names []string, suspended ...string) (*fakeCluster, string) {
 	t.Helper()
 	f := &fakeCluster{objects: map[string]object{}, patched: map[string]int{}}
@@ -174,7 +175,7 @@ func (f *fakeCluster) one(r *http.Request, key string) (int, any) {
 	return http.StatusOK, o
 }
 
-// merge is a JSON merge patch (RFC 7396).
+// merge applies a JSON merge patch to an object (RFC 7396).
 func merge(into, patch object) {
 	for name, value := range patch {
 		inner, isMap := value.(object)
@@ -190,7 +191,7 @@ func merge(into, patch object) {
 	}
 }
 
-// handled is what the controller writes when it has reconciled an object.
+// handled writes the status of an object as the controller does after it has reconciled the object.
 func handled(o object, conditions ...any) {
 	meta, status := o["metadata"].(object), o["status"].(object)
 	status["observedGeneration"] = meta["generation"]
@@ -209,11 +210,11 @@ var (
 	suspended = condition("Ready", "True", "Suspended", "suspended; the last result stays: stored artifact for revision 1.0.0")
 )
 
-// TestOperations holds what the commands that change objects say, and their exit status.
+// TestOperations checks the output and the exit status of the commands that change objects.
 func TestOperations(t *testing.T) {
 	retries := func(o object, read int) {
 		switch read {
-		case 1: // the controller has not seen it
+		case 1: // the controller has not seen the patch
 		case 2:
 			handled(o, refused, condition("Reconciling", "True", "ProgressingWithRetry", "again"))
 		default:
@@ -267,8 +268,9 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestRenewOfWhatNobodyRenews: the controller obeys the annotation on an object that names a
-// WorkloadIdentity. On a source with another identity the annotation would stay for ever.
+// TestRenewOfWhatNobodyRenews: the controller obeys the annotation only on an object that names a
+// WorkloadIdentity. On a source with another identity the annotation would stay for ever, so the
+// command refuses such a source.
 func TestRenewOfWhatNobodyRenews(t *testing.T) {
 	f, kubeconfig := newFakeCluster(t, []string{"ocirepositories/app", "buckets/data"})
 	f.objects["ocirepositories/app"]["spec"].(object)["identityRef"] = object{"kind": "AWSClusterRoleIdentity", "name": "reader"}
@@ -308,7 +310,8 @@ func TestNothingToSuspend(t *testing.T) {
 	}
 }
 
-// TestRequestOfSomebodyElse checks that a later request is as good as one's own.
+// TestRequestOfSomebodyElse checks that the command also succeeds if the controller handles a later
+// request of somebody else.
 func TestRequestOfSomebodyElse(t *testing.T) {
 	f, kubeconfig := newFakeCluster(t, []string{"buckets/data"})
 	f.controller = func(o object, _ int) {
@@ -339,7 +342,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestCompletion holds what the shell is offered.
+// TestCompletion compares the words that the shell offers with a golden file.
 func TestCompletion(t *testing.T) {
 	_, kubeconfig := newFakeCluster(t, []string{"ocirepositories/app", "ocirepositories/api", "buckets/old"}, "buckets/old")
 	var all bytes.Buffer
@@ -369,9 +372,9 @@ func TestCompletion(t *testing.T) {
 	golden.Compare(t, "testdata/completion.golden", all.Bytes())
 }
 
-// complete runs the command that completes a word for the shell. After [completionTimeout], the command
-// offers nothing. A busy machine may need longer. Then complete runs the command again, as people
-// press the key again.
+// complete runs the command that completes a word for the shell. After [completionTimeout], the
+// command offers nothing. A busy machine may need longer. Then complete runs the command again, as
+// people press the key again.
 func (c *command) complete(ctx context.Context, words []string) (status int) {
 	for range 5 {
 		c.out.Reset()

@@ -15,8 +15,8 @@ import (
 // callsLanyard finds a line of an example that calls the command.
 var callsLanyard = regexp.MustCompile(`(?m)^[^#\n]* lanyard [a-z]`)
 
-// TestExamplesParse has a shell read the examples of all commands. Each call of lanyard in them
-// must be one that the command accepts. Other programs are not run.
+// TestExamplesParse runs the examples of all commands in a shell, with scripts in place of lanyard
+// and of other programs. The command must accept the arguments of each call of lanyard.
 func TestExamplesParse(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -32,8 +32,9 @@ func pluginConfig(t *testing.T, server, name, script string) (path, starts strin
 	return path, starts
 }
 
-// TestPluginOfItself: a kubeconfig whose user is this command, directly or by a wrapper, is refused
-// and starts no processes without end. A kubeconfig of another user may be behind it.
+// TestPluginOfItself: a kubeconfig is refused if its credential plugin is this command with the
+// same kubeconfig, directly or by a wrapper. The command would start itself without end. The plugin
+// may use the kubeconfig of another user.
 func TestPluginOfItself(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -47,7 +48,7 @@ func TestPluginOfItself(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
 		starts int
-		says   string // of a refusal
+		says   string // text in the error of a refusal
 	}{
 		"itself":     {script: "exec " + plugin, starts: 1, says: "add --kubeconfig to the plugin's args"},
 		"a wrapper":  {script: plugin + "; exit $?", starts: 1, says: "add --kubeconfig to the plugin's args"},

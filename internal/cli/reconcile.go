@@ -36,11 +36,11 @@ The exit status is 0 only if all objects are ready. A suspended object is refuse
 				}
 				return nil
 			},
-			// A request by Flux's name must go: it would win if its time is later.
+			// Remove a request in Flux's annotation: it would win if its time is later.
 			patch: fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q,%q:null}}}`,
 				meta.ReconcileRequestedAnnotation, time.Now().UTC().Format(time.RFC3339Nano), meta.FluxReconcileRequestedAnnotation),
 			look: func(o report.Object) outlook {
-				// The annotation has this request, or a later one of somebody else.
+				// The annotation has this request, or a later request of somebody else.
 				if o.Suspended() || o.GetStatus().LastHandledReconcileAt == o.GetAnnotations()[meta.ReconcileRequestedAnnotation] {
 					return readiness(o)
 				}

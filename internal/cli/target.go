@@ -16,13 +16,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// target names an object of the command's namespace.
+// target is the kind and the name of an object in the command's namespace.
 type target struct {
 	kind string // of the commands' table, as in manifests
 	name string
 }
 
-// String is how a command line names the object: "bucket/app".
+// String returns the object as on a command line: "bucket/app".
 func (t target) String() string { return strings.ToLower(t.kind) + "/" + t.name }
 
 // read reads the object.
@@ -34,7 +34,7 @@ func (t target) read(ctx context.Context, c *cluster) (report.Object, error) {
 	return report.Get(ctx, c, kind, client.ObjectKey{Namespace: c.namespace, Name: t.name})
 }
 
-// targetOf names an object.
+// targetOf returns the target of an object.
 func targetOf(o report.Object) target { return target{o.Kind.Kind, o.GetName()} }
 
 // cutKind splits KIND/NAME. It returns the kind in lower case. The kind may have an API group, which
@@ -44,7 +44,8 @@ func cutKind(arg string) (kind, name string, ok bool) {
 	return strings.ToLower(kind), name, ok && name != "" && !strings.Contains(name, "/")
 }
 
-// bindingWord is a short word for a WorkloadIdentityBinding, which only this command line knows.
+// bindingWord is a short word for the kind WorkloadIdentityBinding. Only lanyard's command line
+// knows the word, not kubectl.
 const bindingWord = "binding"
 
 // parseTarget reads KIND/NAME. The kind may be written as kubectl takes it: as in manifests, in
@@ -66,7 +67,7 @@ func parseTarget(table kinds.Table, arg string) (target, error) {
 	return target{}, fmt.Errorf("%q is not a kind: write %s", kind, strings.ToLower(report.AnyOf(words)))
 }
 
-// parseTargets reads each argument once.
+// parseTargets reads the arguments. An object that is named twice is returned once.
 func parseTargets(table kinds.Table, args []string) ([]target, error) {
 	var targets []target
 	for _, arg := range args {
@@ -81,8 +82,8 @@ func parseTargets(table kinds.Table, args []string) ([]target, error) {
 	return targets, nil
 }
 
-// asWritten returns the word KIND/NAME with the kind as the user has written it, if that means the
-// same. Otherwise it returns the usual word.
+// asWritten returns the word KIND/NAME with the kind as the user has written it, if same accepts
+// this word. Otherwise it returns the usual word.
 func asWritten(begun, name, usual string, same func(word string) bool) string {
 	kind, _, ok := strings.Cut(begun, "/")
 	if word := kind + "/" + name; ok && same(word) {

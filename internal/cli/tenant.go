@@ -63,7 +63,7 @@ command asks no cluster.`,
 	return c
 }
 
-// check refuses arguments that name no tenant's namespace.
+// check refuses the arguments, unless they name one namespace that can be a tenant's.
 func (o *tenantOptions) check(args []string) error {
 	if len(args) != 1 {
 		return errors.New("name one namespace")
@@ -82,8 +82,8 @@ func (o *tenantOptions) check(args []string) error {
 	return nil
 }
 
-// bindings are the RoleBindings of a tenant's namespace, as the chart's value rbac.tenantNamespaces
-// makes them.
+// bindings returns the RoleBindings of a tenant's namespace. They equal those that the chart makes
+// for its value rbac.tenantNamespaces.
 func (o *tenantOptions) bindings(namespace string) []any {
 	all := []any{o.binding(namespace, o.release+"-controller", o.account)}
 	if o.withIdentities {

@@ -31,8 +31,9 @@ const (
 	formatEnv            = "env"
 )
 
-// execInfo is the variable in which a Kubernetes client says what it expects of the program that it
-// runs for a credential. Source: Kubernetes, "client-go credential plugins".
+// execInfo is the environment variable that a Kubernetes client sets for its credential plugin. The
+// variable says which answer the client expects. Source: Kubernetes, "client-go credential
+// plugins".
 const execInfo = "KUBERNETES_EXEC_INFO"
 
 // tokenOptions are the flags of the command token.
@@ -129,7 +130,7 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 	return c
 }
 
-// flagAudiences is a flag of package creds, which this command has for all holders.
+// flagAudiences is a flag of package creds. The command token accepts it for all holders.
 const flagAudiences = "audiences"
 
 // checkHolder refuses arguments and flags that do not name one holder.
@@ -145,7 +146,7 @@ func (o *tokenOptions) checkHolder(table kinds.Table, args []string) error {
 	}
 	_, err := parseHolder(table, args)
 	without := *o.Flags
-	without.Audiences = nil // any holder has them
+	without.Audiences = nil // --audiences is allowed for any holder
 	return errors.Join(err, without.Check())
 }
 
@@ -170,7 +171,7 @@ func (o *tokenOptions) check() error {
 	return nil
 }
 
-// run gets a token and delivers it, once or again and again.
+// run gets a token and writes it: once, or with --refresh again and again until ctx ends.
 func (o *tokenOptions) run(ctx context.Context, std IO, h holder) error {
 	next, err := o.deliver(ctx, std, h)
 	if err != nil {
@@ -183,7 +184,7 @@ func (o *tokenOptions) run(ctx context.Context, std IO, h holder) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // as asked
+			return nil // Ctrl-C is the expected end
 		case <-time.After(next):
 		}
 		if next, err = o.deliver(ctx, std, h); err != nil && ctx.Err() == nil {
@@ -193,11 +194,11 @@ func (o *tokenOptions) run(ctx context.Context, std IO, h holder) error {
 	}
 }
 
-// retryInterval is the pause before a token that could not be had is requested again. It is far
-// below half of the shortest life, ten minutes.
+// retryInterval is the pause after a failed request for a token. It is far below half of a token's
+// shortest life, which is ten minutes.
 const retryInterval = 10 * time.Second
 
-// deliver gets one token, writes it, and returns after which time the token has half of its life
+// deliver gets one token and writes it. It returns the time until the token has half of its life
 // left.
 func (o *tokenOptions) deliver(ctx context.Context, std IO, h holder) (half time.Duration, err error) {
 	requested := time.Now()
@@ -262,8 +263,8 @@ func dockerConfig(registry string, token issued) (any, error) {
 	return map[string]any{"auths": map[string]any{registry: map[string]string{"auth": login}}}, nil
 }
 
-// execCredential returns a token as the answer to a Kubernetes client that runs this command. The
-// client names the version that it understands in info, which is empty in a shell.
+// execCredential returns a token as the answer to a Kubernetes client that runs this command. info
+// is the value of execInfo: it has the version that the client understands. In a shell it is empty.
 func execCredential(info string, token issued) (*clientauthv1.ExecCredential, error) {
 	answer := &clientauthv1.ExecCredential{Status: &clientauthv1.ExecCredentialStatus{ExpirationTimestamp: new(metav1.NewTime(token.expires))}}
 	if token.certificate != "" {
@@ -281,7 +282,7 @@ func execCredential(info string, token issued) (*clientauthv1.ExecCredential, er
 	if err := json.Unmarshal([]byte(info), &asked); err != nil {
 		return nil, fmt.Errorf("the variable %s of the calling program is not JSON: %w", execInfo, err)
 	}
-	// The fields that are used here are the same in both.
+	// The fields that are used here are the same in both versions.
 	if beta := clientauthv1.SchemeGroupVersion.Group + "/v1beta1"; asked.APIVersion == beta {
 		answer.APIVersion = beta
 	} else if asked.APIVersion != answer.APIVersion {
@@ -290,8 +291,8 @@ func execCredential(info string, token issued) (*clientauthv1.ExecCredential, er
 	return answer, nil
 }
 
-// explain says why services refuse the identity's tokens, if the identity's status knows. It is
-// only a hint: who may get tokens may not read the identity, perhaps.
+// explain prints why services refuse the identity's tokens, if the identity's status has the
+// reason. It is only a hint: a caller who may get tokens may have no right to read the identity.
 func (i *identity) explain(ctx context.Context, w io.Writer) {
 	if why := i.notReady(ctx); why != "" {
 		_, _ = fmt.Fprintf(w, "%s is not ready: %s\n", i, why)

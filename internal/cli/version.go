@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// Build is what a program was built from.
+// Build has the versions that a program was built from, and its platform.
 type Build struct {
 	// Version is the module's version, such as "v0.1.0".
 	Version string `json:"version"`
@@ -52,7 +52,7 @@ func addVersionFlag(root *cobra.Command, std IO) {
 	}
 }
 
-// writeVersion writes what the program was built from.
+// writeVersion writes the program's Build.
 func writeVersion(std IO, output *frame.Format) error {
 	b := std.Build
 	switch output.String() {
