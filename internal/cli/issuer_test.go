@@ -378,7 +378,7 @@ func TestTokenRequest(t *testing.T) {
 	}
 }
 
-// TestTokenCertificate checks that the formats that can have a certificate also have its key.
+// TestTokenCertificate checks that formats for a certificate also have the key of the certificate.
 func TestTokenCertificate(t *testing.T) {
 	_, kubeconfig := newFakeIssuer(t)
 	for _, format := range []string{"raw", "json", "exec-credential"} {

@@ -194,8 +194,8 @@ func (o *tokenOptions) run(ctx context.Context, std IO, h holder) error {
 	}
 }
 
-// retryInterval is the pause after a failed request for a token. It is far below half of a token's
-// shortest life, which is ten minutes.
+// retryInterval is the pause after a failed request for a token. A token lives for at least ten
+// minutes, and the pause is far below half of that time.
 const retryInterval = 10 * time.Second
 
 // deliver gets one token and writes it. It returns the time until the token has half of its life

@@ -180,7 +180,8 @@ func (f *sizeFlags) limits() archive.Limits {
 	return archive.Limits{MaxBytes: int64(f.bytes), MaxFiles: f.files}
 }
 
-// explain adds the flag to raise to the refusal of an archive. The flags are the user's own limits.
+// explain adds a fix to the refusal of an archive: raise the limit by its flag. The flags are the
+// user's own limits.
 func (f *sizeFlags) explain(err error) error {
 	refused, ok := errors.AsType[*archive.Error](err)
 	if !ok {

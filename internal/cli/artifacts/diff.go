@@ -122,8 +122,8 @@ func (f *contentFlags) find(ctx context.Context, j *job, places *differences) (i
 	return identify(j.repository, manifest.Resolved), places.end()
 }
 
-// open opens the folder --path. If --path is a file, open packs the file as a push does, and
-// unpacks the result into a new folder.
+// open opens the folder that --path names. If --path names a file, open packs the file as a push
+// does, and unpacks the result into a new folder.
 func (f *contentFlags) open(ctx context.Context, unpacked string) (side, func(), error) {
 	ignore, err := f.patterns()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// ignoreFile is the name of a file in a folder. It lists the files of the folder to leave out.
+// ignoreFile is the name of a file in a folder. The file lists files of the folder to leave out.
 const ignoreFile = ".sourceignore"
 
 // contentFlags select the files on this machine that are the content of an artifact.

@@ -190,7 +190,7 @@ func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun stri
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeRepository completes an argument that is a repository. Only its begin, oci://, is known.
+// completeRepository completes an argument that is a repository. It only knows the scheme oci://.
 func completeRepository(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 || !strings.HasPrefix(scheme, begun) {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -43,7 +43,7 @@ func needsAudience(kind Kind) error {
 }
 
 // issuedFor returns c with the claims of its token. It refuses a token whose audiences are not
-// exactly these. Errors call the token by the text of from.
+// exactly these. The parameter from describes the token in errors.
 func issuedFor(c Credential, err error, audiences []string, from string) (Credential, error) {
 	if err != nil {
 		return Credential{}, err

@@ -125,8 +125,8 @@ func opensCluster(audience string) error {
 }
 
 // newJWT returns a token as a credential. It reads the token's claims without verifying them: the
-// receiver verifies. It refuses a token that has expired, or that never expires. Errors call the
-// token by the text of from.
+// receiver verifies. It refuses a token that has expired, or that never expires. The parameter from
+// describes the token in errors.
 func newJWT(token, from string) (Credential, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms())
 	if err != nil {

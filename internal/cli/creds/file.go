@@ -30,8 +30,8 @@ func (f *Flags) readToken(flag, path string) (Credential, error) {
 	return f.readJWT(token, from)
 }
 
-// readJWT returns a token as a credential, if the token is for the audiences of --audiences. Errors
-// call the token by the text of from.
+// readJWT returns a token as a credential, if the token is for the audiences of --audiences. The
+// parameter from describes the token in errors.
 func (f *Flags) readJWT(token, from string) (Credential, error) {
 	c, err := newJWT(token, from)
 	if err == nil {

@@ -54,7 +54,7 @@ cloud does not know are listed too.`,
 	frame.CompleteValues(c, "verdict", string(journal.Granted), string(journal.Refused))
 	frame.CompleteValues(c, "service", cloudtest.Services()...)
 	for _, name := range []string{"operation", "subject", "role"} {
-		frame.CompleteValues(c, name) // callers send any values, but no names of files
+		frame.CompleteValues(c, name) // offer nothing: the values come from callers, and are no names of files
 	}
 	flags.BoolVarP(&watch, "watch", "w", false, "follow new calls; only with the format table")
 	c.RunE = func(c *cobra.Command, _ []string) error {
