@@ -1,31 +1,21 @@
 package pki
 
 import (
-	"encoding/base64"
-	"fmt"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kubeconfig renders a file with one context. It quotes nothing because no value has a character
-// with a special meaning in YAML.
-func kubeconfig(server string, ca []byte, user pair) []byte {
-	b64 := base64.StdEncoding.EncodeToString
-	return fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-clusters:
-- name: lanyard
-  cluster:
-    server: %s
-    certificate-authority-data: %s
-users:
-- name: lanyard
-  user:
-    client-certificate-data: %s
-    client-key-data: %s
-contexts:
-- name: lanyard
-  context:
-    cluster: lanyard
-    user: lanyard
-current-context: lanyard
-`, server, b64(ca), b64(user.cert), b64(user.key))
+// writeKubeconfig writes a file with one context. Its user has a certificate of a.
+func (a *authority) writeKubeconfig(path, server string, user pair) error {
+	const name = "lanyard" // of the cluster, the user and the context
+	text, err := clientcmd.Write(api.Config{
+		Clusters:       map[string]*api.Cluster{name: {Server: server, CertificateAuthorityData: a.pem()}},
+		AuthInfos:      map[string]*api.AuthInfo{name: {ClientCertificateData: user.cert, ClientKeyData: user.key}},
+		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	})
+	if err != nil {
+		return err
+	}
+	return WriteFile(path, text)
 }

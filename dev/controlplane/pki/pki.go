@@ -5,7 +5,6 @@
 package pki
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,6 +18,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
@@ -120,12 +122,16 @@ func Prepare(dir, server string, now time.Time) (Files, error) {
 		{f.FrontProxyKey, frontProxy.key},
 		{f.ControllerCert, controller.cert},
 		{f.ControllerKey, controller.key},
-		{f.ControllerKubeconfig, kubeconfig(server, ca.pem(), controller)},
-		{f.AdminKubeconfig, kubeconfig(server, ca.pem(), admin)},
 	} {
 		if err := WriteFile(w.path, w.data); err != nil {
 			return Files{}, err
 		}
+	}
+	if err := ca.writeKubeconfig(f.ControllerKubeconfig, server, controller); err != nil {
+		return Files{}, err
+	}
+	if err := ca.writeKubeconfig(f.AdminKubeconfig, server, admin); err != nil {
+		return Files{}, err
 	}
 	return f, nil
 }
@@ -156,7 +162,7 @@ func clientTemplate(user string, groups ...string) *x509.Certificate {
 // authority signs certificates.
 type authority struct {
 	cert *x509.Certificate
-	key  crypto.Signer
+	key  *ecdsa.PrivateKey
 }
 
 // pair is a certificate and its key, PEM.
@@ -172,22 +178,23 @@ func openAuthority(certFile, keyFile, name string, now time.Time) (*authority, e
 	if err != nil {
 		return nil, err
 	}
-	keyPEM, err := os.ReadFile(keyFile) //nolint:gosec // in the operator's own directory
+	certs, err := certutil.ParseCertsPEM(certPEM)
+	if err != nil {
+		return nil, fmt.Errorf("%s: holds no PEM block of a valid certificate: %w", certFile, err)
+	}
+	parsed, err := keyutil.PrivateKeyFromFile(keyFile)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := decode(certPEM, "CERTIFICATE", x509.ParseCertificate)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", certFile, err)
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s: holds a key that is not ECDSA", keyFile)
 	}
-	key, err := decode(keyPEM, "EC PRIVATE KEY", x509.ParseECPrivateKey)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", keyFile, err)
+	if end := certs[0].NotAfter; now.Add(leafLife).After(end) {
+		return nil, fmt.Errorf("%s expires on %s, too soon to issue under: delete the data directory",
+			certFile, end.Format(time.DateOnly))
 	}
-	if now.Add(leafLife).After(cert.NotAfter) {
-		return nil, fmt.Errorf("%s expires on %s, too soon to issue under: delete the data directory", certFile, cert.NotAfter.Format(time.DateOnly))
-	}
-	return &authority{cert: cert, key: key}, nil
+	return &authority{cert: certs[0], key: key}, nil
 }
 
 func makeAuthority(certFile, keyFile, name string, now time.Time) (*authority, error) {
@@ -212,7 +219,7 @@ func makeAuthority(certFile, keyFile, name string, now time.Time) (*authority, e
 		return nil, err
 	}
 	a := &authority{cert: cert, key: key}
-	keyPEM, err := encodeKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +245,7 @@ func (a *authority) issue(template *x509.Certificate, now time.Time) (pair, erro
 	if err != nil {
 		return pair{}, fmt.Errorf("issue certificate for %s: %w", template.Subject, err)
 	}
-	keyPEM, err := encodeKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return pair{}, err
 	}
@@ -255,7 +262,11 @@ func ensureSigningKey(file string) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return err
+	}
+	return WriteFile(file, keyPEM)
 }
 
 // WriteFile replaces path in one step, so that no reader sees half of it. Its
@@ -276,22 +287,5 @@ func WriteFile(path string, data []byte) error {
 }
 
 func encodeCert(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-func decode[T any](text []byte, kind string, parse func([]byte) (T, error)) (T, error) {
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != kind {
-		var none T
-		return none, fmt.Errorf("holds no PEM block %q", kind)
-	}
-	return parse(block.Bytes)
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})
 }
