@@ -1,0 +1,148 @@
+package identity
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// watch is the event handler of an informer, which calls its methods one at a time.
+type watch struct{ set, remove func(object any) }
+
+// OnAdd implements the event handler of an informer.
+func (w watch) OnAdd(object any, _ bool) { w.set(object) }
+
+// OnUpdate implements the event handler of an informer.
+func (w watch) OnUpdate(_, object any) { w.set(object) }
+
+// OnDelete implements the event handler of an informer. If the watch missed the deletion, OnDelete
+// uses the last known state of the object.
+func (w watch) OnDelete(object any) {
+	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = missed.Obj
+	}
+	w.remove(object)
+}
+
+// setIdentity stores the current state of an identity. It ignores a change of the status. An
+// identity that waits for finalizers can still be used.
+func (i *Identities) setIdentity(object any) {
+	next, ok := linkOf(object)
+	if !ok || next.subject.IsZero() {
+		return
+	}
+	i.mu.Lock()
+	last := i.links[next.subject]
+	if last != nil && last.equal(next) {
+		i.mu.Unlock()
+		return
+	}
+	i.links[next.subject] = next
+	stale := i.forget(next.subject)
+	c := whole(stale, last != nil)
+	if last != nil && last.sameCredential(next) {
+		c = i.regranted(last, next, stale)
+	}
+	i.mu.Unlock()
+	i.notify(c)
+}
+
+func (i *Identities) removeIdentity(object any) {
+	gone, ok := linkOf(object)
+	if !ok {
+		return
+	}
+	i.mu.Lock()
+	delete(i.links, gone.subject)
+	stale := i.forget(gone.subject)
+	i.mu.Unlock()
+	i.notify(whole(stale, true))
+}
+
+func (i *Identities) setSecret(object any) {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || secret.Namespace != i.secretNamespace {
+		return
+	}
+	read := readKeys(secret)
+	i.mu.Lock()
+	last, known := i.secrets[secret.Name]
+	if known && last.equal(read) {
+		i.mu.Unlock()
+		return
+	}
+	i.secrets[secret.Name] = read
+	i.secretChanged(secret.Name, known)
+}
+
+func (i *Identities) removeSecret(object any) {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || secret.Namespace != i.secretNamespace {
+		return
+	}
+	i.mu.Lock()
+	delete(i.secrets, secret.Name)
+	i.secretChanged(secret.Name, true)
+}
+
+// secretChanged drops the chains and credentials that depend on a Secret. Callers hold mu, and
+// secretChanged unlocks it.
+func (i *Identities) secretChanged(name string, withdrawn bool) {
+	var stale []auth.Subject
+	for subject, l := range i.links {
+		if l.secret != name || l.subject.Kind() != kindStatic {
+			continue
+		}
+		stale = append(stale, i.forget(subject)...)
+	}
+	i.mu.Unlock()
+	i.notify(whole(stale, withdrawn))
+}
+
+// accountChanged drops the chains and credentials that depend on a ServiceAccount.
+func (i *Identities) accountChanged(account auth.Subject) {
+	if account.Kind() != auth.KindServiceAccount {
+		return
+	}
+	subject, err := auth.Object(kindServiceAccount, account.Namespace(), account.Name())
+	if err != nil {
+		return
+	}
+	i.mu.Lock()
+	known := i.links[subject] != nil
+	stale := i.forget(subject)
+	i.mu.Unlock()
+	if known {
+		i.notify(whole(stale, true))
+	}
+}
+
+func (i *Identities) setNamespace(object any) {
+	namespace, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return
+	}
+	next := namespace.Labels
+	if next == nil {
+		next = map[string]string{} // not nil: the namespace exists, without labels
+	}
+	last := i.labels(namespace.Name)
+	if last != nil && maps.Equal(last, next) {
+		return
+	}
+	i.namespaces.Store(namespace.Name, next)
+	i.labelsChanged(namespace.Name, last, next)
+}
+
+func (i *Identities) removeNamespace(object any) {
+	namespace, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return
+	}
+	last, _ := i.namespaces.LoadAndDelete(namespace.Name)
+	i.labelsChanged(namespace.Name, last, nil)
+}
