@@ -22,7 +22,6 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/auth/svid"
-	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
@@ -276,7 +275,7 @@ func TestFields(t *testing.T) {
 		want := want
 		test.change(&want)
 		got := kind.Fields(test.object)
-		controllertest.Overwrite(test.object)
+		overwriteAll(test.object)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", kind.Kind, got, want)
 		}

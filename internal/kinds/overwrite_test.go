@@ -1,10 +1,10 @@
-package controllertest
+package kinds_test
 
 import "reflect"
 
-// Overwrite sets everything that an object refers to by pointers, slices and maps to zero values.
+// overwriteAll sets everything that an object refers to by pointers, slices and maps to zero values.
 // What was copied from the object before stays as it was; what was shared with the object does not.
-func Overwrite(object any) { overwrite(reflect.ValueOf(object).Elem()) }
+func overwriteAll(object any) { overwrite(reflect.ValueOf(object).Elem()) }
 
 func overwrite(v reflect.Value) {
 	switch v.Kind() {
