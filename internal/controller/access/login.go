@@ -59,11 +59,6 @@ func StaticLogin(subject string, shown Credential) Login {
 	return Login{Identity: &meta.Identity{Subject: subject, Provider: spec.Generic}, Credential: shown}
 }
 
-// SecretLogin is the login with a credential in a Secret.
-func SecretLogin(namespace, secret string, shown Credential) Login {
-	return StaticLogin("secret:"+namespace+":"+secret, shown)
-}
-
 // nameIdentity adds to an error whose credential was used.
 func (l Login) nameIdentity(err error) error {
 	if err == nil || l.Identity == nil {

@@ -92,7 +92,7 @@ func (w *loginWorld) useAs(call access.Call, login func(*access.Connection, time
 // What becomes of each kind of credential with each answer.
 func TestWithCredential(t *testing.T) {
 	stored := func(*access.Connection, time.Duration) (access.Login, error) {
-		return access.SecretLogin("tenant-a", "keys", access.Credential{}), nil
+		return access.StaticLogin("secret:tenant-a:keys", access.Credential{}), nil
 	}
 	nobody := func(*access.Connection, time.Duration) (access.Login, error) { return access.Login{}, nil }
 	refused := &auth.Error{Stage: auth.StageExchange, Code: auth.CodeTrustRefused, Err: errors.New("no")}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
@@ -17,7 +17,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
-	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
@@ -28,18 +27,13 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source
 		return err
 	}
 	defer conn.Close()
-	return k.access.WithCredential(conn, &o.Status.FetchStatus,
-		func(minRemaining time.Duration) (access.Login, error) {
-			return k.login(ctx, call.Call, conn, p, minRemaining)
-		},
-		func(login access.Login) error {
-			artifact, err := k.pull(ctx, o.Status.Artifact, p, call, conn, login)
-			if err == nil {
-				o.Status.Artifact = artifact
-			}
-			return err
-		},
-		func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized })
+	return k.access.Use(ctx, call.Call, conn, &o.Status.FetchStatus, p.credentials(), func(login access.Login) error {
+		artifact, err := k.pull(ctx, o.Status.Artifact, p, call, conn, login)
+		if err == nil {
+			o.Status.Artifact = artifact
+		}
+		return err
+	})
 }
 
 // pull is one fetch of a bucket with one login.
@@ -58,7 +52,7 @@ func (k kind) pull(
 	ctx context.Context, old *v1alpha1.Artifact, p plan, call source.Call, conn *access.Connection, login access.Login,
 ) (*v1alpha1.Artifact, error) {
 	request := buckets.Request{
-		Place: p.place, Bucket: p.bucket, Insecure: call.Identity.Insecure, Transport: conn.As(login), Caller: source.Caller(conn, login),
+		Place: p.place, Bucket: p.bucket, Insecure: call.Identity.Insecure, Transport: conn.As(login), Caller: access.Caller(conn, login),
 	}
 	if keys := login.Credential.Basic; keys != nil {
 		request.Keys = &buckets.Keys{ID: keys.User, Secret: keys.Password}
@@ -189,33 +183,23 @@ const (
 	keySecret = "secretkey"
 )
 
-// login logs in as the call's identity. A minted credential lives at least minRemaining.
-func (k kind) login(ctx context.Context, call access.Call, conn *access.Connection, p plan, minRemaining time.Duration) (access.Login, error) {
-	switch call.Identity.Source {
-	case spec.Anonymous:
-		return access.Login{}, nil
-	case spec.StaticSecret:
-		return k.fromSecret(ctx, call)
-	case spec.Cloud, spec.STS:
-		return k.access.Mint(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)...)
-	default:
-		return access.Login{}, fmt.Errorf("a bucket cannot use credentials of source %q", call.Identity.Source)
+// credentials says how a service with buckets takes credentials for the plan's bucket.
+func (p plan) credentials() access.Service {
+	return access.Service{
+		Name:       "bucket",
+		ReadSecret: readSecret,
+		Purpose: func(source spec.Source) ([]auth.Option, bool) {
+			return p.place.Token, source == spec.Cloud || source == spec.STS
+		},
+		Rejected: func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized },
 	}
 }
 
-// fromSecret reads spec.secretRef.
-func (k kind) fromSecret(ctx context.Context, call access.Call) (access.Login, error) {
-	const field = "spec.secretRef"
-	namespace, name := call.Object.Namespace, call.Identity.SecretName
-	secret, err := k.access.Secret(ctx, field, namespace, name)
-	if err != nil {
-		return access.Login{}, err
-	}
+// readSecret returns the keys of a user in the Secret of spec.secretRef.
+func readSecret(secret *corev1.Secret) (shown access.Credential, fix string, err error) {
 	user, key := string(secret.Data[keyAccess]), secret.Data[keySecret]
 	if user == "" || len(key) == 0 {
-		return access.Login{}, &object.SecretError{
-			Field: field, Name: name, Fix: "set " + keyAccess + " and " + keySecret, Err: errors.New("it lacks the keys of a user"),
-		}
+		return access.Credential{}, "set " + keyAccess + " and " + keySecret, errors.New("it lacks the keys of a user")
 	}
-	return access.SecretLogin(namespace, name, access.Credential{Basic: &access.Basic{User: user, Password: auth.NewSecret(string(key))}}), nil
+	return access.Credential{Basic: &access.Basic{User: user, Password: auth.NewSecret(string(key))}}, "", nil
 }

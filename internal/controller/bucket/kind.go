@@ -33,5 +33,5 @@ var _ source.Kind[*v1alpha1.Bucket, plan] = kind{}
 
 // Explain implements source.Kind.
 func (kind) Explain(err error) (object.Failure, bool) {
-	return source.ExplainOrigin(err, meta.ReasonBucketUnreachable, meta.ReasonBucketRefused)
+	return access.ExplainOrigin(err, meta.ReasonBucketUnreachable, meta.ReasonBucketRefused)
 }

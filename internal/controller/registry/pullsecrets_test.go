@@ -87,7 +87,7 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 					return kube.Get(ctx, key, o, opts...)
 				},
 			})
-			got, err := r.login(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0)
+			got, err := r.fromPullSecrets(t.Context(), pullSecretsCall("runner"), repositoryOf(t))
 			if reads != c.reads {
 				t.Errorf("%d Secrets were read, want %d", reads, c.reads)
 			}
@@ -134,10 +134,10 @@ func TestPullSecretThatCannotBeAskedFor(t *testing.T) {
 			return kube.Get(ctx, key, o, opts...)
 		},
 	})
-	if got, err := r.login(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0); !errors.Is(err, down) {
+	if got, err := r.fromPullSecrets(t.Context(), pullSecretsCall("runner"), repositoryOf(t)); !errors.Is(err, down) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := r.login(t.Context(), pullSecretsCall("nobody"), nil, repositoryOf(t), 0); auth.CodeOf(err) != auth.CodeSubjectNotFound {
+	if _, err := r.fromPullSecrets(t.Context(), pullSecretsCall("nobody"), repositoryOf(t)); auth.CodeOf(err) != auth.CodeSubjectNotFound {
 		t.Errorf("an account that does not exist: %v", err)
 	}
 }
@@ -149,7 +149,7 @@ func TestAccountThatMayNotBeRead(t *testing.T) {
 			return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), key.Name, errors.New("details for the administrator"))
 		},
 	})
-	_, err := r.login(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0)
+	_, err := r.fromPullSecrets(t.Context(), pullSecretsCall("runner"), repositoryOf(t))
 	lacking, ok := errors.AsType[*object.ForbiddenError](err)
 	if !ok || *lacking != (object.ForbiddenError{Verb: "get", Resource: "serviceaccounts", Namespace: "tenant-a"}) || strings.Contains(err.Error(), "details") {
 		t.Errorf("error %v", err)

@@ -3,16 +3,18 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // Registries are the registries that sources name.
@@ -35,21 +37,41 @@ func (r Registries) Ask(
 		return err
 	}
 	defer conn.Close()
-	return r.Access.WithCredential(conn, status,
-		func(minRemaining time.Duration) (access.Login, error) {
-			return r.login(ctx, call, conn, repository, minRemaining)
+	return r.Access.Use(ctx, call, conn, status, r.service(repository), func(login access.Login) error {
+		if login.Token != nil && login.Credential.IsZero() {
+			return fmt.Errorf("provider %s issued a %T, which a registry does not accept", call.Identity.Provider, login.Token)
+		}
+		client, err := oci.Connect(ctx, repository, oci.Options{
+			Auth: authenticator(login), Transport: wire{conn.As(login)}, Insecure: call.Identity.Insecure, MaxLayerBytes: r.MaxLayerBytes,
+			Caller: access.Caller(conn, login), Challenges: r.Challenges, Route: conn.Route(),
+		})
+		if err != nil {
+			return err
+		}
+		return work(ctx, client)
+	})
+}
+
+// service says how a registry takes credentials for a repository.
+func (r Registries) service(repository oci.Repository) access.Service {
+	return access.Service{
+		Name:       "registry",
+		ReadSecret: func(secret *corev1.Secret) (access.Credential, string, error) { return readSecret(secret, repository) },
+		PullSecrets: func(ctx context.Context, call access.Call) (access.Login, error) {
+			return r.fromPullSecrets(ctx, call, repository)
 		},
-		func(login access.Login) error {
-			client, err := oci.Connect(ctx, repository, oci.Options{
-				Auth: authenticator(login), Transport: wire{conn.As(login)}, Insecure: call.Identity.Insecure, MaxLayerBytes: r.MaxLayerBytes, Caller: source.Caller(conn, login),
-				Challenges: r.Challenges, Route: conn.Route(),
-			})
-			if err != nil {
-				return err
+		Purpose: func(source spec.Source) ([]auth.Option, bool) {
+			switch source {
+			case spec.Cloud:
+				return []auth.Option{auth.WithImageRepository(repository.Host() + "/" + repository.Name())}, true
+			case spec.Proof:
+				return nil, true
+			default:
+				return nil, false
 			}
-			return work(ctx, client)
 		},
-		func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized })
+		Rejected: func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized },
+	}
 }
 
 // defaultUser is the user that goes with a token where a registry takes only a user and a password,

@@ -19,6 +19,19 @@ import (
 // dockerRegistryFix is the fix for a Secret without a Docker configuration.
 const dockerRegistryFix = "make it with kubectl create secret docker-registry"
 
+// readSecret returns the credential for a repository in the Secret of spec.secretRef.
+func readSecret(secret *corev1.Secret, repository oci.Repository) (shown access.Credential, fix string, err error) {
+	found, err := pullSecret(secret, repository)
+	switch {
+	case err != nil:
+		return access.Credential{}, dockerRegistryFix, err
+	case found == nil:
+		return access.Credential{}, dockerRegistryFix + " --docker-server=" + repository.Host(), fmt.Errorf("it has no entry for %s", repository.Host())
+	default:
+		return *found, "", nil
+	}
+}
+
 // pullSecret finds the credential for a repository in a Secret with a Docker configuration; nil if
 // the configuration has no entry for the repository. The error says why the Secret has no Docker
 // configuration.

@@ -1,4 +1,4 @@
-package source
+package access
 
 import (
 	"errors"
@@ -6,13 +6,12 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
-	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
 // Caller returns how the server at the other end of conn is asked with the login, for the texts of
 // errors.
-func Caller(conn *access.Connection, login access.Login) origin.Caller {
+func Caller(conn *Connection, login Login) origin.Caller {
 	caller := origin.Caller{Anonymous: login.Identity == nil, Proxy: conn.Proxy()}
 	if caller.Anonymous {
 		caller.Provider = endpoint.ProviderOf(conn.Host())

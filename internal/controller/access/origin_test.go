@@ -1,4 +1,4 @@
-package source
+package access
 
 import (
 	"net"
@@ -9,7 +9,6 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
-	"github.com/lanyard-dev/lanyard/internal/controller/access"
 )
 
 // An object without a credential is told which field sends one where the host is a cloud's.
@@ -21,16 +20,16 @@ func TestCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	known := access.Login{Identity: &meta.Identity{}}
+	known := Login{Identity: &meta.Identity{}}
 	for host, want := range map[string]string{
 		"123456789123.dkr.ecr.eu-west-1.amazonaws.com": "aws", "contoso.azurecr.io": "azure", "contoso.blob.core.windows.net": "azure",
 		"europe-docker.pkg.dev": "gcp", "storage.googleapis.com": "gcp", "ghcr.io": "",
 	} {
-		conn, err := (&access.Access{Transports: pool}).Connect(t.Context(), access.Call{}, host)
+		conn, err := (&Access{Transports: pool}).Connect(t.Context(), Call{}, host)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Caller(conn, access.Login{}); got != (origin.Caller{Anonymous: true, Provider: want}) {
+		if got := Caller(conn, Login{}); got != (origin.Caller{Anonymous: true, Provider: want}) {
 			t.Errorf("%s without a credential: %+v", host, got)
 		}
 		if got := Caller(conn, known); got != (origin.Caller{}) {

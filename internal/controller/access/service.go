@@ -1,0 +1,77 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+)
+
+// Service says which credentials one sort of server takes, and what its tokens are for.
+type Service struct {
+	// Name is what error texts call the server, such as "registry". Required.
+	Name string
+	// ReadSecret returns the credential in the Secret that spec.secretRef names. If the Secret has
+	// none, err says why, and fix says what to do. Required.
+	ReadSecret func(secret *corev1.Secret) (shown Credential, fix string, err error)
+	// PullSecrets returns the login with the image pull secrets of the call's ServiceAccount; nil if
+	// the server takes no such secrets.
+	PullSecrets func(ctx context.Context, call Call) (Login, error)
+	// Purpose returns the options of auth.GetToken that say what a token is for. It is false for a
+	// source whose tokens the server does not take. Required.
+	Purpose func(source spec.Source) (options []auth.Option, ok bool)
+	// Rejected reports whether work's error says that the server does not accept the credential.
+	// Required.
+	Rejected func(err error) bool
+}
+
+// Use logs in at a server as the call's identity, and has work use the server over the connection,
+// with the promises of [Access.WithCredential].
+func (a *Access) Use(ctx context.Context, call Call, conn *Connection, status *meta.FetchStatus, service Service, work func(Login) error) error {
+	login := func(minRemaining time.Duration) (Login, error) {
+		return a.login(ctx, call, conn, service, minRemaining)
+	}
+	return a.WithCredential(conn, status, login, work, service.Rejected)
+}
+
+// login gets the credential from the source that the object's identity fields name. A minted
+// credential lives at least minRemaining.
+func (a *Access) login(ctx context.Context, call Call, conn *Connection, service Service, minRemaining time.Duration) (Login, error) {
+	source := call.Identity.Source
+	switch source {
+	case spec.Anonymous:
+		return Login{}, nil
+	case spec.StaticSecret:
+		return a.secretLogin(ctx, call, service)
+	case spec.PullSecrets:
+		if service.PullSecrets != nil {
+			return service.PullSecrets(ctx, call)
+		}
+	case spec.Cloud, spec.STS, spec.Proof:
+		if purpose, ok := service.Purpose(source); ok {
+			return a.Mint(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, purpose...)...)
+		}
+	}
+	return Login{}, fmt.Errorf("a %s does not take credentials of source %q", service.Name, source)
+}
+
+// secretLogin reads spec.secretRef.
+func (a *Access) secretLogin(ctx context.Context, call Call, service Service) (Login, error) {
+	const field = "spec.secretRef"
+	namespace, name := call.Object.Namespace, call.Identity.SecretName
+	secret, err := a.Secret(ctx, field, namespace, name)
+	if err != nil {
+		return Login{}, err
+	}
+	shown, fix, err := service.ReadSecret(secret)
+	if err != nil {
+		return Login{}, &object.SecretError{Field: field, Name: name, Fix: fix, Err: err}
+	}
+	return StaticLogin("secret:"+namespace+":"+name, shown), nil
+}
