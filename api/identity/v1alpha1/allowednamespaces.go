@@ -7,24 +7,24 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// AllowedNamespaces says which namespaces may use an identity. Nil admits nobody, and so does the
-// zero value. Encoding and decoding never change who is admitted. Package auth/grant of Lanyard's
-// library decides.
+// AllowedNamespaces says which namespaces may use an identity. A nil pointer and the zero value
+// admit no namespace. Encoding and decoding never change which namespaces are admitted. Package
+// auth/grant of Lanyard's library decides whether a namespace is admitted.
 //
-// The schema keeps unknown fields, here and in the selector. If the API server dropped an unknown
-// field, {} could remain, which admits every namespace, or a selector without one of its
-// conditions. An admission policy refuses unknown fields. A stored grant with an unknown field
-// admits nobody.
+// The schema preserves unknown fields of the grant and of its selector. If the API server dropped
+// such a field, the grant could become wider: {} admits every namespace, and a selector could lose
+// a condition. An admission policy refuses unknown fields. A stored grant with an unknown field
+// admits no namespace.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.selector) || self.selector == null || (has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="an empty selector admits nobody: write allowedNamespaces as {} to admit every namespace, or give the selector a condition",fieldPath=".selector"
 type AllowedNamespaces struct {
-	// All admits every namespace. In JSON it is the object without fields, {}. The other fields
-	// must then be empty.
+	// All admits every namespace. Its JSON form is {}, the object without fields. If All is true,
+	// the other fields must be empty.
 	All bool `json:"-"`
 
-	// list names the namespaces that are admitted. At most 256, no wildcards. An empty list admits
-	// nobody. Default: none.
+	// list contains the names of the namespaces that may use the identity. At most 256 names,
+	// without wildcards. An empty list admits no namespace. Default: none.
 	//
 	// +optional
 	// +nullable
@@ -35,8 +35,8 @@ type AllowedNamespaces struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="list must have names of namespaces: wildcards do not exist, and allowedNamespaces {} admits every namespace"
 	List []string `json:"list"`
 
-	// selector admits the namespaces whose labels match, in addition to those of the list. Default:
-	// none.
+	// selector admits the namespaces whose labels match, in addition to the namespaces in list.
+	// Default: none.
 	//
 	// +optional
 	// +nullable
@@ -82,8 +82,8 @@ type NamespaceRequirement struct {
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator string `json:"operator"`
 
-	// values has at least one value with In and NotIn, and none with Exists and DoesNotExist. At
-	// most 64.
+	// values are the values that are compared with the label's value. In and NotIn need at least
+	// one value. Exists and DoesNotExist need an empty list. At most 64.
 	//
 	// +optional
 	// +listType=atomic
@@ -102,13 +102,14 @@ func (a AllowedNamespaces) MarshalJSON() ([]byte, error) {
 	if a.List == nil {
 		a.List = []string{}
 	}
-	type fields AllowedNamespaces // has the fields, not this method
+	type fields AllowedNamespaces // without this method, to avoid recursion
 	return json.Marshal(fields(a))
 }
 
-// UnmarshalJSON reads {} as All. What cannot be read as a grant, such as an object with an unknown
-// field, is a grant that admits nobody and not an error: one such object must not keep a program
-// from reading all others. A field in the wrong letter case is unknown, also in the selector.
+// UnmarshalJSON decodes {} as All. Invalid input, such as an object with an unknown field, is not
+// an error: it decodes to a grant that admits no namespace. If it were an error, one invalid object
+// would prevent a program from reading all other objects. A field in the wrong letter case is
+// unknown, also in the selector.
 func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	*a = AllowedNamespaces{}
 	if string(bytes.TrimSpace(data)) == "null" {
@@ -118,7 +119,7 @@ func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return nil //nolint:nilerr // it admits nobody
 	}
-	type fields AllowedNamespaces // has the fields, not this method
+	type fields AllowedNamespaces // without this method, to avoid recursion
 	var read fields
 	if strict, err := kjson.UnmarshalStrict(data, &read); err != nil || len(strict) > 0 {
 		return nil //nolint:nilerr // it admits nobody
@@ -128,9 +129,10 @@ func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// readLender reads the spec of an identity that is lent. The schema keeps unknown fields, because a
-// misspelt field is one that limits the use of the identity. An admission policy refuses such
-// fields. A spec with an unknown field that is stored all the same lends to nobody.
+// readLender decodes the spec of an identity that is lent to namespaces. If the spec has an unknown
+// field, readLender sets the grant to nil, which admits no namespace: the field may be a misspelt
+// limit on the identity's use. So the schema preserves unknown fields. An admission policy refuses
+// them, but an object may be stored in spite of the policy.
 func readLender(data []byte, into any, grant **AllowedNamespaces) error {
 	unknown, err := kjson.UnmarshalStrict(data, into)
 	if len(unknown) > 0 {

@@ -9,9 +9,9 @@ import (
 // AWSClusterControllerIdentityKind is the kind of an AWSClusterControllerIdentity in manifests.
 const AWSClusterControllerIdentityKind = "AWSClusterControllerIdentity"
 
-// AWSClusterControllerIdentity lends the AWS identity of Lanyard's own programs, as their
-// environment has it, to the namespaces that it admits. There is at most one in a cluster, and its
-// name is default.
+// AWSClusterControllerIdentity lends the AWS identity of Lanyard's own programs to namespaces. The
+// programs get this AWS identity from their environment. spec.allowedNamespaces selects the
+// namespaces. A cluster has at most one AWSClusterControllerIdentity, and its name is default.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -50,19 +50,19 @@ type AWSClusterControllerIdentitySpec struct {
 	AWSClusterIdentitySpec `json:",inline"`
 }
 
-// UnmarshalJSON reads a spec with an unknown field as one that lends to nobody.
+// UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterControllerIdentitySpec) UnmarshalJSON(data []byte) error {
-	type fields AWSClusterControllerIdentitySpec // has the fields, not this method
+	type fields AWSClusterControllerIdentitySpec // without this method, to avoid recursion
 	var read fields
 	err := readLender(data, &read, &read.AllowedNamespaces)
 	*s = AWSClusterControllerIdentitySpec(read)
 	return err
 }
 
-// GetStatus is the part of the object's own status that all kinds have.
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSClusterControllerIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetIdentityStatus is the object's own status.
+// GetIdentityStatus returns the status of an AWS identity, for reading and writing.
 func (o *AWSClusterControllerIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
 
 // AWSClusterControllerIdentityList is a list of AWSClusterControllerIdentity objects.

@@ -50,9 +50,10 @@ type AWSClusterRoleIdentitySpec struct {
 	AWSClusterIdentitySpec `json:",inline"`
 	AWSRoleSpec            `json:",inline"`
 
-	// externalID is the value that the administrator of the role's account has given for this use
-	// of the role (sts:ExternalId). It keeps others from having Lanyard use the role for them. From
-	// 2 to 1224 characters: letters, digits and _+=,.@:/-. Default: none.
+	// externalID is the external ID that the role's trust policy may require (sts:ExternalId). The
+	// administrator of the role's account chooses it for this use of the role. It prevents others
+	// from using the role through Lanyard. From 2 to 1224 characters: letters, digits and
+	// _+=,.@:/-. Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=2
@@ -60,16 +61,17 @@ type AWSClusterRoleIdentitySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+=,.@:/-]+$')",message="externalID must have only letters, digits and _+=,.@:/-"
 	ExternalID string `json:"externalID,omitempty"`
 
-	// tags are session tags. At most 50, with keys of 1 to 128 characters and values of at most
-	// 256. Keys differ in more than case and do not begin with "aws:". Default: none.
+	// tags are the session tags of the role's session. At most 50, with keys of 1 to 128 characters
+	// and values of at most 256. Keys must differ even if case is ignored, and must not begin with
+	// "aws:". Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=50
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) >= 1 && size(k) <= 128 && !k.matches('^[aA][wW][sS]:') && size(self[k]) <= 256)",message="tags must have keys of 1 to 128 characters that do not begin with aws:, and values of at most 256 characters"
 	Tags map[string]string `json:"tags,omitempty"`
 
-	// transitiveTags are the keys of tags that sessions keep which are got with this one. Default:
-	// none.
+	// transitiveTags lists keys of the field tags. Sessions that are obtained with this session
+	// inherit these tags. Default: none.
 	//
 	// +optional
 	// +listType=set
@@ -78,9 +80,9 @@ type AWSClusterRoleIdentitySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	TransitiveTags []string `json:"transitiveTags,omitempty"`
 
-	// sourceIdentity is written into the cloud's audit log for this session and for all that are got
-	// with it (sts:SourceIdentity). From 2 to 64 characters: letters, digits and _+=,.@-. Default:
-	// none.
+	// sourceIdentity is a text that the cloud's audit log shows for this session and for all
+	// sessions that are obtained with it (sts:SourceIdentity). From 2 to 64 characters: letters,
+	// digits and _+=,.@-. Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=2
@@ -88,17 +90,19 @@ type AWSClusterRoleIdentitySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+=,.@-]+$')",message="sourceIdentity must have only letters, digits and _+=,.@-"
 	SourceIdentity string `json:"sourceIdentity,omitempty"`
 
-	// sessionPer says who shares a session. "Identity": all that use this identity. "Namespace":
-	// those of one namespace, and the session's name ends in "@" and the namespace, so that the
-	// cloud's audit log names the tenant. Default: "Identity".
+	// sessionPer says which objects share a session. "Identity": all objects that use this
+	// identity. "Namespace": all objects of one namespace that use this identity. The session's
+	// name then ends in "@" and the namespace, so that the cloud's audit log shows the tenant.
+	// Default: "Identity".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Identity;Namespace
 	// +kubebuilder:default=Identity
 	SessionPer string `json:"sessionPer,omitempty"`
 
-	// sourceIdentityRef names the identity with which the role is assumed. Its allowedNamespaces are
-	// asked too. Default: the AWSClusterControllerIdentity default.
+	// sourceIdentityRef names the identity whose credentials are used to assume the role. The
+	// allowedNamespaces of that identity must admit the namespace too. Default: the
+	// AWSClusterControllerIdentity with the name default.
 	//
 	// +optional
 	// +kubebuilder:default={"kind":"AWSClusterControllerIdentity","name":"default"}
@@ -128,19 +132,19 @@ type AWSClusterIdentityReference struct {
 	Name string `json:"name"`
 }
 
-// UnmarshalJSON reads a spec with an unknown field as one that lends to nobody.
+// UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterRoleIdentitySpec) UnmarshalJSON(data []byte) error {
-	type fields AWSClusterRoleIdentitySpec // has the fields, not this method
+	type fields AWSClusterRoleIdentitySpec // without this method, to avoid recursion
 	var read fields
 	err := readLender(data, &read, &read.AllowedNamespaces)
 	*s = AWSClusterRoleIdentitySpec(read)
 	return err
 }
 
-// GetStatus is the part of the object's own status that all kinds have.
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSClusterRoleIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetIdentityStatus is the object's own status.
+// GetIdentityStatus returns the status of an AWS identity, for reading and writing.
 func (o *AWSClusterRoleIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
 
 // AWSClusterRoleIdentityList is a list of AWSClusterRoleIdentity objects.

@@ -12,8 +12,8 @@ const AWSClusterStaticIdentityKind = "AWSClusterStaticIdentity"
 // SecretTypeAWSStatic is the type of the Secrets that an AWSClusterStaticIdentity reads.
 const SecretTypeAWSStatic = "identity.lanyard.dev/aws-static"
 
-// AWSClusterStaticIdentity is an AWS access key in a Secret. Prefer an identity without stored
-// keys: use it where nothing else works.
+// AWSClusterStaticIdentity is an AWS access key in a Secret. Use it only where nothing else works:
+// prefer an identity without stored keys.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -50,8 +50,8 @@ type AWSClusterStaticIdentity struct {
 type AWSClusterStaticIdentitySpec struct {
 	AWSClusterIdentitySpec `json:",inline"`
 
-	// secretRef names the Secret with the keys. Its type is identity.lanyard.dev/aws-static, and its
-	// data has accessKeyID, secretAccessKey and optionally sessionToken. AccessKeyID,
+	// secretRef names the Secret with the keys. Its type is identity.lanyard.dev/aws-static, and
+	// its data has accessKeyID, secretAccessKey and optionally sessionToken. AccessKeyID,
 	// SecretAccessKey and SessionToken are accepted too. Required.
 	//
 	// +required
@@ -68,9 +68,9 @@ type AWSClusterSecretReference struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be a lower-case DNS-1123 subdomain, such as test-account-creds"
 	Name string `json:"name"`
 
-	// namespace is the namespace of the Secret. It must be the one namespace that the administrator
-	// keeps for identities (identity.secretNamespace of the Helm chart). Secrets of other namespaces
-	// are never read. Default: that namespace.
+	// namespace is the namespace of the Secret. It must be the namespace that the administrator has
+	// reserved for identities (identity.secretNamespace of the Helm chart). Secrets of other
+	// namespaces are never read. Default: the reserved namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -78,19 +78,19 @@ type AWSClusterSecretReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// UnmarshalJSON reads a spec with an unknown field as one that lends to nobody.
+// UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterStaticIdentitySpec) UnmarshalJSON(data []byte) error {
-	type fields AWSClusterStaticIdentitySpec // has the fields, not this method
+	type fields AWSClusterStaticIdentitySpec // without this method, to avoid recursion
 	var read fields
 	err := readLender(data, &read, &read.AllowedNamespaces)
 	*s = AWSClusterStaticIdentitySpec(read)
 	return err
 }
 
-// GetStatus is the part of the object's own status that all kinds have.
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSClusterStaticIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetIdentityStatus is the object's own status.
+// GetIdentityStatus returns the status of an AWS identity, for reading and writing.
 func (o *AWSClusterStaticIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
 
 // AWSClusterStaticIdentityList is a list of AWSClusterStaticIdentity objects.

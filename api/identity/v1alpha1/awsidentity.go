@@ -11,22 +11,24 @@ const DefaultControllerIdentity = "default"
 
 // AWSClusterIdentitySpec is the part of the spec that all cluster-scoped AWS identities have.
 type AWSClusterIdentitySpec struct {
-	// allowedNamespaces says which namespaces may use this identity. {}: every namespace. Otherwise
-	// those in list, and those whose labels match selector. The same rule is asked for each
-	// identity of a chain. Default: nobody.
+	// allowedNamespaces says which namespaces may use this identity. {} admits every namespace.
+	// Otherwise the field admits the namespaces in list, and the namespaces whose labels match
+	// selector. In a chain, every identity must admit the namespace. Default: no namespace is
+	// admitted.
 	//
 	// +optional
 	// +nullable
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
 	// sourceOnly allows this identity only as the source of other identities: no object may name it
-	// in spec.identityRef. allowedNamespaces then counts for chains alone. Default: false.
+	// in spec.identityRef. allowedNamespaces then applies only to chains that use this identity as
+	// a source. Default: false.
 	//
 	// +optional
 	SourceOnly bool `json:"sourceOnly,omitempty"`
 }
 
-// AWSRoleSpec says how a session of an IAM role is got.
+// AWSRoleSpec says how to get a session of an IAM role.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.policyARNs) || self.policyARNs.all(p, p.split(':')[4] in ['aws', self.roleARN.split(':')[4]])",message="policyARNs must name managed policies of AWS or of the role's account",fieldPath=".policyARNs"
 type AWSRoleSpec struct {
@@ -49,16 +51,17 @@ type AWSRoleSpec struct {
 	SessionName string `json:"sessionName,omitempty"`
 
 	// durationSeconds is how long a session lives, from 900 to 43200 seconds. The role's maximum
-	// must allow it. A session that is got with another session lives at most an hour, because AWS
-	// allows no more. Default: 3600.
+	// must allow it. If the role is assumed with another session, the new session lives at most an
+	// hour, because AWS allows no more. Default: 3600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=900
 	// +kubebuilder:validation:Maximum=43200
 	DurationSeconds int32 `json:"durationSeconds,omitempty"`
 
-	// inlinePolicy is an IAM policy in JSON that bounds what the session may do, in addition to the
-	// role's own permissions. At most 2048 characters. Default: none.
+	// inlinePolicy is an IAM policy in JSON that limits the session further: the session may do
+	// only what both this policy and the role's own permissions allow. At most 2048 characters.
+	// Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -66,8 +69,9 @@ type AWSRoleSpec struct {
 	// +kubebuilder:validation:Pattern=`^[\t\n\r -ÿ]+$`
 	InlinePolicy string `json:"inlinePolicy,omitempty"`
 
-	// policyARNs are managed policies that bound what the session may do, in addition to the role's
-	// own permissions. Each belongs to AWS or to the role's account. At most 10. Default: none.
+	// policyARNs are the ARNs of managed policies that limit the session further: the session may
+	// do only what both these policies and the role's own permissions allow. Each policy belongs to
+	// AWS or to the role's account. At most 10. Default: none.
 	//
 	// +optional
 	// +listType=set
@@ -78,30 +82,31 @@ type AWSRoleSpec struct {
 	PolicyARNs []string `json:"policyARNs,omitempty"`
 }
 
-// AWSIdentityStatus says whether an AWS identity gives credentials, and as whom. The condition
-// Ready is True while it does.
+// AWSIdentityStatus says whether an AWS identity gives credentials, and for which AWS principal.
+// The condition Ready is True while the identity gives credentials.
 type AWSIdentityStatus struct {
 	meta.Status `json:",inline"`
 
-	// accountID is the AWS account of the credentials, as AWS STS names it.
+	// accountID is the AWS account of the credentials, as AWS STS reports it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=12
 	AccountID string `json:"accountID,omitempty"`
 
-	// arn is who the credentials speak as, as AWS STS names it.
+	// arn is the ARN of the principal that the credentials belong to, as AWS STS reports it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	ARN string `json:"arn,omitempty"`
 
-	// expiresAt is when the credential ends that is in use now, UTC. Its successor is got before.
+	// expiresAt is when the current credential expires, UTC. Lanyard gets the next credential
+	// before this time.
 	//
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// chain lists the identities with which the credential is got, as "<kind>/<name>": this identity
-	// first, then its source, and so on.
+	// chain lists the identities that are needed to get the credential, as "<kind>/<name>": first
+	// this identity, then its source, then the source of that source, and so on.
 	//
 	// +optional
 	// +listType=atomic
@@ -109,8 +114,8 @@ type AWSIdentityStatus struct {
 	// +kubebuilder:validation:items:MaxLength=320
 	Chain []string `json:"chain,omitempty"`
 
-	// usedBy is how many objects use this identity, directly or as a source. An object that is not
-	// admitted does not count. While it is not zero, the identity is not deleted.
+	// usedBy is the number of objects that use this identity, directly or as a source. An object
+	// that is not admitted does not count. While usedBy is not zero, the identity is not deleted.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

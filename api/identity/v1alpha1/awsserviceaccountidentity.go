@@ -9,9 +9,10 @@ import (
 // AWSServiceAccountIdentityKind is the kind of an AWSServiceAccountIdentity in manifests.
 const AWSServiceAccountIdentityKind = "AWSServiceAccountIdentity"
 
-// AWSServiceAccountIdentity stands for the ServiceAccount of its own name and namespace, with an
-// IAM role. Only objects of its namespace can name it, and it is never a source. The role's trust
-// policy decides: it must name the subject system:serviceaccount:<namespace>:<name>.
+// AWSServiceAccountIdentity is an IAM role that is assumed with a token of the ServiceAccount of
+// the same name and namespace. Only objects in this namespace can name the identity, and it is
+// never the source of another identity. The role's trust policy decides who may assume the role: it
+// must name the subject system:serviceaccount:<namespace>:<name>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -49,9 +50,9 @@ type AWSServiceAccountIdentity struct {
 type AWSServiceAccountIdentitySpec struct {
 	AWSRoleSpec `json:",inline"`
 
-	// audiences are the receivers that the ServiceAccount's token names. IAM's identity provider for
-	// the cluster must list one of them. At least one, at most 16. An audience that the API server
-	// accepts is refused. Default: ["sts.amazonaws.com"].
+	// audiences are the values of the claim aud in the ServiceAccount's token. IAM's identity
+	// provider for the cluster must list one of these audiences. At least one, at most 16. An
+	// audience that the API server accepts is refused. Default: ["sts.amazonaws.com"].
 	//
 	// +optional
 	// +listType=set
@@ -73,10 +74,10 @@ type AWSServiceAccountIdentitySpec struct {
 	ExpirationSeconds int32 `json:"expirationSeconds,omitempty"`
 }
 
-// GetStatus is the part of the object's own status that all kinds have.
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSServiceAccountIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetIdentityStatus is the object's own status.
+// GetIdentityStatus returns the status of an AWS identity, for reading and writing.
 func (o *AWSServiceAccountIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
 
 // AWSServiceAccountIdentityList is a list of AWSServiceAccountIdentity objects.

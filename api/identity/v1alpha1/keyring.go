@@ -5,38 +5,39 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // KeyRingKind is the kind of a KeyRing in manifests.
 const KeyRingKind = "KeyRing"
 
-// IssuerKeyRing is the name of the KeyRing of the issuer of WorkloadIdentities' tokens. It is in
-// the namespace of the token server.
+// IssuerKeyRing is the name of the KeyRing with the keys that sign WorkloadIdentities' tokens. This
+// KeyRing is in the namespace of the token server.
 const IssuerKeyRing = "issuer"
 
-// SPIFFEKeyRing is the name of the KeyRing of the SPIFFE trust domain: the keys of JWT-SVIDs and
-// the authorities of X.509-SVIDs. It is in the namespace of the token server.
+// SPIFFEKeyRing is the name of the KeyRing of the SPIFFE trust domain. It has the keys of JWT-SVIDs
+// and the authorities of X.509-SVIDs. This KeyRing is in the namespace of the token server.
 const SPIFFEKeyRing = "spiffe"
 
-// Algorithm is how keys sign, by the name of RFC 7518 §3.1. It decides the type of a key: RS256
-// has RSA keys of 2048 bits, ES256 has keys on the curve P-256, ES384 has keys on P-384.
+// Algorithm is the signature algorithm of a key, by its name in RFC 7518 §3.1. It decides the type
+// of the key: RS256 uses RSA keys of 2048 bits, ES256 uses keys on the curve P-256, ES384 uses keys
+// on P-384.
 //
 // +kubebuilder:validation:Enum=RS256;ES256;ES384
 type Algorithm string
 
-// The algorithms that rings have keys for.
+// The algorithms of keys in a ring.
 const (
 	RS256 Algorithm = "RS256"
 	ES256 Algorithm = "ES256"
 	ES384 Algorithm = "ES384"
 )
 
-// KeyState is where a key or an authority is in its life. A key moves only forward, except from
-// Published back to Pending. The public document has the keys that are Pending, Published, Active
-// or Retiring.
+// KeyState is the state of a key or an authority in its life cycle. A key moves only forward,
+// except from Published back to Pending. The public document contains the keys that are Pending,
+// Published, Active or Retiring.
 //
 // +kubebuilder:validation:Enum=Pending;Published;Active;Retiring;Removed;Revoked
 type KeyState string
 
 // The states of a key.
 const (
-	// KeyPending says that the key was not yet seen in the public document, or is not there any
-	// more.
+	// KeyPending says that the key has not been seen in the public document yet, or has disappeared
+	// from the document.
 	KeyPending KeyState = "Pending"
 
 	// KeyPublished says that the key is in the public document. It may sign after the publish
@@ -46,14 +47,14 @@ const (
 	// KeyActive says that the key signs. Each algorithm has at most one active key.
 	KeyActive KeyState = "Active"
 
-	// KeyRetiring says that the key signs no more, but that what it has signed may still be valid.
+	// KeyRetiring says that the key does not sign any more, but its signatures may still be valid.
 	KeyRetiring KeyState = "Retiring"
 
-	// KeyRemoved says that all that the key has signed has expired. The entry stays for a while,
-	// because caches may still have the key.
+	// KeyRemoved says that everything that the key has signed has expired. The entry stays in the
+	// ring for a while, because caches may still have the key.
 	KeyRemoved KeyState = "Removed"
 
-	// KeyRevoked says that nothing that the key has signed is to be accepted any more.
+	// KeyRevoked says that everything that the key has signed must be refused.
 	KeyRevoked KeyState = "Revoked"
 )
 
@@ -67,34 +68,34 @@ const (
 
 // Reasons of a KeyRing's conditions. The reason is meta.ReasonSucceeded while a condition is True.
 const (
-	// ReasonNotPublished says that the next key was not seen in the public document, or not yet
-	// for the publish delay, and that nobody has confirmed it.
+	// ReasonNotPublished says that the next key may not sign yet. Either the key was not seen in
+	// the public document and nobody has confirmed it, or the publish delay has not passed.
 	ReasonNotPublished = "NotPublished"
 
-	// ReasonForeignKey says that the ring or the public document has a key that has no private
-	// half of ours. Rotation stops until the key is revoked, or leaves the document.
+	// ReasonForeignKey says that Lanyard does not have the private half of a key in the ring or in
+	// the public document. Rotation stops until the key is revoked, or leaves the document.
 	ReasonForeignKey = "ForeignKey"
 
-	// ReasonClockSkew says that the clocks of the token server and of the API server differ by
-	// more than a minute. Nothing changes that depends on time.
+	// ReasonClockSkew says that the clocks of the token server and of the API server differ by more
+	// than a minute. Changes that depend on time wait until the clocks agree.
 	ReasonClockSkew = "ClockSkew"
 
 	// ReasonDocumentUnreachable says that the public document could not be read.
 	ReasonDocumentUnreachable = "DocumentUnreachable"
 
-	// ReasonNoKey says that an algorithm has no active key, and no other key that could replace
-	// it yet. For X.509, it says so of authorities.
+	// ReasonNoKey says that an algorithm has no key that can sign, or no successor for a key that
+	// is due. For X.509, the reason is about authorities instead of keys.
 	ReasonNoKey = "NoKey"
 	// ReasonImportFailed says that the CA of --spiffe-secret-name cannot be used. The active
-	// authority signs on until it expires.
+	// authority continues to sign until it expires.
 	ReasonImportFailed = "ImportFailed"
 )
 
 // KeyRing holds the public keys of one issuer and their states. The KeyRing of a SPIFFE trust
-// domain also holds its X.509 authorities. Private halves are in Secrets of the same namespace, or
-// in a key management service. People write the spec. Only the token server writes the status: an
-// admission policy refuses everybody else, because who can add a key to the ring can forge every
-// tenant.
+// domain also holds its X.509 authorities. The private keys are in Secrets of the same namespace,
+// or in a key management service. People write the spec. Only the token server writes the status.
+// An admission policy refuses all other writers, because whoever can add a key to the ring can
+// forge tokens of every tenant.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -115,7 +116,8 @@ type KeyRing struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec holds what people ask for: "lanyard keys rotate", "confirm" and "revoke" write it.
+	// spec holds requests of people. The commands "lanyard keys rotate", "lanyard keys confirm" and
+	// "lanyard keys revoke" write it.
 	//
 	// +optional
 	Spec KeyRingSpec `json:"spec,omitempty"`
@@ -126,19 +128,19 @@ type KeyRing struct {
 	Status KeyRingStatus `json:"status,omitempty"`
 }
 
-// KeyRingSpec holds what people ask for.
+// KeyRingSpec holds requests of people.
 type KeyRingSpec struct {
-	// rotate asks for a rotation: each active key that became active under another value is
-	// replaced as soon as its successor may sign. By custom the value is the time of the request
-	// in RFC 3339. Default: none; keys rotate by schedule.
+	// rotate requests a rotation when its value changes. Each active key that became active under
+	// another value is replaced as soon as its successor may sign. By convention, the value is the
+	// time of the request in RFC 3339. Default: none; keys rotate by schedule.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Rotate string `json:"rotate,omitempty"`
 
-	// confirm lists keys and authorities that are published where verifiers read the public
-	// document. It replaces the token server's own look at the document, for documents in a bucket
-	// or behind an air gap.
+	// confirm lists keys and authorities that verifiers can read in the public document. A
+	// confirmation replaces the token server's own check of the document. Use it for documents in a
+	// bucket or behind an air gap.
 	//
 	// +optional
 	// +listType=map
@@ -147,8 +149,8 @@ type KeyRingSpec struct {
 	Confirm []KeyConfirmation `json:"confirm,omitempty"`
 
 	// revoke lists the kids of keys, and the ids of authorities, that must not be trusted any more.
-	// A key in this list stops signing and leaves the public document at once. To remove an entry
-	// from the list does not bring its key back.
+	// A key in this list stops signing and leaves the public document at once. Removing an entry
+	// from the list does not bring the key back.
 	//
 	// +optional
 	// +listType=set
@@ -168,9 +170,9 @@ type KeyConfirmation struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9_-]{43}|[0-9a-f]{64})$')",message="kid must be 43 letters, digits, - or _, or an authority's 64 hexadecimal digits, as lanyard keys list shows it"
 	KID string `json:"kid"`
 
-	// skipDelay lets the key sign without the publish delay. It says that no verifier has cached
-	// a document of this issuer without the key, or that tokens may be refused until such caches
-	// expire. Default: false.
+	// skipDelay lets the key sign without the publish delay. Set it if no verifier has cached a
+	// document of this issuer without the key. Otherwise such a verifier may refuse tokens until
+	// its cache expires. Default: false.
 	//
 	// +optional
 	SkipDelay bool `json:"skipDelay,omitempty"`
@@ -215,15 +217,15 @@ type KeyRingStatus struct {
 	// +kubebuilder:validation:MaxLength=255
 	TrustDomain string `json:"trustDomain,omitempty"`
 
-	// publishDelay is how long a key is in the public document before it signs. Caches of the
-	// document must be shorter.
+	// publishDelay is how long a key must be in the public document before it may sign. Caches must
+	// keep the document for a shorter time.
 	//
 	// +optional
 	PublishDelay metav1.Duration `json:"publishDelay,omitzero"`
 
-	// otherKeysSeen says that, before the ring's first key, the public document had keys that are
-	// not in this ring, or that Secrets of an earlier ring were found. Verifiers may have cached
-	// those keys, so the ring's first keys wait for the publish delay too.
+	// otherKeysSeen says that verifiers may have cached keys that are not in this ring. For
+	// example, the public document had such keys before the ring's first key, or Secrets of an
+	// earlier ring were found. So the ring's first keys wait for the publish delay too.
 	//
 	// +optional
 	OtherKeysSeen bool `json:"otherKeysSeen,omitempty"`
@@ -252,21 +254,22 @@ type KeyRingStatus struct {
 // +kubebuilder:validation:XValidation:rule="self.publicKey == oldSelf.publicKey && self.algorithm == oldSelf.algorithm",message="a key never changes: make a new key"
 type RingKey struct {
 	// kid is the key's ID, the SHA-256 thumbprint of its public half in base64url; source: RFC
-	// 7638. A key of another kid is not used.
+	// 7638. A key whose kid is not its thumbprint is not used.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]{43}$')",message="kid must be the key's RFC 7638 thumbprint"
 	KID string `json:"kid"`
 
-	// algorithm is how the key signs, by the name of RFC 7518 §3.1: RS256, ES256 or ES384.
+	// algorithm is the signature algorithm of the key, by its name in RFC 7518 §3.1: RS256, ES256
+	// or ES384.
 	//
 	// +required
 	Algorithm Algorithm `json:"algorithm"`
 
 	// publicKey is the public half, as PEM of a SubjectPublicKeyInfo ("PUBLIC KEY"); source: RFC
-	// 7468 §13. It is text and not bytes, because rules of the API server fail on base64 with "+"
-	// or "/" (a field of format byte).
+	// 7468 §13. The field is text and not bytes (format byte), because the API server's validation
+	// rules fail on base64 with "+" or "/".
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=2048
@@ -279,8 +282,8 @@ type RingKey struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.certificate == oldSelf.certificate && self.kid == oldSelf.kid && has(self.imported) == has(oldSelf.imported)",message="an authority never changes: add another one"
 type Authority struct {
-	// id is the SHA-256 digest of the certificate's DER, in 64 hexadecimal digits. An authority of
-	// another id is not used.
+	// id is the SHA-256 digest of the certificate's DER, in 64 hexadecimal digits. An authority
+	// whose id is not this digest is not used.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=64
@@ -288,20 +291,22 @@ type Authority struct {
 	ID string `json:"id"`
 
 	// certificate is the CA certificate that verifiers trust, as PEM ("CERTIFICATE"); source: RFC
-	// 7468 §5. The public SPIFFE bundle has it.
+	// 7468 §5. The public SPIFFE bundle contains this certificate.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=8192
 	Certificate string `json:"certificate"`
 
-	// imported says that the certificate comes from the Secret of --spiffe-secret-name. Then the
-	// ring does not have its private key: an intermediate signs. Default: false.
+	// imported says that the certificate comes from the Secret of --spiffe-secret-name. The ring
+	// then does not have the certificate's private key, and an intermediate signs instead. Default:
+	// false.
 	//
 	// +optional
 	Imported bool `json:"imported,omitempty"`
 
-	// kid names the ring's key that signs X.509-SVIDs: its SHA-256 thumbprint in base64url; source:
-	// RFC 7638. It is the certificate's key or, of an imported authority, the intermediate's.
+	// kid is the ID of the ring's key that signs X.509-SVIDs: the SHA-256 thumbprint of the key in
+	// base64url; source: RFC 7638. It is the key of the certificate or, if the authority is
+	// imported, the key of the intermediate.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=43
@@ -309,8 +314,8 @@ type Authority struct {
 	KID string `json:"kid"`
 
 	// intermediate is the certificate of the ring's key, signed by an imported authority, as PEM
-	// ("CERTIFICATE"). It is renewed as long as the Secret has the authority's key. It is absent
-	// unless the authority is imported.
+	// ("CERTIFICATE"). It is renewed as long as the Secret has the authority's key. The field is
+	// absent if the authority is not imported.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
@@ -319,18 +324,19 @@ type Authority struct {
 	KeyLife `json:",inline"`
 }
 
-// KeyLife is the state of a key or of an authority, and when it came there.
+// KeyLife has the state of a key or an authority, and the times at which the state changed.
 //
 // +kubebuilder:validation:XValidation:rule="self.state == oldSelf.state || self.state == 'Revoked' || (oldSelf.state == 'Pending' && self.state in ['Published','Active','Removed']) || (oldSelf.state == 'Published' && self.state in ['Pending','Active','Removed']) || (oldSelf.state == 'Active' && self.state == 'Retiring') || (oldSelf.state == 'Retiring' && self.state == 'Removed')",message="a key's state only moves forward: Pending, Published, Active, Retiring, Removed; or to Revoked",fieldPath=".state"
 // +kubebuilder:validation:XValidation:rule="oldSelf.state != 'Revoked' || self.state == 'Revoked'",message="a revoked key stays revoked",fieldPath=".state"
 type KeyLife struct {
-	// state is where the key is in its life.
+	// state is the state of the key in its life cycle.
 	//
 	// +required
 	State KeyState `json:"state"`
 
-	// maxLife is the longest time that anything signed by the key is valid. Signers refuse more.
-	// It is absent until the key is active, and never becomes shorter.
+	// maxLife is the longest time for which tokens and certificates that the key signs are valid.
+	// Signers refuse a longer time. The field is absent until the key is active, and its value
+	// never decreases.
 	//
 	// +optional
 	MaxLife metav1.Duration `json:"maxLife,omitzero"`
@@ -353,8 +359,8 @@ type KeyLife struct {
 	// +required
 	CreatedAt metav1.Time `json:"createdAt"`
 
-	// publishedAt is since when the key has been seen in the public document, UTC. It is absent
-	// while the key is Pending.
+	// publishedAt is when the key became Published, UTC: since then it has been seen in the public
+	// document. The field is absent while the key is Pending.
 	//
 	// +optional
 	PublishedAt *metav1.Time `json:"publishedAt,omitempty"`
@@ -369,7 +375,7 @@ type KeyLife struct {
 	// +optional
 	RetiredAt *metav1.Time `json:"retiredAt,omitempty"`
 
-	// removedAt is when the key left the public document, UTC: it was removed or revoked.
+	// removedAt is when the key was removed or revoked, and so left the public document, UTC.
 	//
 	// +optional
 	RemovedAt *metav1.Time `json:"removedAt,omitempty"`

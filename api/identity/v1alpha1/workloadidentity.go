@@ -10,10 +10,10 @@ import (
 // WorkloadIdentityKind is the kind of a WorkloadIdentity in manifests.
 const WorkloadIdentityKind = "WorkloadIdentity"
 
-// WorkloadIdentity is an identity that Lanyard's own issuer vouches for. Services that trust the
-// issuer accept its tokens, even if they cannot reach the API server of the cluster. A token is
-// made on request, by `create` on workloadidentities/token of the group token.lanyard.dev, and is
-// never stored.
+// WorkloadIdentity is an identity for which Lanyard's own issuer signs tokens. Services that trust
+// the issuer accept the tokens, even if they cannot reach the API server of the cluster. A token is
+// made for each request (`create` on workloadidentities/token of the group token.lanyard.dev), and
+// is never stored.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -53,10 +53,10 @@ type WorkloadIdentity struct {
 // +kubebuilder:validation:XValidation:rule="self.targetSystem.type != 'azure' || !has(self.duration) || duration(self.duration) <= duration('24h')",message="duration must be at most 24h for targetSystem.type azure: Microsoft Entra refuses tokens that live longer",fieldPath=".duration"
 // +kubebuilder:validation:XValidation:rule="self.targetSystem.type != 'gcp' || !has(self.duration) || duration(self.duration) < duration('48h')",message="duration must be below 48h for targetSystem.type gcp: Google's STS refuses tokens that live longer",fieldPath=".duration"
 type WorkloadIdentitySpec struct {
-	// audiences are the values that the claim aud of a token may have, such as
-	// "sts.amazonaws.com". At least one, at most 16, each with 1 to 255 printable ASCII
-	// characters, none twice. A request may ask for some of them; by default a token has all of
-	// them. An audience that the cluster's API server accepts is refused. Required.
+	// audiences are the values that the claim aud of a token may have, such as "sts.amazonaws.com".
+	// At least one, at most 16, each with 1 to 255 printable ASCII characters, without duplicates.
+	// A request may ask for some of these audiences; by default a token has all of them. An
+	// audience that the cluster's API server accepts is refused. Required.
 	//
 	// +required
 	// +listType=atomic
@@ -81,9 +81,9 @@ type WorkloadIdentitySpec struct {
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
 	// subjectFormat decides the claim sub of the tokens. "UID":
-	// "lanyard.dev:workloadidentity:<namespace>:<name>:<uid>", so that an identity that is deleted
-	// and created again needs new trust policies. "Name": the same without ":<uid>", so that trust
-	// policies survive a restore from a backup, and also serve whoever creates an identity of that
+	// "lanyard.dev:workloadidentity:<namespace>:<name>:<uid>". An identity that is deleted and
+	// created again then needs new trust policies. "Name": the same without ":<uid>". Trust
+	// policies then survive a restore from a backup, but also accept any later identity of the same
 	// name. Immutable. Default: "UID".
 	//
 	// +optional
@@ -110,9 +110,9 @@ type WorkloadIdentitySpec struct {
 // TargetSystem is the system that accepts the tokens of a WorkloadIdentity.
 type TargetSystem struct {
 	// type names the system: "aws", "azure", "gcp", "alibaba", "vault", "kubernetes", or any other
-	// name of lower-case letters, digits and hyphens, at most 63 characters. The limits and the
-	// providerConfig of these six are checked. The providerConfig of another system is not.
-	// Immutable. Required.
+	// name of lower-case letters, digits and hyphens, at most 63 characters. For these six, the
+	// limits and the providerConfig are checked. For another system, the providerConfig is not
+	// checked. Immutable. Required.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -121,17 +121,19 @@ type TargetSystem struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="type is immutable: create another WorkloadIdentity for another system"
 	Type string `json:"type"`
 
-	// providerConfig says which identity the tokens stand for at the target. Each field is a string.
+	// providerConfig says which identity the tokens stand for at the target. Each field is a
+	// string.
 	//
-	// For aws: iamRoleARN, the ARN of a role; optionally assumeRole, the ARN of a role that is
-	// assumed with the session of the first, with the words externalID=, sessionName= and
-	// durationSeconds= after it; and optionally region, for clients that read the Secret of a
-	// binding.
+	// For aws: iamRoleARN, the ARN of a role; optionally assumeRole, the ARN of a second role that
+	// is assumed with the session of the first role; and optionally region, for clients that read
+	// the Secret of a binding. After the ARN, assumeRole may have the words externalID=,
+	// sessionName= and durationSeconds=.
 	//
 	// For azure: clientID and tenantID, and optionally subscriptionID, each a GUID.
 	//
 	// For gcp: workloadIdentityProvider, and optionally serviceAccountEmail, projectID and
-	// impersonate, a service account after its delegates.
+	// impersonate. The value of impersonate is a list of service accounts, separated by commas:
+	// first the delegates, and last the account to impersonate.
 	//
 	// For alibaba: roleARN and oidcProviderARN, of Resource Access Management.
 	//
@@ -140,8 +142,8 @@ type TargetSystem struct {
 	// For kubernetes: server, the https URL of an API server, and optionally
 	// certificateAuthorityData, PEM certificates in base64, at most 64 KiB.
 	//
-	// apiVersion and kind are allowed and not read. Other fields of these systems are refused.
-	// At most 72 KiB of JSON. Default: none.
+	// apiVersion and kind are allowed and ignored. Other fields of these systems are refused. At
+	// most 72 KiB of JSON. Default: none.
 	//
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -167,13 +169,13 @@ const (
 )
 
 // WorkloadIdentityStatus says which subject the tokens have, and whether tokens can be requested.
-// The condition Ready is True while that is so, and services can check the tokens with the
-// published keys.
+// The condition Ready is True while tokens can be requested, and services can check the tokens with
+// the published keys.
 type WorkloadIdentityStatus struct {
 	meta.Status `json:",inline"`
 
-	// sub is the claim sub that tokens of this identity have, for trust policies. The issuer makes
-	// the claim anew for each token and never reads this field.
+	// sub is the claim sub that tokens of this identity have, for trust policies. The issuer
+	// computes the claim for each token and never reads this field.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
@@ -186,16 +188,16 @@ type WorkloadIdentityStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	Issuer string `json:"issuer,omitempty"`
 
-	// keyRing is the metadata.uid of the KeyRing whose keys services could last check tokens of this
-	// identity with. A KeyRing that is made anew for the same issuer learns from it that services may
-	// remember other keys.
+	// keyRing is the metadata.uid of the KeyRing whose keys services could last use to check tokens
+	// of this identity. If a new KeyRing is made for the same issuer, this field shows that
+	// services may have cached keys of another KeyRing.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	KeyRing string `json:"keyRing,omitempty"`
 }
 
-// GetStatus is the part of the object's own status that all kinds have.
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *WorkloadIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
 // WorkloadIdentityList is a list of WorkloadIdentity objects.

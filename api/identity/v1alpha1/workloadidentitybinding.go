@@ -12,8 +12,8 @@ import (
 const WorkloadIdentityBindingKind = "WorkloadIdentityBinding"
 
 // WorkloadIdentityBinding keeps a fresh credential of one identity in one Secret, for programs that
-// know nothing of workload identity. Whoever writes a binding decides which identity goes into
-// which Secret, so no role of tenants may write bindings.
+// do not support workload identity. Whoever writes a binding decides which identity's credential
+// goes into which Secret. So roles of tenants must not allow writing bindings.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -55,8 +55,8 @@ type WorkloadIdentityBinding struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.providerConfig)",message="providerConfig is for workloadIdentity alone: an AWS identity says itself what it stands for",fieldPath=".providerConfig"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.type) || self.type == 'aws'",message="type must be aws with identityRef",fieldPath=".type"
 type WorkloadIdentityBindingSpec struct {
-	// type is the type of the identity's target system. It is a check: if the identity has another
-	// type, nothing is written. Default: the identity's type.
+	// type is the expected type of the identity's target system. If the identity has another type,
+	// nothing is written. Default: the identity's type.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -64,8 +64,9 @@ type WorkloadIdentityBindingSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="type must have only lower-case letters, digits and hyphens, such as aws"
 	Type string `json:"type,omitempty"`
 
-	// providerConfig is the providerConfig of the identity's target system. It is a check: if the
-	// identity has another one, nothing is written. Default: the identity's.
+	// providerConfig is the expected providerConfig of the identity's target system. If the
+	// identity has another providerConfig, nothing is written. Default: the identity's
+	// providerConfig.
 	//
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -73,24 +74,26 @@ type WorkloadIdentityBindingSpec struct {
 	// +kubebuilder:validation:Schemaless
 	ProviderConfig *runtime.RawExtension `json:"providerConfig,omitempty"`
 
-	// contextObject is the object that the credential is used for. The issuer checks that the object
-	// exists and belongs to the WorkloadIdentity, and the token says something about it. Default: the
-	// binding itself; with a hub, which does not have the binding: none.
+	// contextObject is the object that the credential is used for. The issuer checks that the
+	// object exists and belongs to the WorkloadIdentity. The token then has claims about the
+	// object. Default: the binding itself. With a hub, the default is none, because the hub does
+	// not have the binding.
 	//
 	// +optional
 	ContextObject *ContextObject `json:"contextObject,omitempty"`
 
-	// workloadIdentity names the WorkloadIdentity, in the namespace of the binding. Another one must
-	// be for the same type of target system. If it is for another account of the cloud, the
-	// annotation "lanyard.dev/allow-account-change" of the binding must name that account. Default:
-	// none.
+	// workloadIdentity names the WorkloadIdentity, in the namespace of the binding. If you name
+	// another WorkloadIdentity later, it must be for the same type of target system. If it is for
+	// another account of the cloud, the annotation "lanyard.dev/allow-account-change" of the
+	// binding must name that account. Default: none.
 	//
 	// +optional
 	WorkloadIdentity *WorkloadIdentityReference `json:"workloadIdentity,omitempty"`
 
-	// identityRef names an AWS identity. An AWSServiceAccountIdentity is one of the binding's
-	// namespace; spec.allowedNamespaces of an AWSClusterRoleIdentity must admit the namespace. When
-	// that ends, the data is removed from the Secret. Default: none.
+	// identityRef names an AWS identity. An AWSServiceAccountIdentity must be in the binding's
+	// namespace. For an AWSClusterRoleIdentity, spec.allowedNamespaces must admit the namespace.
+	// When the namespace is not admitted any more, the data is removed from the Secret. Default:
+	// none.
 	//
 	// +optional
 	IdentityRef *BindingIdentityReference `json:"identityRef,omitempty"`
@@ -147,7 +150,7 @@ type ContextObject struct {
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
-	// namespace is the namespace of the object, and absent for an object of the whole cluster. The
+	// namespace is the namespace of the object. It is absent for a cluster-scoped object. The
 	// issuer decides which namespace a kind must have.
 	//
 	// +optional
@@ -161,8 +164,8 @@ type ContextObject struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// uid is the UID of the object, so that an object that was deleted and created again is not
-	// taken for the former. Required.
+	// uid is the UID of the object. It distinguishes the object from a deleted object of the same
+	// name. Required.
 	//
 	// +required
 	// +kubebuilder:validation:Type=string
@@ -176,17 +179,19 @@ type ContextObject struct {
 // +kubebuilder:validation:XValidation:rule="(self.format == 'dockerconfigjson') == has(self.images)",message="images lists the repositories of format dockerconfigjson, and is for this format alone",fieldPath=".images"
 // +kubebuilder:validation:XValidation:rule="(self.format == 'dockerconfigjson') == (oldSelf.format == 'dockerconfigjson')",message="format cannot change from or to dockerconfigjson, because the type of a Secret is immutable: create another binding",fieldPath=".format"
 type BindingStore struct {
-	// secretRef names the Secret, in the namespace of the binding. A Secret that is there already
-	// must have the annotation "lanyard.dev/adopt" with the name of the binding. Immutable. Required.
+	// secretRef names the Secret, in the namespace of the binding. A Secret that exists already
+	// must have the annotation "lanyard.dev/adopt" with the name of the binding. Immutable.
+	// Required.
 	//
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="secretRef is immutable: create another binding for another Secret"
 	SecretRef BindingSecretReference `json:"secretRef"`
 
-	// format decides the keys of the Secret.
+	// format decides which keys the Secret has.
 	//
-	// "sdk": workloadIdentityToken, workloadIdentityConfig, and what the SDK of the target system
-	// reads. A key in capitals is the value of the variable of that name; another key is a file.
+	// "sdk": workloadIdentityToken, workloadIdentityConfig, and the keys that the SDK of the target
+	// system reads. A key in capitals has the value of the environment variable of that name. Any
+	// other key has the content of a file.
 	// For aws: AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE, AWS_REGION if the providerConfig has a
 	// region, and config.
 	// For azure: AZURE_CLIENT_ID, AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE, and
@@ -195,14 +200,16 @@ type BindingStore struct {
 	// projectID, and credentials.json.
 	// For alibaba: ALIBABA_CLOUD_ROLE_ARN, ALIBABA_CLOUD_OIDC_PROVIDER_ARN and
 	// ALIBABA_CLOUD_OIDC_TOKEN_FILE.
-	// For vault: VAULT_ADDR, and login.json, the body of a login.
+	// For vault: VAULT_ADDR, and login.json, the body of a login request.
 	// For kubernetes: KUBECONFIG, and kubeconfig.
-	// For any other type: nothing more.
+	// For any other type: no further keys.
 	//
-	// "token": workloadIdentityToken, a JWT, and workloadIdentityConfig, the providerConfig in JSON.
+	// "token": workloadIdentityToken, a JWT, and workloadIdentityConfig, the providerConfig in
+	// JSON.
 	//
-	// "dockerconfigjson": .dockerconfigjson, logins at the registries of images, in a Secret of type
-	// kubernetes.io/dockerconfigjson. It cannot change from or to another format.
+	// "dockerconfigjson": .dockerconfigjson, with logins for the registries of the field images, in
+	// a Secret of type kubernetes.io/dockerconfigjson. A binding cannot change from or to this
+	// format.
 	//
 	// "aws-session-keys": AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
 	// AWS_CREDENTIAL_EXPIRATION, AWS_REGION if a region is known, and credentials, an AWS
@@ -215,9 +222,10 @@ type BindingStore struct {
 	// +kubebuilder:default=sdk
 	Format StoreFormat `json:"format,omitempty"`
 
-	// mountPath is the folder in which the consumer has the keys of the Secret as files. Files that
-	// name other files do so under this folder. An absolute path of letters, digits and ._-/ without
-	// "..", at most 255 characters. Default: "/var/run/secrets/lanyard.dev/workload-identity".
+	// mountPath is the folder in which the consumer finds the keys of the Secret as files. Paths
+	// inside the Secret's data begin with this folder. An absolute path of letters, digits and ._-/
+	// without "..", at most 255 characters. Default:
+	// "/var/run/secrets/lanyard.dev/workload-identity".
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=2
@@ -226,9 +234,10 @@ type BindingStore struct {
 	// +kubebuilder:default="/var/run/secrets/lanyard.dev/workload-identity"
 	MountPath string `json:"mountPath,omitempty"`
 
-	// images are the repositories that format dockerconfigjson has logins for, such as
+	// images are the repositories for which the format dockerconfigjson has logins, such as
 	// "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app", without tag and digest. At least
-	// one, at most 16, none twice. Only for this format, and there required.
+	// one, at most 16, without duplicates. Required for this format, and not allowed for other
+	// formats.
 	//
 	// +optional
 	// +listType=set
@@ -251,32 +260,32 @@ type BindingSecretReference struct {
 	Name string `json:"name"`
 }
 
-// StoreFormat decides what a Secret of a binding has.
+// StoreFormat decides which keys the Secret of a binding has.
 type StoreFormat string
 
 // Values of BindingStore.Format.
 const (
-	// StoreSDK is the token, the config, and what the SDK of the target system reads.
+	// StoreSDK stores the token, the config, and the keys that the SDK of the target system reads.
 	StoreSDK StoreFormat = "sdk"
-	// StoreToken is the token and the config alone.
+	// StoreToken stores only the token and the config.
 	StoreToken StoreFormat = "token"
-	// StoreDockerConfigJSON is logins at registries, got in exchange.
+	// StoreDockerConfigJSON stores logins for registries, which an exchange returns.
 	StoreDockerConfigJSON StoreFormat = "dockerconfigjson"
-	// StoreAWSSessionKeys is a session of AWS, got in exchange.
+	// StoreAWSSessionKeys stores an AWS session, which an exchange returns.
 	StoreAWSSessionKeys StoreFormat = "aws-session-keys"
 )
 
-// Names on Secrets and bindings that the refresher reads or writes.
+// Label and annotations of Secrets that the binding controller reads or writes.
 const (
 	// ProviderLabel is on each Secret of a binding. Its value is the type of the target system.
 	ProviderLabel = "workloadidentity.lanyard.dev/provider"
 
-	// BindingAnnotation is on each Secret of a binding. Its value is the name of the binding, which
-	// alone writes the Secret.
+	// BindingAnnotation is on each Secret of a binding. Its value is the name of the binding. Only
+	// this binding writes the Secret.
 	BindingAnnotation = "workloadidentity.lanyard.dev/binding"
 
-	// AdoptAnnotation on a Secret that nobody's binding writes allows the binding of that name to
-	// write it.
+	// AdoptAnnotation, on a Secret that no binding writes, allows a binding to write the Secret.
+	// Its value is the name of that binding.
 	AdoptAnnotation = "lanyard.dev/adopt"
 )
 
@@ -300,15 +309,16 @@ type WorkloadIdentityBindingStatus struct {
 	// +optional
 	RenewAt *metav1.Time `json:"renewAt,omitempty"`
 
-	// kid is the name of the key that signed the token in the Secret; empty if the Secret has no
-	// token, but what was got in exchange for one.
+	// kid is the ID of the key that signed the token in the Secret. It is empty if the Secret has
+	// an exchanged credential instead of a token.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	KID string `json:"kid,omitempty"`
 
-	// digest is the SHA-256, in hex, of what was written into the Secret and of what that was made of.
-	// A Secret with another digest was changed by somebody else, and is written again.
+	// digest is the SHA-256, in hex, of the data that was written into the Secret and of the inputs
+	// of that data. If the Secret does not match the digest, somebody else has changed it, and it
+	// is written again.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -320,15 +330,15 @@ type WorkloadIdentityBindingStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type,omitempty"`
 
-	// account is the account of the cloud that the Secret has a credential for, such as the ID of an
-	// AWS account; empty if the target has no accounts that Lanyard knows.
+	// account is the account of the cloud that the Secret has a credential for, such as the ID of
+	// an AWS account; empty if the target has no accounts that Lanyard knows.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	Account string `json:"account,omitempty"`
 }
 
-// GetStatus is the part of the object's own status that all kinds have.
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *WorkloadIdentityBinding) GetStatus() *meta.Status { return &o.Status.Status }
 
 // WorkloadIdentityBindingList is a list of WorkloadIdentityBinding objects.
