@@ -12,18 +12,19 @@ const AWSClusterKind = "AWSCluster"
 // Condition types of an AWSCluster besides those of every object.
 const (
 	// ConditionPrincipalUsageAllowed is True while the AWSCluster's namespace may use the identity
-	// that it names, and each identity of its chain.
+	// that the AWSCluster names, and each further identity of the chain.
 	ConditionPrincipalUsageAllowed = "PrincipalUsageAllowed"
 
 	// ConditionPrincipalCredentialRetrieved is True while the identity gives credentials.
 	ConditionPrincipalCredentialRetrieved = "PrincipalCredentialRetrieved"
 
 	// ConditionClusterNameUnique is False while another AWSCluster has the same name and account.
-	// The AWS cloud provider finds what belongs to a cluster by its name.
+	// The AWS cloud provider finds the resources of a cluster by the cluster's name.
 	ConditionClusterNameUnique = "ClusterNameUnique"
 )
 
-// AWSCluster is the AWS account and region of a cluster, and the identity that manages it there.
+// AWSCluster describes the AWS account and region of a cluster, and the identity that manages the
+// cluster there.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -71,8 +72,8 @@ type AWSClusterSpec struct {
 	// +kubebuilder:default={"kind":"AWSClusterControllerIdentity","name":"default"}
 	IdentityRef *meta.AWSIdentityReference `json:"identityRef,omitempty"`
 
-	// accountID is the AWS account that the identity must give credentials of, twelve digits. A
-	// cluster with an identity of another account is not Ready. Default: any account.
+	// accountID is the AWS account that the identity's credentials must belong to, twelve digits.
+	// If they belong to another account, the AWSCluster is not Ready. Default: any account.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=12
@@ -84,7 +85,7 @@ type AWSClusterSpec struct {
 type AWSClusterStatus struct {
 	meta.FetchStatus `json:",inline"`
 
-	// accountID is the AWS account of the credentials, as AWS STS names it.
+	// accountID is the AWS account of the credentials, as AWS STS reports it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=12
@@ -94,8 +95,8 @@ type AWSClusterStatus struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSCluster) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading and
-// writing.
+// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading
+// and writing.
 func (o *AWSCluster) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // AWSClusterList is a list of AWSCluster objects.

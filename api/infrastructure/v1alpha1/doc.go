@@ -1,5 +1,5 @@
 // Package v1alpha1 holds the types of the API group infrastructure.lanyard.dev, version v1alpha1.
-// They are objects whose controllers act at a cloud with an identity that the objects name.
+// Their controllers act in a cloud. Each object names the identity that its controller uses there.
 //
 // +kubebuilder:object:generate=true
 // +groupName=infrastructure.lanyard.dev
