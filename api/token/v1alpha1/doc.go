@@ -1,6 +1,6 @@
 // Package v1alpha1 holds the types of the API group token.lanyard.dev, version v1alpha1. Lanyard's
-// token server answers for the group behind the API server (aggregation). Objects of the group are
-// requests: nothing of them is stored.
+// token server serves the group behind the API server (aggregation). Objects of the group are
+// requests, which are never stored.
 //
 // +kubebuilder:object:generate=true
 // +kubebuilder:skip

@@ -8,7 +8,7 @@ import (
 // SVIDRequestKind is the kind of an SVIDRequest in requests.
 const SVIDRequestKind = "SVIDRequest"
 
-// SVIDType is the form of an SVID. The names are those of spec.credential.type of an object.
+// SVIDType is the form of an SVID. Its values are also values of an object's spec.credential.type.
 type SVIDType string
 
 // The forms of SVIDs.
@@ -20,11 +20,11 @@ const (
 )
 
 // SVIDRequest asks for one SVID of an object. It is posted to
-// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid, where the
-// resource is the plural name of the object's kind, and the answer has the same object with its
-// status. Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads
-// the object itself: its spec decides the type and the audiences. Neither the request nor the SVID
-// is stored.
+// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid, where <resource>
+// is the plural name of the object's kind. The answer is the same SVIDRequest with a status.
+// Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads the
+// object, and the object's spec decides the type and the audiences. Neither the request nor the
+// SVID is stored.
 //
 // +kubebuilder:object:root=true
 type SVIDRequest struct {
@@ -48,28 +48,28 @@ type SVIDRequest struct {
 
 // SVIDRequestSpec says what an SVID must be.
 type SVIDRequestSpec struct {
-	// type is SpiffeJWT or SpiffeCertificate, and must be what the object's spec.credential.type
-	// is. Required.
+	// type is SpiffeJWT or SpiffeCertificate. It must be the same as the object's
+	// spec.credential.type. Required.
 	//
 	// +required
 	Type SVIDType `json:"type"`
 
 	// audiences are the values of the claim aud, for SpiffeJWT only: some of the object's
-	// audiences, none twice. Default: all of the object's audiences.
+	// audiences, without duplicates. Default: all of the object's audiences.
 	//
 	// +optional
 	// +listType=atomic
 	Audiences []string `json:"audiences,omitempty"`
 
-	// publicKey is the public half of the certificate's key, for SpiffeCertificate only and there
-	// required: DER of a SubjectPublicKeyInfo on the curve P-256; source: RFC 5280 §4.1.2.7. The
-	// private half stays with the caller.
+	// publicKey is the public half of the certificate's key, as DER of a SubjectPublicKeyInfo on
+	// the curve P-256; source: RFC 5280 §4.1.2.7. It is required for SpiffeCertificate, and refused
+	// for SpiffeJWT. The private half stays with the caller.
 	//
 	// +optional
 	PublicKey []byte `json:"publicKey,omitempty"`
 
-	// uid is the UID of the object, so that an object that was deleted and created again is not
-	// taken for the former. Required.
+	// uid is the UID of the object. It distinguishes the object from a deleted object of the same
+	// name. Required.
 	//
 	// +required
 	UID types.UID `json:"uid"`
@@ -77,15 +77,15 @@ type SVIDRequestSpec struct {
 
 // SVIDRequestStatus is the result of an SVIDRequest.
 type SVIDRequestStatus struct {
-	// token is the JWT-SVID in compact form (RFC 7519), of SpiffeJWT. It is a credential: whoever
-	// has it acts as the object until it expires.
+	// token is the JWT-SVID in compact form (RFC 7519), if the type is SpiffeJWT. The token is a
+	// credential: whoever has it acts as the object until it expires.
 	//
 	// +optional
 	Token string `json:"token,omitempty"`
 
-	// certificateChain is the X.509-SVID of SpiffeCertificate and the intermediates that lead to
-	// the authority, as PEM: the SVID first, each certificate signed by the next, the authority
-	// itself left out; source: SPIFFE, X509-SVID §5.
+	// certificateChain is the X.509-SVID, followed by the intermediates that lead to the authority,
+	// as PEM, if the type is SpiffeCertificate. Each certificate is signed by the next certificate
+	// in the chain. The authority itself is left out; source: SPIFFE, X509-SVID §5.
 	//
 	// +optional
 	CertificateChain string `json:"certificateChain,omitempty"`
@@ -95,8 +95,8 @@ type SVIDRequestStatus struct {
 	// +optional
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp,omitempty"`
 
-	// spiffeID is who the SVID is for: spiffe://<trust domain>/<resource>/<namespace>/<name>;
-	// source: SPIFFE-ID §2.
+	// spiffeID is the SPIFFE ID of the object:
+	// spiffe://<trust domain>/<resource>/<namespace>/<name>; source: SPIFFE-ID §2.
 	//
 	// +optional
 	SPIFFEID string `json:"spiffeID,omitempty"`

@@ -9,9 +9,9 @@ import (
 const TokenRequestKind = "TokenRequest"
 
 // TokenRequest asks for one token of a WorkloadIdentity. It is posted to
-// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/workloadidentities/<name>/token, and the
-// answer has the same object with its status. Whoever may `create` workloadidentities/token of the
-// WorkloadIdentity gets a token. Neither the request nor the token is stored.
+// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/workloadidentities/<name>/token. The
+// answer is the same TokenRequest with a status. Whoever may `create` workloadidentities/token of
+// the WorkloadIdentity gets a token. Neither the request nor the token is stored.
 //
 // +kubebuilder:object:root=true
 type TokenRequest struct {
@@ -36,8 +36,8 @@ type TokenRequest struct {
 
 // TokenRequestSpec says what a token must be.
 type TokenRequestSpec struct {
-	// audiences are the values of the claim aud: some of the WorkloadIdentity's audiences, none
-	// twice. Default: all of the WorkloadIdentity's audiences.
+	// audiences are the values of the claim aud: some of the WorkloadIdentity's audiences, without
+	// duplicates. Default: all of the WorkloadIdentity's audiences.
 	//
 	// +optional
 	// +listType=atomic
@@ -71,7 +71,7 @@ type ContextObject struct {
 	// +required
 	Kind string `json:"kind"`
 
-	// namespace is the namespace of the object, and absent for an object of the whole cluster. The
+	// namespace is the namespace of the object. It is absent for a cluster-scoped object. The
 	// issuer decides which namespace a kind must have, usually the WorkloadIdentity's.
 	//
 	// +optional
@@ -82,8 +82,8 @@ type ContextObject struct {
 	// +required
 	Name string `json:"name"`
 
-	// uid is the UID of the object, so that an object that was deleted and created again is not
-	// taken for the former. Required.
+	// uid is the UID of the object. It distinguishes the object from a deleted object of the same
+	// name. Required.
 	//
 	// +required
 	UID types.UID `json:"uid"`
@@ -91,8 +91,8 @@ type ContextObject struct {
 
 // TokenRequestStatus is the result of a TokenRequest.
 type TokenRequestStatus struct {
-	// token is a signed JWT in compact form (RFC 7519). It is a credential: whoever has it acts as
-	// the WorkloadIdentity until it expires.
+	// token is a signed JWT in compact form (RFC 7519). The token is a credential: whoever has it
+	// acts as the WorkloadIdentity until it expires.
 	//
 	// +optional
 	Token string `json:"token,omitempty"`
