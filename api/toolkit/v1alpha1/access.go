@@ -4,7 +4,8 @@ import "github.com/lanyard-dev/lanyard/api/meta"
 
 // Values of Access.Provider.
 const (
-	// ProviderGeneric authenticates with static credentials, with spec.credential, or with none.
+	// ProviderGeneric authenticates with static credentials, with spec.credential, or without
+	// credentials.
 	ProviderGeneric = "generic"
 	// ProviderAWS authenticates at Amazon Web Services.
 	ProviderAWS = "aws"
@@ -26,13 +27,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.serviceAccountName) && !has(self.workloadIdentityName)",message="identityRef excludes serviceAccountName and workloadIdentityName: name one identity",fieldPath=".identityRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.identityRef.kind == 'AWSServiceAccountIdentity' || !has(self.certSecretRef) && !has(self.proxySecretRef)",message="an identity of an administrator is not used over a connection that the object chooses: remove certSecretRef and proxySecretRef, or name an AWSServiceAccountIdentity",fieldPath=".identityRef"
 type Access struct {
-	// provider says which service the server is, and where credentials come from. "generic": any OCI
-	// registry, or any service that speaks the protocol of Amazon S3. Its credentials are stored, or
-	// tokens without a cloud, or there are none; the other fields decide. "aws" (Amazon ECR, Amazon
-	// S3), "azure" (Azure Container Registry, Azure Blob Storage) and "gcp" (Google Artifact Registry,
-	// Google Cloud Storage): the cloud issues a short-lived credential to the ServiceAccount that
-	// serviceAccountName names; nothing is stored. A controller that does not support a provider sets
-	// the condition Stalled. Default: "generic".
+	// provider says which service the server is, and where credentials come from. "generic": any
+	// OCI registry, or any service that speaks the protocol of Amazon S3. Other fields decide
+	// whether the controller uses a stored credential, a token without a cloud, or no credential.
+	// "aws" (Amazon ECR, Amazon S3), "azure" (Azure Container Registry, Azure Blob Storage) and
+	// "gcp" (Google Artifact Registry, Google Cloud Storage): the cloud issues a short-lived
+	// credential to the ServiceAccount that serviceAccountName names; nothing is stored. A
+	// controller that does not support a provider sets the condition Stalled. Default: "generic".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
@@ -40,20 +41,21 @@ type Access struct {
 	Provider string `json:"provider,omitempty"`
 
 	// serviceAccountName names a ServiceAccount in this object's namespace, such as "tenant-a-sa".
-	// It is a lower-case DNS-1123 subdomain. With a cloud provider, the controller asks the server as
+	// It is a lower-case DNS-1123 subdomain. With a cloud provider, the controller authenticates as
 	// a cloud identity, which the account's annotations select. For aws,
 	// "eks.amazonaws.com/role-arn" names the role. For azure, "azure.workload.identity/client-id"
 	// names the application. "azure.workload.identity/tenant-id" names its tenant, if that is not
 	// the controller's tenant. For gcp, "iam.gke.io/gcp-service-account" names the service account.
 	// Without this annotation, the account itself is the principal. In a cluster outside GKE,
-	// "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster.
-	// With provider generic, the field depends on the kind. A kind that names a repository uses a
-	// token of the account if credential.type is ServiceAccountToken. Otherwise it uses the
-	// account's imagePullSecrets: of at most 16, the first that has an entry for the registry. A
-	// Bucket has the account's token exchanged at sts.endpoint, so sts must be set;
-	// "eks.amazonaws.com/role-arn" names the role there. Default: none. Without an account, a cloud
-	// provider and a ServiceAccountToken are refused, unless the controller's administrator has set
-	// a default account or lends the controller's own identity to this namespace.
+	// "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster. With
+	// provider generic, the field depends on the kind. A kind that names a repository uses a token
+	// of the account if credential.type is ServiceAccountToken. Otherwise it uses the account's
+	// imagePullSecrets: the first Secret that has an entry for the registry, of at most 16 Secrets.
+	// For a Bucket, the controller exchanges the account's token at sts.endpoint, so sts must be
+	// set. The annotation "eks.amazonaws.com/role-arn" then names the role. Default: none. Without
+	// an account, a cloud provider and a ServiceAccountToken are refused, unless the controller's
+	// administrator has set a default account or lends the controller's own identity to this
+	// namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -62,12 +64,13 @@ type Access struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// workloadIdentityName names a WorkloadIdentity in this object's namespace, such as
-	// "tenant-a-puller". It is a lower-case DNS-1123 subdomain. The object then proves itself with a
-	// token of Lanyard's own issuer instead of a ServiceAccount's. The provider must be the
-	// identity's targetSystem.type, and the identity's audiences must contain the audience that the
-	// provider expects. With credential.type WorkloadIdentityToken, which a Bucket does not have, the
-	// token itself is the credential: then the targetSystem.type must not be a cloud, and the identity's audiences must
-	// contain credential.audiences. It excludes serviceAccountName and secretRef. Default: none.
+	// "tenant-a-puller". It is a lower-case DNS-1123 subdomain. The controller then uses a token of
+	// Lanyard's own issuer instead of a ServiceAccount's token. The provider must be the identity's
+	// targetSystem.type, and the identity's audiences must contain the audience that the provider
+	// expects. With credential.type WorkloadIdentityToken, which a Bucket does not have, the token
+	// itself is the credential. Then the targetSystem.type must not be a cloud, and the identity's
+	// audiences must contain credential.audiences. The field excludes serviceAccountName and
+	// secretRef. Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -75,11 +78,12 @@ type Access struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="workloadIdentityName must be a lower-case DNS-1123 subdomain, such as tenant-a-puller; it names a WorkloadIdentity in this object's namespace"
 	WorkloadIdentityName string `json:"workloadIdentityName,omitempty"`
 
-	// identityRef names an AWS identity with which the controller asks the server, in place of
-	// serviceAccountName. An AWSServiceAccountIdentity is one of this object's namespace. The other
-	// kinds belong to administrators, who lend them to namespaces with spec.allowedNamespaces, and
-	// are not used over a connection of certSecretRef and proxySecretRef. It is allowed only with
-	// provider aws. It excludes serviceAccountName and workloadIdentityName. Default: none.
+	// identityRef names the AWS identity that the controller uses for the server, in place of
+	// serviceAccountName. An AWSServiceAccountIdentity must be in this object's namespace. The
+	// other kinds belong to administrators, who lend them to namespaces with
+	// spec.allowedNamespaces. These kinds are not used together with certSecretRef or
+	// proxySecretRef. The field is allowed only with provider aws. It excludes serviceAccountName
+	// and workloadIdentityName. Default: none.
 	//
 	// +optional
 	IdentityRef *meta.AWSIdentityReference `json:"identityRef,omitempty"`
@@ -94,27 +98,27 @@ type Access struct {
 	SecretRef *meta.LocalReference `json:"secretRef,omitempty"`
 
 	// certSecretRef names a Secret in this object's namespace with TLS material for the server.
-	// "ca.crt" is a PEM bundle of the authorities that alone may sign the server's certificate.
-	// "tls.crt" and "tls.key" are a client certificate and its key. Flux's older keys
-	// "caFile", "certFile" and "keyFile" work too. The Secret applies only to the server, never
-	// to the exchange of a credential. With credential.type SpiffeCertificate, which a Bucket does not
-	// have, only "ca.crt" is used. It is not allowed with the controller's own identity.
+	// "ca.crt" is a PEM bundle of authorities. Only these authorities may sign the server's
+	// certificate. "tls.crt" and "tls.key" are a client certificate and its key. Flux's older keys
+	// "caFile", "certFile" and "keyFile" work too. The Secret applies only to the server, never to
+	// the exchange of a credential. With credential.type SpiffeCertificate, which a Bucket does not
+	// have, only "ca.crt" is used. The field is not allowed with the controller's own identity.
 	//
 	// +optional
 	CertSecretRef *meta.LocalReference `json:"certSecretRef,omitempty"`
 
 	// proxySecretRef names a Secret in this object's namespace with the proxy for the server.
 	// "address" is the proxy's URL without user and password, such as
-	// "http://proxy.example.com:3128". "username" and "password" are optional keys. An exchange of a
-	// token at a cloud or at spec.sts uses the proxy too. It is not allowed with the controller's own
-	// identity.
+	// "http://proxy.example.com:3128". "username" and "password" are optional keys. An exchange of
+	// a token at a cloud or at spec.sts uses the proxy too. The field is not allowed with the
+	// controller's own identity.
 	//
 	// +optional
 	ProxySecretRef *meta.LocalReference `json:"proxySecretRef,omitempty"`
 
 	// insecure allows plain HTTP to the server. It is allowed only with provider generic, and only
-	// without the fields credential and sts, because a short-lived credential is never sent over an unprotected
-	// connection. Default: false.
+	// without the fields credential and sts, because a short-lived credential is never sent over an
+	// unprotected connection. Default: false.
 	//
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`

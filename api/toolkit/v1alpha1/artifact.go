@@ -63,8 +63,8 @@ type Artifact struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// Publication says who else is offered the artifact. It is part of the spec of every kind that keeps
-// an artifact.
+// Publication says whether the artifact is also published to Flux. It is part of the spec of every
+// kind that keeps an artifact.
 type Publication struct {
 	// externalArtifact also publishes the artifact to Flux, as an ExternalArtifact
 	// (source.toolkit.fluxcd.io/v1) with the name and namespace of this object. Flux's

@@ -114,9 +114,9 @@ type BucketSpec struct {
 
 	Access `json:",inline"`
 
-	// sts names the service that exchanges the token of serviceAccountName for a session. It is
-	// required when provider generic has a serviceAccountName. With aws, it replaces the region's
-	// own AWS STS. Default: none.
+	// sts names the service that exchanges the token of serviceAccountName or workloadIdentityName
+	// for a session. It is required with provider generic if one of these fields is set. With aws,
+	// it replaces the region's own AWS STS. Default: none.
 	//
 	// +optional
 	STS *BucketSTS `json:"sts,omitempty"`
@@ -136,9 +136,9 @@ type BucketSTS struct {
 	Provider string `json:"provider"`
 
 	// endpoint is the URL of the service, as "https://<host>" or "https://<host>:<port>", such as
-	// "https://minio.example.com:9000". The ServiceAccount's token is sent to this host. So the
-	// host must belong to AWS STS, or the controller's administrator must have listed it. A listed
-	// host accepts the token's audience "<host>", or "<host>:<port>" if the port is not 443.
+	// "https://minio.example.com:9000". The controller sends the identity's token to this host. So
+	// the host must belong to AWS STS, or the controller's administrator must have listed it. For a
+	// listed host, the token has the audience "<host>", or "<host>:<port>" if the port is not 443.
 	// Required.
 	//
 	// +required
@@ -169,8 +169,8 @@ type BucketStatus struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *Bucket) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading and
-// writing.
+// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading
+// and writing.
 func (o *Bucket) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // GetSchedule returns the part of the spec that says when the controller works.
@@ -179,11 +179,12 @@ func (o *Bucket) GetSchedule() *Schedule { return &o.Spec.Schedule }
 // GetAccess returns the part of the spec that says with whose credential the controller works.
 func (o *Bucket) GetAccess() *Access { return &o.Spec.Access }
 
-// GetArtifactStatus returns the part of the status that all kinds with artifacts have, for reading and
-// writing.
+// GetArtifactStatus returns the part of the status that all kinds with artifacts have, for reading
+// and writing.
 func (o *Bucket) GetArtifactStatus() *ArtifactStatus { return &o.Status.ArtifactStatus }
 
-// GetPublication returns the part of the spec that says who else is offered the artifact.
+// GetPublication returns the part of the spec that says whether the artifact is also published to
+// Flux.
 func (o *Bucket) GetPublication() *Publication { return &o.Spec.Publication }
 
 // BucketList is a list of Bucket objects.

@@ -32,9 +32,9 @@ type Credential struct {
 	Type string `json:"type"`
 
 	// audiences are the receivers of a token (claim aud), such as "registry.example.com". They must
-	// not be audiences of the cluster's API server or of a cloud's token service, because the server
-	// could use such a token there. Default: spec.url of an OCIRepository, or spec.image of an
-	// ImageRepository, as it is written.
+	// not be audiences of the cluster's API server or of a cloud's token service, because the
+	// server could use such a token there. Default: spec.url of an OCIRepository, or spec.image of
+	// an ImageRepository, as it is written.
 	//
 	// +optional
 	// +listType=set

@@ -151,8 +151,8 @@ type ScanResult struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *ImageRepository) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading and
-// writing.
+// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading
+// and writing.
 func (o *ImageRepository) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // GetSchedule returns the part of the spec that says when the controller works.

@@ -71,8 +71,8 @@ type OCIRepositorySpec struct {
 	// +optional
 	Ref *OCIRepositoryRef `json:"ref,omitempty"`
 
-	// layerSelector selects the layer of the artifact that is offered, and says how to offer it.
-	// Default: the first layer, extracted.
+	// layerSelector selects which layer of the artifact is offered, and how it is offered. Default:
+	// the first layer, extracted.
 	//
 	// +optional
 	LayerSelector *OCILayerSelector `json:"layerSelector,omitempty"`
@@ -86,11 +86,11 @@ type OCIRepositorySpec struct {
 	Verify *Unsupported `json:"verify,omitempty"`
 
 	// ignore is a list of patterns, one per line, in the format of .gitignore. Files that match,
-	// such as "*.md", are left out when a layer is extracted. Files of version control systems
-	// are always left out. Default: patterns for CI configuration, pictures and archives, the
-	// same as Flux's. Patterns replace the default, but a text without patterns, such as "", does
-	// not: to keep these files, write a pattern such as "!*.zip". The operation copy ignores this
-	// field.
+	// such as "*.md", are left out when a layer is extracted. Files of version control systems are
+	// always left out. Default: patterns for CI configuration, pictures and archives, the same as
+	// Flux's. Patterns in this field replace the default. A text without patterns, such as "", does
+	// not replace the default: to keep these files, write a pattern such as "!*.zip". The field has
+	// no effect with the operation copy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
@@ -144,7 +144,7 @@ type OCIRepositoryRef struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// OCILayerSelector selects the layer of an artifact that is offered, and says how to offer it.
+// OCILayerSelector selects which layer of an artifact is offered, and how it is offered.
 type OCILayerSelector struct {
 	// mediaType is the media type of the layer, such as
 	// "application/vnd.cncf.helm.chart.content.v1.tar+gzip". The first layer of this type is
@@ -155,10 +155,10 @@ type OCILayerSelector struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*$')",message="mediaType must be a type and a subtype without parameters, such as application/vnd.oci.image.layer.v1.tar+gzip"
 	MediaType string `json:"mediaType,omitempty"`
 
-	// operation says what the controller does with the layer. "extract" unpacks the layer, which
-	// is a tar archive with or without gzip compression, and offers its files as a new archive,
-	// without the files that ignore names. "copy" offers the bytes of the layer as the registry
-	// stores them. Default: "extract".
+	// operation says what the controller does with the layer. "extract" unpacks the layer, which is
+	// a tar archive with or without gzip compression, and offers its files as a new archive,
+	// without the files that match spec.ignore. "copy" offers the bytes of the layer as the
+	// registry stores them. Default: "extract".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=extract;copy
@@ -188,8 +188,8 @@ type OCIRepositoryStatus struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *OCIRepository) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading and
-// writing.
+// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading
+// and writing.
 func (o *OCIRepository) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // GetSchedule returns the part of the spec that says when the controller works.
@@ -201,11 +201,12 @@ func (o *OCIRepository) GetAccess() *Access { return &o.Spec.Access }
 // GetCredential returns spec.credential; nil if the field is absent.
 func (o *OCIRepository) GetCredential() *Credential { return o.Spec.Credential }
 
-// GetArtifactStatus returns the part of the status that all kinds with artifacts have, for reading and
-// writing.
+// GetArtifactStatus returns the part of the status that all kinds with artifacts have, for reading
+// and writing.
 func (o *OCIRepository) GetArtifactStatus() *ArtifactStatus { return &o.Status.ArtifactStatus }
 
-// GetPublication returns the part of the spec that says who else is offered the artifact.
+// GetPublication returns the part of the spec that says whether the artifact is also published to
+// Flux.
 func (o *OCIRepository) GetPublication() *Publication { return &o.Spec.Publication }
 
 // OCIRepositoryList is a list of OCIRepository objects.
@@ -226,6 +227,6 @@ type OCIRepositoryList struct {
 // +kubebuilder:pruning:PreserveUnknownFields
 type Unsupported struct{}
 
-// UnmarshalJSON reads every value, so that strict decoders do not report the fields of a value that
-// the rule refuses.
+// UnmarshalJSON accepts every value and drops it, because a validation rule refuses the value
+// anyway. Otherwise strict decoders would report the fields of the value.
 func (*Unsupported) UnmarshalJSON([]byte) error { return nil }

@@ -13,10 +13,10 @@ package v1alpha1
 type RegistryAccess struct {
 	Access `json:",inline"`
 
-	// credential has the controller authenticate at the registry with a short-lived token or
-	// certificate itself, without a cloud. Such a token or certificate is the proof of an identity
-	// that the registry trusts. It works only with provider generic, and not together with
-	// secretRef. Default: none.
+	// credential selects a short-lived token or certificate with which the controller authenticates
+	// at the registry directly, without a cloud. The registry must trust the identity in this token
+	// or certificate. The field works only with provider generic, and not together with secretRef.
+	// Default: none.
 	//
 	// +optional
 	Credential *Credential `json:"credential,omitempty"`

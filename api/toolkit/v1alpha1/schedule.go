@@ -17,8 +17,8 @@ type Schedule struct {
 	Interval metav1.Duration `json:"interval"`
 
 	// timeout limits the time of one reconciliation's calls to the server that the spec names,
-	// including the exchange of the credential. It is a Go duration with the units m, s and ms, such
-	// as "90s". From 1s to 30m. Default: 60s.
+	// including the exchange of the credential. It is a Go duration with the units m, s and ms,
+	// such as "90s". From 1s to 30m. Default: 60s.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -28,8 +28,8 @@ type Schedule struct {
 	// +kubebuilder:default="60s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// suspend stops reconciliation while it is true. The last result stays in the status. An artifact
-	// is still served. Default: false.
+	// suspend stops reconciliation while it is true. The last result stays in the status. An
+	// artifact is still served. Default: false.
 	//
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`

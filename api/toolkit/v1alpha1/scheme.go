@@ -17,8 +17,8 @@ func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: Group, Version: Version}
 }
 
-// AddToScheme registers the types of this package with s. It fails only if s already knows one
-// of the kinds by another Go type.
+// AddToScheme registers the types of this package with s. It panics if s already has another Go
+// type for one of the kinds.
 func AddToScheme(s *runtime.Scheme) error {
 	builder := runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		s.AddKnownTypes(GroupVersion(),
