@@ -8,25 +8,27 @@ const (
 	// as long as the other side has asked for (Retry-After).
 	ReconcileRequestedAnnotation = "lanyard.dev/reconcile-requested-at"
 
-	// FluxReconcileRequestedAnnotation is Flux's name of the same request. If an object has both,
-	// the later time counts; a value that is not a time loses.
+	// FluxReconcileRequestedAnnotation is Flux's name for the same annotation. If an object has
+	// both annotations, the later time counts. A value that is a time wins over a value that is
+	// not.
 	FluxReconcileRequestedAnnotation = "reconcile.fluxcd.io/requestedAt"
 
-	// OperationAnnotation asks the controller for an operation on the object. The controller removes
-	// the annotation when the operation has succeeded. Its only value is OperationRenewToken; others
-	// are left alone.
+	// OperationAnnotation asks the controller for an operation on the object. The controller
+	// removes the annotation when the operation has succeeded. The only valid value is
+	// OperationRenewToken. The controller ignores other values.
 	OperationAnnotation = "lanyard.dev/operation"
 
-	// OperationRenewToken has the controller drop the tokens of the WorkloadIdentity that the object
-	// names, and get new ones. Requests for one WorkloadIdentity within ten seconds are one request.
+	// OperationRenewToken makes the controller drop the tokens of the WorkloadIdentity that the
+	// object names, and get new tokens. Requests for one WorkloadIdentity within ten seconds count
+	// as one request.
 	OperationRenewToken = "renew-workload-identity-token"
 
-	// AllowAccountChangeAnnotation allows an object to get the credential of another account of its
-	// cloud than before. Its value names that account, as the object's condition does, so that it
-	// allows no further change.
+	// AllowAccountChangeAnnotation allows an object to get a credential of another account of its
+	// cloud than before. Its value is the new account, as the object's condition shows it. So the
+	// annotation does not allow a further change to a third account.
 	AllowAccountChangeAnnotation = "lanyard.dev/allow-account-change"
 
-	// Finalizer keeps an object of a kind with artifacts until the controller has removed the
-	// artifacts from the store.
+	// Finalizer keeps an object until the controller has removed the object's artifacts from the
+	// store, or a binding's data from the Secret. An AWS identity stays while objects use it.
 	Finalizer = "lanyard.dev/finalizer"
 )

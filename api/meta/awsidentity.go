@@ -1,8 +1,8 @@
 package meta
 
-// AWSIdentityReference names an AWS identity that an object acts with. An AWSServiceAccountIdentity
-// is one of the object's own namespace. The other kinds are cluster-scoped; their
-// spec.allowedNamespaces must admit the object's namespace.
+// AWSIdentityReference names the AWS identity that is used for an object. An
+// AWSServiceAccountIdentity must be in the object's own namespace. The other kinds are
+// cluster-scoped; their spec.allowedNamespaces must admit the object's namespace.
 type AWSIdentityReference struct {
 	// kind is the kind of the identity, in the group identity.lanyard.dev. Required.
 	//

@@ -26,9 +26,9 @@ const (
 	// published (spec.externalArtifact) and no earlier ExternalArtifact is left.
 	ConditionExternalArtifactPublished = "ExternalArtifactPublished"
 
-	// ConditionHubReachable is False while the hub, which has the WorkloadIdentity of a binding, does
-	// not answer or refuses the spoke. The credential in the Secret then lives on until it ends. The
-	// condition is absent if the identity is in the binding's own cluster.
+	// ConditionHubReachable is False while the hub, which has the WorkloadIdentity of a binding,
+	// does not answer or refuses the spoke. Meanwhile the credential stays in the Secret until it
+	// expires. The condition is absent if the identity is in the binding's own cluster.
 	ConditionHubReachable = "HubReachable"
 )
 
@@ -118,12 +118,12 @@ const (
 	ReasonExternalArtifactUnavailable = "ExternalArtifactUnavailable"
 
 	// ReasonIssuerNotPublished says that no service could check a token of a WorkloadIdentity: no
-	// key of the identity's algorithm signs yet. A key signs only once it was seen in the public
+	// key of the identity's algorithm signs yet. A key signs only after it was seen in the public
 	// document of the issuer, or people have confirmed it.
 	ReasonIssuerNotPublished = "IssuerNotPublished"
 
 	// ReasonIssuerUnavailable says that the issuer of a WorkloadIdentity cannot sign: its KeyRing
-	// does not exist, is that of another issuer, or has an active key without a private half.
+	// does not exist, belongs to another issuer, or has an active key without a private half.
 	ReasonIssuerUnavailable = "IssuerUnavailable"
 
 	// ReasonHubUnreachable says that the hub did not answer in time, or answered with a 5xx status.
@@ -132,12 +132,12 @@ const (
 	// ReasonHubRefused says that the hub answered, and refused the account of the spoke.
 	ReasonHubRefused = "HubRefused"
 
-	// ReasonNamespaceNotMapped says that the namespace of a binding has no namespace at the hub.
-	// Terminal.
+	// ReasonNamespaceNotMapped says that the namespace of a binding is not mapped to a namespace at
+	// the hub. Terminal.
 	ReasonNamespaceNotMapped = "NamespaceNotMapped"
 
-	// ReasonPrincipalUsageUnauthorized says that the namespace may not use the AWS identity that the
-	// object names. Terminal.
+	// ReasonPrincipalUsageUnauthorized says that the namespace may not use the AWS identity that
+	// the object names. Terminal.
 	ReasonPrincipalUsageUnauthorized = "PrincipalUsageUnauthorized"
 
 	// ReasonSourcePrincipalUsageUnauthorized says that the namespace may not use a source in the
@@ -148,35 +148,36 @@ const (
 	// Terminal.
 	ReasonSourceOnly = "SourceOnly"
 
-	// ReasonSourceCycle says that the sources of an AWS identity lead back to it. Terminal.
+	// ReasonSourceCycle says that the sources of an AWS identity form a cycle. Terminal.
 	ReasonSourceCycle = "SourceCycle"
 
 	// ReasonSourceChainTooLong says that the chain of an AWS identity has more than five
 	// identities. Terminal.
 	ReasonSourceChainTooLong = "SourceChainTooLong"
 
-	// ReasonControllerIdentityMissing says that there is no AWSClusterControllerIdentity default,
-	// which lends the identity of Lanyard's own programs. Terminal.
+	// ReasonControllerIdentityMissing says that no AWSClusterControllerIdentity default exists,
+	// which would lend the AWS identity of Lanyard's own programs. Terminal.
 	ReasonControllerIdentityMissing = "ControllerIdentityMissing"
 
-	// ReasonSecretNamespaceRefused says that a static AWS identity names a Secret of another
-	// namespace than the one that is kept for them. Terminal.
+	// ReasonSecretNamespaceRefused says that a static AWS identity names a Secret outside the
+	// namespace that is reserved for these Secrets. Terminal.
 	ReasonSecretNamespaceRefused = "SecretNamespaceRefused"
 
 	// ReasonStaticIdentityNotForSources says that the chain of an AWS identity ends in static keys,
 	// which this program does not read. Terminal.
 	ReasonStaticIdentityNotForSources = "StaticIdentityNotForSources"
 
-	// ReasonAccountMismatch says that the identity gives credentials of another account than
-	// spec.accountID, or than the Secret of a binding has. Terminal.
+	// ReasonAccountMismatch says that the identity's credentials are of the wrong account: the
+	// account is not spec.accountID, or not the account of the credential in a binding's Secret.
+	// Terminal.
 	ReasonAccountMismatch = "AccountMismatch"
 
 	// ReasonPrincipalCredentialRetrievalFailed says that the AWS identity of an AWSCluster gave no
 	// credential. The condition Ready has the reason in detail.
 	ReasonPrincipalCredentialRetrievalFailed = "PrincipalCredentialRetrievalFailed"
 
-	// ReasonIdentityInUse says that an AWS identity is being deleted, and objects still use it. It
-	// is deleted when no object uses it any more.
+	// ReasonIdentityInUse says that an AWS identity is being deleted, but objects still use it. The
+	// identity stays until no object uses it any more.
 	ReasonIdentityInUse = "IdentityInUse"
 
 	// ReasonClusterNameTaken says that another AWSCluster has the same name and AWS account.
@@ -187,7 +188,7 @@ const (
 	// missing rule. Retried.
 	ReasonControllerForbidden = "ControllerForbidden"
 
-	// ReasonInternalError says that something failed that has no reason of its own, such as a
-	// call to the Kubernetes API. Retried.
+	// ReasonInternalError says that something failed for which no other reason fits, such as a call
+	// to the Kubernetes API. Retried.
 	ReasonInternalError = "InternalError"
 )

@@ -1,4 +1,4 @@
-// Package meta holds what Lanyard's API groups have in common. These are references between
+// Package meta holds the types and names that Lanyard's API groups share: references between
 // objects, the identity that a status reports, condition types and their reasons, and names of
 // annotations and finalizers.
 //

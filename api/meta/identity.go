@@ -20,7 +20,8 @@ type Identity struct {
 	Subject string `json:"subject"`
 
 	// provider is the issuer of the credential: aws, azure or gcp. It is generic for a stored
-	// password and for spec.credential. With spec.sts, it is the protocol of the token service: aws.
+	// password and for spec.credential. With spec.sts, it is the protocol of the token service:
+	// aws.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -29,12 +30,12 @@ type Identity struct {
 
 	// cloudIdentity is the identity that the subject has at the provider. AWS: the ARN of the IAM
 	// role, such as "arn:aws:iam::123456789123:role/tenant-a-ecr". Azure: tenant and client ID of
-	// the application, as "<tenant>/<client>". GCP: the address of the service account, the name
-	// of the workload identity provider, or both as "<provider>/serviceAccounts/<address>". SPIFFE:
-	// the SPIFFE ID. Another spec.credential: the user that goes with the token, if the subject
-	// names one. The field is absent if the subject is itself the principal (GKE without a service
-	// account), or if no cloud was asked. It is also absent if the provider does not report the
-	// identity (the controller's own identity).
+	// the application, as "<tenant>/<client>". GCP: the address of the service account, the name of
+	// the workload identity provider, or both as "<provider>/serviceAccounts/<address>". SPIFFE:
+	// the SPIFFE ID. Any other spec.credential: the user that is sent with the token, if the
+	// subject names a user. The field is absent if the subject is itself the principal (GKE without
+	// a service account), or if no cloud was asked. It is also absent if the provider does not
+	// report the identity (the controller's own identity).
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048

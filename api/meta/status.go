@@ -27,8 +27,8 @@ type Status struct {
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 }
 
-// FetchStatus is the common part of the status of every object that gets a credential to act with.
-// Kinds with artifacts also have the condition ArtifactInStorage while it is true, and
+// FetchStatus is the common part of the status of every object for which the controller gets a
+// credential. Kinds with artifacts also have the condition ArtifactInStorage while it is true, and
 // ExternalArtifactPublished if spec.externalArtifact is set.
 type FetchStatus struct {
 	Status `json:",inline"`
