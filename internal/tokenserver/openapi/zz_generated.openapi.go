@@ -48,7 +48,7 @@ func schema_lanyard_api_token_v1alpha1_ContextObject(ref common.ReferenceCallbac
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the namespace of the object, and absent for an object of the whole cluster. The issuer decides which namespace a kind must have, usually the WorkloadIdentity's.",
+							Description: "namespace is the namespace of the object. It is absent for a cluster-scoped object. The issuer decides which namespace a kind must have, usually the WorkloadIdentity's.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -63,7 +63,7 @@ func schema_lanyard_api_token_v1alpha1_ContextObject(ref common.ReferenceCallbac
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the UID of the object, so that an object that was deleted and created again is not taken for the former. Required.",
+							Description: "uid is the UID of the object. It distinguishes the object from a deleted object of the same name. Required.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -80,7 +80,7 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequest(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SVIDRequest asks for one SVID of an object. It is posted to /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid, where the resource is the plural name of the object's kind, and the answer has the same object with its status. Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads the object itself: its spec decides the type and the audiences. Neither the request nor the SVID is stored.",
+				Description: "SVIDRequest asks for one SVID of an object. It is posted to /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid, where <resource> is the plural name of the object's kind. The answer is the same SVIDRequest with a status. Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads the object, and the object's spec decides the type and the audiences. Neither the request nor the SVID is stored.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -136,7 +136,7 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequestSpec(ref common.ReferenceCallb
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is SpiffeJWT or SpiffeCertificate, and must be what the object's spec.credential.type is. Required.",
+							Description: "type is SpiffeJWT or SpiffeCertificate. It must be the same as the object's spec.credential.type. Required.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -149,7 +149,7 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequestSpec(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "audiences are the values of the claim aud, for SpiffeJWT only: some of the object's audiences, none twice. Default: all of the object's audiences.",
+							Description: "audiences are the values of the claim aud, for SpiffeJWT only: some of the object's audiences, without duplicates. Default: all of the object's audiences.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -163,14 +163,14 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequestSpec(ref common.ReferenceCallb
 					},
 					"publicKey": {
 						SchemaProps: spec.SchemaProps{
-							Description: "publicKey is the public half of the certificate's key, for SpiffeCertificate only and there required: DER of a SubjectPublicKeyInfo on the curve P-256; source: RFC 5280 §4.1.2.7. The private half stays with the caller.",
+							Description: "publicKey is the public half of the certificate's key, as DER of a SubjectPublicKeyInfo on the curve P-256; source: RFC 5280 §4.1.2.7. It is required for SpiffeCertificate, and refused for SpiffeJWT. The private half stays with the caller.",
 							Type:        []string{"string"},
 							Format:      "byte",
 						},
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is the UID of the object, so that an object that was deleted and created again is not taken for the former. Required.",
+							Description: "uid is the UID of the object. It distinguishes the object from a deleted object of the same name. Required.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -192,14 +192,14 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequestStatus(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"token": {
 						SchemaProps: spec.SchemaProps{
-							Description: "token is the JWT-SVID in compact form (RFC 7519), of SpiffeJWT. It is a credential: whoever has it acts as the object until it expires.",
+							Description: "token is the JWT-SVID in compact form (RFC 7519), if the type is SpiffeJWT. The token is a credential: whoever has it acts as the object until it expires.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"certificateChain": {
 						SchemaProps: spec.SchemaProps{
-							Description: "certificateChain is the X.509-SVID of SpiffeCertificate and the intermediates that lead to the authority, as PEM: the SVID first, each certificate signed by the next, the authority itself left out; source: SPIFFE, X509-SVID §5.",
+							Description: "certificateChain is the X.509-SVID, followed by the intermediates that lead to the authority, as PEM, if the type is SpiffeCertificate. Each certificate is signed by the next certificate in the chain. The authority itself is left out; source: SPIFFE, X509-SVID §5.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -212,7 +212,7 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequestStatus(ref common.ReferenceCal
 					},
 					"spiffeID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spiffeID is who the SVID is for: spiffe://<trust domain>/<resource>/<namespace>/<name>; source: SPIFFE-ID §2.",
+							Description: "spiffeID is the SPIFFE ID of the object: spiffe://<trust domain>/<resource>/<namespace>/<name>; source: SPIFFE-ID §2.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -229,7 +229,7 @@ func schema_lanyard_api_token_v1alpha1_TokenRequest(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "TokenRequest asks for one token of a WorkloadIdentity. It is posted to /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/workloadidentities/<name>/token, and the answer has the same object with its status. Whoever may `create` workloadidentities/token of the WorkloadIdentity gets a token. Neither the request nor the token is stored.",
+				Description: "TokenRequest asks for one token of a WorkloadIdentity. It is posted to /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/workloadidentities/<name>/token. The answer is the same TokenRequest with a status. Whoever may `create` workloadidentities/token of the WorkloadIdentity gets a token. Neither the request nor the token is stored.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -289,7 +289,7 @@ func schema_lanyard_api_token_v1alpha1_TokenRequestSpec(ref common.ReferenceCall
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "audiences are the values of the claim aud: some of the WorkloadIdentity's audiences, none twice. Default: all of the WorkloadIdentity's audiences.",
+							Description: "audiences are the values of the claim aud: some of the WorkloadIdentity's audiences, without duplicates. Default: all of the WorkloadIdentity's audiences.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -331,7 +331,7 @@ func schema_lanyard_api_token_v1alpha1_TokenRequestStatus(ref common.ReferenceCa
 				Properties: map[string]spec.Schema{
 					"token": {
 						SchemaProps: spec.SchemaProps{
-							Description: "token is a signed JWT in compact form (RFC 7519). It is a credential: whoever has it acts as the WorkloadIdentity until it expires.",
+							Description: "token is a signed JWT in compact form (RFC 7519). The token is a credential: whoever has it acts as the WorkloadIdentity until it expires.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
