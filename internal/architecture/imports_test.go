@@ -142,7 +142,8 @@ var rules = []rule{
 	{
 		name: "how objects reach what they name does not depend on what they do with it",
 		dir:  ".", from: "/internal/controller/access",
-		deny: []string{module + "/internal/artifact/", module + "/internal/controller/source", module + "/internal/controller/registry"},
+		deny:  []string{module + "/internal/artifact/", module + "/internal/controller/source", module + "/internal/controller/registry"},
+		allow: []string{module + "/internal/artifact/origin"}, // the errors of servers, which access explains
 	},
 	{
 		name: "no frame knows its kinds",
