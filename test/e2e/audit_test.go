@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,9 +125,13 @@ func judgeRun(tb testing.TB) {
 			tb.Errorf("the chart starts %s in %s, of which this test knows nothing", w.Program, w.Name)
 		}
 	}
+	abandoned := abandonedRequests(tb)
 	// admins counts requests with an administrator's credential, by user agent.
 	admins := map[string]int{}
 	for _, e := range auditLogOf(tb, world) {
+		if e.User.Username == "" && slices.ContainsFunc(abandoned, e.isRefusedAt) {
+			continue
+		}
 		if slices.Contains(e.User.Groups, "system:masters") {
 			admins[e.UserAgent]++
 		}
@@ -158,6 +163,52 @@ func judgeRun(tb testing.TB) {
 		}
 	}
 	wantNoSecretsInLogs(tb)
+}
+
+// abandonedRequests returns when the API server stopped authenticating a request because its client
+// had gone. A program that is killed leaves such requests behind. The times are those of the
+// server's log, in the layout [logTime].
+func abandonedRequests(tb testing.TB) []string {
+	tb.Helper()
+	log, err := os.ReadFile(world.Path("controlplane.log"))
+	must(tb, "read the API server's log", err)
+	return abandonedIn(string(log))
+}
+
+func abandonedIn(log string) (times []string) {
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "Unable to authenticate the request") && strings.Contains(line, "context canceled") && len(line) > len(logTime) {
+			times = append(times, line[1:1+len(logTime)]) // after the severity
+		}
+	}
+	return times
+}
+
+// logTime is the layout of the times in the API server's log, which are local times. Texts of this
+// layout are in the order of their times within a year.
+const logTime = "0102 15:04:05.000000"
+
+// isRefusedAt reports whether the API server refused the request's credential at that time of its
+// log.
+func (e auditEvent) isRefusedAt(at string) bool {
+	return e.ResponseStatus.Code == http.StatusUnauthorized &&
+		e.RequestReceivedTimestamp.Local().Format(logTime) <= at && at <= e.StageTimestamp.Local().Format(logTime)
+}
+
+// TestAbandonedRequests has a log line of each sort, at a time within a request and at another time.
+func TestAbandonedRequests(t *testing.T) {
+	at := time.Date(2026, 11, 28, 2, 44, 11, 930639000, time.Local)
+	event := auditEvent{RequestReceivedTimestamp: at.Add(-time.Millisecond), StageTimestamp: at.Add(time.Millisecond)}
+	event.ResponseStatus.Code = http.StatusUnauthorized
+	for line, want := range map[string]bool{
+		`E1128 02:44:11.930639   20683 authentication.go:75] "Unable to authenticate the request" err="[invalid bearer token, context canceled]"`: true,
+		`E1128 02:44:11.930639   20683 authentication.go:75] "Unable to authenticate the request" err="invalid bearer token"`:                     false,
+		`E1128 02:44:12.930639   20683 authentication.go:75] "Unable to authenticate the request" err="[invalid bearer token, context canceled]"`: false,
+	} {
+		if slices.ContainsFunc(abandonedIn(line), event.isRefusedAt) != want {
+			t.Errorf("abandoned is not %t: %s", want, line)
+		}
+	}
 }
 
 // wholeRun reports whether the command line selects all tests.
@@ -328,7 +379,10 @@ type auditEvent struct {
 	User             auditUser
 	ImpersonatedUser *auditUser
 	ObjectRef        *objectRef
-	ResponseStatus   struct {
+
+	RequestReceivedTimestamp, StageTimestamp time.Time
+
+	ResponseStatus struct {
 		Code    int
 		Details struct{ Causes []struct{ Reason string } }
 	}
