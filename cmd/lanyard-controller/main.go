@@ -45,6 +45,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/ocirepository"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
@@ -130,13 +131,11 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		},
 	}
 	kept := &source.Artifacts{Store: artifacts, BaseURL: f.ArtifactBaseURL, Elected: mgr.Elected()}
-	shared := &source.Shared{
-		Shared: objects, Rules: limits, Renew: reach.Renew, Artifacts: kept,
-		External: &externalartifact.Publisher{Client: mgr.GetClient()}, Durations: source.NewDurations(),
-	}
+	tenants := &tenant.Shared{Shared: objects, Rules: limits, Renew: reach.Renew, Durations: tenant.NewDurations()}
+	shared := &source.Shared{Shared: tenants, Artifacts: kept, External: &externalartifact.Publisher{Client: mgr.GetClient()}}
 	err = errors.Join(
 		ocirepository.New(shared, reach, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
-		imagerepository.New(shared, reach).SetupWithManager(ctx, mgr, f.Concurrent),
+		imagerepository.New(tenants, reach).SetupWithManager(ctx, mgr, f.Concurrent),
 		bucket.New(shared, reach, clouds.Buckets(served, f.AllowedEndpointHosts), f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
 	)
 	if err != nil {
@@ -147,7 +146,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		metrics.Registry.Register(mgr.Tokens),
 		metrics.Registry.Register(storeSize(artifacts)),
 		metrics.Registry.Register(object.NewMetrics(ctx, objects)),
-		metrics.Registry.Register(shared.Durations),
+		metrics.Registry.Register(tenants.Durations),
 		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
 		mgr.Add(&source.Collector{Artifacts: kept, Log: mgr.GetLogger().WithName("collector")}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),

@@ -18,8 +18,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/awscluster"
 	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
 	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // awsIdentities is the part that reconciles the AWS identities and the AWSClusters.
@@ -73,19 +75,11 @@ func (a *awsIdentities) setup(ctx context.Context, objects *object.Shared, mgr m
 	n := a.flags.Concurrent
 	return errors.Join(
 		awscluster.AddIndex(ctx, mgr.GetFieldIndexer()),
-		awsidentity.New(objects, identityv1.AWSClusterControllerIdentityKind, func() (*identityv1.AWSClusterControllerIdentity, client.ObjectList) {
-			return &identityv1.AWSClusterControllerIdentity{}, &identityv1.AWSClusterControllerIdentityList{}
-		}, options).SetupWithManager(ctx, mgr, n),
-		awsidentity.New(objects, identityv1.AWSClusterStaticIdentityKind, func() (*identityv1.AWSClusterStaticIdentity, client.ObjectList) {
-			return &identityv1.AWSClusterStaticIdentity{}, &identityv1.AWSClusterStaticIdentityList{}
-		}, options).SetupWithManager(ctx, mgr, n),
-		awsidentity.New(objects, identityv1.AWSClusterRoleIdentityKind, func() (*identityv1.AWSClusterRoleIdentity, client.ObjectList) {
-			return &identityv1.AWSClusterRoleIdentity{}, &identityv1.AWSClusterRoleIdentityList{}
-		}, options).SetupWithManager(ctx, mgr, n),
-		awsidentity.New(objects, identityv1.AWSServiceAccountIdentityKind, func() (*identityv1.AWSServiceAccountIdentity, client.ObjectList) {
-			return &identityv1.AWSServiceAccountIdentity{}, &identityv1.AWSServiceAccountIdentityList{}
-		}, options).SetupWithManager(ctx, mgr, n),
-		awscluster.New(objects, clusters).SetupWithManager(ctx, mgr, n),
+		awsidentity.New[*identityv1.AWSClusterControllerIdentity](objects, kinds.AWSClusterControllerIdentity(), options).SetupWithManager(ctx, mgr, n),
+		awsidentity.New[*identityv1.AWSClusterStaticIdentity](objects, kinds.AWSClusterStaticIdentity(), options).SetupWithManager(ctx, mgr, n),
+		awsidentity.New[*identityv1.AWSClusterRoleIdentity](objects, kinds.AWSClusterRoleIdentity(), options).SetupWithManager(ctx, mgr, n),
+		awsidentity.New[*identityv1.AWSServiceAccountIdentity](objects, kinds.AWSServiceAccountIdentity(), options).SetupWithManager(ctx, mgr, n),
+		awscluster.New(&tenant.Shared{Shared: objects}, clusters).SetupWithManager(ctx, mgr, n),
 		metrics.Registry.Register(a.tokens),
 		mgr.Add(everyReplica(a.tokens.Run)),
 	)

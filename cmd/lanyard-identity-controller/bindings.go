@@ -16,6 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providers"
 	"github.com/lanyard-dev/lanyard/internal/controller/binding"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
 	"github.com/lanyard-dev/lanyard/internal/hub"
 	"github.com/lanyard-dev/lanyard/internal/program"
@@ -104,7 +105,7 @@ func (b *bindings) setup(ctx context.Context, objects *object.Shared, mgr manage
 		}
 	}
 	return errors.Join(
-		binding.New(objects, b.options).SetupWithManager(ctx, mgr, b.concurrent),
+		binding.New(&tenant.Shared{Shared: objects}, b.options).SetupWithManager(ctx, mgr, b.concurrent),
 		metrics.Registry.Register(b.options.Renewals),
 		metrics.Registry.Register(binding.NewMetrics(ctx, mgr.GetClient(), mgr.Elected())),
 	)

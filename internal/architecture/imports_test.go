@@ -146,6 +146,12 @@ var rules = []rule{
 		allow: []string{module + "/internal/artifact/origin"}, // the errors of servers, which access explains
 	},
 	{
+		name: "only kinds that keep artifacts link the store",
+		dir:  ".", from: "/internal/controller/...",
+		except: []string{"/internal/controller/source", "/internal/controller/ocirepository", "/internal/controller/bucket", "/internal/controller/controllertest"},
+		deny:   []string{module + "/internal/artifact/store", module + "/internal/controller/source"},
+	},
+	{
 		name: "no frame knows its kinds",
 		dir:  ".", from: "/internal/controller/source",
 		deny: []string{

@@ -7,7 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-func workloadIdentity() Kind {
+// WorkloadIdentity returns the entry of the kind.
+func WorkloadIdentity() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityKind),
 		Plural:           "workloadidentities", Short: "lwi", Program: IdentityController,
@@ -16,7 +17,8 @@ func workloadIdentity() Kind {
 	}
 }
 
-func workloadIdentityBinding() Kind {
+// WorkloadIdentityBinding returns the entry of the kind.
+func WorkloadIdentityBinding() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityBindingKind),
 		Plural:           "workloadidentitybindings", Short: "lwib", Program: IdentityController,
@@ -57,7 +59,8 @@ func keyRing() Kind {
 	}
 }
 
-func awsServiceAccountIdentity() Kind {
+// AWSServiceAccountIdentity returns the entry of the kind.
+func AWSServiceAccountIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSServiceAccountIdentityKind),
 		Plural:           "awsserviceaccountidentities", Short: "lasai",
@@ -67,7 +70,8 @@ func awsServiceAccountIdentity() Kind {
 	})
 }
 
-func awsClusterControllerIdentity() Kind {
+// AWSClusterControllerIdentity returns the entry of the kind.
+func AWSClusterControllerIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterControllerIdentityKind),
 		Plural:           "awsclustercontrolleridentities", Short: "lacci", ClusterScoped: true,
@@ -76,7 +80,8 @@ func awsClusterControllerIdentity() Kind {
 	})
 }
 
-func awsClusterRoleIdentity() Kind {
+// AWSClusterRoleIdentity returns the entry of the kind.
+func AWSClusterRoleIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterRoleIdentityKind),
 		Plural:           "awsclusterroleidentities", Short: "lacri", ClusterScoped: true,
@@ -85,7 +90,8 @@ func awsClusterRoleIdentity() Kind {
 	})
 }
 
-func awsClusterStaticIdentity() Kind {
+// AWSClusterStaticIdentity returns the entry of the kind.
+func AWSClusterStaticIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterStaticIdentityKind),
 		Plural:           "awsclusterstaticidentities", Short: "lacsi", ClusterScoped: true,

@@ -9,7 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-func awsCluster() Kind {
+// AWSCluster returns the entry of the kind.
+func AWSCluster() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterKind),
 		Plural:           "awsclusters", Short: "lac", Program: IdentityController,

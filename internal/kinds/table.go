@@ -23,9 +23,9 @@ type Table []Kind
 func All() Table {
 	return Table{
 		OCIRepository(), Bucket(), ImageRepository(),
-		workloadIdentity(), workloadIdentityBinding(), keyRing(),
-		awsCluster(),
-		awsServiceAccountIdentity(), awsClusterControllerIdentity(), awsClusterRoleIdentity(), awsClusterStaticIdentity(),
+		WorkloadIdentity(), WorkloadIdentityBinding(), keyRing(),
+		AWSCluster(),
+		AWSServiceAccountIdentity(), AWSClusterControllerIdentity(), AWSClusterRoleIdentity(), AWSClusterStaticIdentity(),
 	}
 }
 

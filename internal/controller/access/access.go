@@ -62,9 +62,9 @@ type Call struct {
 // Lent reports whether the identity is not the tenant's own but lent to it.
 func (c Call) Lent() bool { return c.Identity.Subject.Lent() }
 
-// Explain adds to an error about a missing identity where the identity comes from, if the object
+// explain adds to an error about a missing identity where the identity comes from, if the object
 // does not name the subject. If the controller's own identity is missing, it may come later.
-func (c Call) Explain(err error) error {
+func (c Call) explain(err error) error {
 	code := auth.CodeOf(err)
 	missing := code == auth.CodeIdentityMissing
 	switch {
@@ -76,15 +76,6 @@ func (c Call) Explain(err error) error {
 		return object.Retryable(err)
 	}
 	return err
-}
-
-// DependsOn returns the objects on which an object depends because of its identity fields.
-func DependsOn(fields spec.Fields, rules spec.Rules) []object.Dependency {
-	named := rules.Named(fields)
-	if named.IsZero() {
-		return nil
-	}
-	return []object.Dependency{object.DependencyOn(named)}
 }
 
 // Subscribe calls changed when a subject has changed, for object.Dependencies. The token cache must

@@ -41,28 +41,6 @@ func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
 	}
 }
 
-// Objects depend on the account that they name, or on the default one if theirs would be a cloud's.
-func TestDependsOn(t *testing.T) {
-	rules := spec.Rules{DefaultServiceAccount: "default"}
-	for name, c := range map[string]struct {
-		fields spec.Fields
-		want   string // empty for none
-	}{
-		"named":               {spec.Fields{Provider: "aws", ServiceAccountName: "puller"}, "puller"},
-		"named, generic":      {spec.Fields{Provider: "generic", ServiceAccountName: "puller"}, "puller"},
-		"unnamed":             {spec.Fields{Provider: "aws"}, "default"},
-		"unnamed, generic":    {spec.Fields{Provider: "generic"}, ""},
-		"unnamed, by default": {spec.Fields{}, ""},
-	} {
-		c.fields.Namespace = "tenant-a"
-		got := access.DependsOn(c.fields, rules)
-		want := object.Dependency{Kind: "ServiceAccount", Namespace: "tenant-a", Name: c.want}
-		if (len(got) == 0) != (c.want == "") || len(got) > 0 && got[0] != want {
-			t.Errorf("%s: %+v, want %q", name, got, c.want)
-		}
-	}
-}
-
 // What subscribes to dependencies hears of accounts, by their kind.
 func TestSubscribe(t *testing.T) {
 	accounts := &controllertest.Accounts{}

@@ -21,3 +21,6 @@ func ReadCertificates(secret *corev1.Secret) ([]tls.Certificate, int, error) {
 	}
 	return c.client, len(c.authorities), nil
 }
+
+// Explain adds to an error where the missing identity comes from.
+func (c Call) Explain(err error) error { return c.explain(err) }

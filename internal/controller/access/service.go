@@ -37,7 +37,7 @@ func (a *Access) Use(ctx context.Context, call Call, conn *Connection, status *m
 	login := func(minRemaining time.Duration) (Login, error) {
 		return a.login(ctx, call, conn, service, minRemaining)
 	}
-	return a.WithCredential(conn, status, login, work, service.Rejected)
+	return call.explain(a.WithCredential(conn, status, login, work, service.Rejected))
 }
 
 // login gets the credential from the source that the object's identity fields name. A minted

@@ -25,7 +25,8 @@ func TestUse(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "keys"}, Data: map[string][]byte{"user": []byte("robot")},
 	}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "empty"}}).Build()
 	reader, err := auth.ServiceAccount("tenant-a", "reader")
-	if err != nil {
+	gone, goneErr := auth.ServiceAccount("tenant-a", "gone")
+	if err := errors.Join(err, goneErr); err != nil {
 		t.Fatal(err)
 	}
 	all := access.Service{
@@ -52,11 +53,15 @@ func TestUse(t *testing.T) {
 		minted   bool
 		says     string // of a refusal
 	}{
-		"nobody":                    {spec.Identity{Source: spec.Anonymous}, all, "", "", false, ""},
-		"a Secret":                  {spec.Identity{Source: spec.StaticSecret, SecretName: "keys"}, all, "secret:tenant-a:keys", "robot", false, ""},
-		"a Secret of no use":        {spec.Identity{Source: spec.StaticSecret, SecretName: "empty"}, all, "", "", false, "it has no user; set user"},
-		"a Secret that is missing":  {spec.Identity{Source: spec.StaticSecret, SecretName: "gone"}, all, "", "", false, "does not exist"},
-		"pull secrets":              {spec.Identity{Source: spec.PullSecrets}, all, "pull", "", false, ""},
+		"nobody":                   {spec.Identity{Source: spec.Anonymous}, all, "", "", false, ""},
+		"a Secret":                 {spec.Identity{Source: spec.StaticSecret, SecretName: "keys"}, all, "secret:tenant-a:keys", "robot", false, ""},
+		"a Secret of no use":       {spec.Identity{Source: spec.StaticSecret, SecretName: "empty"}, all, "", "", false, "it has no user; set user"},
+		"a Secret that is missing": {spec.Identity{Source: spec.StaticSecret, SecretName: "gone"}, all, "", "", false, "does not exist"},
+		"pull secrets":             {spec.Identity{Source: spec.PullSecrets}, all, "pull", "", false, ""},
+		"a default account that is missing": {
+			spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: gone, Defaulted: true}, all, "", "", false,
+			"spec.serviceAccountName is not set, so --default-service-account applies",
+		},
 		"a cloud":                   {spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: reader}, all, reader.String(), "", true, ""},
 		"a token service":           {spec.Identity{Source: spec.STS, Provider: "aws", Subject: reader}, all, reader.String(), "", true, ""},
 		"pull secrets, not taken":   {spec.Identity{Source: spec.PullSecrets}, few, "", "", false, `a shop does not take credentials of source "pull-secrets"`},

@@ -16,8 +16,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/clouds/awsclient"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/identity"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
@@ -44,14 +46,14 @@ type Options struct {
 }
 
 // Reconciler reconciles AWSClusters.
-type Reconciler = object.Reconciler[*v1alpha1.AWSCluster, plan]
+type Reconciler = tenant.Reconciler[*v1alpha1.AWSCluster, plan]
 
 // New makes the reconciler.
-func New(shared *object.Shared, options Options) *Reconciler {
-	return object.New(shared, v1alpha1.AWSClusterKind, &kind{options})
+func New(shared *tenant.Shared, options Options) *Reconciler {
+	return tenant.New(shared, kinds.AWSCluster(), &kind{options})
 }
 
-// kind is AWSCluster as the frame knows it.
+// kind implements tenant.Kind.
 type kind struct{ Options }
 
 // plan is the identity of an AWSCluster, which its namespace may use.
@@ -68,24 +70,33 @@ type plan struct {
 // cache then, and being used keeps it fresh.
 const interval = 10 * time.Minute
 
-// Empty implements object.Definition.
-func (*kind) Empty() (*v1alpha1.AWSCluster, client.ObjectList) {
-	return &v1alpha1.AWSCluster{}, &v1alpha1.AWSClusterList{}
+// View implements tenant.Kind. Nothing is kept for an AWSCluster, so it has no finalizer.
+func (*kind) View(*v1alpha1.AWSCluster) object.View { return object.View{Interval: interval} }
+
+// Subject implements tenant.Kind.
+func (*kind) Subject(o *v1alpha1.AWSCluster) auth.Subject {
+	subject, _ := subjectOf(o)
+	return subject
 }
 
-// View implements object.Definition. Nothing is kept for an AWSCluster, so it has no finalizer.
-func (*kind) View(o *v1alpha1.AWSCluster) object.View {
-	view := object.View{Interval: interval}
-	ref := kinds.AWSClusterIdentity(o)
-	if subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name); err == nil {
-		view.DependsOn = []object.Dependency{{Kind: string(subject.Kind()), Namespace: subject.Namespace(), Name: subject.Name()}}
+// Identify implements tenant.Kind.
+func (*kind) Identify(_ context.Context, o *v1alpha1.AWSCluster) (spec.Identity, error) {
+	subject, err := subjectOf(o)
+	if err != nil {
+		return spec.Identity{}, object.Invalid("spec.identityRef", "", "%w", err)
 	}
-	return view
+	return spec.Identity{Subject: subject}, nil
 }
 
-// Decide implements object.Kind. It asks for the grants of the whole chain, before anything else is
+// subjectOf returns the AWS identity that an AWSCluster names.
+func subjectOf(o *v1alpha1.AWSCluster) (auth.Subject, error) {
+	ref := kinds.AWSClusterIdentity(o)
+	return spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
+}
+
+// Decide implements tenant.Kind. It asks for the grants of the whole chain, before anything else is
 // done with the identity.
-func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster) (plan, error) {
+func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster, call access.Call) (plan, error) {
 	region, err := endpoint.ParseAWSRegion(o.Spec.Region)
 	if err != nil {
 		return plan{}, object.Invalid("spec.region", "", "%w", err)
@@ -93,11 +104,7 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster) (plan, error)
 	if o.Spec.AccountID != "" && !isAccount(o.Spec.AccountID) {
 		return plan{}, object.Invalid("spec.accountID", "write twelve digits, or leave it out", "it is not the ID of an AWS account")
 	}
-	ref := kinds.AWSClusterIdentity(o)
-	subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
-	if err != nil {
-		return plan{}, object.Invalid("spec.identityRef", "", "%w", err)
-	}
+	subject := call.Identity.Subject
 	err = k.Identities.Begin(ctx, o.Namespace, subject)
 	if identity.ReasonOf(err) == meta.ReasonControllerIdentityMissing && k.CreateControllerIdentity != nil {
 		return plan{subject: subject, missing: err}, nil
@@ -118,10 +125,10 @@ func isAccount(text string) bool {
 	return len(text) == 12
 }
 
-// Act implements object.Kind. It gets the credential, compares its account, and lets the options'
+// Act implements tenant.Kind. It gets the credential, compares its account, and lets the options'
 // Manage work with it. If the controller's own identity is missing, Act creates it; the new identity
 // wakes the AWSCluster.
-func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan) (news string, err error) {
+func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan, call access.Call) (news string, err error) {
 	if p.missing != nil {
 		if err := k.CreateControllerIdentity(ctx); err != nil {
 			return "", err
@@ -129,8 +136,8 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan) (news st
 		forgetSession(o, p.subject, p.missing)
 		return "", p.missing
 	}
-	options := k.credential(o, p)
-	if object.RetryNow(o) {
+	options := k.credential(call, p)
+	if call.RetryNow {
 		options = append(options, auth.WithRetryNow())
 	}
 	const retrieved = v1alpha1.ConditionPrincipalCredentialRetrieved
@@ -147,7 +154,7 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan) (news st
 	o.Status.Identity = &meta.Identity{Subject: key.Subject.String(), Provider: aws.ProviderName, CloudIdentity: key.Identity}
 	o.Status.AccountID = session.AccountID
 	object.SetCondition(o, retrieved, metav1.ConditionTrue, meta.ReasonSucceeded, "a credential of account "+session.AccountID)
-	scope := awsclient.Scope{Provider: k.Provider, Options: k.credential(o, p), Region: p.region, AccountID: o.Spec.AccountID}
+	scope := awsclient.Scope{Provider: k.Provider, Options: k.credential(call, p), Region: p.region, AccountID: o.Spec.AccountID}
 	if err := scope.CheckAccount(session.AccountID); err != nil || k.Manage == nil {
 		return "", err
 	}
@@ -166,10 +173,10 @@ func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 // credential returns the options of [auth.GetToken] for the identity of an AWSCluster. The
 // program's own region serves all regions of its partition, so that one credential serves all
 // clusters of an identity.
-func (k *kind) credential(o *v1alpha1.AWSCluster, p plan) []auth.Option {
+func (k *kind) credential(call access.Call, p plan) []auth.Option {
 	options := []auth.Option{
-		auth.WithSubject(p.subject, p.accounts), auth.WithTenant(o.Namespace), auth.WithObserver(k.Observer),
-		auth.WithCache(k.Cache, auth.InvolvedObject{Kind: v1alpha1.AWSClusterKind, Namespace: o.Namespace, Name: o.Name, Operation: "reconcile"}),
+		auth.WithSubject(p.subject, p.accounts), auth.WithTenant(call.Object.Namespace), auth.WithObserver(k.Observer),
+		auth.WithCache(k.Cache, call.Object),
 	}
 	if k.Provider.Region().Partition.ID != p.region.Partition.ID {
 		options = append(options, auth.WithSTSRegion(p.region.Name))
@@ -177,11 +184,10 @@ func (k *kind) credential(o *v1alpha1.AWSCluster, p plan) []auth.Option {
 	return options
 }
 
-// Report implements object.Kind. Its conditions say the same on success and on failure.
+// Report implements tenant.Kind. Its conditions say the same on success and on failure.
 func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome object.Outcome) (found string, err error) {
 	const allowed, retrieved = v1alpha1.ConditionPrincipalUsageAllowed, v1alpha1.ConditionPrincipalCredentialRetrieved
-	ref := kinds.AWSClusterIdentity(o)
-	subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
+	subject, err := subjectOf(o)
 	if outcome.Refused && outcome.Reason != meta.ReasonInvalidSpec {
 		forgetSession(o, subject, outcome.Err)
 	}
@@ -206,6 +212,7 @@ func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome objec
 	if err := k.reportName(ctx, o); err != nil || !outcome.Fulfilled() {
 		return "", err
 	}
+	ref := kinds.AWSClusterIdentity(o)
 	return fmt.Sprintf("%s %s gives credentials of account %s", ref.Kind, ref.Name, o.Status.AccountID), nil
 }
 
@@ -252,10 +259,10 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Finalize implements object.Kind.
+// Finalize implements tenant.Kind.
 func (*kind) Finalize(context.Context, *v1alpha1.AWSCluster) error { return nil }
 
-// Explain implements object.Definition.
+// Explain implements tenant.Kind.
 func (*kind) Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*awsclient.AccountError](err); ok {
 		return object.Failure{Reason: meta.ReasonAccountMismatch, Stalled: true}, true

@@ -26,6 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/awscluster"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
@@ -58,7 +59,7 @@ func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *
 	for _, c := range change {
 		c(&options)
 	}
-	w.r = awscluster.New(&object.Shared{Client: w.kube, Recorder: events.NewFakeRecorder(1000)}, options)
+	w.r = awscluster.New(&tenant.Shared{Shared: &object.Shared{Client: w.kube, Recorder: events.NewFakeRecorder(1000)}}, options)
 	return w
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Identity is an API object of one of the four kinds.
@@ -44,18 +45,17 @@ type Options struct {
 // Reconciler reconciles the identities of one kind.
 type Reconciler[O Identity] = object.Reconciler[O, auth.Subject]
 
-// New makes the reconciler of the kind with that name. The function empty makes an object without
-// content, and a list.
-func New[O Identity](shared *object.Shared, name string, empty func() (O, client.ObjectList), options Options) *Reconciler[O] {
-	return object.New(shared, name, &kind[O]{Options: options, name: name, empty: empty})
+// New makes the reconciler of a kind. The entry is that of the kind in the table; its objects are of
+// type O.
+func New[O Identity](shared *object.Shared, entry kinds.Kind, options Options) *Reconciler[O] {
+	return object.New(shared, entry.Kind, &kind[O]{options, entry})
 }
 
 // kind is one kind of identity as the frame knows it. The plan is the identity's subject.
 type kind[O Identity] struct {
 	Options
 
-	name  string
-	empty func() (O, client.ObjectList)
+	entry kinds.Kind
 }
 
 // interval is how long after a look an identity is looked at again. Changes of the identity, of its
@@ -64,19 +64,19 @@ type kind[O Identity] struct {
 const interval = time.Hour
 
 // Empty implements object.Definition.
-func (k *kind[O]) Empty() (O, client.ObjectList) { return k.empty() }
+func (k *kind[O]) Empty() (O, client.ObjectList) { return k.entry.New().(O), k.entry.NewList() }
 
 // View implements object.Definition. The finalizer is there before the first object can use the
 // identity.
 func (k *kind[O]) View(o O) object.View {
 	return object.View{Interval: interval, Finalizer: true, DependsOn: []object.Dependency{
-		{Kind: k.name, Namespace: o.GetNamespace(), Name: o.GetName()},
+		{Kind: k.entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName()},
 	}}
 }
 
 // Decide implements object.Kind.
 func (k *kind[O]) Decide(ctx context.Context, o O) (auth.Subject, error) {
-	subject, err := spec.AWSIdentity(k.name, o.GetNamespace(), o.GetName())
+	subject, err := spec.AWSIdentity(k.entry.Kind, o.GetNamespace(), o.GetName())
 	if err != nil {
 		return auth.Subject{}, err
 	}
@@ -98,7 +98,7 @@ func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject) (news stri
 	own := k.Identities.Own()
 	options := []auth.Option{
 		auth.WithSubject(subject, own), auth.WithSTSRegion(k.region(ctx, own, subject)), auth.WithObserver(k.Observer),
-		auth.WithCache(k.Cache, auth.InvolvedObject{Kind: k.name, Namespace: o.GetNamespace(), Name: o.GetName(), Operation: "reconcile"}),
+		auth.WithCache(k.Cache, auth.InvolvedObject{Kind: k.entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), Operation: "reconcile"}),
 	}
 	if object.RetryNow(o) {
 		options = append(options, auth.WithRetryNow())
@@ -150,7 +150,7 @@ func (k *kind[O]) region(ctx context.Context, own auth.AccountReader, subject au
 
 // Report implements object.Kind.
 func (k *kind[O]) Report(ctx context.Context, o O, outcome object.Outcome) (found string, err error) {
-	subject, err := spec.AWSIdentity(k.name, o.GetNamespace(), o.GetName())
+	subject, err := spec.AWSIdentity(k.entry.Kind, o.GetNamespace(), o.GetName())
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +199,7 @@ func lentTo(o any) string {
 
 // Finalize implements object.Kind. An identity that objects use stays.
 func (k *kind[O]) Finalize(ctx context.Context, o O) error {
-	subject, err := spec.AWSIdentity(k.name, o.GetNamespace(), o.GetName())
+	subject, err := spec.AWSIdentity(k.entry.Kind, o.GetNamespace(), o.GetName())
 	if err != nil {
 		return nil //nolint:nilerr // no object can name such an identity
 	}

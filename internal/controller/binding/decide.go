@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
@@ -71,13 +72,9 @@ func (k *kind) subjectOf(o *identityv1.WorkloadIdentityBinding) (auth.Subject, e
 	}
 }
 
-// Decide implements object.Kind.
-func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding) (plan, error) {
-	subject, err := k.subjectOf(o)
-	if err != nil {
-		return plan{}, err
-	}
-	find := k.awsIdentity
+// Decide implements tenant.Kind.
+func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding, call access.Call) (plan, error) {
+	subject, find := call.Identity.Subject, k.awsIdentity
 	if subject.Kind() == auth.KindWorkloadIdentity {
 		find = k.workloadIdentity
 	}
@@ -95,7 +92,7 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	}
 	p := plan{source: found, store: o.Spec.Store, account: accountOf(found)}
 	if len(found.audiences) > 0 {
-		p.context = k.contextOf(o)
+		p.context = k.contextOf(o, call.Self)
 	}
 	switch had := o.Status.Account; {
 	case had == "" || object.AllowedAccount(o) == p.account:
@@ -207,17 +204,14 @@ func checkFormat(format identityv1.StoreFormat, found source) error {
 
 // contextOf returns the object that tokens of a binding name: by default the binding itself, or
 // none with a hub, which does not have the binding.
-func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding) auth.ObjectReference {
+func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding, self auth.ObjectReference) auth.ObjectReference {
 	if c := o.Spec.ContextObject; c != nil {
 		return auth.ObjectReference{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
 	}
 	if k.Hub != nil {
 		return auth.ObjectReference{}
 	}
-	return auth.ObjectReference{
-		APIVersion: identityv1.GroupVersion().String(), Kind: identityv1.WorkloadIdentityBindingKind,
-		Namespace: o.Namespace, Name: o.Name, UID: string(o.UID),
-	}
+	return self
 }
 
 // accountOf returns the account of the cloud that an identity is for, with the part of the account

@@ -13,11 +13,15 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 	"github.com/lanyard-dev/lanyard/internal/hub"
 	"github.com/lanyard-dev/lanyard/internal/identity"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // WorkloadIdentities read and prove WorkloadIdentities; *kube.WorkloadIdentities is one.
@@ -66,14 +70,14 @@ type Options struct {
 }
 
 // Reconciler reconciles WorkloadIdentityBindings.
-type Reconciler = object.Reconciler[*identityv1.WorkloadIdentityBinding, plan]
+type Reconciler = tenant.Reconciler[*identityv1.WorkloadIdentityBinding, plan]
 
 // New makes the reconciler.
-func New(shared *object.Shared, options Options) *Reconciler {
-	return object.New(shared, identityv1.WorkloadIdentityBindingKind, &kind{options})
+func New(shared *tenant.Shared, options Options) *Reconciler {
+	return tenant.New(shared, kinds.WorkloadIdentityBinding(), &kind{options})
 }
 
-// kind is WorkloadIdentityBinding as the frame knows it.
+// kind implements tenant.Kind.
 type kind struct{ Options }
 
 const (
@@ -90,17 +94,9 @@ const (
 	spread = time.Minute
 )
 
-// Empty implements object.Definition.
-func (*kind) Empty() (*identityv1.WorkloadIdentityBinding, client.ObjectList) {
-	return &identityv1.WorkloadIdentityBinding{}, &identityv1.WorkloadIdentityBindingList{}
-}
-
-// View implements object.Definition. The finalizer is there before the Secret.
+// View implements tenant.Kind. The finalizer is there before the Secret.
 func (k *kind) View(o *identityv1.WorkloadIdentityBinding) object.View {
 	view := object.View{Finalizer: true, Renewable: true, Interval: look}
-	if subject, err := k.subjectOf(o); err == nil {
-		view.DependsOn = []object.Dependency{{Kind: string(subject.Kind()), Namespace: subject.Namespace(), Name: subject.Name()}}
-	}
 	if waitsForHub(o) {
 		view.DependsOn = append(view.DependsOn, HubDependency())
 	}
@@ -118,6 +114,18 @@ func (k *kind) View(o *identityv1.WorkloadIdentityBinding) object.View {
 		view.StartWithin = 0 // nobody told of that while the controller was down
 	}
 	return view
+}
+
+// Subject implements tenant.Kind.
+func (k *kind) Subject(o *identityv1.WorkloadIdentityBinding) auth.Subject {
+	subject, _ := k.subjectOf(o)
+	return subject
+}
+
+// Identify implements tenant.Kind.
+func (k *kind) Identify(_ context.Context, o *identityv1.WorkloadIdentityBinding) (spec.Identity, error) {
+	subject, err := k.subjectOf(o)
+	return spec.Identity{Subject: subject}, err
 }
 
 // retryWithin bounds the pause after a failure: a tenth of the time until the credential ends or,
@@ -140,8 +148,8 @@ func isReady(o *identityv1.WorkloadIdentityBinding) bool {
 	return false
 }
 
-// Act implements object.Kind. A Secret whose credential is right is not written.
-func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan) (news string, err error) {
+// Act implements tenant.Kind. A Secret whose credential is right is not written.
+func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, _ access.Call) (news string, err error) {
 	store := storeOf(k.Client, o)
 	secret, err := store.read(ctx)
 	if err != nil {
@@ -219,7 +227,7 @@ func (k *kind) renewAt(o *identityv1.WorkloadIdentityBinding, kept lifetime) tim
 	return at.Truncate(time.Second).UTC()
 }
 
-// Report implements object.Kind.
+// Report implements tenant.Kind.
 func (k *kind) Report(_ context.Context, o *identityv1.WorkloadIdentityBinding, outcome object.Outcome) (found string, err error) {
 	k.showHub(o)
 	if !outcome.Fulfilled() {
@@ -228,7 +236,7 @@ func (k *kind) Report(_ context.Context, o *identityv1.WorkloadIdentityBinding, 
 	return fmt.Sprintf("Secret %s has a credential until %s", o.Spec.Store.SecretRef.Name, o.Status.ExpiresAt.UTC().Format(time.RFC3339)), nil
 }
 
-// Finalize implements object.Kind. It removes what was written, and leaves what others have added.
+// Finalize implements tenant.Kind. It removes what was written, and leaves what others have added.
 func (k *kind) Finalize(ctx context.Context, o *identityv1.WorkloadIdentityBinding) error {
 	return storeOf(k.Client, o).remove(ctx)
 }
@@ -241,7 +249,7 @@ func (e *accountError) Error() string {
 		e.had, e.has, meta.AllowAccountChangeAnnotation, e.has)
 }
 
-// Explain implements object.Definition. A change of the identity or of the annotation wakes a
+// Explain implements tenant.Kind. A change of the identity or of the annotation wakes a
 // binding that is Stalled.
 func (*kind) Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*accountError](err); ok {

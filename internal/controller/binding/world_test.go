@@ -29,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/binding"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
@@ -138,9 +139,9 @@ func (w *world) restart() {
 	if w.options != nil {
 		w.options(&options)
 	}
-	w.r = binding.New(&object.Shared{
+	w.r = binding.New(&tenant.Shared{Shared: &object.Shared{
 		Client: w.kube, Recorder: events.NewFakeRecorder(10_000), Dependencies: object.Dependencies{Subscribe: func(func(object.Dependency)) {}},
-	}, options)
+	}}, options)
 }
 
 // reconcile reconciles the binding, and checks what must hold of every object.

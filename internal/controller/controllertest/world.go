@@ -33,6 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
@@ -119,15 +120,15 @@ func (w *World[O]) boot() {
 		w.Access.Transports = old.Transports
 	}
 	w.Shared = &source.Shared{
-		Shared: &object.Shared{
-			Client: w.counting(), Recorder: w.Events, Metrics: tokens, Elected: w.Elected,
-			Dependencies: object.Dependencies{Subscribe: w.Access.Subscribe},
+		Shared: &tenant.Shared{
+			Shared: &object.Shared{
+				Client: w.counting(), Recorder: w.Events, Metrics: tokens, Elected: w.Elected,
+				Dependencies: object.Dependencies{Subscribe: w.Access.Subscribe},
+			},
+			Rules: spec.Rules{Providers: []string{"aws"}, TokenServer: true}, Renew: w.Access.Renew, Durations: tenant.NewDurations(),
 		},
-		Rules:     spec.Rules{Providers: []string{"aws"}, TokenServer: true},
-		Renew:     w.Access.Renew,
 		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: BaseURL, Elected: w.Elected},
 		External:  &externalartifact.Publisher{Client: w.Kube},
-		Durations: source.NewDurations(),
 	}
 }
 

@@ -6,24 +6,28 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/registry"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Reconciler scans the repositories of ImageRepositories.
-type Reconciler = source.Reconciler[*v1alpha1.ImageRepository, plan]
+type Reconciler = tenant.Reconciler[*v1alpha1.ImageRepository, plan]
 
 // New makes a reconciler.
-func New(shared *source.Shared, access *access.Access) *Reconciler {
-	return source.New(shared, kinds.ImageRepository(), kind{registry.Registries{Access: access, Challenges: &oci.Challenges{}}})
+func New(shared *tenant.Shared, access *access.Access) *Reconciler {
+	entry := kinds.ImageRepository()
+	return tenant.New(shared, entry, kind{
+		tenant.Toolkit[*v1alpha1.ImageRepository]{Entry: entry, Shared: shared},
+		registry.Registries{Access: access, Challenges: &oci.Challenges{}},
+	})
 }
 
-// kind implements source.Kind.
+// kind implements tenant.Kind.
 type kind struct {
+	tenant.Toolkit[*v1alpha1.ImageRepository]
+
 	registries registry.Registries
 }
 
-var _ source.Kind[*v1alpha1.ImageRepository, plan] = kind{}
-
-// Explain implements source.Kind.
+// Explain implements tenant.Kind.
 func (kind) Explain(err error) (object.Failure, bool) { return registry.Explain(err) }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 )
 
 // plan is a spec that is understood.
@@ -19,8 +19,8 @@ type plan struct {
 	exclusions oci.Exclusions
 }
 
-// Decide implements source.Kind.
-func (kind) Decide(o *v1alpha1.ImageRepository, _ source.Call) (plan, error) {
+// Decide implements tenant.Kind.
+func (kind) Decide(_ context.Context, o *v1alpha1.ImageRepository, _ access.Call) (plan, error) {
 	p := plan{list: o.Spec.ExclusionList}
 	if p.list == nil {
 		p.list = []string{v1alpha1.DefaultTagExclusion} // stored before the schema had its default
@@ -35,15 +35,15 @@ func (kind) Decide(o *v1alpha1.ImageRepository, _ source.Call) (plan, error) {
 	return p, nil
 }
 
-// Fetch implements source.Kind: it makes the status say which tags there are.
-func (k kind) Fetch(ctx context.Context, o *v1alpha1.ImageRepository, p plan, call source.Call) error {
+// Act implements tenant.Kind: it makes the status say which tags there are.
+func (k kind) Act(ctx context.Context, o *v1alpha1.ImageRepository, p plan, call access.Call) (news string, err error) {
 	var scan oci.Scan
-	err := k.registries.Ask(ctx, call.Call, &o.Status.FetchStatus, p.repository, func(ctx context.Context, registry *oci.Client) (err error) {
+	err = k.registries.Ask(ctx, call, &o.Status.FetchStatus, p.repository, func(ctx context.Context, registry *oci.Client) (err error) {
 		scan, err = registry.Scan(ctx, p.exclusions)
 		return err
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	found := &v1alpha1.ScanResult{
 		TagCount: scan.Tags, ScanTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second)), Revision: scan.Revision, LatestTags: scan.Latest,
@@ -55,5 +55,5 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.ImageRepository, p plan, ca
 		found.ScanTime = last.ScanTime
 	}
 	o.Status.CanonicalImageName, o.Status.ObservedExclusionList, o.Status.LastScanResult = image, p.list, found
-	return nil
+	return "", nil
 }

@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{World: controllertest.New[*v1alpha1.ImageRepository](t, cloudHost, store.Options{})}
 	w.registry = newRegistries(t, w.Cloud)
 	w.Access.Transports = w.registry.network.Pool(t, nil)
-	w.Start(func() reconcile.Reconciler { return New(w.Shared, w.Access) })
+	w.Start(func() reconcile.Reconciler { return New(w.Shared.Shared, w.Access) })
 	return w
 }
 

@@ -18,5 +18,6 @@
 // The object is then reconciled again.
 //
 // The package knows neither artifacts nor connections, so kinds that fetch nothing use it too.
-// Package source builds on it the frame of the kinds that fetch.
+// Package tenant builds on it the frame of the kinds that act as a tenant, and package source that of
+// the kinds that fetch an artifact.
 package object

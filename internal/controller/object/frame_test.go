@@ -33,7 +33,7 @@ func asks(name string) reconcile.Request {
 // their own.
 func TestKindsHaveWorkersOfTheirOwn(t *testing.T) {
 	w := newWorld(t)
-	other := object.New(w.Shared.Shared, v1alpha1.BucketKind, w.kind)
+	other := object.New(w.Shared.Shared.Shared, v1alpha1.BucketKind, w.kind)
 	o := w.create("tenant-a", "app", nil)
 	for _, r := range []*object.Reconciler[*v1alpha1.OCIRepository, string]{w.r, other} {
 		r.StartWorkers(4, func(reconcile.Request) {})
@@ -75,7 +75,7 @@ func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
 func TestObjectsAreCounted(t *testing.T) {
 	w := newWorld(t)
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(object.NewMetrics(t.Context(), w.Shared.Shared)); err != nil {
+	if err := registry.Register(object.NewMetrics(t.Context(), w.Shared.Shared.Shared)); err != nil {
 		t.Fatal(err)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
@@ -284,7 +284,7 @@ func TestSavedBeforeTheEnd(t *testing.T) {
 	w.reconcile(o)
 	saved := *w.Writes
 	kind := &saving{toy: w.kind}
-	w.Reconciler = object.New(w.Shared.Shared, "Saving", kind)
+	w.Reconciler = object.New(w.Shared.Shared.Shared, "Saving", kind)
 	w.reconcile(o)
 	if kind.seen = w.Get(o); len(kind.seen.Status.Conditions) != 2 || w.Writes.Statuses != saved.Statuses+1 {
 		t.Errorf("%d writes, %+v", w.Writes.Statuses-saved.Statuses, kind.seen.Status.Conditions)

@@ -109,7 +109,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{World: controllertest.New[*v1alpha1.OCIRepository](t, "", store.Options{}), kind: &toy{}}
 	w.Start(func() reconcile.Reconciler {
-		w.r = object.New(w.Shared.Shared, v1alpha1.OCIRepositoryKind, w.kind)
+		w.r = object.New(w.Shared.Shared.Shared, v1alpha1.OCIRepositoryKind, w.kind)
 		return w.r
 	})
 	w.Index = w.r.Index

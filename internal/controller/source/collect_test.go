@@ -19,12 +19,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 )
 
 // sharing is what reconcilers share that have artifacts of their own in the world's store.
 func (w *world) sharing(elected <-chan struct{}) *source.Shared {
 	return &source.Shared{
-		Shared:    &object.Shared{Client: w.Kube},
+		Shared:    &tenant.Shared{Shared: &object.Shared{Client: w.Kube}},
 		Artifacts: &source.Artifacts{Store: w.Shared.Artifacts.Store, Elected: elected},
 	}
 }

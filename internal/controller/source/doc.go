@@ -1,11 +1,11 @@
-// Package source is the frame of the kinds that fetch. A source is an object that names something
-// outside the cluster: a repository, a bucket, an image. Its controller looks there at every
-// interval, as the object's own tenant. The object's status says what was found: an artifact that
-// is kept in the artifact store, or only the result of a scan.
+// Package source is the frame of the kinds that fetch an artifact. A source is an object that names a
+// repository or a bucket outside the cluster. Its controller looks there at every interval, as the
+// object's own tenant. The artifact that it finds goes into the artifact store, and its description
+// into the object's status.
 //
-// The package builds on package object, whose phases become:
+// The package builds on package tenant, whose phases become:
 //
-//	Decide:  spec.Resolve ──▶ identity ──Kind.Decide──▶ plan, or a refusal
+//	Decide:  Kind.Decide ──▶ plan, or a refusal
 //	Act:     Kind.Fetch ──▶ artifact ──▶ status
 //	             └─ package access: Secrets, connection, credential
 //	             └─ [Artifacts]: the store

@@ -21,39 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
-	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
-
-func TestBounds(t *testing.T) {
-	duration := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
-	for name, c := range map[string]struct {
-		interval time.Duration
-		timeout  *metav1.Duration
-		says     string // empty if it is allowed
-	}{
-		"default":           {time.Minute, nil, ""},
-		"shortest":          {time.Second, duration(time.Second), ""},
-		"longest":           {8760 * time.Hour, duration(30 * time.Minute), ""},
-		"interval missing":  {0, nil, "spec.interval"},
-		"interval short":    {time.Millisecond, nil, "spec.interval"},
-		"interval long":     {9000 * time.Hour, nil, "spec.interval"},
-		"interval negative": {-time.Hour, nil, "spec.interval"},
-		"timeout short":     {time.Minute, duration(0), "spec.timeout"},
-		"timeout long":      {time.Minute, duration(time.Hour), "spec.timeout"},
-	} {
-		err := source.CheckBounds(object.View{Interval: c.interval, Timeout: c.timeout})
-		if (err != nil) != (c.says != "") || err != nil && !strings.HasPrefix(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err == nil {
-			continue
-		}
-		if f := object.Explain(err, (&toy{}).Explain); !f.Stalled || f.Reason != meta.ReasonInvalidSpec {
-			t.Errorf("%s: %+v", name, f)
-		}
-	}
-}
 
 // A fetch ends with the object's timeout.
 func TestFetchHasTheTimeoutOfTheSpec(t *testing.T) {
@@ -128,19 +97,6 @@ func TestDefaultAccountCounts(t *testing.T) {
 	if got := w.ready(o); got.Reason != meta.ReasonSucceeded || w.kind.calls[0].Identity.Subject.Name() != "default" {
 		t.Errorf("%+v, %+v", got, w.kind.calls)
 	}
-}
-
-// An error of the identity names the flag that chose it.
-func TestDefaultAccountIsNamed(t *testing.T) {
-	w := newWorld(t)
-	w.Shared.Rules.DefaultServiceAccount = "default"
-	w.kind.fetch = func(_ *v1alpha1.OCIRepository, call source.Call) error {
-		_, err := w.Access.Accounts.Read(t.Context(), call.Identity.Subject)
-		return err
-	}
-	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "" })
-	w.reconcile(o)
-	w.Wants(o, meta.ConditionReady, metav1.ConditionFalse, "SubjectNotFound", "spec.serviceAccountName is not set, so --default-service-account applies")
 }
 
 func TestNewArtifactsAreTold(t *testing.T) {

@@ -17,24 +17,23 @@ import (
 // ExternalArtifact is made: a controller that is killed in between removes the ExternalArtifact
 // later.
 func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifact.Offer, save func(context.Context) error) error {
-	view, announced := viewOf(&f.entry, o), published(o.GetStatus())
-	source := externalartifact.Source{Kind: f.entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
-	if !view.publish && !announced {
+	wanted, announced := o.GetPublication().ExternalArtifact, published(o.GetStatus())
+	source := externalartifact.Source{Kind: f.Entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	if !wanted && !announced {
 		return nil
 	}
 	var err error
 	switch {
-	case view.publish && (view.artifact == nil || !announced):
+	case wanted && (offer.Artifact == nil || !announced):
 		object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionUnknown, meta.ReasonProgressing, "no artifact was published yet")
-		if view.artifact == nil {
+		if offer.Artifact == nil {
 			return nil
 		}
 		if err := save(ctx); err != nil {
 			return err
 		}
 		fallthrough
-	case view.publish:
-		offer.Artifact = view.artifact
+	case wanted:
 		err = f.shared.External.Publish(ctx, source, offer)
 	default:
 		if err = f.shared.External.Withdraw(ctx, source); err == nil {
@@ -44,13 +43,13 @@ func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifac
 	}
 	if err == nil {
 		object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionTrue, meta.ReasonSucceeded,
-			"ExternalArtifact "+o.GetName()+" offers revision "+view.artifact.Revision)
+			"ExternalArtifact "+o.GetName()+" offers revision "+offer.Artifact.Revision)
 		return nil
 	}
 	err = &publishError{err}
 	failure := object.Explain(err, explain)
 	object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionFalse, failure.Reason, failure.Message)
-	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !view.publish {
+	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !wanted {
 		return nil // the spec asks for none, and without the right to look there may be none: the condition says so
 	}
 	return err

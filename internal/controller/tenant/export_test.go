@@ -1,0 +1,4 @@
+package tenant
+
+// CheckBounds refuses an interval or a timeout that the schema does not allow.
+var CheckBounds = checkBounds

@@ -1,0 +1,160 @@
+// Package tenant is the frame of kinds whose objects act as a tenant: with the credential of an
+// identity that the object names. The frame finds the identity, has the object reconciled when the
+// identity changes, renews tokens on request and measures the work. A kind says what to do.
+//
+// Package object is the frame of all objects, below this frame. Package source adds a store of
+// artifacts, above this frame.
+package tenant
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+)
+
+// Kind has the parts that differ between kinds. O is the pointer to the API type of the objects, P
+// the plan that the kind makes of a spec. Kinds of the API group toolkit.lanyard.dev embed [Toolkit]
+// for the parts that they share.
+type Kind[O object.Object, P any] interface {
+	// View returns what the frame needs of an object, without the dependency on the object's
+	// identity, which the frame adds.
+	View(o O) object.View
+	// Subject returns the subject that an object names. Subject is zero if the object names no valid
+	// one. A change of the subject has the object reconciled.
+	Subject(o O) auth.Subject
+	// Identify returns the identity with whose credential the object acts, or refuses the spec. It
+	// may read, but changes nothing.
+	Identify(ctx context.Context, o O) (spec.Identity, error)
+	// Decide makes the plan of the spec for the call's identity, with the rules of object.Kind.Decide.
+	Decide(ctx context.Context, o O, call access.Call) (P, error)
+	// Act carries out the plan for the call's identity, with the rules of object.Kind.Act.
+	Act(ctx context.Context, o O, plan P, call access.Call) (news string, err error)
+	// Report is that of object.Kind.
+	Report(ctx context.Context, o O, outcome object.Outcome) (found string, err error)
+	// Finalize is that of object.Kind.
+	Finalize(ctx context.Context, o O) error
+	// Explain is that of object.Definition.
+	Explain(err error) (object.Failure, bool)
+}
+
+// Shared is what the reconcilers of all kinds of one controller share.
+type Shared struct {
+	// Shared is what they share with the reconcilers of all other objects. Required.
+	*object.Shared
+
+	// Rules turn the identity fields of a [Toolkit]'s objects into an identity or a refusal.
+	Rules spec.Rules
+	// Renew drops the tokens of a subject, so that the next use gets a new one. It may be called at
+	// any rate. If Renew is nil, the kinds renew tokens themselves.
+	Renew func(auth.Subject)
+	// Durations hear how long Act took; see [NewDurations]. Nil for no measurement.
+	Durations *prometheus.HistogramVec
+}
+
+// NewDurations makes the histogram lanyard_fetch_duration_seconds.
+func NewDurations() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "lanyard_fetch_duration_seconds",
+		Help:    "Time in seconds that fetches took, from the credential to the artifact or scan, by kind and outcome (success, or the reason of the failure).",
+		Buckets: prometheus.ExponentialBuckets(0.01, 3, 12), // 10 ms … 30 min
+	}, []string{"kind", "outcome"})
+}
+
+// Reconciler reconciles the objects of one kind.
+type Reconciler[O object.Object, P any] = object.Reconciler[O, task[P]]
+
+// New makes the reconciler of a kind. The entry is that of the kind in the table; its objects are of
+// type O.
+func New[O object.Object, P any](shared *Shared, entry kinds.Kind, kind Kind[O, P]) *Reconciler[O, P] {
+	return object.New(shared.Shared, entry.Kind, &frame[O, P]{kind, shared, entry})
+}
+
+// frame implements object.Kind for a kind.
+type frame[O object.Object, P any] struct {
+	Kind[O, P]
+
+	shared *Shared
+	entry  kinds.Kind
+}
+
+// task is a kind's plan, and the identity that carries it out.
+type task[P any] struct {
+	plan P
+	call access.Call
+}
+
+// Empty implements object.Definition.
+func (f *frame[O, P]) Empty() (O, client.ObjectList) { return f.entry.New().(O), f.entry.NewList() }
+
+// View implements object.Definition.
+func (f *frame[O, P]) View(o O) object.View {
+	view := f.Kind.View(o)
+	if subject := f.Subject(o); !subject.IsZero() {
+		view.DependsOn = append(view.DependsOn, object.DependencyOn(subject))
+	}
+	return view
+}
+
+// Decide implements object.Kind. The identity comes first, so that a kind knows the identity when it
+// makes its plan.
+func (f *frame[O, P]) Decide(ctx context.Context, o O) (task[P], error) {
+	if err := checkBounds(f.Kind.View(o)); err != nil {
+		return task[P]{}, err
+	}
+	identity, err := f.Identify(ctx, o)
+	if err != nil {
+		return task[P]{}, err
+	}
+	kind, namespace, name := f.entry.Kind, o.GetNamespace(), o.GetName()
+	call := access.Call{
+		Object:   auth.InvolvedObject{Kind: kind, Namespace: namespace, Name: name, Operation: "reconcile"},
+		Self:     auth.ObjectReference{APIVersion: f.entry.GroupVersion().String(), Kind: kind, Namespace: namespace, Name: name, UID: string(o.GetUID())},
+		Identity: identity,
+		RetryNow: object.RetryNow(o),
+	}
+	plan, err := f.Kind.Decide(ctx, o, call)
+	return task[P]{plan, call}, err
+}
+
+// Act implements object.Kind.
+func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P]) (news string, err error) {
+	began := time.Now()
+	if f.shared.Renew != nil && object.RenewalRequested(o) && f.Kind.View(o).Renewable {
+		f.shared.Renew(t.call.Identity.Subject)
+	}
+	news, err = f.Kind.Act(ctx, o, t.plan, t.call)
+	if f.shared.Durations != nil {
+		outcome := "success"
+		if err != nil {
+			outcome = object.Explain(err, f.Explain).Reason
+		}
+		f.shared.Durations.WithLabelValues(f.entry.Kind, outcome).Observe(time.Since(began).Seconds())
+	}
+	return news, err
+}
+
+// Bounds of the schemas, which hold for stored objects too.
+const (
+	minInterval = time.Second
+	maxInterval = 8760 * time.Hour
+	minTimeout  = time.Second
+)
+
+// checkBounds refuses an interval or a timeout that the schema does not allow.
+func checkBounds(v object.View) error {
+	if d := v.Interval; d < minInterval || d > maxInterval {
+		return object.Invalid("spec.interval", "write a duration from 1s to 8760h, such as 5m", "%s is out of bounds", d)
+	}
+	if v.Timeout != nil && (v.Timeout.Duration < minTimeout || v.Timeout.Duration > object.MaxTimeout) {
+		return object.Invalid("spec.timeout", "write a duration from 1s to 30m, such as 60s", "%s is out of bounds", v.Timeout.Duration)
+	}
+	return nil
+}
