@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // world is a reconciler of AWSClusters with identities, and an API server's memory.
@@ -37,6 +39,7 @@ type world struct {
 	t       *testing.T
 	kube    client.Client
 	r       *awscluster.Reconciler
+	options awscluster.Options
 	created int // AWSClusterControllerIdentities
 }
 
@@ -44,7 +47,7 @@ func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *
 	t.Helper()
 	w := &world{World: identitytest.New(t), t: t}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), identityv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.AWSCluster{})
@@ -59,8 +62,14 @@ func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *
 	for _, c := range change {
 		c(&options)
 	}
-	w.r = awscluster.New(&tenant.Shared{Shared: &object.Shared{Client: w.kube, Recorder: events.NewFakeRecorder(1000)}}, options)
+	w.options = options
+	w.restart()
 	return w
+}
+
+// restart replaces the reconciler by one that remembers nothing.
+func (w *world) restart() {
+	w.r = awscluster.New(&tenant.Shared{Shared: &object.Shared{Client: w.kube, Recorder: events.NewFakeRecorder(1000)}}, w.options)
 }
 
 // indexer is that of a fake client.

@@ -32,6 +32,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 var errDown = errors.New("the token server does not answer")
@@ -64,7 +65,7 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(identityv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(kinds.All().AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t}
@@ -279,8 +280,9 @@ type tokenServer struct {
 	kid     string
 	revoked map[string]bool
 	down    error
-	behind  time.Duration // its clock
-	life    time.Duration // of its tokens; zero for what the identity says
+	behind  time.Duration         // its clock
+	life    time.Duration         // of its tokens; zero for what the identity says
+	wait    func(context.Context) // before it answers; nil for nothing
 
 	requests []auth.ProofRequest
 	accounts []auth.Account
@@ -318,6 +320,10 @@ func (s *tokenServer) identity(ctx context.Context, subject auth.Subject) (*iden
 
 func (s *tokenServer) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	s.requests, s.accounts = append(s.requests, request), append(s.accounts, account)
+	if s.wait != nil {
+		s.wait(ctx)
+		return nil, ctx.Err()
+	}
 	if s.down != nil {
 		return nil, s.down
 	}

@@ -22,6 +22,7 @@ type Cloud struct {
 	trust     map[string]string
 	holders   map[string]string // ID of a session -> role
 	down      error
+	hanging   chan struct{} // gets a value when a request begins to wait; nil if none waits
 	exchanges []Exchange
 }
 
@@ -61,6 +62,15 @@ func (c *Cloud) Fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = err
+}
+
+// Hang makes all exchanges wait until their context ends. The channel gets a value when the first one
+// begins.
+func (c *Cloud) Hang() (asked <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hanging = make(chan struct{}, 1)
+	return c.hanging
 }
 
 // Revoke ends all sessions before their time.
@@ -124,10 +134,21 @@ func (*Cloud) GetProofRequest(context.Context, *auth.Request) (auth.ProofRequest
 }
 
 // NewToken implements auth.Provider.
-func (c *Cloud) NewToken(_ context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+func (c *Cloud) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	jwt, err := auth.JWTOf(proof)
 	if err != nil {
 		return nil, err
+	}
+	c.mu.Lock()
+	hanging := c.hanging
+	c.mu.Unlock()
+	if hanging != nil {
+		select {
+		case hanging <- struct{}{}:
+		default: // an earlier request has said so
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

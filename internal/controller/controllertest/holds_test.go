@@ -2,6 +2,7 @@ package controllertest_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,8 @@ type complaints struct {
 
 func (*complaints) Helper()                        {}
 func (c *complaints) Error(args ...any)            { c.all = append(c.all, fmt.Sprint(args...)) }
+func (c *complaints) Fatal(args ...any)            { c.Error(args...); runtime.Goexit() }
+func (c *complaints) Fatalf(f string, args ...any) { c.Errorf(f, args...); runtime.Goexit() }
 func (c *complaints) Errorf(f string, args ...any) { c.all = append(c.all, fmt.Sprintf(f, args...)) }
 
 func is(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {

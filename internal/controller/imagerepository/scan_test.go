@@ -14,8 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
@@ -373,39 +371,5 @@ func TestHostileRegistries(t *testing.T) {
 			o, _ = w.Reconcile(o)
 			w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, ": 1", false)
 		})
-	}
-}
-
-func TestSuspend(t *testing.T) {
-	w := newWorld(t)
-	w.tenant("tenant-a", "1.0.0")
-	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))
-	pages := w.registry.pages()
-	w.Edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true })
-	o, result := w.Reconcile(o)
-	w.wants(o, metav1.ConditionTrue, meta.ReasonSuspended, ": 1", false)
-	if result.RequeueAfter != 0 || w.registry.pages() != pages || o.Status.LastScanResult == nil {
-		t.Errorf("again after %s, %d pages, %+v", result.RequeueAfter, w.registry.pages()-pages, o.Status.LastScanResult)
-	}
-	never, _ := w.Reconcile(w.create("tenant-a", "never", func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true }))
-	w.wants(never, metav1.ConditionFalse, meta.ReasonSuspended, "no earlier result", false)
-}
-
-func TestDeletedObjectsGo(t *testing.T) {
-	w := newWorld(t)
-	w.tenant("tenant-a", "1.0.0")
-	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))
-	if len(o.Finalizers) != 0 {
-		t.Errorf("nothing is kept of it, and %q hold it", o.Finalizers)
-	}
-	if err := w.Kube.Delete(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
-		t.Fatal(err)
-	}
-	list := &v1alpha1.ImageRepositoryList{}
-	if err := w.Kube.List(t.Context(), list); err != nil || len(list.Items) != 0 {
-		t.Errorf("%d objects are left, %v", len(list.Items), err)
 	}
 }

@@ -86,6 +86,13 @@ type turn[O Object, P any] struct {
 // nothing wakes the object earlier.
 const crowdedPause = time.Minute
 
+// Judge has the kind decide about an object, and returns the refusal; nil if the kind has a plan. It
+// changes nothing, and the conformance suite of kinds checks that.
+func (r *Reconciler[O, P]) Judge(ctx context.Context, o O) error {
+	_, err := r.kind.Decide(ctx, o)
+	return err
+}
+
 // Reconcile implements reconcile.Reconciler. An error that people can act on becomes a condition
 // and is not returned.
 func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

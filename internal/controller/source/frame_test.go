@@ -131,24 +131,6 @@ func TestSameContentKeepsItsTime(t *testing.T) {
 	}
 }
 
-// With the finalizer, what is kept goes before the object does.
-func TestDeletedSourceLeavesNothing(t *testing.T) {
-	w := newWorld(t)
-	w.finds("v1")
-	o := w.create("tenant-a", "app", nil)
-	w.reconcile(o)
-	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
-		t.Fatal(err)
-	}
-	w.Attempt(o)
-	if size := w.Shared.Artifacts.Store.Size(); size != 0 {
-		t.Errorf("%d bytes are left in the store", size)
-	}
-	if err := w.Kube.Get(t.Context(), client.ObjectKeyFromObject(o), &v1alpha1.OCIRepository{}); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("the object is still there: %v", err)
-	}
-}
-
 func TestDeletionWaitsForTheStore(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")

@@ -1,0 +1,453 @@
+package controllertest
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+)
+
+// Case is one object of a kind in a world of its own. It says to the conformance suite how to make
+// the world change. All fields are required unless they say otherwise.
+type Case[O object.Object] struct {
+	// Kube is the API server as users see it.
+	Kube client.Client
+	// Object is stored and was never reconciled. Its first reconciliation succeeds.
+	Object O
+	// Lent says that the identity is not the tenant's own. A tenant's request then makes no exchange
+	// before the pause after a failure has passed.
+	Lent bool
+	// Reconciler returns the reconciler of the running process.
+	Reconciler func() Reconciler[O]
+	// Restart replaces the process by one that remembers nothing.
+	Restart func()
+	// Exchanges returns how often the world was asked for a credential.
+	Exchanges func() int
+	// Fail makes requests for a credential fail for a reason that passes, or ends that.
+	Fail func(fails bool)
+	// Hang makes requests for a credential wait until their context ends. The channel gets a value
+	// when such a request begins.
+	Hang func() (asked <-chan struct{})
+	// Revoke takes the object's identity away, as an administrator or a terminating namespace does.
+	Revoke func()
+	// Grant gives the identity back.
+	Grant func()
+	// Exclude changes a spec so that it names two identities which exclude each other.
+	Exclude func(O)
+	// Forge writes into the status what the object does not have.
+	Forge func(O)
+	// Offers returns what the status offers to readers, without times.
+	Offers func(O) string
+	// Kept reports whether something is kept for the object outside of it. Nil if the kind keeps
+	// nothing.
+	Kept func() bool
+	// NameIdentity changes a spec so that it names a WorkloadIdentity. Nil if the kind has no such
+	// field.
+	NameIdentity func(O)
+}
+
+// Reconciler is that of package object.
+type Reconciler[O object.Object] interface {
+	reconcile.Reconciler
+
+	// Judge returns the refusal of an object's spec.
+	Judge(ctx context.Context, o O) error
+}
+
+// Run is the conformance suite of kinds whose objects act as a tenant. Each of its lines gets a case
+// of its own from start.
+func Run[O object.Object](t *testing.T, start func(t *testing.T) *Case[O]) {
+	t.Helper()
+	for _, line := range Lines[O]() {
+		t.Run(line.Name, func(t *testing.T) { line.Check(t, start(t)) })
+	}
+}
+
+// Line is a rule that all kinds keep.
+type Line[O object.Object] struct {
+	// Name is the rule in a few words.
+	Name string
+	// Check reports to tb whether the kind of the case keeps the rule.
+	Check func(tb testing.TB, c *Case[O])
+}
+
+// Lines returns the lines of the suite.
+func Lines[O object.Object]() []Line[O] {
+	return []Line[O]{
+		{"decision changes nothing", decisionChangesNothing[O]},
+		{"object at rest is not written", objectAtRest[O]},
+		{"suspended", suspended[O]},
+		{"ended at work", endedAtWork[O]},
+		{"timeout", timeout[O]},
+		{"finalizer", finalizer[O]},
+		{"namespace deleted, identity first", func(tb testing.TB, c *Case[O]) { namespaceDeleted(tb, c, c.Revoke, c.delete) }},
+		{"namespace deleted, object first", func(tb testing.TB, c *Case[O]) { namespaceDeleted(tb, c, c.delete, c.Revoke) }},
+		{"renewal", renewal[O]},
+		{"identity revoked", identityRevoked[O]},
+		{"identities that exclude each other", exclusions[O]},
+		{"failure memory", failureMemory[O]},
+		{"forged status", forgedStatus[O]},
+		{"restart", restart[O]},
+	}
+}
+
+// decisionChangesNothing judges an object that is new, that is fulfilled, and whose identity is
+// gone. Neither the object nor anything at the API server is another one afterwards.
+func decisionChangesNothing[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	for _, step := range []func(){func() {}, func() { c.reconcile(tb) }, c.Revoke} {
+		step()
+		o, there := c.get(tb), c.everything(tb)
+		before := jsonOf(tb, o)
+		_ = c.Reconciler().Judge(tb.Context(), o) // a refusal is a decision too
+		if after := jsonOf(tb, o); after != before {
+			tb.Errorf("the decision changed the object:\n%s\nwas\n%s", after, before)
+		}
+		if after := c.everything(tb); after != there {
+			tb.Errorf("the decision changed the API server's objects:\n%s\nwere\n%s", after, there)
+		}
+	}
+}
+
+// objectAtRest reconciles an object twice. The second time changes nothing.
+func objectAtRest[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	first := c.succeed(tb)
+	if again := c.succeed(tb); again.GetResourceVersion() != first.GetResourceVersion() {
+		tb.Errorf("an object at rest was written: %s", jsonOf(tb, again))
+	}
+}
+
+// suspended suspends an object before and after its first success. No credential is asked for, and
+// what was found stays.
+func suspended[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	if _, ok := any(c.Object).(kinds.Tenant); !ok {
+		return // the kind has no spec.suspend
+	}
+	suspend := func(value bool) func(O) {
+		return func(o O) { any(o).(kinds.Tenant).GetSchedule().Suspend = value }
+	}
+	look := func(want metav1.ConditionStatus) O {
+		exchanges := c.Exchanges()
+		o, result := c.reconcile(tb)
+		if ready := Ready(o); ready.Status != want || ready.Reason != meta.ReasonSuspended || result.RequeueAfter != 0 || c.Exchanges() != exchanges {
+			tb.Errorf("suspended: %+v, again after %s, %d exchanges", ready, result.RequeueAfter, c.Exchanges()-exchanges)
+		}
+		return o
+	}
+	c.edit(tb, suspend(true))
+	look(metav1.ConditionFalse)
+	c.edit(tb, suspend(false))
+	found := c.Offers(c.succeed(tb))
+	c.edit(tb, suspend(true))
+	if got := c.Offers(look(metav1.ConditionTrue)); got != found {
+		tb.Errorf("suspended, the status offers %s, and offered %s", got, found)
+	}
+}
+
+// endedAtWork deletes an object while a worker waits for a credential. The worker ends at once and
+// writes nothing, and the object goes.
+func endedAtWork[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	asked := c.Hang()
+	ctx, end := context.WithCancel(tb.Context())
+	defer end()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = c.Reconciler().Reconcile(ctx, c.request())
+	}()
+	within(tb, asked, "the kind asks for a credential")
+	c.delete()
+	there := c.everything(tb)
+	end()
+	if !within(tb, done, "the work of a deleted object ends") {
+		return
+	}
+	if after := c.everything(tb); after != there {
+		tb.Errorf("work that was ended wrote:\n%s\nwas\n%s", after, there)
+	}
+	c.reconcileGone(tb)
+}
+
+// timeout has the credential come later than spec.timeout allows.
+func timeout[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	if _, ok := any(c.Object).(kinds.Tenant); !ok {
+		return // the kind has no spec.timeout
+	}
+	c.edit(tb, func(o O) { any(o).(kinds.Tenant).GetSchedule().Timeout = &metav1.Duration{Duration: time.Second} })
+	c.Hang()
+	ctx, end := context.WithTimeout(tb.Context(), patience)
+	defer end()
+	result, err := c.Reconciler().Reconcile(ctx, c.request())
+	if ready := Ready(c.get(tb)); err != nil || ready.Status != metav1.ConditionFalse || result.RequeueAfter == 0 {
+		tb.Errorf("after spec.timeout: %+v, again after %s, %v", ready, result.RequeueAfter, err)
+	}
+}
+
+// finalizer holds that an object has the finalizer while something is kept for the object, that no
+// other object has the finalizer, and that nothing is left of an object that is deleted.
+func finalizer[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	o := c.succeed(tb)
+	if has := len(o.GetFinalizers()) > 0; has != (c.Kept != nil) || c.Kept != nil && !c.Kept() {
+		tb.Errorf("the finalizers are %q; something is kept: %v", o.GetFinalizers(), c.Kept != nil)
+	}
+	c.delete()
+	c.reconcileGone(tb)
+}
+
+// namespaceDeleted deletes an object and its identity, in the order of the steps. The object is
+// reconciled after each step, and must not wait for what is gone.
+func namespaceDeleted[O object.Object](tb testing.TB, c *Case[O], first, second func()) {
+	tb.Helper()
+	c.succeed(tb)
+	first()
+	c.attempt(tb)
+	second()
+	c.reconcileGone(tb)
+}
+
+// renewal asks for new tokens of a WorkloadIdentity. One more credential is got, and the request
+// goes. Other annotations stay.
+func renewal[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	if c.NameIdentity == nil {
+		return
+	}
+	c.edit(tb, c.NameIdentity)
+	c.succeed(tb)
+	exchanges := c.Exchanges()
+	c.annotate(tb, map[string]string{"note": "mine", meta.OperationAnnotation: meta.OperationRenewToken})
+	o := c.succeed(tb)
+	if got := o.GetAnnotations(); len(got) != 1 || got["note"] != "mine" || c.Exchanges() != exchanges+1 {
+		tb.Errorf("after a renewal: annotations %q, %d exchanges, want 1", got, c.Exchanges()-exchanges)
+	}
+}
+
+// identityRevoked takes the identity away. A credential in memory serves no longer, and the status
+// names no identity. The object recovers with the identity.
+func identityRevoked[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	c.succeed(tb)
+	c.Revoke()
+	o, _ := c.reconcile(tb)
+	if ready := Ready(o); ready.Status != metav1.ConditionFalse {
+		tb.Errorf("the identity is gone: %+v", ready)
+	}
+	if actor, ok := any(o).(kinds.Actor); ok && actor.GetFetchStatus().Identity != nil {
+		tb.Errorf("the identity is gone, and the status names %+v", actor.GetFetchStatus().Identity)
+	}
+	c.Grant()
+	c.annotate(tb, map[string]string{meta.ReconcileRequestedAnnotation: "now"})
+	c.succeed(tb)
+}
+
+// exclusions names two identities. The object is refused, also if it is older than the schema's
+// rule, and no credential is asked for.
+func exclusions[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	c.edit(tb, c.Exclude)
+	o, _ := c.reconcile(tb)
+	stalled := Condition(o, meta.ConditionStalled).Status == metav1.ConditionTrue
+	if ready := Ready(o); ready.Reason != meta.ReasonInvalidSpec || !stalled || c.Exchanges() != 0 {
+		tb.Errorf("two identities: %+v, stalled %v, %d exchanges", ready, stalled, c.Exchanges())
+	}
+}
+
+// failureMemory has several attempts fail. The pauses between them grow. A request to reconcile is
+// heeded at once.
+func failureMemory[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	c.Fail(true)
+	var first, last time.Duration
+	for attempt := range 5 {
+		o, result := c.reconcile(tb)
+		if ready := Ready(o); ready.Status != metav1.ConditionFalse || result.RequeueAfter == 0 {
+			tb.Fatalf("attempt %d: %+v, again after %s", attempt, ready, result.RequeueAfter)
+		}
+		if last = result.RequeueAfter; attempt == 0 {
+			first = last
+		}
+	}
+	if last < 4*first {
+		tb.Errorf("the first pause is %s, and the fifth %s", first, last)
+	}
+	c.Fail(false)
+	c.annotate(tb, map[string]string{meta.ReconcileRequestedAnnotation: "now"})
+	if c.Lent {
+		if o, _ := c.reconcile(tb); Ready(o).Status != metav1.ConditionFalse {
+			tb.Error("a request had the owner's identity used before the pause has passed")
+		}
+		c.Restart()
+	}
+	if o := c.succeed(tb); o.GetStatus().LastHandledReconcileAt != "now" {
+		tb.Errorf("the request is not acknowledged: %q", o.GetStatus().LastHandledReconcileAt)
+	}
+}
+
+// forgedStatus writes a lie into the status. The next reconciliation mends the status.
+func forgedStatus[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	honest := c.Offers(c.succeed(tb))
+	o := c.get(tb)
+	c.Forge(o)
+	if err := c.Kube.Status().Update(tb.Context(), o); err != nil {
+		tb.Fatal(err)
+	}
+	if lie := c.Offers(c.get(tb)); lie == honest {
+		tb.Fatalf("the forged status offers %s like the honest one", lie)
+	}
+	if got := c.Offers(c.succeed(tb)); got != honest {
+		tb.Errorf("after a forged status the object offers %s, and offered %s", got, honest)
+	}
+}
+
+// restart replaces the process. The new one finds what there is, and changes nothing.
+func restart[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	first := c.succeed(tb)
+	c.Restart()
+	again := c.succeed(tb)
+	if again.GetResourceVersion() != first.GetResourceVersion() || c.Offers(again) != c.Offers(first) {
+		tb.Errorf("after a restart: %s\nbefore: %s", jsonOf(tb, again), jsonOf(tb, first))
+	}
+}
+
+// patience is how long the suite waits for what must happen at once.
+const patience = 5 * time.Second
+
+func within(tb testing.TB, happened <-chan struct{}, what string) bool {
+	tb.Helper()
+	select {
+	case <-happened:
+		return true
+	case <-time.After(patience):
+		tb.Errorf("not within %s: %s", patience, what)
+		return false
+	}
+}
+
+func (c *Case[O]) request() reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c.Object)}
+}
+
+// attempt reconciles once, whatever becomes of the object.
+func (c *Case[O]) attempt(tb testing.TB) reconcile.Result {
+	tb.Helper()
+	result, err := c.Reconciler().Reconcile(tb.Context(), c.request())
+	if err != nil {
+		tb.Fatalf("reconcile: %v", err)
+	}
+	return result
+}
+
+// reconcile reconciles once, and checks what must hold of every object.
+func (c *Case[O]) reconcile(tb testing.TB) (O, reconcile.Result) {
+	tb.Helper()
+	result := c.attempt(tb)
+	o := c.get(tb)
+	view := View{Status: *o.GetStatus()}
+	if tenant, ok := any(o).(kinds.Tenant); ok {
+		view.Suspended = tenant.GetSchedule().Suspend
+	}
+	if keeper, ok := any(o).(kinds.Keeper); ok {
+		view.Stored = keeper.GetArtifactStatus().Artifact != nil && c.Kept()
+	}
+	Holds(tb, o, view, result)
+	return o, result
+}
+
+// succeed reconciles once, and wants the object to be ready.
+func (c *Case[O]) succeed(tb testing.TB) O {
+	tb.Helper()
+	o, _ := c.reconcile(tb)
+	if ready := Ready(o); ready.Status != metav1.ConditionTrue {
+		tb.Errorf("not ready: %+v", ready)
+	}
+	return o
+}
+
+// reconcileGone reconciles a deleted object, and wants nothing to be left.
+func (c *Case[O]) reconcileGone(tb testing.TB) {
+	tb.Helper()
+	c.attempt(tb)
+	o := c.Object.DeepCopyObject().(O)
+	if err := c.Kube.Get(tb.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+		tb.Errorf("the deleted object is still there: %v, %s", err, jsonOf(tb, o))
+	}
+	if c.Kept != nil && c.Kept() {
+		tb.Error("something is left of the deleted object")
+	}
+}
+
+func (c *Case[O]) get(tb testing.TB) O {
+	tb.Helper()
+	o := c.Object.DeepCopyObject().(O)
+	if err := c.Kube.Get(tb.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		tb.Fatal(err)
+	}
+	return o
+}
+
+// edit changes the spec as a user does.
+func (c *Case[O]) edit(tb testing.TB, change func(O)) {
+	tb.Helper()
+	o := c.get(tb)
+	change(o)
+	o.SetGeneration(o.GetGeneration() + 1)
+	if err := c.Kube.Update(tb.Context(), o); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (c *Case[O]) annotate(tb testing.TB, annotations map[string]string) {
+	tb.Helper()
+	o := c.get(tb)
+	o.SetAnnotations(annotations)
+	if err := c.Kube.Update(tb.Context(), o); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// delete deletes the object as a user does, and so does the end of its namespace.
+func (c *Case[O]) delete() {
+	_ = c.Kube.Delete(context.Background(), c.Object) // reconcileGone looks whether it is gone
+}
+
+// everything returns the objects of Lanyard's kinds and the Secrets that the API server has, with
+// their versions.
+func (c *Case[O]) everything(tb testing.TB) string {
+	tb.Helper()
+	lists := []client.ObjectList{&corev1.SecretList{}}
+	for _, kind := range kinds.All() {
+		lists = append(lists, kind.NewList())
+	}
+	for _, list := range lists {
+		if err := c.Kube.List(tb.Context(), list); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return jsonOf(tb, lists)
+}
+
+func jsonOf(tb testing.TB, value any) string {
+	tb.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
+}
