@@ -15,6 +15,19 @@ const (
 	KindWorkloadIdentity Kind = "WorkloadIdentity"
 	// KindController is the calling program, with the identity that its environment configures.
 	KindController Kind = "Controller"
+
+	// KindOCIRepository is an OCIRepository that has SVIDs of its own.
+	KindOCIRepository Kind = "OCIRepository"
+	// KindImageRepository is an ImageRepository that has SVIDs of its own.
+	KindImageRepository Kind = "ImageRepository"
+	// KindAWSServiceAccountIdentity is an AWS identity of a namespace.
+	KindAWSServiceAccountIdentity Kind = "AWSServiceAccountIdentity"
+	// KindAWSClusterControllerIdentity is a cluster-scoped AWS identity: that of the programs.
+	KindAWSClusterControllerIdentity Kind = "AWSClusterControllerIdentity"
+	// KindAWSClusterStaticIdentity is a cluster-scoped AWS identity with static keys.
+	KindAWSClusterStaticIdentity Kind = "AWSClusterStaticIdentity"
+	// KindAWSClusterRoleIdentity is a cluster-scoped AWS identity with a role.
+	KindAWSClusterRoleIdentity Kind = "AWSClusterRoleIdentity"
 )
 
 // Subject identifies who a credential is issued to. It is comparable. Only the constructors make a
@@ -127,25 +140,55 @@ func (s Subject) IsZero() bool { return s == Subject{} }
 // controller. For a WorkloadIdentity or another object it is lanyard.dev:<kind>:<namespace>:<name>,
 // and for a cluster identity lanyard.dev:<kind>:<name>, with the kind in lower case.
 func (s Subject) String() string {
-	switch s.kind {
-	case KindServiceAccount:
-		return "system:serviceaccount:" + s.namespace + ":" + s.name
-	case KindController:
-		return "controller"
-	case "":
+	switch {
+	case s.kind == KindController:
+		return controllerText
+	case s.kind == "":
 		return "nobody"
+	case s.Lent():
+		return s.kind.prefix() + s.name
 	default:
-		return s.ownName()
+		return s.kind.prefix() + s.namespace + ":" + s.name
 	}
 }
 
-// ownName returns the name of a subject that is neither a ServiceAccount nor the controller.
-func (s Subject) ownName() string {
-	kind := "lanyard.dev:" + strings.ToLower(string(s.kind)) + ":"
-	if s.Lent() {
-		return kind + s.name
+// ParseSubject returns the subject whose [Subject.String] is text. Such a text is the field subject
+// of a status, or the sub claim of a ServiceAccount's token. ParseSubject knows the kinds of this
+// package's constants, because a text has the kind only in lower case. Any other text gives an
+// [*Error] with [CodeSubjectInvalid].
+func ParseSubject(text string) (Subject, error) {
+	if text == controllerText {
+		return Controller(), nil
 	}
-	return kind + s.namespace + ":" + s.name
+	for _, kind := range []Kind{
+		KindServiceAccount, KindWorkloadIdentity, KindOCIRepository, KindImageRepository, KindAWSServiceAccountIdentity,
+	} {
+		if names, ok := strings.CutPrefix(text, kind.prefix()); ok {
+			namespace, name, _ := strings.Cut(names, ":")
+			return namespaced(kind, namespace, name)
+		}
+	}
+	for _, kind := range []Kind{KindAWSClusterControllerIdentity, KindAWSClusterStaticIdentity, KindAWSClusterRoleIdentity} {
+		if name, ok := strings.CutPrefix(text, kind.prefix()); ok {
+			return ClusterIdentity(kind, name)
+		}
+	}
+	return Subject{}, &Error{
+		Stage: StageSubject, Code: CodeSubjectInvalid,
+		Fix: "write system:serviceaccount:<namespace>:<name>, or lanyard.dev:<kind>: and the names of an object",
+		Err: fmt.Errorf("%.80q is not the text of a subject of a known kind", text),
+	}
+}
+
+// controllerText is the text of the controller as a subject.
+const controllerText = "controller"
+
+// prefix returns the beginning of the texts of a kind's subjects. A subject's names follow it.
+func (k Kind) prefix() string {
+	if k == KindServiceAccount {
+		return "system:serviceaccount:"
+	}
+	return "lanyard.dev:" + strings.ToLower(string(k)) + ":"
 }
 
 // Account is the state of a subject at one moment.

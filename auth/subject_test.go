@@ -90,3 +90,66 @@ func must(subject auth.Subject, err error) auth.Subject {
 	}
 	return subject
 }
+
+// subjects returns a subject of each kind that ParseSubject knows. Names that no subject can have
+// give fewer subjects.
+func subjects(namespace, name string) []auth.Subject {
+	all := []auth.Subject{auth.Controller()}
+	add := func(subject auth.Subject, err error) {
+		if err == nil {
+			all = append(all, subject)
+		}
+	}
+	add(auth.ServiceAccount(namespace, name))
+	add(auth.WorkloadIdentity(namespace, name))
+	for _, kind := range []auth.Kind{auth.KindOCIRepository, auth.KindImageRepository, auth.KindAWSServiceAccountIdentity} {
+		add(auth.Object(kind, namespace, name))
+	}
+	for _, kind := range []auth.Kind{auth.KindAWSClusterControllerIdentity, auth.KindAWSClusterStaticIdentity, auth.KindAWSClusterRoleIdentity} {
+		add(auth.ClusterIdentity(kind, name))
+	}
+	return all
+}
+
+func TestParseSubject(t *testing.T) {
+	if got := subjects("a", "b.c"); len(got) != 9 {
+		t.Errorf("%d subjects: %v", len(got), got)
+	}
+	for _, want := range subjects("a", "b.c") {
+		if got, err := auth.ParseSubject(want.String()); got != want || err != nil {
+			t.Errorf("%s: %s %v, %v", want, got.Kind(), got, err)
+		}
+	}
+	for _, text := range []string{
+		"", "nobody", "Controller", "controller:a", "a:b", "secret:a:b", "system:serviceaccount:", "system:serviceaccount:a", "system:serviceaccount:a:",
+		"system:serviceaccount::b", "system:serviceaccount:a:b:c", "system:serviceaccount:a:B", " system:serviceaccount:a:b", "system:serviceaccounts:a:b",
+		"lanyard.dev:workloadidentity:a", "lanyard.dev:workloadidentity:a:b:uid", "lanyard.dev:WorkloadIdentity:a:b", "lanyard.dev:serviceaccount:a:b",
+		"lanyard.dev:controller:a", "lanyard.dev:other:a:b", "lanyard.dev:other:a", "lanyard.dev:awsother:a", "lanyard.dev::a:b",
+		"lanyard.dev:ocirepository:a", "lanyard.dev:awsserviceaccountidentity:a", "lanyard.dev:awsclusterroleidentity:a:b", "lanyard.dev:awsclusterroleidentity:",
+		"lanyard.dev:awsclusterroleidentity",
+	} {
+		if got, err := auth.ParseSubject(text); auth.CodeOf(err) != auth.CodeSubjectInvalid || !got.IsZero() {
+			t.Errorf("%q: %v, %v; want %s", text, got, err, auth.CodeSubjectInvalid)
+		}
+	}
+}
+
+// FuzzParseSubject checks that ParseSubject is the inverse of Subject.String.
+func FuzzParseSubject(f *testing.F) {
+	for _, subject := range subjects("a", "b.c") {
+		f.Add(subject.String(), subject.Namespace(), subject.Name())
+	}
+	f.Add("lanyard.dev:other:a:b", "a:b", "c:d")
+	f.Fuzz(func(t *testing.T, text, namespace, name string) {
+		if parsed, err := auth.ParseSubject(text); err == nil && (parsed.String() != text || parsed.IsZero()) {
+			t.Errorf("%q: %s %v", text, parsed.Kind(), parsed)
+		} else if err != nil && (auth.CodeOf(err) != auth.CodeSubjectInvalid || !parsed.IsZero()) {
+			t.Errorf("%q: %v, %v", text, parsed, err)
+		}
+		for _, want := range subjects(namespace, name) {
+			if parsed, err := auth.ParseSubject(want.String()); parsed != want || err != nil {
+				t.Errorf("%s: %s %v, %v", want, parsed.Kind(), parsed, err)
+			}
+		}
+	})
+}

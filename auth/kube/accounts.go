@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -155,11 +154,7 @@ func (a *Accounts) APIAudiences() []string { return slices.Clone(a.apiAudiences)
 // Self returns this program's own ServiceAccount. It is zero if Options.APIAudiences was set,
 // because then the API server was not asked who this program is.
 func (a *Accounts) Self() auth.Subject {
-	namespace, name, _ := strings.Cut(strings.TrimPrefix(a.caller.self, userPrefix), ":")
-	self, err := auth.ServiceAccount(namespace, name)
-	if err != nil {
-		return auth.Subject{}
-	}
+	self, _ := auth.ParseSubject(a.caller.self) // zero for the empty text
 	return self
 }
 

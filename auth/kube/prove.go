@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -113,9 +112,6 @@ func mint(
 	return auth.NewSecret(request.Status.Token), said, nil
 }
 
-// userPrefix is the prefix of the user names of ServiceAccounts at the API server.
-const userPrefix = "system:serviceaccount:"
-
 // LearnAPIAudiences returns the audiences that the API server accepts for itself. It requests a
 // token of this program's own account without an audience: such a token is for all these audiences.
 // The token is not stored. The program therefore needs "create" on serviceaccounts/token of its own
@@ -138,9 +134,8 @@ func learnAudiences(ctx context.Context, c client.Client, by caller) (self strin
 		return "", nil, failed
 	}
 	user := review.Status.UserInfo
-	namespace, name, _ := strings.Cut(strings.TrimPrefix(user.Username, userPrefix), ":")
-	account, err := auth.ServiceAccount(namespace, name)
-	if err != nil || account.String() != user.Username {
+	account, err := auth.ParseSubject(user.Username)
+	if err != nil || account.Kind() != auth.KindServiceAccount {
 		return "", nil, &auth.Error{
 			Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
 			Fix: "run this program as a ServiceAccount",

@@ -16,14 +16,6 @@ const (
 	fieldAWSIdentityName = fieldAWSIdentity + ".name"
 )
 
-// The kinds of AWS identities. Source: package api/identity.
-const (
-	kindAWSController     auth.Kind = "AWSClusterControllerIdentity"
-	kindAWSStatic         auth.Kind = "AWSClusterStaticIdentity"
-	kindAWSRole           auth.Kind = "AWSClusterRoleIdentity"
-	kindAWSServiceAccount auth.Kind = "AWSServiceAccountIdentity"
-)
-
 // awsControllerIdentity is the name of the only AWSClusterControllerIdentity. It lends the
 // controller's own identity at AWS.
 const awsControllerIdentity = "default"
@@ -31,7 +23,7 @@ const awsControllerIdentity = "default"
 // AWSIdentityKinds returns the kinds of objects that are AWS identities. All kinds except the last
 // are cluster-scoped, and are lent to namespaces.
 func AWSIdentityKinds() []auth.Kind {
-	return []auth.Kind{kindAWSController, kindAWSStatic, kindAWSRole, kindAWSServiceAccount}
+	return []auth.Kind{auth.KindAWSClusterControllerIdentity, auth.KindAWSClusterStaticIdentity, auth.KindAWSClusterRoleIdentity, auth.KindAWSServiceAccountIdentity}
 }
 
 // IdentityRef is spec.identityRef: the AWS identity that an object uses.
@@ -43,16 +35,18 @@ type IdentityRef struct {
 }
 
 // lent reports whether the identity belongs to an administrator.
-func (r *IdentityRef) lent() bool { return r != nil && auth.Kind(r.Kind) != kindAWSServiceAccount }
+func (r *IdentityRef) lent() bool {
+	return r != nil && auth.Kind(r.Kind) != auth.KindAWSServiceAccountIdentity
+}
 
 // AWSIdentity returns an AWS identity as a subject. Namespace is the namespace of the object that
 // names the identity. Only an AWSServiceAccountIdentity is in this namespace; all other kinds are
 // cluster-scoped. The error is an [*auth.Error].
 func AWSIdentity(kind, namespace, name string) (auth.Subject, error) {
 	switch k := auth.Kind(kind); k {
-	case kindAWSServiceAccount:
+	case auth.KindAWSServiceAccountIdentity:
 		return auth.Object(k, namespace, name)
-	case kindAWSController, kindAWSStatic, kindAWSRole:
+	case auth.KindAWSClusterControllerIdentity, auth.KindAWSClusterStaticIdentity, auth.KindAWSClusterRoleIdentity:
 		return auth.ClusterIdentity(k, name)
 	default:
 		return auth.Subject{}, &auth.Error{
@@ -111,7 +105,7 @@ func checkLentAtAWS(ctx context.Context, fields Fields, rules Rules) error {
 	if fields.Provider != aws || rules.AWSIdentities == nil {
 		return nil
 	}
-	own, err := auth.ClusterIdentity(kindAWSController, awsControllerIdentity)
+	own, err := auth.ClusterIdentity(auth.KindAWSClusterControllerIdentity, awsControllerIdentity)
 	if err != nil {
 		return err
 	}

@@ -306,7 +306,7 @@ func (r Rules) Named(fields Fields) auth.Subject {
 	case name != "":
 		subject, _ = auth.ServiceAccount(fields.Namespace, name)
 	case fields.Provider == aws && r.AWSIdentities != nil:
-		subject, _ = auth.ClusterIdentity(kindAWSController, awsControllerIdentity)
+		subject, _ = auth.ClusterIdentity(auth.KindAWSClusterControllerIdentity, awsControllerIdentity)
 	}
 	return subject
 }

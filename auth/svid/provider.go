@@ -27,7 +27,7 @@ const (
 )
 
 // Kinds returns the kinds of toolkit.lanyard.dev whose objects can have SVIDs.
-func Kinds() []auth.Kind { return []auth.Kind{"OCIRepository", "ImageRepository"} }
+func Kinds() []auth.Kind { return []auth.Kind{auth.KindOCIRepository, auth.KindImageRepository} }
 
 // Resource returns the plural name of a kind whose objects can have SVIDs. SPIFFE IDs and paths of
 // the API server have this name. It returns false for any other kind.

@@ -107,6 +107,15 @@ func TestTableFitsTheLibrary(t *testing.T) {
 	if want := slices.Sorted(slices.Values(spec.AWSIdentityKinds())); !slices.Equal(got, want) {
 		t.Errorf("AWS identities: %v in the table, %v in auth/spec", got, want)
 	}
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.HasSVIDs() || k.AWSIdentity }) {
+		subject, err := auth.Object(auth.Kind(kind.Kind), "tenant-a", "app")
+		if kind.ClusterScoped {
+			subject, err = auth.ClusterIdentity(auth.Kind(kind.Kind), "app")
+		}
+		if parsed, unknown := auth.ParseSubject(subject.String()); err != nil || unknown != nil || parsed != subject {
+			t.Errorf("%s of kind %s: package auth parses %v, %v", subject, kind.Kind, parsed, unknown)
+		}
+	}
 }
 
 // TestSchemeWithoutEntry checks that a program does not start with a kind that has no entry.
