@@ -124,9 +124,8 @@ func (q *inquiry) usedAccount() (name string, ok bool) {
 	if q.ready.Status != metav1.ConditionTrue || q.used == nil {
 		return "", false
 	}
-	name = q.used.Subject[strings.LastIndex(q.used.Subject, ":")+1:]
-	subject, err := auth.ServiceAccount(q.fields.Namespace, name)
-	return name, err == nil && subject.String() == q.used.Subject
+	subject, err := auth.ParseSubject(q.used.Subject)
+	return subject.Name(), err == nil && subject.Kind() == auth.KindServiceAccount && subject.Namespace() == q.fields.Namespace
 }
 
 // lends returns the refusal of the grants in an AWS identity's chain; nil if they refuse nothing.

@@ -80,13 +80,6 @@ type Row struct {
 	AsExpected *bool `json:"asExpected,omitempty"`
 }
 
-// The prefixes of subjects' names, see auth.Subject.
-const (
-	accountPrefix  = "system:serviceaccount:"
-	identityPrefix = "lanyard.dev:workloadidentity:"
-	awsPrefix      = "lanyard.dev:aws"
-)
-
 // Of returns an object's row.
 func Of(o Object) Row {
 	ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
@@ -124,23 +117,24 @@ func Of(o Object) Row {
 	return row
 }
 
-// subject returns the name of the subject that the spec names; empty if it names none.
+// subject returns the name of the subject that the spec names; empty if it names none. A wrong name
+// gives no subject: the condition Ready says what is wrong.
 func subject(o Object) string {
-	if o.Kind.Fields != nil {
-		if account := o.Kind.Fields(o.Resource).ServiceAccountName; account != "" {
-			return accountPrefix + o.GetNamespace() + ":" + account
-		}
+	named, _ := o.Kind.NamedIdentity(o.Resource) // zero after an error
+	if o.Kind.AWSIdentity {
+		named, _ = spec.AWSIdentity(o.Kind.Kind, o.GetNamespace(), o.GetName())
 	}
 	if o.Kind.WorkloadIdentity != nil {
 		if identity := o.Kind.WorkloadIdentity(o.Resource); identity != "" {
-			return identityPrefix + o.GetNamespace() + ":" + identity
+			named, _ = auth.WorkloadIdentity(o.GetNamespace(), identity)
 		}
 	}
-	named, err := o.Kind.NamedIdentity(o.Resource)
-	if o.Kind.AWSIdentity {
-		named, err = spec.AWSIdentity(o.Kind.Kind, o.GetNamespace(), o.GetName())
+	if o.Kind.Fields != nil {
+		if account := o.Kind.Fields(o.Resource).ServiceAccountName; account != "" {
+			named, _ = auth.ServiceAccount(o.GetNamespace(), account)
+		}
 	}
-	if err != nil || named.IsZero() {
+	if named.IsZero() {
 		return ""
 	}
 	return named.String()

@@ -158,6 +158,26 @@ func TestRefusalsOfExamples(t *testing.T) {
 	}
 }
 
+// TestShortSubjects checks the column IDENTITY of objects that have no cloud identity.
+func TestShortSubjects(t *testing.T) {
+	for subject, want := range map[string]string{
+		"system:serviceaccount:tenant-a:app": "none (sa/app)", "system:serviceaccount:tenant-b:app": "none (system:serviceaccount:tenant-b:app)",
+		"lanyard.dev:workloadidentity:tenant-a:app": "none (lwi/app)", "lanyard.dev:ocirepository:tenant-a:app": "none (lanyard.dev:ocirepository:tenant-a:app)",
+		"lanyard.dev:awsserviceaccountidentity:tenant-a:app": "none (awsserviceaccountidentity/app)",
+		"lanyard.dev:awsclusterroleidentity:app":             "none (awsclusterroleidentity/app)",
+		"controller":                                         "none (controller)", "secret:tenant-a:app": "none (secret:tenant-a:app)",
+		"lanyard.dev:awsunknown:app": "none (lanyard.dev:awsunknown:app)", "system:serviceaccount:tenant-a:app:more": "none (system:serviceaccount:tenant-a:app:more)",
+	} {
+		var out bytes.Buffer
+		if err := report.Table(&out, []report.Row{{Namespace: "tenant-a", Kind: "Bucket", Name: "app", Subject: subject}}, false); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "   "+want+"   ") {
+			t.Errorf("%s: want %s in\n%s", subject, want, out.String())
+		}
+	}
+}
+
 func TestCheckExpectation(t *testing.T) {
 	for value, ok := range map[string]bool{
 		"pulled": true, "refused:TrustRefused": true, "": false, "refused": false, "refused:": false, "Pulled": false, "pulled ": false,

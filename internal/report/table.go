@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
@@ -71,18 +74,21 @@ func (r Row) identity(wide bool) string {
 }
 
 // subject returns the subject in kubectl's form, such as sa/<name>, if it is of the row's namespace
-// or an AWS identity. It returns other subjects unchanged.
+// or lent by an administrator. It returns any other text unchanged.
 func (r Row) subject() string {
-	if name, ok := strings.CutPrefix(r.Subject, accountPrefix+r.Namespace+":"); ok {
-		return "sa/" + name
+	subject, err := auth.ParseSubject(r.Subject)
+	switch {
+	case err != nil, !subject.Lent() && subject.Namespace() != r.Namespace:
+		return r.Subject
+	case subject.Kind() == auth.KindServiceAccount:
+		return "sa/" + subject.Name()
+	case subject.Kind() == auth.KindWorkloadIdentity:
+		return "lwi/" + subject.Name()
+	case slices.Contains(spec.AWSIdentityKinds(), subject.Kind()):
+		return strings.ToLower(string(subject.Kind())) + "/" + subject.Name()
+	default:
+		return r.Subject
 	}
-	if name, ok := strings.CutPrefix(r.Subject, identityPrefix+r.Namespace+":"); ok {
-		return "lwi/" + name
-	}
-	if kind, name, ok := strings.Cut(strings.TrimPrefix(r.Subject, awsPrefix), ":"); ok && strings.HasPrefix(r.Subject, awsPrefix) {
-		return "aws" + kind + "/" + strings.TrimPrefix(name, r.Namespace+":")
-	}
-	return r.Subject
 }
 
 // Short returns the part of an identity by which people distinguish tenants. This is the resource

@@ -71,11 +71,9 @@ func ReadAccount(path string) (namespace, name string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	subject := c.claims.Subject
-	namespace, name, _ = strings.Cut(strings.TrimPrefix(subject, "system:serviceaccount:"), ":")
-	account, err := auth.ServiceAccount(namespace, name)
-	if err != nil || account.String() != subject {
-		return "", "", fmt.Errorf("the token in %s is of %.80q, which is not a ServiceAccount", path, subject)
+	account, err := auth.ParseSubject(c.claims.Subject)
+	if err != nil || account.Kind() != auth.KindServiceAccount {
+		return "", "", fmt.Errorf("the token in %s is of %.80q, which is not a ServiceAccount", path, c.claims.Subject)
 	}
-	return namespace, name, nil
+	return account.Namespace(), account.Name(), nil
 }
