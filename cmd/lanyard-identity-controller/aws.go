@@ -26,7 +26,6 @@ import (
 
 // awsIdentities is the part that reconciles the AWS identities and the AWSClusters.
 type awsIdentities struct {
-	ctx        context.Context //nolint:containedctx // the program's context
 	flags      flags.Flags
 	provider   *aws.Provider
 	accounts   *kube.Accounts
@@ -56,7 +55,7 @@ func newAWSIdentities(ctx context.Context, f flags.Flags, mgr manager.Manager, e
 	if err != nil {
 		return nil, err
 	}
-	return &awsIdentities{ctx: ctx, flags: f, provider: provider, accounts: accounts, tokens: tokens, identities: identities, users: users}, nil
+	return &awsIdentities{flags: f, provider: provider, accounts: accounts, tokens: tokens, identities: identities, users: users}, nil
 }
 
 // synced reports whether the caches have all objects that existed when the program started.
@@ -64,7 +63,7 @@ func (a *awsIdentities) synced() bool { return a.accounts.Synced() && a.identiti
 
 func (a *awsIdentities) close() { a.provider.Close() }
 
-func (a *awsIdentities) subscribe(changed func(object.Dependency)) { a.users.Subscribe(a.ctx, changed) }
+func (a *awsIdentities) subscribe(changed func(object.Dependency)) { a.users.Subscribe(changed) }
 
 func (a *awsIdentities) setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error {
 	options := awsidentity.Options{Identities: a.identities, Provider: a.provider, Cache: a.tokens, Observer: a.tokens, Users: a.users}

@@ -58,7 +58,7 @@ func (i *Identities) follow(ctx context.Context, subject auth.Subject) *chain {
 		if l.subject.Kind() != kindRole {
 			break
 		}
-		next = l.source
+		next = l.source()
 	}
 	c.err = i.complete(ctx, c)
 	return c

@@ -82,20 +82,22 @@ func errNotSynced() error {
 	}
 }
 
-// missing returns the error for an identity that does not exist. For the program's own identity,
-// the fix has the manifest that lends this identity.
+// missing returns the error for an identity that does not exist, or for the unknown kind of a
+// source. For the program's own identity, the fix has the manifest that lends this identity.
 func missing(subject auth.Subject, from *link) error {
 	if subject.Kind() == kindController && subject.Name() == v1alpha1.DefaultControllerIdentity {
 		return refuse(auth.CodeSubjectNotFound, meta.ReasonControllerIdentityMissing, subject, fmt.Sprintf(
 			`apply, with the namespaces that may use the identity of Lanyard's own programs: {"apiVersion":"identity.lanyard.dev/v1alpha1","kind":"AWSClusterControllerIdentity","metadata":{"name":%q},"spec":{"allowedNamespaces":{"list":["<namespace>"]}}}`,
 			subject.Name()), "there is no %s", nameOf(subject))
 	}
-	by := ""
+	name, fix, problem := nameOf(subject), "create it, or name another identity", "does not exist"
 	if from != nil {
-		by = ", the source of " + from.String()
+		name = from.request.Source + ", the source of " + from.String()
 	}
-	return refuse(auth.CodeSubjectNotFound, string(auth.CodeSubjectNotFound), subject,
-		"create it, or name another identity", "%s%s does not exist", nameOf(subject), by)
+	if from != nil && len(from.sources) > 1 {
+		subject, fix, problem = from.subject, "correct spec.sourceIdentityRef.kind of "+from.String(), "is of an unknown kind"
+	}
+	return refuse(auth.CodeSubjectNotFound, string(auth.CodeSubjectNotFound), subject, fix, "%s %s", name, problem)
 }
 
 // notGranted returns the error for a namespace that a link does not admit. The parameter why says

@@ -148,6 +148,14 @@ func LogUse(ctx context.Context, namespace string, account auth.Account) {
 	}
 }
 
+// Needs returns the identities that a subject needs: itself, its source, and so on. If the kind of a
+// source is unknown, Needs returns all identities that the source can mean.
+func (i *Identities) Needs(subject auth.Subject) []auth.Subject {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.path(subject)
+}
+
 // Dependents returns the identities that have the subject in their chain, and the subject itself.
 // It fails if memory does not have all identities yet.
 func (i *Identities) Dependents(subject auth.Subject) ([]auth.Subject, error) {

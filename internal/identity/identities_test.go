@@ -167,6 +167,15 @@ func TestRefusals(t *testing.T) {
 			},
 			auth.CodeSubjectNotFound, "SubjectNotFound", "the source of AWSClusterRoleIdentity target",
 		},
+		"a source of an unknown kind": {
+			func(w *identitytest.World) auth.Subject {
+				w.Static("root", identitytest.Admits())
+				spec := identitytest.RoleSpec(arn, "root", identitytest.Admits("team-a"))
+				spec.SourceIdentityRef.Kind = "Other"
+				return w.Role("target", spec)
+			},
+			auth.CodeSubjectNotFound, "SubjectNotFound", "Other root, the source of AWSClusterRoleIdentity target is of an unknown kind; correct spec.sourceIdentityRef.kind",
+		},
 		"a circle": {
 			func(w *identitytest.World) auth.Subject {
 				w.Role("other", identitytest.RoleSpec(arn, "role/target", identitytest.Admits()))
@@ -554,6 +563,32 @@ func TestBeforeMemoryIsComplete(t *testing.T) {
 	w.Sync()
 	if _, _, err := w.Get("team-b", subject); auth.CodeOf(err) != auth.CodeNotGranted {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestUnknownKindOfSource asserts that each identity that a source can mean has the role as a
+// dependent, and no other identity.
+func TestUnknownKindOfSource(t *testing.T) {
+	for _, kind := range []string{"Other", "wrong:kind", ""} {
+		w := identitytest.New(t)
+		spec := identitytest.RoleSpec("arn", "root", identitytest.Admits())
+		spec.SourceIdentityRef.Kind = kind
+		target := w.Role("target", spec)
+		user := w.Role("user", identitytest.RoleSpec("arn", "role/target", identitytest.Admits()))
+		for _, source := range []auth.Subject{
+			w.Static("root", identitytest.Admits()),
+			w.Subject(v1alpha1.AWSClusterControllerIdentityKind, "", "root"), w.Subject(v1alpha1.AWSClusterRoleIdentityKind, "", "root"),
+		} {
+			if got, err := w.Identities.Dependents(source); err != nil || !slices.Contains(got, target) || !slices.Contains(got, user) {
+				t.Errorf("%q: dependents of %s: %v, %v", kind, source, got, err)
+			}
+			if got := w.Identities.Needs(user); !slices.Contains(got, source) {
+				t.Errorf("%q: %s needs %v, not %s", kind, user, got, source)
+			}
+		}
+		if got, err := w.Identities.Dependents(w.Static("other", identitytest.Admits())); err != nil || len(got) != 1 {
+			t.Errorf("%q: dependents of another name: %v, %v", kind, got, err)
+		}
 	}
 }
 

@@ -28,15 +28,16 @@ func (i *Identities) labels(namespace string) map[string]string {
 	return labels
 }
 
-// path returns the subjects that an identity needs: itself, its source, and so on. A missing
-// identity is the last of them. Callers hold mu.
+// path returns the subjects that an identity needs: itself, its source, and so on. The last of them
+// may be missing. A source of an unknown kind ends the path with all identities that the source can
+// mean. Callers hold mu.
 func (i *Identities) path(subject auth.Subject) []auth.Subject {
 	met := []auth.Subject{subject}
-	for l := i.links[subject]; l != nil && l.subject.Kind() == kindRole && len(met) <= MaxDepth; l = i.links[l.source] {
-		if slices.Contains(met, l.source) {
+	for l := i.links[subject]; l != nil && l.subject.Kind() == kindRole && len(met) <= MaxDepth; l = i.links[l.source()] {
+		if slices.Contains(met, l.source()) {
 			break
 		}
-		met = append(met, l.source)
+		met = append(met, l.sources...)
 	}
 	return met
 }

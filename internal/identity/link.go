@@ -3,6 +3,7 @@ package identity
 import (
 	"cmp"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
 // The kinds of subjects that this package knows.
@@ -29,9 +31,9 @@ type link struct {
 	sourceOnly bool
 	// perNamespace is true if each namespace has its own sessions.
 	perNamespace bool
-	source       auth.Subject // identity that assumes the role; zero for the root of a chain
-	secret       string       // name of the Secret with the keys of a static identity
-	namespace    string       // namespace in spec.secretRef; empty for Options.SecretNamespace
+	sources      []auth.Subject // what spec.sourceIdentityRef can mean, see Referenced; empty for the root of a chain
+	secret       string         // name of the Secret with the keys of a static identity
+	namespace    string         // namespace in spec.secretRef; empty for Options.SecretNamespace
 	request      aws.SessionRequest
 }
 
@@ -59,7 +61,7 @@ func linkOf(object any) (*link, bool) {
 		request.Tags, request.TransitiveTags = o.Spec.Tags, o.Spec.TransitiveTags
 		l := lent(o, o.Spec.AWSClusterIdentitySpec, request)
 		l.perNamespace = o.Spec.SessionPer == v1alpha1.SessionPerNamespace
-		l.source, _ = auth.ClusterIdentity(auth.Kind(ref.Kind), ref.Name) // a wrong reference gives the zero subject, which does not exist
+		l.sources = Referenced(ref.Kind, "", ref.Name)
 		return l, true
 	case *v1alpha1.AWSServiceAccountIdentity:
 		request := roleRequest(o.Spec.AWSRoleSpec)
@@ -69,6 +71,32 @@ func linkOf(object any) (*link, bool) {
 	default:
 		return nil, false
 	}
+}
+
+// Referenced returns the AWS identities that a reference can mean. A known kind gives one identity.
+// An unknown kind gives an identity of each kind, because none of them may be deleted. A wrong name
+// gives no identity. Namespace is the namespace of the object with the reference; empty for none.
+func Referenced(kind, namespace, name string) []auth.Subject {
+	kinds := spec.AWSIdentityKinds()
+	if slices.Contains(kinds, auth.Kind(kind)) {
+		kinds = []auth.Kind{auth.Kind(kind)}
+	}
+	var found []auth.Subject
+	for _, k := range kinds {
+		if subject, err := spec.AWSIdentity(string(k), namespace, name); err == nil {
+			found = append(found, subject)
+		}
+	}
+	return found
+}
+
+// source returns the identity that assumes the role. It is zero for the root of a chain, and for a
+// source of an unknown kind.
+func (l *link) source() auth.Subject {
+	if len(l.sources) != 1 {
+		return auth.Subject{}
+	}
+	return l.sources[0]
 }
 
 // lent makes the link of a cluster-scoped identity.

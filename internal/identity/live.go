@@ -36,7 +36,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 		}
 		i.links[next] = l
 		selects = selects || l.grant != nil && l.grant.Selector != nil
-		next = l.source
+		next = l.source()
 	}
 	if i.links[subject] != nil && subject.Kind() == kindServiceAccount {
 		account, err := auth.ServiceAccount(subject.Namespace(), subject.Name())

@@ -68,7 +68,7 @@ func (v view) prove(ctx context.Context, account auth.Account, request auth.Proo
 	default:
 		source := v
 		source.chained = true
-		return v.token(ctx, request.STSRegion, auth.WithSubject(l.source, source))
+		return v.token(ctx, request.STSRegion, auth.WithSubject(l.source(), source))
 	}
 }
 

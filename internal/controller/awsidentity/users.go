@@ -3,12 +3,14 @@ package awsidentity
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -41,7 +43,7 @@ func NewUsers(
 ) (*Users, error) {
 	u := &Users{memory: memory, identities: identities}
 	for _, kind := range table.Where(kinds.Kind.UsesAWSIdentities) {
-		if err := indexer.IndexField(ctx, kind.New(), identityIndex, identityOf(kind)); err != nil {
+		if err := indexer.IndexField(ctx, kind.New(), identityIndex, indexOf(kind)); err != nil {
 			return nil, fmt.Errorf("index objects of kind %s by identity: %w", kind.Kind, err)
 		}
 		informer, err := informers.GetInformer(ctx, kind.New(), cache.BlockUntilSynced(false))
@@ -104,20 +106,30 @@ func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 	}
 }
 
-// identityOf returns the index of the identity that an object of a kind names.
-func identityOf(kind kinds.Kind) client.IndexerFunc {
+// referenced returns the AWS identities that an object of a kind can mean by its reference.
+func referenced(kind kinds.Kind, o client.Object) []auth.Subject {
+	ref := kind.IdentityRef(o)
+	if ref == nil {
+		return nil
+	}
+	return identity.Referenced(ref.Kind, o.GetNamespace(), ref.Name)
+}
+
+// indexOf returns the index of the identities that an object of a kind can mean.
+func indexOf(kind kinds.Kind) client.IndexerFunc {
 	return func(o client.Object) []string {
-		named, err := kind.NamedIdentity(o)
-		if err != nil || named.IsZero() {
-			return nil
+		var names []string
+		for _, subject := range referenced(kind, o) {
+			names = append(names, subject.String())
 		}
-		return []string{named.String()}
+		return names
 	}
 }
 
 // Count returns how many objects use an identity, directly or in a chain. An object whose namespace
 // is not admitted does not count: it would otherwise keep the administrator from deleting the
-// identity.
+// identity. An object that names an unknown kind counts for each identity of that name. The log has
+// such objects.
 func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) {
 	var users int32
 	dependents, err := u.identities.Dependents(subject)
@@ -133,8 +145,13 @@ func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) 
 					admits = !identity.IsUsageRefused(u.identities.Admits(ctx, o.GetNamespace(), dependent))
 					admitted[o.GetNamespace()] = admits
 				}
-				if admits {
-					users++
+				if !admits {
+					return
+				}
+				users++
+				if _, err := kind.NamedIdentity(o); err != nil {
+					log.FromContext(ctx).Info("counts a user whose reference to an AWS identity is wrong", "identity", dependent.String(),
+						"userKind", kind.Kind, "userNamespace", o.GetNamespace(), "userName", o.GetName(), "problem", err.Error())
 				}
 			}, client.MatchingFields{identityIndex: dependent.String()})
 			if err != nil {
@@ -153,42 +170,37 @@ func DependencyOn(use identity.Use) object.Dependency {
 }
 
 // Subscribe calls changed for each identity that may answer otherwise than before. When an object
-// begins or ceases to use an identity, it calls changed for each identity of the chain. The context
-// is that of the program.
-func (u *Users) Subscribe(ctx context.Context, changed func(object.Dependency)) {
+// begins or ceases to use an identity, it calls changed for each identity of the chain.
+func (u *Users) Subscribe(changed func(object.Dependency)) {
 	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
 	for _, kind := range u.kinds {
-		_, _ = kind.informer.AddEventHandler(u.handler(ctx, kind.Kind, changed))
+		_, _ = kind.informer.AddEventHandler(u.handler(kind.Kind, changed))
 	}
 }
 
 // handler calls changed for the identities of a chain when an object of a kind begins or ceases to
 // use it.
-func (u *Users) handler(ctx context.Context, kind kinds.Kind, changed func(object.Dependency)) toolscache.ResourceEventHandler {
-	named := func(seen any) auth.Subject {
+func (u *Users) handler(kind kinds.Kind, changed func(object.Dependency)) toolscache.ResourceEventHandler {
+	named := func(seen any) []auth.Subject {
 		o, ok := seen.(client.Object)
 		if !ok {
-			return auth.Subject{}
+			return nil
 		}
-		subject, _ := kind.NamedIdentity(o) // zero after an error
-		return subject
+		return referenced(kind, o)
 	}
 	see := func(objects ...any) {
 		for _, o := range objects {
-			subject := named(o)
-			if subject.IsZero() {
-				continue
-			}
-			chain, _ := u.identities.Chain(ctx, subject) // as far as it is known
-			for _, link := range chain {
-				changed(object.DependencyOn(link))
+			for _, subject := range named(o) {
+				for _, needed := range u.identities.Needs(subject) {
+					changed(object.DependencyOn(needed))
+				}
 			}
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { see(o) },
 		UpdateFunc: func(last, next any) {
-			if named(next) != named(last) {
+			if !slices.Equal(named(next), named(last)) {
 				see(last, next)
 			}
 		},

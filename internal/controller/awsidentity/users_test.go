@@ -2,16 +2,25 @@ package awsidentity
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
@@ -50,7 +59,7 @@ func TestUsersOfAllKinds(t *testing.T) {
 	}
 	for _, o := range objects {
 		kind, _ := table.Of(o)
-		index := identityOf(kind)
+		index := indexOf(kind)
 		want := []string{"lanyard.dev:awsclusterroleidentity:lent"}
 		if got := index(o); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: indexed by %q, want %q", kind.Kind, got, want)
@@ -92,7 +101,8 @@ func TestRememberRef(t *testing.T) {
 	}
 }
 
-// TestUsersWithoutIdentity checks what is indexed of objects that name no identity, or none that can be.
+// TestUsersWithoutIdentity checks the index of objects that name no identity, an unknown kind or a wrong
+// name.
 func TestUsersWithoutIdentity(t *testing.T) {
 	named := metav1.ObjectMeta{Namespace: "team-a", Name: "app"}
 	for _, test := range []struct {
@@ -102,11 +112,58 @@ func TestUsersWithoutIdentity(t *testing.T) {
 		{&toolkitv1.Bucket{ObjectMeta: named}, nil},
 		{&v1alpha1.WorkloadIdentityBinding{ObjectMeta: named}, nil},
 		{&infrav1.AWSCluster{ObjectMeta: named}, []string{"lanyard.dev:awsclustercontrolleridentity:default"}},
-		{&infrav1.AWSCluster{ObjectMeta: named, Spec: infrav1.AWSClusterSpec{IdentityRef: &meta.AWSIdentityReference{Kind: "Other", Name: "x"}}}, nil},
+		{&infrav1.AWSCluster{ObjectMeta: named, Spec: infrav1.AWSClusterSpec{IdentityRef: &meta.AWSIdentityReference{Kind: "Other", Name: "x"}}}, []string{
+			"lanyard.dev:awsclustercontrolleridentity:x", "lanyard.dev:awsclusterstaticidentity:x", "lanyard.dev:awsclusterroleidentity:x",
+			"lanyard.dev:awsserviceaccountidentity:team-a:x",
+		}},
+		{&infrav1.AWSCluster{ObjectMeta: named, Spec: infrav1.AWSClusterSpec{IdentityRef: &meta.AWSIdentityReference{Kind: "Other", Name: "X"}}}, nil},
 	} {
 		kind, _ := kinds.All().Of(test.object)
-		if got := identityOf(kind)(test.object); !reflect.DeepEqual(got, test.want) {
+		if got := indexOf(kind)(test.object); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%+v: %q, want %q", test.object, got, test.want)
+		}
+	}
+}
+
+// TestUnknownKindIsInUse checks that an object with an unknown kind in its reference, or in its chain,
+// counts as a user of each identity of that name. The log must name the object and the kind. When the
+// object ceases to use the identity, the identity must be woken.
+func TestUnknownKindIsInUse(t *testing.T) {
+	w := identitytest.New(t)
+	lent, root, other := w.Static("lent", identitytest.Admits("team-a")), w.Static("root", identitytest.Admits()), w.Static("other", identitytest.Admits())
+	spec := identitytest.RoleSpec("arn", "root", identitytest.Admits("team-a"))
+	spec.SourceIdentityRef.Kind = "Other"
+	w.Role("chained", spec)
+	cluster := func(namespace, kind, name string) *infrav1.AWSCluster {
+		return &infrav1.AWSCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app-" + name},
+			Spec:       infrav1.AWSClusterSpec{IdentityRef: &meta.AWSIdentityReference{Kind: kind, Name: name}},
+		}
+	}
+	unknown, chained := cluster("team-a", "Unknown", "lent"), cluster("team-a", v1alpha1.AWSClusterRoleIdentityKind, "chained")
+	scheme := runtime.NewScheme()
+	if err := kinds.All().AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	kind, _ := kinds.All().Of(unknown)
+	memory := fake.NewClientBuilder().WithScheme(scheme).WithIndex(unknown, identityIndex, indexOf(kind)).
+		WithObjects(unknown, chained, cluster("team-b", "Unknown", "lent")).Build()
+	u := &Users{memory: memory, identities: w.Identities, kinds: []userKind{{Kind: kind}}}
+	var lines strings.Builder
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { lines.WriteString(line) }, funcr.Options{}))
+	for subject, want := range map[auth.Subject]int32{lent: 1, root: 1, other: 0} {
+		if got, err := u.Count(ctx, subject); err != nil || got != want {
+			t.Errorf("%s has %d users, %v, want %d", subject, got, err, want)
+		}
+	}
+	if got := lines.String(); strings.Count(got, `"userNamespace"`) != 1 || !strings.Contains(got, `"userName"="app-lent"`) || !strings.Contains(got, "Unknown") {
+		t.Errorf("the log: %s", got)
+	}
+	for o, want := range map[client.Object]auth.Subject{unknown: lent, chained: root} {
+		var woken []object.Dependency
+		u.handler(kind, func(d object.Dependency) { woken = append(woken, d) }).OnDelete(o)
+		if !slices.Contains(woken, object.DependencyOn(want)) {
+			t.Errorf("the end of %s wakes %v, want %s", o.GetName(), woken, want)
 		}
 	}
 }
