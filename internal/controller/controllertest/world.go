@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -75,21 +76,22 @@ type Writes struct {
 	Statuses int
 }
 
-// New makes a world without a reconciler, whose cloud has a registry at the host.
-func New[O object.Object](t *testing.T, registry string, options store.Options) *World[O] {
+// New makes a world without a reconciler, whose cloud has a registry at the host. The API server
+// knows Lanyard's kinds, and more ones.
+func New[O object.Object](t *testing.T, registry string, options store.Options, more ...kinds.Kind) *World[O] {
 	t.Helper()
 	w := &World[O]{
 		T: t, Writes: &Writes{}, Events: events.NewFakeRecorder(10_000), Cloud: NewCloud(registry), Accounts: &Accounts{},
 		Dir: t.TempDir(), Elected: make(chan struct{}), options: options,
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)); err != nil {
+	scheme, table := runtime.NewScheme(), append(kinds.All(), more...)
+	if err := errors.Join(corev1.AddToScheme(scheme), table.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	flux := ExternalArtifact()
 	scheme.AddKnownTypeWithName(flux.GroupVersionKind(), flux)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(flux)
-	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+	for _, kind := range table.Where(kinds.Kind.Fetches) {
 		builder.WithStatusSubresource(kind.New()).WithIndex(kind.New(), "dependencies", func(o client.Object) []string {
 			if _, mine := o.(O); !mine || w.Index == nil {
 				return nil
@@ -246,8 +248,7 @@ func look(o object.Object) (suspended bool, artifact *v1alpha1.Artifact) {
 
 // Owner returns the object as the store knows it.
 func Owner(o client.Object) store.Object {
-	kind, _ := kinds.All().Of(o)
-	return store.Object{Kind: strings.ToLower(kind.Kind), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
+	return store.Object{Kind: strings.ToLower(reflect.TypeOf(o).Elem().Name()), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
 }
 
 // Wants checks a condition of the object as it stands now. An empty status wants it to be absent.
