@@ -15,7 +15,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/conversion"
-	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
@@ -41,9 +40,9 @@ func newConvert(std IO) *cobra.Command {
 
 These kinds are converted, whatever their version:
 
-  Flux         ` + strings.Join(std.Kinds.Where(func(k kinds.Kind) bool { return k.FluxGroup != "" }).Names(), ", ") + `
-  CAPA         AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity
-  Gardener     WorkloadIdentity, with the providerConfig of AWS, Azure and Google Cloud
+  Flux         ` + strings.Join(conversion.Flux.Kinds(std.Kinds), ", ") + `
+  CAPA         ` + strings.Join(conversion.ClusterAPI.Kinds(std.Kinds), ", ") + `
+  Gardener     ` + strings.Join(conversion.Gardener.Kinds(std.Kinds), ", ") + `, with the providerConfig of AWS, Azure and Google Cloud
 
 Everything else is kept, so that the output replaces the input. A converted object loses its status, and the metadata that a
 server or the other project has set. Its comments and the order of its fields stay; blank lines and line breaks may differ. The

@@ -5,6 +5,7 @@ package conversion
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,7 +29,7 @@ type Options struct {
 	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts, and changes
 	// the references to them in Flux's objects.
 	ExternalArtifacts bool
-	// Kinds are all kinds. Objects of Flux become those with a FluxGroup. Required.
+	// Kinds are all kinds. Objects of other projects become those that have Peers. Required.
 	Kinds kinds.Table
 }
 
@@ -65,40 +66,62 @@ type groupKind struct{ group, kind string }
 // target says what a kind becomes.
 type target struct {
 	apiVersion string
-	// domain is the domain of the other project. Finalizers and owners of this domain are dropped.
-	domain string
+	// project is the other project. Its finalizers and owners are dropped.
+	project Project
 	// check reports fields that Lanyard's kind does not have, and values of a wrong type.
 	check func(*yamlfile.Document) error
 	// change changes the fields that differ; nil if only the apiVersion differs.
 	change func(*object)
 }
 
-// targets returns the kinds that are converted. GEP-26, the design of Gardener's WorkloadIdentity,
-// has another group than Gardener.
+// targets returns the kinds that are converted.
 func targets(table kinds.Table) map[groupKind]target {
-	identity := identityv1.GroupVersion().String()
-	all := map[groupKind]target{
-		{capaGroup, identityv1.AWSClusterControllerIdentityKind}: {identity, capiDomain, check[lender[controllerSpec]], (*object).checkGrant},
-		{capaGroup, identityv1.AWSClusterRoleIdentityKind}:       {identity, capiDomain, check[lender[roleSpec]], (*object).checkGrant},
-		{capaGroup, identityv1.AWSClusterStaticIdentityKind}:     {identity, capiDomain, check[lender[staticSpec]], (*object).changeStaticIdentity},
-	}
-	for _, kind := range table.Where(func(k kinds.Kind) bool { return k.FluxGroup != "" }) {
-		check := func(d *yamlfile.Document) error { return d.Decode(kind.New()) }
-		all[groupKind{kind.FluxGroup, kind.Kind}] = target{kind.GroupVersion().String(), fluxDomain, check, nil}
-	}
-	for _, group := range []string{"security." + gardenerDomain, "authentication." + gardenerDomain} {
-		all[groupKind{group, identityv1.WorkloadIdentityKind}] = target{identity, gardenerDomain, check[identityv1.WorkloadIdentity], (*object).changeProviderConfig}
+	all := map[groupKind]target{}
+	for _, kind := range table {
+		to := target{apiVersion: kind.GroupVersion().String(), check: func(d *yamlfile.Document) error { return d.Decode(kind.New()) }}
+		switch kind.Kind {
+		case identityv1.AWSClusterControllerIdentityKind:
+			to.check, to.change = check[lender[controllerSpec]], (*object).checkGrant
+		case identityv1.AWSClusterRoleIdentityKind:
+			to.check, to.change = check[lender[roleSpec]], (*object).checkGrant
+		case identityv1.AWSClusterStaticIdentityKind:
+			to.check, to.change = check[lender[staticSpec]], (*object).changeStaticIdentity
+		case identityv1.WorkloadIdentityKind:
+			to.change = (*object).changeProviderConfig
+		}
+		for _, group := range kind.Peers {
+			for _, to.project = range []Project{Flux, ClusterAPI, Gardener} {
+				if to.project.owns(group) {
+					all[groupKind{group, kind.Kind}] = to
+				}
+			}
+		}
 	}
 	return all
 }
 
-// Names of other projects.
+// Project is another project, named by the domain that its API groups end with.
+type Project string
+
+// The projects whose manifests are converted.
 const (
-	fluxDomain     = "fluxcd.io"
-	fluxToolkit    = "toolkit." + fluxDomain
-	capiDomain     = "cluster.x-k8s.io"
-	capaGroup      = "infrastructure." + capiDomain
-	gardenerDomain = "gardener.cloud"
+	Flux       Project = "fluxcd.io"
+	ClusterAPI Project = "cluster.x-k8s.io"
+	Gardener   Project = "gardener.cloud"
+)
+
+// Kinds returns the names of the project's kinds that are converted.
+func (p Project) Kinds(table kinds.Table) []string {
+	return table.Where(func(k kinds.Kind) bool { return slices.ContainsFunc(k.Peers, p.owns) }).Names()
+}
+
+// owns reports whether an API group, or another domain, is the project's.
+func (p Project) owns(domain string) bool { return strings.HasSuffix("."+domain, "."+string(p)) }
+
+// API groups of other projects.
+const (
+	fluxToolkit = "toolkit." + string(Flux)
+	capaGroup   = "infrastructure." + string(ClusterAPI)
 )
 
 func check[T any](d *yamlfile.Document) error { return d.Decode(new(T)) }

@@ -144,7 +144,7 @@ func (o *object) removeOwn(metadata *yamlnode.Node, field string, domain func(*y
 		return
 	}
 	list.Content = slices.DeleteFunc(list.Content, func(member *yamlnode.Node) bool {
-		return strings.HasSuffix("."+domain(member), "."+o.target.domain)
+		return o.target.project.owns(domain(member))
 	})
 	removeEmpty(metadata, field)
 }

@@ -33,7 +33,7 @@ func (o *object) planReferences() (changes []func()) {
 		}
 		apiVersion := get(reference, "apiVersion")
 		group, _ := splitVersion(text(reference, "apiVersion"))
-		if path == "" || !o.moved[named] || apiVersion != nil && !strings.HasSuffix(group, "."+fluxDomain) {
+		if path == "" || !o.moved[named] || apiVersion != nil && !Flux.owns(group) {
 			return
 		}
 		version, known := referrers()[groupKind{o.group, o.kind}][path]

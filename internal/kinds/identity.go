@@ -12,6 +12,8 @@ func WorkloadIdentity() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityKind),
 		Plural:           "workloadidentities", Short: "lwi", Program: IdentityController,
+		// GEP-26, the design of Gardener's WorkloadIdentity, has another group than Gardener.
+		Peers:   []string{"security.gardener.cloud", "authentication.gardener.cloud"},
 		New:     func() Resource { return &v1alpha1.WorkloadIdentity{} },
 		NewList: func() List { return &v1alpha1.WorkloadIdentityList{} },
 	}
@@ -74,7 +76,7 @@ func AWSServiceAccountIdentity() Kind {
 func AWSClusterControllerIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterControllerIdentityKind),
-		Plural:           "awsclustercontrolleridentities", Short: "lacci", ClusterScoped: true,
+		Plural:           "awsclustercontrolleridentities", Short: "lacci", ClusterScoped: true, Peers: []string{"infrastructure.cluster.x-k8s.io"},
 		New:     func() Resource { return &v1alpha1.AWSClusterControllerIdentity{} },
 		NewList: func() List { return &v1alpha1.AWSClusterControllerIdentityList{} },
 	})
@@ -84,7 +86,7 @@ func AWSClusterControllerIdentity() Kind {
 func AWSClusterRoleIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterRoleIdentityKind),
-		Plural:           "awsclusterroleidentities", Short: "lacri", ClusterScoped: true,
+		Plural:           "awsclusterroleidentities", Short: "lacri", ClusterScoped: true, Peers: []string{"infrastructure.cluster.x-k8s.io"},
 		New:     func() Resource { return &v1alpha1.AWSClusterRoleIdentity{} },
 		NewList: func() List { return &v1alpha1.AWSClusterRoleIdentityList{} },
 	})
@@ -94,7 +96,7 @@ func AWSClusterRoleIdentity() Kind {
 func AWSClusterStaticIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterStaticIdentityKind),
-		Plural:           "awsclusterstaticidentities", Short: "lacsi", ClusterScoped: true,
+		Plural:           "awsclusterstaticidentities", Short: "lacsi", ClusterScoped: true, Peers: []string{"infrastructure.cluster.x-k8s.io"},
 		New:     func() Resource { return &v1alpha1.AWSClusterStaticIdentity{} },
 		NewList: func() List { return &v1alpha1.AWSClusterStaticIdentityList{} },
 	})

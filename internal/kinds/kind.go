@@ -106,8 +106,9 @@ type Kind struct {
 	Plural string
 	// Short is the short name for kubectl, such as "lbkt". Required.
 	Short string
-	// FluxGroup is the API group of the kind of the same name in Flux; empty if Flux has none.
-	FluxGroup string
+	// Peers are the API groups of kinds of the same name in other projects. Manifests of these kinds
+	// can be converted.
+	Peers []string
 	// FluxReference is the name of the field by which Flux's objects name an object of the kind, if
 	// the field does not say the kind besides; empty if there is no such field.
 	FluxReference string

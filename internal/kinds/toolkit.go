@@ -12,7 +12,7 @@ import (
 func OCIRepository() Kind {
 	return Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.OCIRepositoryKind),
-		Plural:           "ocirepositories", Short: "loci", FluxGroup: "source.toolkit.fluxcd.io",
+		Plural:           "ocirepositories", Short: "loci", Peers: []string{"source.toolkit.fluxcd.io"},
 		New:     func() Resource { return &v1alpha1.OCIRepository{} },
 		NewList: func() List { return &v1alpha1.OCIRepositoryList{} },
 		Server:  Registry, AddressField: "spec.url", Success: "Pulled",
@@ -23,7 +23,7 @@ func OCIRepository() Kind {
 func Bucket() Kind {
 	k := Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.BucketKind),
-		Plural:           "buckets", Short: "lbkt", FluxGroup: "source.toolkit.fluxcd.io",
+		Plural:           "buckets", Short: "lbkt", Peers: []string{"source.toolkit.fluxcd.io"},
 		New:     func() Resource { return &v1alpha1.Bucket{} },
 		NewList: func() List { return &v1alpha1.BucketList{} },
 		Server:  Buckets, AddressField: "spec.endpoint", Success: "Pulled",
@@ -44,7 +44,7 @@ func Bucket() Kind {
 func ImageRepository() Kind {
 	return Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.ImageRepositoryKind),
-		Plural:           "imagerepositories", Short: "lir", FluxGroup: "image.toolkit.fluxcd.io", FluxReference: "imageRepositoryRef",
+		Plural:           "imagerepositories", Short: "lir", Peers: []string{"image.toolkit.fluxcd.io"}, FluxReference: "imageRepositoryRef",
 		New:     func() Resource { return &v1alpha1.ImageRepository{} },
 		NewList: func() List { return &v1alpha1.ImageRepositoryList{} },
 		Server:  Registry, AddressField: "spec.image", Success: "Scanned",
