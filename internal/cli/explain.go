@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +19,7 @@ func newExplain(std IO) *cobra.Command {
 		Short: "Explain whose credential an object gets, how, and where that stops",
 		Long: `Explain whose credential an object gets, how, and where that stops.
 
-KIND is ocirepository, bucket, imagerepository or awscluster. Each row is one step:
+KIND is ` + anyKind(std.Kinds.Where(canExplain).Names()) + `. Each row is one step:
 
   subject     whose credential it is, and the field that decides this
   account     the subject in the cluster, with the cloud identity that it names
@@ -91,15 +90,17 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 	return c
 }
 
+// canExplain reports whether the objects of a kind can be explained.
+func canExplain(k kinds.Kind) bool { return k.Fields != nil }
+
 // parseExplained reads KIND/NAME of a kind that can be explained.
 func parseExplained(table kinds.Table, arg string) (target, error) {
-	explained := table.Where(func(k kinds.Kind) bool { return k.Fields != nil })
 	kind, name, named := cutKind(arg)
 	if !named {
 		return parseTarget(table, arg)
 	}
-	if known, ok := explained.Written(kind); ok {
+	if known, ok := table.Where(canExplain).Written(kind); ok {
 		return target{known.Kind, name}, nil
 	}
-	return target{}, fmt.Errorf("%q is not a kind that can be explained: write %s", kind, strings.ToLower(report.AnyOf(explained.Names())))
+	return target{}, fmt.Errorf("%q is not a kind that can be explained: write %s", kind, anyKind(table.Where(canExplain).Names()))
 }

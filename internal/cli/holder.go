@@ -71,7 +71,7 @@ func parseHolder(table kinds.Table, args []string) (func(*cluster) holder, error
 	if kind = strings.ToLower(kind); ok && name != "" && !strings.Contains(name, "/") && (kind == accountWord || kind == accountWord+"s" || kind == "sa") {
 		return func(c *cluster) holder { return &account{c, name} }, nil
 	}
-	if name, err := parseIdentity(args); err == nil {
+	if name, err := parseIdentity(table, args); err == nil {
 		return func(c *cluster) holder { return &identity{cluster: c, name: name} }, nil
 	}
 	t, err := parseTarget(table.Where(kinds.Kind.HasSVIDs), args[0])

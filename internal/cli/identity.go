@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,25 +19,24 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// Resources of the issuer's API groups.
-const (
-	identityWord   = "workloadidentity" // on a command line
-	identityPlural = "workloadidentities"
-	identityShort  = "lwi"
-	tokenResource  = "token"
-)
+// identityWord is the word for the kind WorkloadIdentity on a command line.
+const identityWord = "workloadidentity"
+
+// tokenResource is the subresource of accounts and identities that issues tokens.
+const tokenResource = "token"
 
 // parseIdentity reads the argument workloadidentity/NAME. The kind may be written as kubectl takes
 // it.
-func parseIdentity(args []string) (name string, err error) {
+func parseIdentity(table kinds.Table, args []string) (name string, err error) {
 	if len(args) != 1 {
 		return "", errors.New("name one " + identityWord + "/NAME")
 	}
 	kind, name, ok := cutKind(args[0])
-	if !ok || !slices.Contains([]string{identityWord, identityPlural, identityShort}, strings.TrimSuffix(kind, "."+identityv1.Group)) {
+	if known, _ := table.Written(kind); !ok || known.Kind != identityv1.WorkloadIdentityKind {
 		return "", fmt.Errorf("%q is not %s/NAME", args[0], identityWord)
 	}
 	return name, nil
@@ -56,6 +53,12 @@ type identity struct {
 // String returns the identity as on a command line: workloadidentity/NAME.
 func (i *identity) String() string { return identityWord + "/" + i.name }
 
+// plural returns the name of the kind WorkloadIdentity in paths and rules.
+func (i *identity) plural() string {
+	kind, _ := i.kinds.Named(identityv1.WorkloadIdentityKind)
+	return kind.Plural
+}
+
 // request implements holder. Without audiences or duration, the identity decides.
 func (i *identity) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
 	server, err := tokenServer(i.config)
@@ -67,7 +70,7 @@ func (i *identity) request(ctx context.Context, audiences []string, duration tim
 		request.Spec.ExpirationSeconds = new(int64(duration / time.Second))
 	}
 	answer := &tokenv1.TokenRequest{}
-	err = server.Post().Namespace(i.namespace).Resource(identityPlural).Name(i.name).SubResource(tokenResource).
+	err = server.Post().Namespace(i.namespace).Resource(i.plural()).Name(i.name).SubResource(tokenResource).
 		Body(request).Do(ctx).Into(answer)
 	if err != nil {
 		return issued{}, i.refused(ctx, err)
@@ -124,7 +127,7 @@ func (i *identity) refused(ctx context.Context, err error) error {
 // rule returns the RBAC rule that allows requests for tokens of the identity, and nothing else.
 func (i *identity) rule() string {
 	return fmt.Sprintf("- apiGroups: [%s]\n  resources: [%s/%s]\n  resourceNames: [%s]\n  verbs: [create]",
-		tokenv1.Group, identityPlural, tokenResource, i.name)
+		tokenv1.Group, i.plural(), tokenResource, i.name)
 }
 
 // notReady returns reason and message of the identity's condition Ready if it is not True. The
@@ -157,7 +160,7 @@ func (f *clusterFlags) completeIdentities(c *cobra.Command, args []string, begun
 		err = cluster.List(ctx, &all, client.InNamespace(cluster.namespace))
 		for _, o := range all.Items {
 			word := asWritten(begun, o.Name, identityWord+"/"+o.Name, func(word string) bool {
-				_, err := parseIdentity([]string{word})
+				_, err := parseIdentity(cluster.kinds, []string{word})
 				return err == nil
 			})
 			offers = append(offers, cobra.CompletionWithDesc(word, plain.Text(o.Spec.TargetSystem.Type)))
@@ -168,7 +171,7 @@ func (f *clusterFlags) completeIdentities(c *cobra.Command, args []string, begun
 
 // completeAudiences completes the audiences of the identity that the command line names.
 func (f *clusterFlags) completeAudiences(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	name, err := parseIdentity(args)
+	name, err := parseIdentity(f.std.Kinds, args)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -435,7 +435,7 @@ func TestKindsOnTheCommandLine(t *testing.T) {
 					t.Errorf("%s is %v, %v", word, got, err)
 				}
 			case names.Kind == "WorkloadIdentity":
-				if name, err := parseIdentity([]string{word}); err != nil || name != "app" {
+				if name, err := parseIdentity(kinds.All(), []string{word}); err != nil || name != "app" {
 					t.Errorf("%s is %q, %v", word, name, err)
 				}
 			default:

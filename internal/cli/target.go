@@ -44,6 +44,9 @@ func cutKind(arg string) (kind, name string, ok bool) {
 	return strings.ToLower(kind), name, ok && name != "" && !strings.Contains(name, "/")
 }
 
+// anyKind joins the names of kinds, as on a command line: "bucket or awscluster".
+func anyKind(names []string) string { return strings.ToLower(report.AnyOf(names)) }
+
 // bindingWord is a short word for the kind WorkloadIdentityBinding. Only lanyard's command line
 // knows the word, not kubectl.
 const bindingWord = "binding"
@@ -64,7 +67,7 @@ func parseTarget(table kinds.Table, arg string) (target, error) {
 	}
 	words := append(table.Where(kinds.Kind.Fetches).Names(), bindingWord)
 	kind = strings.TrimSuffix(kind, "."+v1alpha1.Group)
-	return target{}, fmt.Errorf("%q is not a kind: write %s", kind, strings.ToLower(report.AnyOf(words)))
+	return target{}, fmt.Errorf("%q is not a kind: write %s", kind, anyKind(words))
 }
 
 // parseTargets reads the arguments. An object that is named twice is returned once.

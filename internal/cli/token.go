@@ -61,8 +61,8 @@ CI job, as the commands for artifacts use it.
   workloadidentity/NAME  A token that Lanyard's issuer signs. Clouds and other services that trust the issuer accept it as
                          the identity.
   serviceaccount/NAME    A token that the cluster signs, for the audiences that --audiences names.
-  ocirepository/NAME,    What the controller shows to the object's registry by spec.credential: a token, or an X.509-SVID
-  imagerepository/NAME   with a new key.
+  KIND/NAME              What the controller shows to the object's registry by spec.credential: a token, or an X.509-SVID
+                         with a new key. KIND is ` + anyKind(std.Kinds.Where(kinds.Kind.HasSVIDs).Names()) + `.
 
 The caller needs the permission to create the token, such as workloadidentities/token. No role of the chart has this
 permission for people, and for SVIDs only the ClusterRole lanyard-svid has it, which the chart binds to nobody.
