@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lanyard-dev/lanyard/internal/cli"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
@@ -35,8 +36,8 @@ func main() {
 		file = "" // then lanyard-local is looked for in PATH only
 	}
 	status := cli.Run(ctx, os.Args[1:], cli.IO{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Terminal: isTerminal(os.Stderr), Cache: cache, Env: os.Getenv, Home: home, Mount: mount,
-		Build: build(), Kinds: kinds.All(), Program: os.Args[0], File: file,
+		IO:       frame.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: home, Mount: mount, Kinds: kinds.All()},
+		Terminal: isTerminal(os.Stderr), Cache: cache, Build: build(), Program: os.Args[0], File: file,
 		Exec: func(path string, argv []string) error { return syscall.Exec(path, argv, os.Environ()) }, //nolint:gosec // our own program
 	})
 	stop()

@@ -210,6 +210,28 @@ var rules = []rule{
 		dir:  ".", from: "/cmd/...", except: []string{"/cmd/lanyard-local"}, deny: []string{module + "/cloudtest", module + "/cloudtest/", module + "/internal/local"},
 	},
 	{
+		name: "the command line's root is wiring: its commands are in packages of their own",
+		dir:  ".", from: "/internal/cli", direct: true,
+		deny: []string{"k8s.io/", "sigs.k8s.io/", module + "/api/", module + "/auth", module + "/auth/", module + "/internal/cli/cluster", module + "/internal/report"},
+	},
+	{
+		name: "no command knows the command line's root",
+		dir:  ".", from: "/internal/...", deny: []string{module + "/internal/cli"},
+	},
+	{
+		name: "what commands share knows no command: the process and its streams",
+		dir:  ".", from: "/internal/cli/frame", deny: []string{module + "/internal/cli/"},
+	},
+	{
+		name: "what commands share knows no command: clusters",
+		dir:  ".", from: "/internal/cli/cluster", deny: []string{module + "/internal/cli/"}, allow: []string{module + "/internal/cli/frame"},
+	},
+	{
+		name: "commands that write manifests ask no cluster",
+		dir:  ".", from: "/internal/cli/manifests", direct: true,
+		deny: []string{module + "/internal/cli/cluster", "k8s.io/client-go/", "sigs.k8s.io/controller-runtime/"},
+	},
+	{
 		name: "the controller does not link the command line",
 		dir:  ".", from: "/cmd/lanyard-controller", deny: []string{module + "/internal/cli"},
 	},

@@ -1,41 +1,33 @@
-// Package cli is the program lanyard: flags, help and output. It stays small because CI jobs
-// download it. The commands that run a cluster and a cloud on this machine are in another program,
-// lanyard-local, and in package world.
+// Package cli is the root of the program lanyard: it joins the commands, which are in the packages
+// below. The program stays small because CI jobs download it. The commands that run a cluster and a
+// cloud on this machine are in another program, lanyard-local, and in package world.
 package cli
 
 import (
 	"context"
-	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/artifacts"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
-	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/cli/keys"
+	"github.com/lanyard-dev/lanyard/internal/cli/manifests"
+	"github.com/lanyard-dev/lanyard/internal/cli/objects"
+	"github.com/lanyard-dev/lanyard/internal/cli/token"
 )
 
-// IO connects the command to its process.
+// IO connects the program to its process.
 type IO struct {
-	// In is the standard input, for commands that read it.
-	In io.Reader
-	// Out receives the command's result, Err advice and errors.
-	Out, Err io.Writer
+	frame.IO
+
 	// Terminal says that Err is a terminal, where a line can be overwritten.
 	Terminal bool
 	// Cache is the user's folder for files that may be lost; empty if there is none.
 	Cache string
-	// Env looks up the environment.
-	Env func(string) string
-	// Home is the user's home folder; empty if there is none.
-	Home string
-	// Mount is the folder where Kubernetes mounts a Pod's ServiceAccount. If empty, commands do not
-	// look for a ServiceAccount.
-	Mount string
 	// Build has the versions that the program was built from.
 	Build Build
-	// Kinds are the kinds of objects that commands know. Required.
-	Kinds kinds.Table
 	// Program is the name that the command was called by.
 	Program string
 	// File is the path of the program's own file; empty if it is not known.
@@ -49,13 +41,13 @@ type IO struct {
 // program's name. For a command of lanyard-local, Run replaces this process by that program and
 // does not return.
 func Run(ctx context.Context, args []string, std IO) int {
-	args = helperArgs(std.Program, args)
+	args = token.HelperArgs(std.Program, args)
 	if isLocal(args) {
 		frame.Say(std.Err, runLocal(args, std))
 		return frame.Failed
 	}
 	root := newRoot(std) //nolint:contextcheck // cobra hands the context to each command
-	return frame.Run(ctx, root, kidLast(args), std.Out, std.Err)
+	return frame.Run(ctx, root, keys.ArgumentLast(args), std.Out, std.Err)
 }
 
 func newRoot(std IO) *cobra.Command {
@@ -76,9 +68,10 @@ that verify as AWS, Azure and Google Cloud do. Then it shows each object's ident
   source <(lanyard completion bash)`,
 	}
 	addVersionFlag(root, std)
-	root.AddCommand(newStatus(std), newExplain(std), newReconcile(std), newRenew(std), newSuspend(std), newResume(std))
-	root.AddCommand(newToken(std), newCredentialHelper(std), newKeys(std), newDiscovery(std), newTenant(std), newHub(std), newConvert(std), newVersion(std))
-	root.AddCommand(artifacts.Commands(artifactsIO(std))...)
+	root.AddCommand(slices.Concat(
+		objects.Commands(std.IO), token.Commands(std.IO), keys.Commands(std.IO), manifests.Commands(std.IO), artifacts.Commands(artifactsIO(std)),
+	)...)
+	root.AddCommand(newVersion(std))
 	for name, short := range localCommands() {
 		root.AddCommand(&cobra.Command{Use: name, Short: short, Run: func(*cobra.Command, []string) {}}) // only for the help: the function Run starts lanyard-local
 	}
@@ -91,5 +84,5 @@ func artifactsIO(std IO) artifacts.IO {
 	if std.Cache != "" {
 		uploads = filepath.Join(std.Cache, frame.Name, "uploads")
 	}
-	return artifacts.IO{Out: std.Out, Err: std.Err, Terminal: std.Terminal, Uploads: uploads, Credentials: jobProcess(std)}
+	return artifacts.IO{Out: std.Out, Err: std.Err, Terminal: std.Terminal, Uploads: uploads, Credentials: token.JobProcess(std.IO)}
 }

@@ -45,9 +45,12 @@ func (m messages) Write(p []byte) (int, error) {
 
 func (c *command) run(ctx context.Context, args ...string) int {
 	return Run(ctx, args, IO{
-		Kinds: kinds.All(), In: strings.NewReader(c.in), Out: &c.out, Err: messages{c}, Home: c.home, Mount: c.mount, Program: c.program,
-		Env:   func(name string) string { return c.env[name] },
-		Build: Build{Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.0", Platform: "linux/amd64"},
+		IO: frame.IO{
+			Kinds: kinds.All(), In: strings.NewReader(c.in), Out: &c.out, Err: messages{c}, Home: c.home, Mount: c.mount,
+			Env: func(name string) string { return c.env[name] },
+		},
+		Program: c.program,
+		Build:   Build{Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.0", Platform: "linux/amd64"},
 	})
 }
 
@@ -62,7 +65,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 // TestHelp compares all help texts with a golden file.
 func TestHelp(t *testing.T) {
 	var all bytes.Buffer
-	for _, sub := range commands(newRoot(IO{Kinds: kinds.All()})) {
+	for _, sub := range commands(newRoot(IO{IO: frame.IO{Kinds: kinds.All()}})) {
 		if _, local := localCommands()[sub.Name()]; local { // package world tests the help of this command
 			continue
 		}
@@ -335,7 +338,7 @@ func TestPages(t *testing.T) {
 	docs := filepath.Join("..", "..", "docs")
 	local := localCommands()
 	known := map[string]bool{}
-	pages.Test(t, docs, newRoot(IO{Kinds: kinds.All()}), func(c *cobra.Command) bool {
+	pages.Test(t, docs, newRoot(IO{IO: frame.IO{Kinds: kinds.All()}}), func(c *cobra.Command) bool {
 		_, elsewhere := local[c.Name()]
 		known[strings.ReplaceAll(c.CommandPath(), " ", "_")] = true
 		return !elsewhere // package world tests the pages of lanyard-local's commands

@@ -113,7 +113,7 @@ func TestConvertFails(t *testing.T) {
 		},
 		"no file": {"-f a.yaml -f e.yaml", "", "stat e.yaml: no such file or directory\nlanyard: nothing is written, because of these errors\n"},
 		"too large": {
-			"-f -", strings.Repeat("#", maxManifests+1),
+			"-f -", strings.Repeat("#", 64<<20+1),
 			"stdin: all manifests together have more than 64 MiB; convert fewer at once\nlanyard: nothing is written, because of these errors\n",
 		},
 		"format characters": {"-f -", fluxBucket + "spec: {\"a\\e[31m\": x}\n", "stdin:5: spec.a [31m: Lanyard's Bucket does not have this field; remove it\nlanyard: nothing is written, because of these errors\n"},

@@ -21,6 +21,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/creds/credstest"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
@@ -135,7 +136,7 @@ func TestExamples(t *testing.T) {
 	}
 	digest := ""
 	for _, name := range []string{"push", "tag", "list", "diff", "pull", "token", "credential-helper", "version"} {
-		found, _, err := newRoot(IO{Kinds: kinds.All()}).Find([]string{name})
+		found, _, err := newRoot(IO{IO: frame.IO{Kinds: kinds.All()}}).Find([]string{name})
 		if err != nil {
 			t.Fatal(err)
 		}

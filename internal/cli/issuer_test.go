@@ -318,7 +318,7 @@ func TestToken(t *testing.T) {
 			if tt.ready != nil {
 				f.ready = tt.ready
 			}
-			c := command{env: map[string]string{"KUBECONFIG": kubeconfig, execInfo: tt.env}}
+			c := command{env: map[string]string{"KUBECONFIG": kubeconfig, "KUBERNETES_EXEC_INFO": tt.env}}
 			if status := c.run(t.Context(), strings.Fields(tt.args)...); status != tt.status {
 				t.Errorf("status %d", status)
 			}

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"encoding/pem"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -258,17 +257,5 @@ func TestCredentialHelper(t *testing.T) {
 		if c.status < 2 && run.err.Len() > 0 {
 			t.Errorf("%s: Docker would show %q", name, run.err.String())
 		}
-	}
-}
-
-// TestPodWithIPv6 asserts that the address of an API server may be of IPv6.
-func TestPodWithIPv6(t *testing.T) {
-	mount := t.TempDir()
-	flags := clusterFlags{namespace: "ci", std: IO{Mount: mount, Env: func(name string) string {
-		return map[string]string{"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}[name]
-	}}}
-	access, _, err := flags.podAccess()
-	if err != nil || access.Host != "https://"+net.JoinHostPort("fd00::1", "443") || access.BearerTokenFile != filepath.Join(mount, "token") {
-		t.Errorf("%+v, %v", access, err)
 	}
 }

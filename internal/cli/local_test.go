@@ -23,12 +23,13 @@ const fileVar = "LANYARD_TEST_FILE"
 func TestMain(m *testing.M) {
 	if mount := os.Getenv(mountVar); mount != "" {
 		os.Exit(Run(context.Background(), os.Args[1:], IO{
-			Kinds: kinds.All(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: os.Getenv("HOME"), Mount: mount, Program: "lanyard",
+			IO:      frame.IO{Kinds: kinds.All(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: os.Getenv("HOME"), Mount: mount},
+			Program: "lanyard",
 		}))
 	}
 	if file := os.Getenv(fileVar); file != "" {
 		os.Exit(Run(context.Background(), os.Args[1:], IO{
-			Kinds: kinds.All(), Out: os.Stdout, Err: os.Stderr, Program: os.Args[0], File: file,
+			IO: frame.IO{Kinds: kinds.All(), Out: os.Stdout, Err: os.Stderr}, Program: os.Args[0], File: file,
 			Exec: func(path string, argv []string) error { return syscall.Exec(path, argv, os.Environ()) },
 		}))
 	}
@@ -123,7 +124,8 @@ func TestLocalCommandLines(t *testing.T) {
 		var got []string
 		var c command
 		Run(t.Context(), args, IO{
-			Kinds: kinds.All(), Out: &c.out, Err: &c.err, Env: func(string) string { return "" }, Program: "bin/lanyard", File: file,
+			IO:      frame.IO{Kinds: kinds.All(), Out: &c.out, Err: &c.err, Env: func(string) string { return "" }},
+			Program: "bin/lanyard", File: file,
 			Exec: func(_ string, argv []string) error {
 				got = argv
 				return errors.New("the test ends here")
@@ -154,7 +156,7 @@ func TestLocalIsFound(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	var c command
-	status := Run(t.Context(), []string{"up"}, IO{Kinds: kinds.All(), Out: &c.out, Err: &c.err, File: filepath.Join(t.TempDir(), "lanyard")})
+	status := Run(t.Context(), []string{"up"}, IO{IO: frame.IO{Kinds: kinds.All(), Out: &c.out, Err: &c.err}, File: filepath.Join(t.TempDir(), "lanyard")})
 	if status != frame.Failed || c.out.Len() > 0 {
 		t.Errorf("without it: status %d, prints %q", status, c.out.String())
 	}

@@ -18,13 +18,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
-	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
 const (
@@ -372,7 +370,7 @@ func TestCompletion(t *testing.T) {
 	golden.Compare(t, "testdata/completion.golden", all.Bytes())
 }
 
-// complete runs the command that completes a word for the shell. After [completionTimeout], the
+// complete runs the command that completes a word for the shell. After [cluster.CompletionTimeout], the
 // command offers nothing. A busy machine may need longer. Then complete runs the command again, as
 // people press the key again.
 func (c *command) complete(ctx context.Context, words []string) (status int) {
@@ -381,7 +379,7 @@ func (c *command) complete(ctx context.Context, words []string) (status int) {
 		c.err.Reset()
 		began := time.Now()
 		status = c.run(ctx, append([]string{"__complete"}, words...)...)
-		if time.Since(began) < completionTimeout {
+		if time.Since(began) < cluster.CompletionTimeout {
 			break
 		}
 	}
@@ -390,7 +388,7 @@ func (c *command) complete(ctx context.Context, words []string) (status int) {
 
 // TestFlagsOfferNoFiles asserts that the shell offers names of files only for flags that take one.
 func TestFlagsOfferNoFiles(t *testing.T) {
-	for _, sub := range commands(newRoot(IO{Kinds: kinds.All()})) {
+	for _, sub := range commands(newRoot(IO{IO: frame.IO{Kinds: kinds.All()}})) {
 		sub.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.NoOptDefVal != "" || f.Name == "help" { // it takes no value
 				return
@@ -406,45 +404,5 @@ func TestFlagsOfferNoFiles(t *testing.T) {
 				t.Errorf("%q: the shell offers files: %t", line, offersFiles)
 			}
 		})
-	}
-}
-
-// TestKindsOnTheCommandLine asserts that a kind may be written by each name that kubectl knows from
-// its CRD.
-func TestKindsOnTheCommandLine(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := 0
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(data, &crd); err != nil {
-			t.Fatal(err)
-		}
-		names := crd.Spec.Names
-		for _, kind := range append(names.ShortNames, names.Kind, names.Plural, names.Singular, names.Singular+"."+crd.Spec.Group) {
-			word := kind + "/app"
-			switch {
-			case slices.Contains(kinds.All().Where(report.Lists).Names(), names.Kind):
-				if got, err := parseTarget(kinds.All(), word); err != nil || got != (target{names.Kind, "app"}) {
-					t.Errorf("%s is %v, %v", word, got, err)
-				}
-			case names.Kind == "WorkloadIdentity":
-				if name, err := parseIdentity(kinds.All(), []string{word}); err != nil || name != "app" {
-					t.Errorf("%s is %q, %v", word, name, err)
-				}
-			default:
-				continue // a KeyRing is named by a flag
-			}
-			known++
-		}
-	}
-	if known < 4*5 {
-		t.Errorf("%d names of kinds: this tests too little", known)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
@@ -33,7 +34,7 @@ func TestExamplesParse(t *testing.T) {
 	for _, name := range others {
 		write(name, "exit 0")
 	}
-	for _, sub := range commands(newRoot(IO{Kinds: kinds.All()})) {
+	for _, sub := range commands(newRoot(IO{IO: frame.IO{Kinds: kinds.All()}})) {
 		for example := range strings.SplitSeq(sub.Example, "\n\n") {
 			home := t.TempDir()
 			for _, folder := range []string{".config/lanyard", ".docker"} {
@@ -56,7 +57,7 @@ func TestExamplesParse(t *testing.T) {
 				if _, local := localCommands()[args[0]]; local || call == "" || slices.Contains([]string{"completion"}, args[0]) {
 					continue
 				}
-				root := newRoot(IO{Kinds: kinds.All(), Env: func(string) string { return "" }})
+				root := newRoot(IO{IO: frame.IO{Kinds: kinds.All(), Env: func(string) string { return "" }}})
 				called, rest, err := root.Find(args)
 				if err == nil {
 					err = called.ParseFlags(rest)

@@ -10,16 +10,38 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Name is the name of the command.
 const Name = "lanyard"
+
+// ReleaseNamespace is the namespace of Lanyard's release, unless a flag names another.
+const ReleaseNamespace = "lanyard-system"
 
 // Short descriptions of lanyard-local's commands, which the help of lanyard lists too.
 const (
 	UpShort    = "Start a cluster, a local cloud and Lanyard, and show what each tenant gets"
 	CloudShort = "Run the local cloud alone"
 )
+
+// IO connects a command of lanyard to its process.
+type IO struct {
+	// In is the standard input, for commands that read it.
+	In io.Reader
+	// Out receives the command's result, Err advice and errors.
+	Out, Err io.Writer
+	// Env looks up the environment.
+	Env func(string) string
+	// Home is the user's home folder; empty if there is none.
+	Home string
+	// Mount is the folder where Kubernetes mounts a Pod's ServiceAccount. If empty, commands do not
+	// look for a ServiceAccount.
+	Mount string
+	// Kinds are the kinds of objects that commands know. Required.
+	Kinds kinds.Table
+}
 
 // Exit statuses besides 0.
 const (

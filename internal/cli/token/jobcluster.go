@@ -1,27 +1,23 @@
-package cli
+package token
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// jobProcess returns the parts of this process that the credentials of a job use.
-func jobProcess(std IO) creds.Process {
-	return creds.Process{Env: std.Env, NewCluster: func() creds.Cluster { return &jobCluster{&clusterFlags{std: std}} }}
+// JobProcess returns the parts of this process that the credentials of a job use.
+func JobProcess(std frame.IO) creds.Process {
+	return creds.Process{Env: std.Env, NewCluster: func() creds.Cluster { return &jobCluster{&cluster.Flags{Std: std}} }}
 }
 
 // job is a CI job as the holder of its own credential.
@@ -60,45 +56,45 @@ func (j *job) request(ctx context.Context, _ []string, duration time.Duration) (
 }
 
 // jobCluster issues the tokens of a job. It implements creds.Cluster.
-type jobCluster struct{ *clusterFlags }
+type jobCluster struct{ *cluster.Flags }
 
 // AddTo implements creds.Cluster.
 func (j *jobCluster) AddTo(c *cobra.Command) {
 	if c.Flags().Lookup("kubeconfig") == nil { // else the command has the flags already
-		j.addTo(c)
+		j.Flags.AddTo(c)
 	}
 }
 
 // Self implements creds.Cluster with the token that Kubernetes mounts.
 func (j *jobCluster) Self(ctx context.Context) (namespace, name string, err error) {
-	c, err := j.connect(ctx)
+	c, err := j.Connect(ctx)
 	switch {
 	case err != nil:
 		return "", "", err
-	case !c.pod:
+	case !c.Pod:
 		return "", "", errors.New("a kubeconfig names the cluster, which may be another one")
 	}
-	return creds.ReadAccount(filepath.Join(j.std.Mount, podToken))
+	return creds.ReadAccount(cluster.PodToken(j.Std))
 }
 
 // ServiceAccountToken implements creds.Cluster.
 func (j *jobCluster) ServiceAccountToken(ctx context.Context, namespace, name string, audiences []string) (creds.Credential, error) {
-	return j.request(ctx, namespace, func(c *cluster) holder { return &account{c, name} }, audiences)
+	return j.request(ctx, namespace, func(c *cluster.Client) holder { return &account{c, name} }, audiences)
 }
 
 // WorkloadIdentityToken implements creds.Cluster.
 func (j *jobCluster) WorkloadIdentityToken(ctx context.Context, name string, audiences []string) (creds.Credential, error) {
-	return j.request(ctx, "", func(c *cluster) holder { return &identity{cluster: c, name: name} }, audiences)
+	return j.request(ctx, "", func(c *cluster.Client) holder { return &identity{Client: c, name: name} }, audiences)
 }
 
 // request gets a token of a holder in a namespace; empty for the default one.
-func (j *jobCluster) request(ctx context.Context, namespace string, of func(*cluster) holder, audiences []string) (creds.Credential, error) {
-	c, err := j.connect(ctx)
+func (j *jobCluster) request(ctx context.Context, namespace string, of func(*cluster.Client) holder, audiences []string) (creds.Credential, error) {
+	c, err := j.Connect(ctx)
 	if err != nil {
 		return creds.Credential{}, err
 	}
 	if namespace != "" {
-		c.namespace = namespace
+		c.Namespace = namespace
 	}
 	token, err := of(c).request(ctx, audiences, 0)
 	if err != nil {
@@ -109,29 +105,9 @@ func (j *jobCluster) request(ctx context.Context, namespace string, of func(*clu
 
 // Accepts implements creds.Cluster.
 func (j *jobCluster) Accepts(ctx context.Context, token auth.Secret) (bool, error) {
-	c, err := j.connect(ctx)
+	c, err := j.Connect(ctx)
 	if err != nil {
 		return false, err
 	}
-	return c.accepts(ctx, token)
-}
-
-// accepts reports whether a token opens the cluster. With the token as its credential, it asks the
-// API server who the caller is.
-func (c *cluster) accepts(ctx context.Context, token auth.Secret) (bool, error) {
-	bearer := rest.AnonymousClientConfig(c.config)
-	bearer.BearerToken = token.Reveal()
-	as, err := authenticationclient.NewForConfig(bearer)
-	if err != nil {
-		return false, err
-	}
-	_, err = as.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	switch {
-	case apierrors.IsUnauthorized(err):
-		return false, nil
-	case err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
-		return true, nil
-	default:
-		return false, fmt.Errorf("at %s: cannot find out whether the token opens the cluster: %w", c.host, err)
-	}
+	return c.Accepts(ctx, token)
 }

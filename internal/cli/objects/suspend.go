@@ -1,4 +1,4 @@
-package cli
+package objects
 
 import (
 	"fmt"
@@ -6,11 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-func newSuspend(std IO) *cobra.Command {
+func newSuspend(std frame.IO) *cobra.Command {
 	return newOperation(&cobra.Command{
 		Use:   "suspend KIND/NAME... | --all",
 		Short: "Suspend objects: nothing is fetched until they are resumed",
@@ -43,7 +45,7 @@ way. The last artifact or scan stays. An object that is suspended already stays 
 	})
 }
 
-func newResume(std IO) *cobra.Command {
+func newResume(std frame.IO) *cobra.Command {
 	return newOperation(&cobra.Command{
 		Use:   "resume KIND/NAME... | --all",
 		Short: "Resume suspended objects, and wait until they are ready",
@@ -72,7 +74,7 @@ The exit status is 0 only if all objects are ready.`,
 // would refuse the readers of the credential.
 func canSuspend(o report.Object) error {
 	if _, ok := o.Resource.(kinds.Tenant); !ok {
-		return fmt.Errorf("%s cannot be suspended: delete the binding if nobody is to have its credential", targetOf(o))
+		return fmt.Errorf("%s cannot be suspended: delete the binding if nobody is to have its credential", cluster.TargetOf(o))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package objects
 
 import (
 	"fmt"
@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-func newReconcile(std IO) *cobra.Command {
+func newReconcile(std frame.IO) *cobra.Command {
 	return newOperation(&cobra.Command{
 		Use:   "reconcile KIND/NAME... | --all",
 		Short: "Reconcile objects now, and wait until they are ready",
@@ -32,7 +34,7 @@ The exit status is 0 only if all objects are ready. A suspended object is refuse
 			fits: func(o report.Object) bool { return !o.Suspended() },
 			check: func(o report.Object) error {
 				if o.Suspended() {
-					return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes and reconciles it", targetOf(o))
+					return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes and reconciles it", cluster.TargetOf(o))
 				}
 				return nil
 			},

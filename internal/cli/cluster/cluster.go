@@ -1,4 +1,6 @@
-package cli
+// Package cluster reaches a cluster as kubectl does, for the commands that ask one. It also reads
+// and completes the names of objects on command lines.
+package cluster
 
 import (
 	"context"
@@ -18,12 +20,15 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
@@ -32,8 +37,8 @@ import (
 // requestTimeout bounds a request to a cluster.
 const requestTimeout = 30 * time.Second
 
-// completionTimeout bounds the time that the shell waits for completions.
-const completionTimeout = 3 * time.Second
+// CompletionTimeout bounds the time that the shell waits for completions.
+const CompletionTimeout = 3 * time.Second
 
 // Limits of the client for requests to the cluster, per second and in a burst. kubectl has the same
 // limits. The API server has its own.
@@ -42,43 +47,64 @@ const (
 	requestBurst = 300
 )
 
-// clusterFlags are the flags that name a cluster and a namespace.
-type clusterFlags struct {
-	std                   IO
-	kubeconfig, namespace string
+// DefaultWait is how long a command waits for a controller, unless --timeout says otherwise.
+const DefaultWait = 5 * time.Minute
+
+// Pause waits as long as commands do between two looks at an object, or until ctx ends.
+func Pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(500 * time.Millisecond):
+		return nil
+	}
 }
 
-// addTo adds the flags to a command.
-func (f *clusterFlags) addTo(c *cobra.Command) {
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "objects of one namespace (default: the kubeconfig's)")
+// Flags are the flags that name a cluster and a namespace.
+type Flags struct {
+	// Std connects the command to its process. Required.
+	Std frame.IO
+	// Namespace is the value of --namespace.
+	Namespace string
+
+	kubeconfig string
+}
+
+// AddTo adds the flags to a command.
+func (f *Flags) AddTo(c *cobra.Command) {
+	c.Flags().StringVarP(&f.Namespace, "namespace", "n", "", "objects of one namespace (default: the kubeconfig's)")
 	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config, else in a Pod its own cluster)")
 	frame.CompleteFlag(c, "namespace", f.completeNamespaces)
 }
 
 // config finds the cluster as kubectl does, but reads the environment from std.
-func (f *clusterFlags) config() clientcmd.ClientConfig {
+func (f *Flags) config() clientcmd.ClientConfig {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.kubeconfig}
-	if env := f.std.Env(clientcmd.RecommendedConfigPathEnvVar); env != "" {
+	if env := f.Std.Env(clientcmd.RecommendedConfigPathEnvVar); env != "" {
 		rules.Precedence = filepath.SplitList(env)
-	} else if f.std.Home != "" {
-		rules.Precedence = []string{filepath.Join(f.std.Home, clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
+	} else if f.Std.Home != "" {
+		rules.Precedence = []string{filepath.Join(f.Std.Home, clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
 	}
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
 }
 
-// cluster is a client of a cluster for the objects of a namespace.
-type cluster struct {
+// Client is a client of a cluster for the objects of a namespace.
+type Client struct {
 	client.Client
 
-	config    *rest.Config
-	host      string
-	namespace string // empty for all
-	kinds     kinds.Table
-	pod       bool // reached with the ServiceAccount of the Pod that this program runs in
+	// Config says how the cluster is reached.
+	Config *rest.Config
+	// Namespace is the namespace of the objects; empty for all.
+	Namespace string
+	// Kinds are the kinds of objects that commands know.
+	Kinds kinds.Table
+	// Pod says that the cluster is reached with the ServiceAccount of the Pod that this program runs
+	// in.
+	Pod bool
 }
 
-// connect makes the client, whose requests end with ctx. It sends no request yet.
-func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
+// Connect makes the client, whose requests end with ctx. It sends no request yet.
+func (f *Flags) Connect(ctx context.Context) (*Client, error) {
 	access, namespace, err := f.access()
 	pod := false
 	if clientcmd.IsEmptyConfig(err) {
@@ -88,11 +114,11 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if access.ExecProvider, err = enterPlugin(access.ExecProvider, f.std.Env(pluginsVar)); err != nil {
+	if access.ExecProvider, err = enterPlugin(access.ExecProvider, f.Std.Env(pluginsVar)); err != nil {
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(f.std.Kinds.AddToScheme(scheme), corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(f.Std.Kinds.AddToScheme(scheme), corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	access.Timeout, access.QPS, access.Burst = requestTimeout, requestRate, requestBurst
@@ -102,7 +128,7 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", access.Host, err)
 	}
-	return &cluster{Client: c, config: access, host: access.Host, namespace: namespace, kinds: f.std.Kinds, pod: pod}, nil
+	return &Client{Client: c, Config: access, Namespace: namespace, Kinds: f.Std.Kinds, Pod: pod}, nil
 }
 
 // pluginsVar is the environment variable with the credential plugins that wait for this process.
@@ -131,13 +157,13 @@ func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi
 }
 
 // access reads the kubeconfig. Without a kubeconfig, clientcmd.IsEmptyConfig is true for the error.
-func (f *clusterFlags) access() (*rest.Config, string, error) {
+func (f *Flags) access() (*rest.Config, string, error) {
 	config := f.config()
 	access, err := config.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, "", err
 	}
-	namespace := f.namespace
+	namespace := f.Namespace
 	if err == nil && namespace == "" {
 		namespace, _, err = config.Namespace()
 	}
@@ -147,10 +173,12 @@ func (f *clusterFlags) access() (*rest.Config, string, error) {
 	return access, namespace, nil
 }
 
+// PodToken returns the path of the token that Kubernetes mounts for a Pod's ServiceAccount.
+func PodToken(std frame.IO) string { return filepath.Join(std.Mount, "token") }
+
 // Names in the folder that Kubernetes mounts for a Pod's ServiceAccount, and the variables with the
 // address of the API server. Source: Kubernetes, "Accessing the Kubernetes API from a Pod".
 const (
-	podToken     = "token"
 	podAuthority = "ca.crt"
 	podNamespace = "namespace"
 	podHost      = "KUBERNETES_SERVICE_HOST"
@@ -159,50 +187,70 @@ const (
 
 // podAccess returns the client configuration and the namespace of the Pod that this program runs
 // in.
-func (f *clusterFlags) podAccess() (*rest.Config, string, error) {
-	host, port := f.std.Env(podHost), f.std.Env(podPort)
-	if host == "" || port == "" || f.std.Mount == "" {
+func (f *Flags) podAccess() (*rest.Config, string, error) {
+	host, port := f.Std.Env(podHost), f.Std.Env(podPort)
+	if host == "" || port == "" || f.Std.Mount == "" {
 		return nil, "", errors.New("there is no kubeconfig; name one with --kubeconfig or KUBECONFIG, or run lanyard up, which prints one")
 	}
-	namespace := f.namespace
+	namespace := f.Namespace
 	if namespace == "" {
-		text, err := os.ReadFile(filepath.Join(f.std.Mount, podNamespace))
+		text, err := os.ReadFile(filepath.Join(f.Std.Mount, podNamespace))
 		if err != nil {
 			return nil, "", fmt.Errorf("this Pod mounts no ServiceAccount: %w; set automountServiceAccountToken, or name a kubeconfig with --kubeconfig", err)
 		}
 		namespace = strings.TrimSpace(string(text))
 	}
 	return &rest.Config{
-		Host: "https://" + net.JoinHostPort(host, port), BearerTokenFile: filepath.Join(f.std.Mount, podToken),
-		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(f.std.Mount, podAuthority)},
+		Host: "https://" + net.JoinHostPort(host, port), BearerTokenFile: PodToken(f.Std),
+		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(f.Std.Mount, podAuthority)},
 	}, namespace, nil
 }
 
-// list reads all objects of the namespace.
-func (c *cluster) list(ctx context.Context) ([]report.Object, error) {
-	objects, err := report.List(ctx, c, c.kinds, c.namespace)
+// Objects reads all objects of the namespace.
+func (c *Client) Objects(ctx context.Context) ([]report.Object, error) {
+	objects, err := report.List(ctx, c, c.Kinds, c.Namespace)
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, c.Failed(err)
 	}
 	return objects, nil
 }
 
-// failed adds the cluster's host, and what to check next, to the error of a request.
-func (c *cluster) failed(err error) error {
+// Failed adds the cluster's host, and what to check next, to the error of a request.
+func (c *Client) Failed(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("at %s: %w; the ClusterRoles lanyard-view and lanyard-edit of Lanyard's chart have the permissions", c.host, err)
+		return fmt.Errorf("at %s: %w; the ClusterRoles lanyard-view and lanyard-edit of Lanyard's chart have the permissions", c.Config.Host, err)
 	}
-	return fmt.Errorf("at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it", c.host, err)
+	return fmt.Errorf("at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it", c.Config.Host, err)
 }
 
-// complete offers the words that begin with begun, the text that the user has typed. It calls find,
+// Accepts reports whether a token opens the cluster. With the token as its credential, it asks the
+// API server who the caller is.
+func (c *Client) Accepts(ctx context.Context, token auth.Secret) (bool, error) {
+	bearer := rest.AnonymousClientConfig(c.Config)
+	bearer.BearerToken = token.Reveal()
+	as, err := authenticationclient.NewForConfig(bearer)
+	if err != nil {
+		return false, err
+	}
+	_, err = as.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return false, nil
+	case err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+		return true, nil
+	default:
+		return false, fmt.Errorf("at %s: cannot find out whether the token opens the cluster: %w", c.Config.Host, err)
+	}
+}
+
+// Complete offers the words that begin with begun, the text that the user has typed. It calls find,
 // which asks the cluster for all words.
-func (f *clusterFlags) complete(
-	c *cobra.Command, begun string, find func(context.Context, *cluster) ([]cobra.Completion, error),
+func (f *Flags) Complete(
+	c *cobra.Command, begun string, find func(context.Context, *Client) ([]cobra.Completion, error),
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+	ctx, cancel := context.WithTimeout(c.Context(), CompletionTimeout)
 	defer cancel()
-	cluster, err := f.connect(ctx)
+	cluster, err := f.Connect(ctx)
 	var words []cobra.Completion
 	if err == nil {
 		words, err = find(ctx, cluster)
@@ -217,8 +265,8 @@ func (f *clusterFlags) complete(
 }
 
 // completeNamespaces completes the name of a namespace.
-func (f *clusterFlags) completeNamespaces(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (names []cobra.Completion, err error) {
+func (f *Flags) completeNamespaces(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.Complete(c, begun, func(ctx context.Context, cluster *Client) (names []cobra.Completion, err error) {
 		var namespaces corev1.NamespaceList
 		err = cluster.List(ctx, &namespaces)
 		for _, n := range namespaces.Items {

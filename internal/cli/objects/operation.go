@@ -1,4 +1,4 @@
-package cli
+package objects
 
 import (
 	"context"
@@ -15,18 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 	"github.com/lanyard-dev/lanyard/internal/report"
-)
-
-const (
-	// defaultWait is how long an operation waits for the controller, unless --timeout says otherwise.
-	defaultWait = 5 * time.Minute
-	// pollInterval is the pause between two looks at an object.
-	pollInterval = 500 * time.Millisecond
-	// fieldOwner is the field manager of the operations' patches.
-	fieldOwner = "lanyard"
 )
 
 // operation changes objects, and waits until the controller has handled the change.
@@ -55,17 +47,17 @@ type outlook struct {
 
 // newOperation adds the flags and the arguments of an operation to c. For each run of c, it calls
 // prepare to make the operation.
-func newOperation(c *cobra.Command, std IO, prepare func() operation) *cobra.Command {
-	flags := clusterFlags{std: std}
+func newOperation(c *cobra.Command, std frame.IO, prepare func() operation) *cobra.Command {
+	flags := cluster.Flags{Std: std}
 	var all bool
 	var timeout time.Duration
 	output := frame.OutputFlag(c, frame.Table, frame.Wide, frame.JSON, frame.YAML)
-	flags.addTo(c)
+	flags.AddTo(c)
 	c.Flags().BoolVar(&all, "all", false, "all objects of the namespace")
-	c.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait for the controller; 0 does not wait")
+	c.Flags().DurationVar(&timeout, "timeout", cluster.DefaultWait, "longest time to wait for the controller; 0 does not wait")
 	frame.CompleteValues(c, "timeout")
 	c.Args = func(c *cobra.Command, args []string) error {
-		_, err := parseTargets(std.Kinds, args)
+		_, err := cluster.ParseTargets(std.Kinds, args)
 		switch {
 		case err != nil:
 			return frame.UsageError(c, err)
@@ -78,9 +70,9 @@ func newOperation(c *cobra.Command, std IO, prepare func() operation) *cobra.Com
 		}
 		return nil
 	}
-	c.ValidArgsFunction = flags.completeTargets(func(o report.Object) bool { return prepare().fits(o) })
+	c.ValidArgsFunction = flags.CompleteTargets(func(o report.Object) bool { return prepare().fits(o) })
 	c.RunE = func(c *cobra.Command, args []string) error {
-		cluster, err := flags.connect(c.Context())
+		cluster, err := flags.Connect(c.Context())
 		if err != nil {
 			return err
 		}
@@ -90,7 +82,7 @@ func newOperation(c *cobra.Command, std IO, prepare func() operation) *cobra.Com
 			return err
 		}
 		if len(targets) == 0 {
-			_, _ = fmt.Fprintln(std.Err, "There is nothing to do in namespace "+cluster.namespace+".")
+			_, _ = fmt.Fprintln(std.Err, "There is nothing to do in namespace "+cluster.Namespace+".")
 		}
 		objects, err := r.perform(c.Context(), targets, timeout)
 		if err != nil && len(objects) == 0 {
@@ -105,27 +97,27 @@ func newOperation(c *cobra.Command, std IO, prepare func() operation) *cobra.Com
 type run struct {
 	operation
 
-	cluster  *cluster
+	cluster  *cluster.Client
 	progress io.Writer
 }
 
 // targets returns the objects that the arguments name. Without arguments, these are all objects of
 // the namespace that fit.
-func (r *run) targets(ctx context.Context, args []string) ([]target, error) {
+func (r *run) targets(ctx context.Context, args []string) ([]cluster.Target, error) {
 	if len(args) > 0 {
-		return parseTargets(r.cluster.kinds, args)
+		return cluster.ParseTargets(r.cluster.Kinds, args)
 	}
-	objects, err := r.cluster.list(ctx)
+	objects, err := r.cluster.Objects(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(objects) == 0 {
-		return nil, fmt.Errorf("there is no object in namespace %s; -n names another namespace", r.cluster.namespace)
+		return nil, fmt.Errorf("there is no object in namespace %s; -n names another namespace", r.cluster.Namespace)
 	}
-	var targets []target
+	var targets []cluster.Target
 	for _, o := range objects {
 		if r.fits(o) {
-			targets = append(targets, targetOf(o))
+			targets = append(targets, cluster.TargetOf(o))
 		}
 	}
 	return targets, nil
@@ -134,7 +126,7 @@ func (r *run) targets(ctx context.Context, args []string) ([]target, error) {
 // perform changes the objects. Then it waits for all objects, together no longer than timeout. It
 // returns the objects as it has read them last. If there is only one object, the error is that of
 // the object. Otherwise the error says how many objects failed.
-func (r *run) perform(ctx context.Context, targets []target, timeout time.Duration) (objects []report.Object, err error) {
+func (r *run) perform(ctx context.Context, targets []cluster.Target, timeout time.Duration) (objects []report.Object, err error) {
 	for _, t := range targets {
 		if err := r.change(ctx, t); err != nil {
 			return nil, err
@@ -166,7 +158,7 @@ func (r *run) perform(ctx context.Context, targets []target, timeout time.Durati
 }
 
 // change patches an object.
-func (r *run) change(ctx context.Context, t target) error {
+func (r *run) change(ctx context.Context, t cluster.Target) error {
 	o, err := r.read(ctx, t)
 	if err != nil {
 		return err
@@ -176,8 +168,8 @@ func (r *run) change(ctx context.Context, t target) error {
 			return err
 		}
 	}
-	if err := r.cluster.Patch(ctx, o.Resource, client.RawPatch(types.MergePatchType, r.patch), client.FieldOwner(fieldOwner)); err != nil {
-		return r.cluster.failed(fmt.Errorf("change %s: %w", t, err))
+	if err := r.cluster.Patch(ctx, o.Resource, client.RawPatch(types.MergePatchType, r.patch), client.FieldOwner(frame.Name)); err != nil {
+		return r.cluster.Failed(fmt.Errorf("change %s: %w", t, err))
 	}
 	r.say(t, r.done)
 	return nil
@@ -185,7 +177,7 @@ func (r *run) change(ctx context.Context, t target) error {
 
 // wait reads an object again and again until the controller has handled the change. It prints each
 // new message. With a timeout of 0, it reads the object once.
-func (r *run) wait(ctx context.Context, t target, deadline time.Time, timeout time.Duration) (report.Object, error) {
+func (r *run) wait(ctx context.Context, t cluster.Target, deadline time.Time, timeout time.Duration) (report.Object, error) {
 	said := ""
 	for {
 		o, err := r.read(ctx, t)
@@ -208,28 +200,26 @@ func (r *run) wait(ctx context.Context, t target, deadline time.Time, timeout ti
 		case time.Now().After(deadline):
 			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // the reason was printed before
 		}
-		select {
-		case <-ctx.Done():
-			return o, ctx.Err()
-		case <-time.After(pollInterval):
+		if err := cluster.Pause(ctx); err != nil {
+			return o, err
 		}
 	}
 }
 
 // read reads an object.
-func (r *run) read(ctx context.Context, t target) (report.Object, error) {
-	o, err := t.read(ctx, r.cluster)
+func (r *run) read(ctx context.Context, t cluster.Target) (report.Object, error) {
+	o, err := t.Read(ctx, r.cluster)
 	switch {
 	case apierrors.IsNotFound(err):
-		return o, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", t, r.cluster.namespace)
+		return o, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", t, r.cluster.Namespace)
 	case err != nil:
-		return o, r.cluster.failed(err)
+		return o, r.cluster.Failed(err)
 	}
 	return o, nil
 }
 
 // say writes progress.
-func (r *run) say(t target, message string) {
+func (r *run) say(t cluster.Target, message string) {
 	_, _ = fmt.Fprintf(r.progress, "%s: %s\n", t, plain.Text(message)) // the command continues if progress cannot be written
 }
 

@@ -1,4 +1,4 @@
-package cli
+package token
 
 import (
 	"fmt"
@@ -18,16 +18,16 @@ const helperProgram = "docker-credential-lanyard"
 
 const helperCommand = "credential-helper"
 
-// helperArgs returns the command line of the command credential-helper if the program was called by
+// HelperArgs returns the command line of the command credential-helper if the program was called by
 // the helper's name.
-func helperArgs(program string, args []string) []string {
+func HelperArgs(program string, args []string) []string {
 	if strings.TrimSuffix(filepath.Base(program), ".exe") != helperProgram {
 		return args
 	}
 	return append([]string{helperCommand}, args...)
 }
 
-func newCredentialHelper(std IO) *cobra.Command {
+func newCredentialHelper(std frame.IO) *cobra.Command {
 	c := &cobra.Command{
 		Use:   helperCommand + " " + strings.Join(creds.HelperActions(), "|"),
 		Short: "Give docker, podman, skopeo, helm and oras the short-lived credentials of registries",
@@ -59,7 +59,7 @@ same cloud. The helper stores nothing: docker login and docker logout are refuse
 		return nil
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		helper := creds.Helper{Process: jobProcess(std), Home: std.Home, In: std.In, Out: std.Out, Err: std.Err}
+		helper := creds.Helper{Process: JobProcess(std), Home: std.Home, In: std.In, Out: std.Out, Err: std.Err}
 		if helper.Run(c.Context(), args[0]) != nil {
 			return frame.ErrSaid
 		}

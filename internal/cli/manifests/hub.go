@@ -1,4 +1,4 @@
-package cli
+package manifests
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-func newHub(std IO) *cobra.Command {
+func newHub(std frame.IO) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hub",
 		Short: "Let clusters, the spokes, use WorkloadIdentities of this cluster, the hub",
@@ -40,7 +40,7 @@ type grantOptions struct {
 	spokeNamespace, release string
 }
 
-func newHubGrant(std IO) *cobra.Command {
+func newHubGrant(std frame.IO) *cobra.Command {
 	var o grantOptions
 	c := &cobra.Command{
 		Use:   "grant SPOKE --namespace NAMESPACE",
@@ -69,7 +69,7 @@ The standard error says how to make the spoke's kubeconfig. The command asks no 
 	c.Flags().StringArrayVar(&o.identities, "identity", nil, "the only WorkloadIdentity of the namespace that the spoke gets tokens of; may be repeated (default: all)")
 	c.Flags().StringVar(&o.user, "user", "", "user name of the spoke at the hub's API server, which ends with a colon and SPOKE (default: a ServiceAccount is printed)")
 	c.Flags().StringVar(&o.spokeNamespace, "spoke-namespace", "lanyard-spokes", "namespace of the spokes' ServiceAccounts at the hub")
-	c.Flags().StringVar(&o.release, "release-namespace", releaseNamespace, "namespace of Lanyard's release at the hub")
+	c.Flags().StringVar(&o.release, "release-namespace", frame.ReleaseNamespace, "namespace of Lanyard's release at the hub")
 	for _, flag := range []string{"namespace", "identity", "user", "spoke-namespace", "release-namespace"} {
 		frame.CompleteValues(c, flag)
 	}

@@ -1,4 +1,4 @@
-package cli
+package keys
 
 import (
 	"errors"
@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-func newDiscovery(std IO) *cobra.Command {
+func newDiscovery(std frame.IO) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "discovery",
 		Short:   "The public documents of Lanyard's issuer",
@@ -23,8 +24,8 @@ func newDiscovery(std IO) *cobra.Command {
 	return c
 }
 
-func newDiscoveryExport(std IO) *cobra.Command {
-	flags := ringFlags{clusterFlags: clusterFlags{std: std}}
+func newDiscoveryExport(std frame.IO) *cobra.Command {
+	flags := ringFlags{Flags: cluster.Flags{Std: std}}
 	c := &cobra.Command{
 		Use:   "export DIR",
 		Short: "Write the public documents into a folder, for a bucket or a static web server",
@@ -37,7 +38,7 @@ after each change of the keys; "lanyard keys list" shows which key waits until i
   aws s3 sync ./public s3://issuer.example.com --cache-control max-age=3600 --content-type application/json
   lanyard keys confirm NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs`,
 	}
-	flags.addTo(c)
+	flags.AddTo(c)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
 			return frame.UsageError(c, errors.New("name one folder"))
@@ -45,7 +46,7 @@ after each change of the keys; "lanyard keys list" shows which key waits until i
 		return nil
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		cluster, err := flags.connect(c.Context())
+		cluster, err := flags.Connect(c.Context())
 		if err != nil {
 			return err
 		}

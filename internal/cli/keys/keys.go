@@ -1,4 +1,5 @@
-package cli
+// Package keys has the commands about the keys of Lanyard's issuer.
+package keys
 
 import (
 	"context"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/plain"
@@ -24,10 +26,10 @@ import (
 // as flags do. The ID of an authority has no dash.
 var kid = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// kidLast returns the arguments of a command about keys. It moves a kid that begins with a dash to
-// the end, after "--", so that the kid is not read as a flag. One of 64 keys has such a kid, and
+// ArgumentLast returns the arguments of a command about keys. It moves a kid that begins with a dash
+// to the end, after "--", so that the kid is not read as a flag. One of 64 keys has such a kid, and
 // nobody has time to find that out when a key has leaked.
-func kidLast(args []string) []string {
+func ArgumentLast(args []string) []string {
 	at := slices.IndexFunc(args, kid.MatchString)
 	if len(args) == 0 || args[0] != "keys" || at < 0 || args[at][0] != '-' || slices.Contains(args, "--") {
 		return args
@@ -35,10 +37,12 @@ func kidLast(args []string) []string {
 	return append(slices.Delete(slices.Clone(args), at, at+1), "--", args[at])
 }
 
-// releaseNamespace is the namespace of Lanyard's release, unless a flag names another.
-const releaseNamespace = "lanyard-system"
+// Commands returns the commands keys and discovery.
+func Commands(std frame.IO) []*cobra.Command {
+	return []*cobra.Command{newKeys(std), newDiscovery(std)}
+}
 
-func newKeys(std IO) *cobra.Command {
+func newKeys(std frame.IO) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
 		Short: "Show and change the keys of Lanyard's issuer, and of the SPIFFE trust domain",
@@ -60,26 +64,26 @@ all that it has signed has expired. The token server does this by schedule; thes
 
 // ringFlags are the flags that name a KeyRing.
 type ringFlags struct {
-	clusterFlags
+	cluster.Flags
 
 	name string
 }
 
-// addTo adds the flags to a command.
-func (f *ringFlags) addTo(c *cobra.Command) {
-	f.clusterFlags.addTo(c)
-	f.namespace = releaseNamespace
+// AddTo adds the flags to a command.
+func (f *ringFlags) AddTo(c *cobra.Command) {
+	f.Flags.AddTo(c)
+	f.Namespace = frame.ReleaseNamespace
 	namespace := c.Flags().Lookup("namespace")
-	namespace.DefValue, namespace.Usage = releaseNamespace, "namespace of Lanyard's release"
+	namespace.DefValue, namespace.Usage = frame.ReleaseNamespace, "namespace of Lanyard's release"
 	c.Flags().StringVar(&f.name, "ring", keyring.IssuerRing, "name of the KeyRing: issuer or spiffe")
 	frame.CompleteFlag(c, "ring", f.completeRings)
 }
 
 // completeRings completes the name of a KeyRing.
 func (f *ringFlags) completeRings(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (names []cobra.Completion, err error) {
+	return f.Complete(c, begun, func(ctx context.Context, cluster *cluster.Client) (names []cobra.Completion, err error) {
 		var rings identityv1.KeyRingList
-		err = cluster.List(ctx, &rings, client.InNamespace(cluster.namespace))
+		err = cluster.List(ctx, &rings, client.InNamespace(cluster.Namespace))
 		for _, ring := range rings.Items {
 			names = append(names, ring.Name)
 		}
@@ -94,7 +98,7 @@ func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.Completio
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (offers []cobra.Completion, err error) {
+		return f.Complete(c, begun, func(ctx context.Context, cluster *cluster.Client) (offers []cobra.Completion, err error) {
 			ring, err := f.read(ctx, cluster)
 			if err != nil {
 				return nil, err
@@ -110,16 +114,16 @@ func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.Completio
 }
 
 // read reads the ring.
-func (f *ringFlags) read(ctx context.Context, cluster *cluster) (*identityv1.KeyRing, error) {
+func (f *ringFlags) read(ctx context.Context, cluster *cluster.Client) (*identityv1.KeyRing, error) {
 	ring := &identityv1.KeyRing{}
-	err := cluster.Get(ctx, client.ObjectKey{Namespace: cluster.namespace, Name: f.name}, ring)
+	err := cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: f.name}, ring)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no KeyRing %s in namespace %s: the token server makes it when it starts; -n names another namespace", f.name, cluster.namespace)
+		return nil, fmt.Errorf("there is no KeyRing %s in namespace %s: the token server makes it when it starts; -n names another namespace", f.name, cluster.Namespace)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("at %s: %w; KeyRings are in no role of the chart for people: who can change them can revoke the issuer's keys", cluster.host, err)
+		return nil, fmt.Errorf("at %s: %w; KeyRings are in no role of the chart for people: who can change them can revoke the issuer's keys", cluster.Config.Host, err)
 	case err != nil:
-		return nil, cluster.failed(err)
+		return nil, cluster.Failed(err)
 	}
 	return ring, nil
 }
@@ -143,10 +147,10 @@ type ringCommand struct {
 	timeout time.Duration
 }
 
-// addTo adds the flags to a command.
-func (r *ringCommand) addTo(c *cobra.Command) {
-	r.ringFlags.addTo(c)
-	c.Flags().DurationVar(&r.timeout, "timeout", defaultWait, "longest time to wait for the token server; 0 does not wait")
+// AddTo adds the flags to a command.
+func (r *ringCommand) AddTo(c *cobra.Command) {
+	r.ringFlags.AddTo(c)
+	c.Flags().DurationVar(&r.timeout, "timeout", cluster.DefaultWait, "longest time to wait for the token server; 0 does not wait")
 	frame.CompleteValues(c, "timeout")
 }
 
@@ -167,7 +171,7 @@ func (r *ringCommand) kidArgument(c *cobra.Command, args []string) error {
 }
 
 // perform writes the request wish into the ring, and waits until the token server has fulfilled it.
-func (r *ringCommand) perform(ctx context.Context, std IO, cluster *cluster, wish ringChange) error {
+func (r *ringCommand) perform(ctx context.Context, std frame.IO, cluster *cluster.Client, wish ringChange) error {
 	var ring *identityv1.KeyRing
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		if ring, err = r.read(ctx, cluster); err != nil {
@@ -176,10 +180,10 @@ func (r *ringCommand) perform(ctx context.Context, std IO, cluster *cluster, wis
 		if err := wish.change(ring); err != nil {
 			return err
 		}
-		return cluster.Update(ctx, ring, client.FieldOwner(fieldOwner))
+		return cluster.Update(ctx, ring, client.FieldOwner(frame.Name))
 	})
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("at %s: %w; the caller needs update of keyrings.%s in namespace %s", cluster.host, err, identityv1.Group, cluster.namespace)
+		return fmt.Errorf("at %s: %w; the caller needs update of keyrings.%s in namespace %s", cluster.Config.Host, err, identityv1.Group, cluster.Namespace)
 	}
 	if err != nil {
 		return err
@@ -193,10 +197,10 @@ func (r *ringCommand) perform(ctx context.Context, std IO, cluster *cluster, wis
 
 // wait waits until the token server has seen a generation of the ring and fulfilled the request
 // wish. Meanwhile it prints what the ring waits for.
-func (r *ringCommand) wait(ctx context.Context, w io.Writer, cluster *cluster, generation int64, wish ringChange) error {
+func (r *ringCommand) wait(ctx context.Context, w io.Writer, from *cluster.Client, generation int64, wish ringChange) error {
 	deadline, said, seen := time.Now().Add(r.timeout), "", false
 	for {
-		ring, err := r.read(ctx, cluster)
+		ring, err := r.read(ctx, from)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -219,10 +223,8 @@ func (r *ringCommand) wait(ctx context.Context, w io.Writer, cluster *cluster, g
 		default:
 			return fmt.Errorf("it is not done after %s; the token server goes on, and \"lanyard keys list\" shows how far it is", r.timeout)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollInterval):
+		if err := cluster.Pause(ctx); err != nil {
+			return err
 		}
 	}
 }
@@ -244,8 +246,8 @@ func active(ring *identityv1.KeyRing) string {
 	return message
 }
 
-func newKeysRotate(std IO) *cobra.Command {
-	r := ringCommand{ringFlags: ringFlags{clusterFlags: clusterFlags{std: std}}}
+func newKeysRotate(std frame.IO) *cobra.Command {
+	r := ringCommand{ringFlags: ringFlags{Flags: cluster.Flags{Std: std}}}
 	c := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the keys that sign now by their published successors",
@@ -258,7 +260,7 @@ document until all that it has signed has expired, so no token is refused. If a 
   # Ask for it and do not wait
   lanyard keys rotate --timeout 0`,
 	}
-	r.addTo(c)
+	r.AddTo(c)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if err := cobra.NoArgs(c, args); err != nil {
 			return frame.UsageError(c, err)
@@ -266,7 +268,7 @@ document until all that it has signed has expired, so no token is refused. If a 
 		return r.checkTimeout(c)
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cluster, err := r.connect(c.Context())
+		cluster, err := r.Connect(c.Context())
 		if err != nil {
 			return err
 		}
@@ -286,8 +288,8 @@ document until all that it has signed has expired, so no token is refused. If a 
 	return c
 }
 
-func newKeysConfirm(std IO) *cobra.Command {
-	r := ringCommand{ringFlags: ringFlags{clusterFlags: clusterFlags{std: std}}}
+func newKeysConfirm(std frame.IO) *cobra.Command {
+	r := ringCommand{ringFlags: ringFlags{Flags: cluster.Flags{Std: std}}}
 	var skipDelay bool
 	c := &cobra.Command{
 		Use:   "confirm KID",
@@ -304,12 +306,12 @@ they read it again.`,
   # A new issuer that no verifier has read yet
   lanyard keys confirm NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs --skip-delay`,
 	}
-	r.addTo(c)
+	r.AddTo(c)
 	c.Flags().BoolVar(&skipDelay, "skip-delay", false, "let the key sign without the publish delay")
 	c.Args = r.kidArgument
 	c.ValidArgsFunction = r.completeKeys(keyring.Entry.Waiting)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		cluster, err := r.connect(c.Context())
+		cluster, err := r.Connect(c.Context())
 		if err != nil {
 			return err
 		}
@@ -326,8 +328,8 @@ they read it again.`,
 	return c
 }
 
-func newKeysRevoke(std IO) *cobra.Command {
-	r := ringCommand{ringFlags: ringFlags{clusterFlags: clusterFlags{std: std}}}
+func newKeysRevoke(std frame.IO) *cobra.Command {
+	r := ringCommand{ringFlags: ringFlags{Flags: cluster.Flags{Std: std}}}
 	var yes bool
 	c := &cobra.Command{
 		Use:   "revoke KID",
@@ -341,12 +343,12 @@ only shows what breaks, and exits with status 1. A revocation cannot be taken ba
 
   lanyard keys revoke NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs --yes`,
 	}
-	r.addTo(c)
+	r.AddTo(c)
 	c.Flags().BoolVar(&yes, "yes", false, "revoke the key")
 	c.Args = r.kidArgument
 	c.ValidArgsFunction = r.completeKeys(func(k keyring.Entry) bool { return k.State != identityv1.KeyRevoked })
 	c.RunE = func(c *cobra.Command, args []string) error {
-		cluster, err := r.connect(c.Context())
+		cluster, err := r.Connect(c.Context())
 		if err != nil {
 			return err
 		}

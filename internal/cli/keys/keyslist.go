@@ -1,4 +1,4 @@
-package cli
+package keys
 
 import (
 	"fmt"
@@ -15,6 +15,7 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/plain"
@@ -47,8 +48,8 @@ type keyReport struct {
 	Certificate string `json:"certificate,omitempty"`
 }
 
-func newKeysList(std IO) *cobra.Command {
-	flags := ringFlags{clusterFlags: clusterFlags{std: std}}
+func newKeysList(std frame.IO) *cobra.Command {
+	flags := ringFlags{Flags: cluster.Flags{Std: std}}
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "Show each key, its state, and what happens to it next",
@@ -65,9 +66,9 @@ ring, with the command that helps.`,
   lanyard keys list --ring spiffe -o json | jq -r '.keys[].certificate // empty'`,
 	}
 	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
-	flags.addTo(c)
+	flags.AddTo(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cluster, err := flags.connect(c.Context())
+		cluster, err := flags.Connect(c.Context())
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package cli
+package objects
 
 import (
 	"errors"
@@ -6,20 +6,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/diagnosis"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-func newExplain(std IO) *cobra.Command {
-	flags := clusterFlags{std: std}
+func newExplain(std frame.IO) *cobra.Command {
+	flags := cluster.Flags{Std: std}
 	c := &cobra.Command{
 		Use:   "explain KIND/NAME",
 		Short: "Explain whose credential an object gets, how, and where that stops",
 		Long: `Explain whose credential an object gets, how, and where that stops.
 
-KIND is ` + anyKind(std.Kinds.Where(canExplain).Names()) + `. Each row is one step:
+KIND is ` + cluster.AnyKind(std.Kinds.Where(canExplain).Names()) + `. Each row is one step:
 
   subject     whose credential it is, and the field that decides this
   account     the subject in the cluster, with the cloud identity that it names
@@ -41,7 +42,7 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
   lanyard explain bucket/data -o json | jq -r .digest`,
 	}
 	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
-	flags.addTo(c)
+	flags.AddTo(c)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return frame.UsageError(c, errors.New("name one object, KIND/NAME"))
@@ -51,8 +52,8 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 		}
 		return nil
 	}
-	complete := flags.completeTargets(func(o report.Object) bool {
-		_, err := parseExplained(std.Kinds, targetOf(o).String())
+	complete := flags.CompleteTargets(func(o report.Object) bool {
+		_, err := parseExplained(std.Kinds, cluster.TargetOf(o).String())
 		return err == nil
 	})
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -66,7 +67,7 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 		if err != nil {
 			return err
 		}
-		cluster, err := flags.connect(c.Context())
+		cluster, err := flags.Connect(c.Context())
 		if err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 		}
 		found, err := diagnosis.Of(c.Context(), cluster, o)
 		if err != nil {
-			return cluster.failed(err)
+			return cluster.Failed(err)
 		}
 		switch output.String() {
 		case frame.JSON:
@@ -94,13 +95,13 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 func canExplain(k kinds.Kind) bool { return k.Fields != nil }
 
 // parseExplained reads KIND/NAME of a kind that can be explained.
-func parseExplained(table kinds.Table, arg string) (target, error) {
-	kind, name, named := cutKind(arg)
+func parseExplained(table kinds.Table, arg string) (cluster.Target, error) {
+	kind, name, named := cluster.CutKind(arg)
 	if !named {
-		return parseTarget(table, arg)
+		return cluster.ParseTarget(table, arg)
 	}
 	if known, ok := table.Where(canExplain).Written(kind); ok {
-		return target{known.Kind, name}, nil
+		return cluster.Target{Kind: known.Kind, Name: name}, nil
 	}
-	return target{}, fmt.Errorf("%q is not a kind that can be explained: write %s", kind, anyKind(table.Where(canExplain).Names()))
+	return cluster.Target{}, fmt.Errorf("%q is not a kind that can be explained: write %s", kind, cluster.AnyKind(table.Where(canExplain).Names()))
 }

@@ -1,4 +1,4 @@
-package cli
+package manifests
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ type tenantOptions struct {
 	secretNamespace             string
 }
 
-func newTenant(std IO) *cobra.Command {
+func newTenant(std frame.IO) *cobra.Command {
 	var o tenantOptions
 	c := &cobra.Command{
 		Use:   "tenant NAMESPACE",
@@ -44,7 +44,7 @@ command asks no cluster.`,
   lanyard tenant '{{request.object.metadata.name}}' > lanyard-tenant.yaml`,
 	}
 	c.Flags().StringVar(&o.release, "fullname", frame.Name, "the chart's value fullnameOverride")
-	c.Flags().StringVar(&o.namespace, "release-namespace", releaseNamespace, "namespace of Lanyard's release")
+	c.Flags().StringVar(&o.namespace, "release-namespace", frame.ReleaseNamespace, "namespace of Lanyard's release")
 	c.Flags().StringVar(&o.account, "service-account", "", "the chart's value serviceAccount.name (default: FULLNAME-controller)")
 	c.Flags().BoolVar(&o.withIdentities, "identity-controller", false, "print the RoleBinding of lanyard-identity-controller too")
 	c.Flags().StringVar(&o.identityAccount, "identity-service-account", "", "the chart's value identityController.serviceAccount.name (default: FULLNAME-identity-controller)")

@@ -1,4 +1,5 @@
-package cli
+// Package token has the commands that give people, programs and CI jobs short-lived credentials.
+package token
 
 import (
 	"cmp"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientauthv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
@@ -47,10 +49,15 @@ type tokenOptions struct {
 	refresh  bool
 }
 
-func newToken(std IO) *cobra.Command {
-	flags := clusterFlags{std: std}
-	process := jobProcess(std)
-	process.NewCluster = func() creds.Cluster { return &jobCluster{&flags} }
+// Commands returns the commands token and credential-helper.
+func Commands(std frame.IO) []*cobra.Command {
+	return []*cobra.Command{newToken(std), newCredentialHelper(std)}
+}
+
+func newToken(std frame.IO) *cobra.Command {
+	flags := &jobCluster{&cluster.Flags{Std: std}}
+	process := JobProcess(std)
+	process.NewCluster = func() creds.Cluster { return flags }
 	o := tokenOptions{Flags: creds.New(process), format: formatRaw}
 	c := &cobra.Command{
 		Use:   "token [KIND/NAME]",
@@ -62,7 +69,7 @@ CI job, as the commands for artifacts use it.
                          the identity.
   serviceaccount/NAME    A token that the cluster signs, for the audiences that --audiences names.
   KIND/NAME              What the controller shows to the object's registry by spec.credential: a token, or an X.509-SVID
-                         with a new key. KIND is ` + anyKind(std.Kinds.Where(kinds.Kind.HasSVIDs).Names()) + `.
+                         with a new key. KIND is ` + cluster.AnyKind(std.Kinds.Where(kinds.Kind.HasSVIDs).Names()) + `.
 
 The caller needs the permission to create the token, such as workloadidentities/token. No role of the chart has this
 permission for people, and for SVIDs only the ClusterRole lanyard-svid has it, which the chart binds to nobody.
@@ -87,7 +94,7 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
   kubectl config set-credentials app --exec-api-version=client.authentication.k8s.io/v1 --exec-interactive-mode=Never \
     --exec-command=lanyard --exec-arg=token,workloadidentity/app,--namespace=tenant-a,--format=exec-credential`,
 	}
-	flags.addTo(c)
+	flags.AddTo(c)
 	o.CompleteAudiences = flags.completeAudiences
 	o.AddTo(c)
 	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -121,7 +128,7 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 		if err != nil {
 			return err
 		}
-		cluster, err := flags.connect(c.Context())
+		cluster, err := flags.Connect(c.Context())
 		if err != nil {
 			return err
 		}
@@ -172,7 +179,7 @@ func (o *tokenOptions) check() error {
 }
 
 // run gets a token and writes it: once, or with --refresh again and again until ctx ends.
-func (o *tokenOptions) run(ctx context.Context, std IO, h holder) error {
+func (o *tokenOptions) run(ctx context.Context, std frame.IO, h holder) error {
 	next, err := o.deliver(ctx, std, h)
 	if err != nil {
 		return err
@@ -200,7 +207,7 @@ const retryInterval = 10 * time.Second
 
 // deliver gets one token and writes it. It returns the time until the token has half of its life
 // left.
-func (o *tokenOptions) deliver(ctx context.Context, std IO, h holder) (half time.Duration, err error) {
+func (o *tokenOptions) deliver(ctx context.Context, std frame.IO, h holder) (half time.Duration, err error) {
 	requested := time.Now()
 	token, err := h.request(ctx, o.Audiences, o.duration)
 	if err != nil {
@@ -223,7 +230,7 @@ func (o *tokenOptions) deliver(ctx context.Context, std IO, h holder) (half time
 
 // render returns a token in the format, without a newline at the end: some SDKs read a token's file
 // as it is.
-func (o *tokenOptions) render(std IO, token issued) (string, error) {
+func (o *tokenOptions) render(std frame.IO, token issued) (string, error) {
 	value := token.answer
 	switch o.format {
 	case formatRaw:

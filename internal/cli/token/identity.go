@@ -1,4 +1,4 @@
-package cli
+package token
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
@@ -35,7 +36,7 @@ func parseIdentity(table kinds.Table, args []string) (name string, err error) {
 	if len(args) != 1 {
 		return "", errors.New("name one " + identityWord + "/NAME")
 	}
-	kind, name, ok := cutKind(args[0])
+	kind, name, ok := cluster.CutKind(args[0])
 	if known, _ := table.Written(kind); !ok || known.Kind != identityv1.WorkloadIdentityKind {
 		return "", fmt.Errorf("%q is not %s/NAME", args[0], identityWord)
 	}
@@ -44,7 +45,7 @@ func parseIdentity(table kinds.Table, args []string) (name string, err error) {
 
 // identity is a WorkloadIdentity of the command's namespace.
 type identity struct {
-	*cluster
+	*cluster.Client
 
 	name    string
 	context *tokenv1.ContextObject // object that its tokens are used for; may be nil
@@ -55,22 +56,22 @@ func (i *identity) String() string { return identityWord + "/" + i.name }
 
 // plural returns the name of the kind WorkloadIdentity in paths and rules.
 func (i *identity) plural() string {
-	kind, _ := i.kinds.Named(identityv1.WorkloadIdentityKind)
+	kind, _ := i.Kinds.Named(identityv1.WorkloadIdentityKind)
 	return kind.Plural
 }
 
 // request implements holder. Without audiences or duration, the identity decides.
 func (i *identity) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
-	server, err := tokenServer(i.config)
+	server, err := tokenServer(i.Config)
 	if err != nil {
-		return issued{}, fmt.Errorf("connect to %s: %w", i.host, err)
+		return issued{}, fmt.Errorf("connect to %s: %w", i.Config.Host, err)
 	}
 	request := &tokenv1.TokenRequest{Spec: tokenv1.TokenRequestSpec{Audiences: audiences, ContextObject: i.context}}
 	if duration > 0 {
 		request.Spec.ExpirationSeconds = new(int64(duration / time.Second))
 	}
 	answer := &tokenv1.TokenRequest{}
-	err = server.Post().Namespace(i.namespace).Resource(i.plural()).Name(i.name).SubResource(tokenResource).
+	err = server.Post().Namespace(i.Namespace).Resource(i.plural()).Name(i.name).SubResource(tokenResource).
 		Body(request).Do(ctx).Into(answer)
 	if err != nil {
 		return issued{}, i.refused(ctx, err)
@@ -78,7 +79,7 @@ func (i *identity) request(ctx context.Context, audiences []string, duration tim
 	answer.SetGroupVersionKind(tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind))
 	token := issued{answer: answer, text: answer.Status.Token, expires: answer.Status.ExpirationTimestamp.Time}
 	if object, err := i.read(ctx); err == nil { // the caller may have no right to read the identity
-		subject, err := auth.WorkloadIdentity(i.namespace, i.name)
+		subject, err := auth.WorkloadIdentity(i.Namespace, i.name)
 		if err != nil {
 			return issued{}, err
 		}
@@ -110,18 +111,18 @@ func (i *identity) refused(ctx context.Context, err error) error {
 		return ctx.Err()
 	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err):
 		return fmt.Errorf("at %s there is no token server: install Lanyard's chart with issuer.url, and see that the APIService %s.%s is available",
-			i.host, tokenv1.Version, tokenv1.Group)
+			i.Config.Host, tokenv1.Version, tokenv1.Group)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no %s in namespace %s; -n names another namespace", i, i.namespace)
+		return fmt.Errorf("there is no %s in namespace %s; -n names another namespace", i, i.Namespace)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("at %s: %w; bind a Role of namespace %s with this rule to the caller:\n%s", i.host, err, i.namespace, i.rule())
+		return fmt.Errorf("at %s: %w; bind a Role of namespace %s with this rule to the caller:\n%s", i.Config.Host, err, i.Namespace, i.rule())
 	case apierrors.IsServiceUnavailable(err):
 		if why := i.notReady(ctx); why != "" {
-			return fmt.Errorf("at %s: %w; %s is not ready: %s", i.host, err, i, why)
+			return fmt.Errorf("at %s: %w; %s is not ready: %s", i.Config.Host, err, i, why)
 		}
-		return fmt.Errorf("at %s: %w; \"lanyard keys list\" shows whether a key may sign, and the token server's log what it waits for", i.host, err)
+		return fmt.Errorf("at %s: %w; \"lanyard keys list\" shows whether a key may sign, and the token server's log what it waits for", i.Config.Host, err)
 	}
-	return fmt.Errorf("at %s: %w", i.host, err)
+	return fmt.Errorf("at %s: %w", i.Config.Host, err)
 }
 
 // rule returns the RBAC rule that allows requests for tokens of the identity, and nothing else.
@@ -147,20 +148,20 @@ func (i *identity) notReady(ctx context.Context) string {
 // read reads the identity.
 func (i *identity) read(ctx context.Context) (*identityv1.WorkloadIdentity, error) {
 	o := &identityv1.WorkloadIdentity{}
-	return o, i.Get(ctx, client.ObjectKey{Namespace: i.namespace, Name: i.name}, o)
+	return o, i.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: i.name}, o)
 }
 
 // completeIdentities completes workloadidentity/NAME with the identities of the namespace.
-func (f *clusterFlags) completeIdentities(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (j *jobCluster) completeIdentities(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var all identityv1.WorkloadIdentityList
-	return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (offers []cobra.Completion, err error) {
-		err = cluster.List(ctx, &all, client.InNamespace(cluster.namespace))
+	return j.Complete(c, begun, func(ctx context.Context, from *cluster.Client) (offers []cobra.Completion, err error) {
+		err = from.List(ctx, &all, client.InNamespace(from.Namespace))
 		for _, o := range all.Items {
-			word := asWritten(begun, o.Name, identityWord+"/"+o.Name, func(word string) bool {
-				_, err := parseIdentity(cluster.kinds, []string{word})
+			word := cluster.AsWritten(begun, o.Name, identityWord+"/"+o.Name, func(word string) bool {
+				_, err := parseIdentity(from.Kinds, []string{word})
 				return err == nil
 			})
 			offers = append(offers, cobra.CompletionWithDesc(word, plain.Text(o.Spec.TargetSystem.Type)))
@@ -170,13 +171,13 @@ func (f *clusterFlags) completeIdentities(c *cobra.Command, args []string, begun
 }
 
 // completeAudiences completes the audiences of the identity that the command line names.
-func (f *clusterFlags) completeAudiences(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	name, err := parseIdentity(f.std.Kinds, args)
+func (j *jobCluster) completeAudiences(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	name, err := parseIdentity(j.Std.Kinds, args)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (offers []cobra.Completion, err error) {
-		o, err := (&identity{cluster: cluster, name: name}).read(ctx)
+	return j.Complete(c, begun, func(ctx context.Context, cluster *cluster.Client) (offers []cobra.Completion, err error) {
+		o, err := (&identity{Client: cluster, name: name}).read(ctx)
 		for _, audience := range o.Spec.Audiences {
 			offers = append(offers, plain.Text(audience))
 		}

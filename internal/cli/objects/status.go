@@ -1,4 +1,5 @@
-package cli
+// Package objects has the commands that show, explain and change objects of a cluster.
+package objects
 
 import (
 	"errors"
@@ -8,13 +9,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-func newStatus(std IO) *cobra.Command {
-	flags := clusterFlags{std: std}
+// Commands returns the commands status, explain, reconcile, renew, suspend and resume.
+func Commands(std frame.IO) []*cobra.Command {
+	return []*cobra.Command{newStatus(std), newExplain(std), newReconcile(std), newRenew(std), newSuspend(std), newResume(std)}
+}
+
+func newStatus(std frame.IO) *cobra.Command {
+	flags := cluster.Flags{Std: std}
 	var all, check bool
 	c := &cobra.Command{
 		Use:   "status",
@@ -44,32 +51,32 @@ has not the result in EXPECTED. An object without EXPECTED must be pulled, scann
 	output := frame.OutputFlag(c, frame.Table, frame.Wide, frame.JSON, frame.YAML)
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "objects of all namespaces")
 	c.Flags().BoolVar(&check, "check", false, "exit with status 1 if an object has not the expected result, or if there is no object")
-	flags.addTo(c)
+	flags.AddTo(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if all && c.Flags().Changed("namespace") {
 			return frame.UsageError(c, errors.New("-A and -n exclude each other"))
 		}
-		cluster, err := flags.connect(c.Context())
+		cluster, err := flags.Connect(c.Context())
 		if err != nil {
 			return err
 		}
 		if all {
-			cluster.namespace = ""
+			cluster.Namespace = ""
 		}
-		objects, err := cluster.list(c.Context())
+		objects, err := cluster.Objects(c.Context())
 		if err != nil {
 			return err
 		}
 		rows := report.All(objects)
-		identities, err := report.Identities(c.Context(), cluster, cluster.kinds, cluster.namespace)
+		identities, err := report.Identities(c.Context(), cluster, cluster.Kinds, cluster.Namespace)
 		if err != nil {
-			return cluster.failed(err)
+			return cluster.Failed(err)
 		}
 		rows = append(rows, identities...)
 		if len(rows) == 0 {
 			where := "in any namespace"
-			if cluster.namespace != "" {
-				where = "in namespace " + cluster.namespace + "; -A shows all namespaces"
+			if cluster.Namespace != "" {
+				where = "in namespace " + cluster.Namespace + "; -A shows all namespaces"
 			}
 			_, _ = fmt.Fprintln(std.Err, "There is no "+report.AnyOf(std.Kinds.Where(kinds.Kind.Fetches).Names())+" "+where+".")
 		}

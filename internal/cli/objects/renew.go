@@ -1,4 +1,4 @@
-package cli
+package objects
 
 import (
 	"fmt"
@@ -7,10 +7,12 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-func newRenew(std IO) *cobra.Command {
+func newRenew(std frame.IO) *cobra.Command {
 	return newOperation(&cobra.Command{
 		Use:   "renew KIND/NAME... | --all",
 		Short: "Replace tokens of WorkloadIdentities now, and wait for the new ones",
@@ -48,9 +50,9 @@ The exit status is 0 only if all objects are ready afterwards.`,
 func canRenew(o report.Object) error {
 	switch {
 	case o.Suspended():
-		return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes it", targetOf(o))
+		return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes it", cluster.TargetOf(o))
 	case o.Kind.Kind != identityv1.WorkloadIdentityBindingKind && o.Kind.WorkloadIdentity(o.Resource) == "":
-		return fmt.Errorf("%s names no WorkloadIdentity", targetOf(o))
+		return fmt.Errorf("%s names no WorkloadIdentity", cluster.TargetOf(o))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package keys
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
 // TestListShowsAuthorities checks what the command keys list says of a trust domain's ring: keys
@@ -18,7 +19,7 @@ func TestListShowsAuthorities(t *testing.T) {
 		return identityv1.KeyLife{State: state, CreatedAt: at, PublishedAt: &at, ActivatedAt: &at, RemovedAt: &at}
 	}
 	ring := &identityv1.KeyRing{
-		ObjectMeta: metav1.ObjectMeta{Namespace: releaseNamespace, Name: identityv1.SPIFFEKeyRing},
+		ObjectMeta: metav1.ObjectMeta{Namespace: frame.ReleaseNamespace, Name: identityv1.SPIFFEKeyRing},
 		Status: identityv1.KeyRingStatus{
 			Issuer: "https://spiffe.example.com", TrustDomain: "example.com",
 			Keys: []identityv1.RingKey{{KID: "key", Algorithm: identityv1.RS256, KeyLife: life(identityv1.KeyActive)}},

@@ -1,4 +1,4 @@
-package cli
+package token
 
 import (
 	"context"
@@ -26,6 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/bearer"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -59,7 +60,7 @@ func (i *issued) setCertificate(chain, key string) {
 }
 
 // parseHolder reads KIND/NAME. The returned function makes the holder for a cluster.
-func parseHolder(table kinds.Table, args []string) (func(*cluster) holder, error) {
+func parseHolder(table kinds.Table, args []string) (func(*cluster.Client) holder, error) {
 	words := []string{identityWord + "/NAME", accountWord + "/NAME"}
 	for _, kind := range table.Where(kinds.Kind.HasSVIDs) {
 		words = append(words, strings.ToLower(kind.Kind)+"/NAME")
@@ -69,21 +70,21 @@ func parseHolder(table kinds.Table, args []string) (func(*cluster) holder, error
 	}
 	kind, name, ok := strings.Cut(args[0], "/")
 	if kind = strings.ToLower(kind); ok && name != "" && !strings.Contains(name, "/") && (kind == accountWord || kind == accountWord+"s" || kind == "sa") {
-		return func(c *cluster) holder { return &account{c, name} }, nil
+		return func(c *cluster.Client) holder { return &account{c, name} }, nil
 	}
 	if name, err := parseIdentity(table, args); err == nil {
-		return func(c *cluster) holder { return &identity{cluster: c, name: name} }, nil
+		return func(c *cluster.Client) holder { return &identity{Client: c, name: name} }, nil
 	}
-	t, err := parseTarget(table.Where(kinds.Kind.HasSVIDs), args[0])
-	if err != nil || t.kind == identityv1.WorkloadIdentityBindingKind {
+	t, err := cluster.ParseTarget(table.Where(kinds.Kind.HasSVIDs), args[0])
+	if err != nil || t.Kind == identityv1.WorkloadIdentityBindingKind {
 		return nil, fmt.Errorf("%q is not %s", args[0], report.AnyOf(words))
 	}
-	return func(c *cluster) holder { return &objectHolder{c, t} }, nil
+	return func(c *cluster.Client) holder { return &objectHolder{c, t} }, nil
 }
 
 // account is a ServiceAccount of the command's namespace.
 type account struct {
-	*cluster
+	*cluster.Client
 
 	name string
 }
@@ -103,20 +104,20 @@ func (a *account) request(ctx context.Context, audiences []string, duration time
 	if duration > 0 {
 		request.Spec.ExpirationSeconds = new(int64(duration / time.Second))
 	}
-	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name}}
+	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.name}}
 	err := a.SubResource(tokenResource).Create(ctx, object, request)
 	switch {
 	case apierrors.IsNotFound(err):
-		return issued{}, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", a, a.namespace)
+		return issued{}, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", a, a.Namespace)
 	case apierrors.IsForbidden(err):
-		return issued{}, fmt.Errorf("at %s: %w; the caller needs \"create\" on serviceaccounts/token in namespace %s", a.host, err, a.namespace)
+		return issued{}, fmt.Errorf("at %s: %w; the caller needs \"create\" on serviceaccounts/token in namespace %s", a.Config.Host, err, a.Namespace)
 	case err != nil:
-		return issued{}, fmt.Errorf("at %s: %w", a.host, err)
+		return issued{}, fmt.Errorf("at %s: %w", a.Config.Host, err)
 	}
 	request.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"))
 	token := issued{answer: request, text: request.Status.Token, expires: request.Status.ExpirationTimestamp.Time}
 	if err := a.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil { // the caller may have no right to read the account
-		subject, err := auth.ServiceAccount(a.namespace, a.name)
+		subject, err := auth.ServiceAccount(a.Namespace, a.name)
 		if err != nil {
 			return issued{}, err
 		}
@@ -129,13 +130,13 @@ func (a *account) request(ctx context.Context, audiences []string, duration time
 
 // objectHolder is an object whose registry gets a credential from the controller.
 type objectHolder struct {
-	*cluster
+	*cluster.Client
 
-	target
+	cluster.Target
 }
 
 // String returns the object as on a command line: KIND/NAME.
-func (s *objectHolder) String() string { return s.target.String() }
+func (s *objectHolder) String() string { return s.Target.String() }
 
 func (*objectHolder) explain(context.Context, io.Writer) {}
 
@@ -156,7 +157,7 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	var token issued
 	switch shown.Credential {
 	case spec.ServiceAccountToken:
-		if token, err = (&account{s.cluster, shown.Subject.Name()}).request(ctx, shown.Audiences.Values(), auth.CredentialLifetime); err == nil {
+		if token, err = (&account{s.Client, shown.Subject.Name()}).request(ctx, shown.Audiences.Values(), auth.CredentialLifetime); err == nil {
 			err = s.refuseOpening(ctx, token)
 		}
 	case spec.WorkloadIdentityToken:
@@ -174,10 +175,10 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 // refuseOpening refuses a token that opens the cluster, as the controller does. The object's author
 // chose its registry and its audiences, but may have no right to act as the account.
 func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
-	opens, err := s.accepts(ctx, auth.NewSecret(token.text))
+	opens, err := s.Accepts(ctx, auth.NewSecret(token.text))
 	if err == nil && opens {
 		err = fmt.Errorf("%s: a token for its spec.credential.audiences opens the cluster at %s, and a registry that gets the token could use it there; "+
-			"name an audience of the registry's own", s, s.host)
+			"name an audience of the registry's own", s, s.Config.Host)
 	}
 	return err
 }
@@ -185,15 +186,15 @@ func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 // identityToken gets a token of the WorkloadIdentity that the object names. It refuses an identity
 // of a cloud, as the controller does: the registry could use the token at that cloud.
 func (s *objectHolder) identityToken(ctx context.Context, shown spec.Identity, uid types.UID) (issued, error) {
-	of := &identity{s.cluster, shown.Subject.Name(), &tokenv1.ContextObject{
-		APIVersion: v1alpha1.GroupVersion().String(), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: uid,
+	of := &identity{s.Client, shown.Subject.Name(), &tokenv1.ContextObject{
+		APIVersion: v1alpha1.GroupVersion().String(), Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, UID: uid,
 	}}
 	read, err := of.read(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
 		return issued{}, of.refused(ctx, err)
 	case err != nil:
-		return issued{}, fmt.Errorf("read %s: %w", of, s.failed(err))
+		return issued{}, fmt.Errorf("read %s: %w", of, s.Failed(err))
 	}
 	if _, err := userOf(shown.Subject, read.Annotations, read.Spec.TargetSystem.Type); err != nil {
 		return issued{}, fmt.Errorf("%s: %w", s, err)
@@ -230,21 +231,21 @@ func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Ide
 
 // read reads the fields of the object that decide about its credential, and its UID.
 func (s *objectHolder) read(ctx context.Context) (spec.Fields, types.UID, error) {
-	o, err := s.target.read(ctx, s.cluster)
+	o, err := s.Target.Read(ctx, s.Client)
 	switch {
 	case apierrors.IsNotFound(err):
-		return spec.Fields{}, "", fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.namespace)
+		return spec.Fields{}, "", fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.Namespace)
 	case err != nil:
-		return spec.Fields{}, "", s.failed(err)
+		return spec.Fields{}, "", s.Failed(err)
 	}
 	return o.Kind.Fields(o.Resource), o.GetUID(), nil
 }
 
 // svid gets an SVID of the object; an X.509-SVID is for a new key.
 func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid types.UID) (issued, error) {
-	server, err := tokenServer(s.config)
+	server, err := tokenServer(s.Config)
 	if err != nil {
-		return issued{}, fmt.Errorf("connect to %s: %w", s.host, err)
+		return issued{}, fmt.Errorf("connect to %s: %w", s.Config.Host, err)
 	}
 	request := &tokenv1.SVIDRequest{Spec: tokenv1.SVIDRequestSpec{Type: tokenv1.SVIDType(form), UID: uid}}
 	var key []byte
@@ -253,16 +254,16 @@ func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid t
 			return issued{}, err
 		}
 	}
-	kind, _ := s.kinds.Named(s.kind) // the target is of a known kind
+	kind, _ := s.Kinds.Named(s.Kind) // the target is of a known kind
 	answer := &tokenv1.SVIDRequest{}
-	err = server.Post().Namespace(s.namespace).Resource(kind.Plural).Name(s.name).SubResource("svid").Body(request).Do(ctx).Into(answer)
+	err = server.Post().Namespace(s.Namespace).Resource(kind.Plural).Name(s.Name).SubResource("svid").Body(request).Do(ctx).Into(answer)
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err):
-		return issued{}, fmt.Errorf("at %s nobody issues SVIDs: install Lanyard's chart with spiffe.trustDomain", s.host)
+		return issued{}, fmt.Errorf("at %s nobody issues SVIDs: install Lanyard's chart with spiffe.trustDomain", s.Config.Host)
 	case apierrors.IsForbidden(err):
-		return issued{}, fmt.Errorf("at %s: %w; bind the ClusterRole lanyard-svid of Lanyard's chart to the caller in namespace %s", s.host, err, s.namespace)
+		return issued{}, fmt.Errorf("at %s: %w; bind the ClusterRole lanyard-svid of Lanyard's chart to the caller in namespace %s", s.Config.Host, err, s.Namespace)
 	case err != nil:
-		return issued{}, fmt.Errorf("at %s: %w", s.host, err)
+		return issued{}, fmt.Errorf("at %s: %w", s.Config.Host, err)
 	}
 	answer.SetGroupVersionKind(tokenv1.GroupVersion().WithKind(tokenv1.SVIDRequestKind))
 	token := issued{answer: answer, text: answer.Status.Token, expires: answer.Status.ExpirationTimestamp.Time}

@@ -1,4 +1,5 @@
-package cli
+// Package manifests has the commands that write manifests for clusters. They ask no cluster.
+package manifests
 
 import (
 	"bytes"
@@ -18,6 +19,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
+// Commands returns the commands tenant, hub and convert.
+func Commands(std frame.IO) []*cobra.Command {
+	return []*cobra.Command{newTenant(std), newHub(std), newConvert(std)}
+}
+
 // maxManifests bounds all manifests of a command together, in bytes.
 const maxManifests = 64 << 20
 
@@ -31,7 +37,7 @@ type convertFlags struct {
 	write bool
 }
 
-func newConvert(std IO) *cobra.Command {
+func newConvert(std frame.IO) *cobra.Command {
 	f := convertFlags{opts: conversion.Options{Kinds: std.Kinds}}
 	c := &cobra.Command{
 		Use:   "convert -f PATH",
@@ -87,7 +93,7 @@ func (f *convertFlags) check() error {
 	return nil
 }
 
-func (f *convertFlags) run(std IO) error {
+func (f *convertFlags) run(std frame.IO) error {
 	files, err := f.read(std.In)
 	var notes []string
 	if err == nil {
