@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -55,16 +57,8 @@ func addVersionFlag(root *cobra.Command, std IO) {
 // writeVersion writes the program's Build.
 func writeVersion(std IO, output *frame.Format) error {
 	b := std.Build
-	switch output.String() {
-	case frame.JSON:
-		return frame.WriteJSON(std.Out, b)
-	case frame.YAML:
-		return frame.WriteYAML(std.Out, b)
-	}
-	commit := b.Commit
-	if commit == "" {
-		commit = "unknown"
-	}
-	_, err := fmt.Fprintf(std.Out, "lanyard %s\ncommit   %s\ngo       %s\nplatform %s\n", b.Version, commit, b.Go, b.Platform)
-	return err
+	return frame.Write(std.Out, output, b, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "lanyard %s\ncommit   %s\ngo       %s\nplatform %s\n", b.Version, cmp.Or(b.Commit, "unknown"), b.Go, b.Platform)
+		return err
+	})
 }

@@ -112,14 +112,10 @@ func (j *job) note(format string, args ...any) {
 
 // result writes a command's result in the format of -o.
 func (j *job) result(format *frame.Format, value any, text string) error {
-	switch format.String() {
-	case frame.JSON:
-		return frame.WriteJSON(j.std.Out, value)
-	case frame.YAML:
-		return frame.WriteYAML(j.std.Out, value)
-	}
-	_, err := fmt.Fprintln(j.std.Out, text)
-	return err
+	return frame.Write(j.std.Out, format, value, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
 }
 
 // identified has the fields of a result that identify the artifact.

@@ -3,6 +3,7 @@ package artifacts
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -96,17 +97,11 @@ func (f *listFlags) run(ctx context.Context, j *job, output *frame.Format) error
 			return err
 		}
 	}
-	switch output.String() {
-	case frame.JSON:
-		return frame.WriteJSON(j.std.Out, rows)
-	case frame.YAML:
-		return frame.WriteYAML(j.std.Out, rows)
-	}
-	return f.table(j, rows)
+	return frame.Write(j.std.Out, output, rows, func(w io.Writer) error { return f.table(w, rows) })
 }
 
-func (f *listFlags) table(j *job, rows []row) error {
-	t := tabwriter.NewWriter(j.std.Out, 0, 0, 3, ' ', 0)
+func (f *listFlags) table(w io.Writer, rows []row) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	if f.details && len(rows) > 0 {
 		_, _ = fmt.Fprintln(t, "TAG\tDIGEST\tCREATED\tREVISION\tSOURCE") // a tabwriter reports its errors when flushed
 	}

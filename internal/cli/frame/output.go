@@ -53,6 +53,17 @@ func (f *Format) Set(value string) error {
 	return nil
 }
 
+// Write writes a value in one of the formats json and yaml. For another format, it calls text.
+func Write(w io.Writer, f *Format, v any, text func(io.Writer) error) error {
+	switch f.value {
+	case JSON:
+		return WriteJSON(w, v)
+	case YAML:
+		return WriteYAML(w, v)
+	}
+	return text(w)
+}
+
 // WriteJSON writes a value as indented JSON.
 func WriteJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
@@ -84,16 +95,12 @@ func WriteRows(w io.Writer, f *Format, rows []report.Row) error {
 	if rows == nil {
 		rows = []report.Row{} // an empty list, not null
 	}
-	switch f.value {
-	case JSON:
-		return WriteJSON(w, rows)
-	case YAML:
-		return WriteYAML(w, rows)
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	return report.Table(w, rows, f.value == Wide)
+	return Write(w, f, rows, func(w io.Writer) error {
+		if len(rows) == 0 {
+			return nil
+		}
+		return report.Table(w, rows, f.value == Wide)
+	})
 }
 
 // CountOK counts the rows that are as they should be.

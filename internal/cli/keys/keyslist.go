@@ -77,13 +77,7 @@ ring, with the command that helps.`,
 			return err
 		}
 		r := reportRing(ring, time.Now())
-		switch output.String() {
-		case frame.JSON:
-			return frame.WriteJSON(std.Out, r)
-		case frame.YAML:
-			return frame.WriteYAML(std.Out, r)
-		}
-		return r.table(std.Out)
+		return frame.Write(std.Out, output, r, r.table)
 	}
 	return c
 }

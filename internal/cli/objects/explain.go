@@ -79,14 +79,7 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 		if err != nil {
 			return cluster.Failed(err)
 		}
-		switch output.String() {
-		case frame.JSON:
-			return frame.WriteJSON(std.Out, found)
-		case frame.YAML:
-			return frame.WriteYAML(std.Out, found)
-		default:
-			return found.Write(std.Out)
-		}
+		return frame.Write(std.Out, output, found, found.Write)
 	}
 	return c
 }
