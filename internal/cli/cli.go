@@ -69,11 +69,13 @@ that verify as AWS, Azure and Google Cloud do. Then it shows each object's ident
 	}
 	addVersionFlag(root, std)
 	root.AddCommand(slices.Concat(
-		objects.Commands(std.IO), token.Commands(std.IO), keys.Commands(std.IO), manifests.Commands(std.IO), artifacts.Commands(artifactsIO(std)),
+		objects.Commands(std.IO), token.Commands(std.IO), keys.Commands(std.IO), manifests.Commands(std.IO),
+		artifacts.Commands(artifactsIO(std)),
 	)...)
 	root.AddCommand(newVersion(std))
 	for name, short := range localCommands() {
-		root.AddCommand(&cobra.Command{Use: name, Short: short, Run: func(*cobra.Command, []string) {}}) // only for the help: the function Run starts lanyard-local
+		// The command is only for the help: the function Run starts lanyard-local.
+		root.AddCommand(&cobra.Command{Use: name, Short: short, Run: func(*cobra.Command, []string) {}})
 	}
 	return root
 }

@@ -58,7 +58,8 @@ func addVersionFlag(root *cobra.Command, std IO) {
 func writeVersion(std IO, output *frame.Format) error {
 	b := std.Build
 	return frame.Write(std.Out, output, b, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "lanyard %s\ncommit   %s\ngo       %s\nplatform %s\n", b.Version, cmp.Or(b.Commit, "unknown"), b.Go, b.Platform)
+		_, err := fmt.Fprintf(w, "lanyard %s\ncommit   %s\ngo       %s\nplatform %s\n",
+			b.Version, cmp.Or(b.Commit, "unknown"), b.Go, b.Platform)
 		return err
 	})
 }

@@ -27,7 +27,8 @@ type contentFlags struct {
 
 func (f *contentFlags) addTo(c *cobra.Command) {
 	c.Flags().StringVarP(&f.path, "path", "f", "", "folder with the content, or a file (required)")
-	c.Flags().StringSliceVar(&f.ignore, "ignore-paths", nil, "leave out these files of a folder, in the format of .gitignore; in place of the default (see above)")
+	c.Flags().StringSliceVar(&f.ignore, "ignore-paths", nil,
+		"leave out these files of a folder, in the format of .gitignore; in place of the default (see above)")
 	f.sizes.addTo(c)
 	frame.CompleteValues(c, "ignore-paths")
 }

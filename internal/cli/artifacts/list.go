@@ -150,6 +150,7 @@ func (r *row) describe(ctx context.Context, client *oci.Client) error {
 	if err != nil {
 		return fmt.Errorf("tag %s: %w", r.Tag, err)
 	}
-	r.Created, r.Source, r.Revision = manifest.Metadata[oci.AnnotationCreated], manifest.Metadata[oci.AnnotationSource], manifest.Metadata[oci.AnnotationRevision]
+	r.Created, r.Source = manifest.Metadata[oci.AnnotationCreated], manifest.Metadata[oci.AnnotationSource]
+	r.Revision = manifest.Metadata[oci.AnnotationRevision]
 	return nil
 }

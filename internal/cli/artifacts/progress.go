@@ -35,7 +35,8 @@ func (p *progress) show(done, total int64) {
 	if total > 0 {
 		percent = 100 * done / total
 	}
-	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s %s of %s (%d %%)", p.what, bytesText(done), bytesText(total), percent) // go back to the start of the line, and clear it
+	// The first characters go back to the start of the line, and clear the line.
+	_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s %s of %s (%d %%)", p.what, bytesText(done), bytesText(total), percent)
 }
 
 // end clears the line.

@@ -99,7 +99,9 @@ func (f *pullFlags) run(ctx context.Context, j *job, output *frame.Format) error
 }
 
 // unpack transfers an artifact's layer into a folder.
-func (j *job) unpack(ctx context.Context, client *oci.Client, manifest *oci.Manifest, folder string, opts archive.Options) (archive.Summary, error) {
+func (j *job) unpack(
+	ctx context.Context, client *oci.Client, manifest *oci.Manifest, folder string, opts archive.Options,
+) (archive.Summary, error) {
 	layer, err := manifest.Select(oci.LayerSelector{})
 	if err != nil {
 		return archive.Summary{}, err

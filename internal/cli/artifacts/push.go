@@ -64,7 +64,8 @@ machine goes on where the upload ended, if the registry allows it.`,
 	c.Flags().StringVar(&f.source, "source", "", "where the content comes from, such as the URL of a Git repository")
 	c.Flags().StringVar(&f.revision, "revision", "", "version of the content there, such as main@sha1:COMMIT")
 	c.Flags().StringToStringVarP(&f.annotations, "annotations", "a", nil, "annotation of the artifact, KEY=VALUE; may be repeated")
-	c.Flags().BoolVar(&f.reproducible, "reproducible", false, "set the time of creation to 1970-01-01, so that equal content has an equal digest")
+	c.Flags().BoolVar(&f.reproducible, "reproducible", false,
+		"set the time of creation to 1970-01-01, so that equal content has an equal digest")
 	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
 	for _, text := range []string{"source", "revision", "annotations"} {
 		frame.CompleteValues(c, text)
@@ -100,7 +101,8 @@ func (f *pushFlags) run(ctx context.Context, j *job, output *frame.Format) error
 		j.note("%d symbolic links were left out.", pushed.SkippedLinks)
 	}
 	result := published{
-		identified: identify(j.repository, pushed.Resolved), Files: pushed.Files, Size: pushed.Layer.Size, SkippedLinks: pushed.SkippedLinks,
+		identified: identify(j.repository, pushed.Resolved),
+		Files:      pushed.Files, Size: pushed.Layer.Size, SkippedLinks: pushed.SkippedLinks,
 	}
 	return j.result(output, result, result.String())
 }

@@ -39,7 +39,8 @@ type registryFlags struct {
 
 func (f *registryFlags) addTo(c *cobra.Command) {
 	f.creds.AddTo(c)
-	c.Flags().BoolVar(&f.insecure, "insecure-registry", false, "allow plain http to the registry; not with a short-lived credential, of --creds or of Docker's credential helper")
+	c.Flags().BoolVar(&f.insecure, "insecure-registry", false,
+		"allow plain http to the registry; not with a short-lived credential, of --creds or of Docker's credential helper")
 	c.Flags().StringVar(&f.caFile, "ca-file", "", "file with the certificate authorities (PEM) of the registry (default: the system's)")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "give up after this time (default: never, as long as the registry answers)")
 	frame.CompleteFile(c, "ca-file", "pem", "crt")

@@ -73,7 +73,8 @@ type Flags struct {
 // AddTo adds the flags to a command.
 func (f *Flags) AddTo(c *cobra.Command) {
 	c.Flags().StringVarP(&f.Namespace, "namespace", "n", "", "objects of one namespace (default: the kubeconfig's)")
-	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config, else in a Pod its own cluster)")
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "",
+		"how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config, else in a Pod its own cluster)")
 	frame.CompleteFlag(c, "namespace", f.completeNamespaces)
 }
 
@@ -148,7 +149,8 @@ func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi
 	}
 	key := fmt.Sprintf("%x", sha256.Sum256(written))
 	if slices.Contains(strings.Fields(waiting), key) {
-		return nil, fmt.Errorf("the kubeconfig's user gets its credential by %q, which runs this command with the same kubeconfig, without end; "+
+		return nil, fmt.Errorf("the kubeconfig's user gets its credential by %q, "+
+			"which runs this command with the same kubeconfig, without end; "+
 			"add --kubeconfig to the plugin's args, with the file of another cluster or user", plugin.Command)
 	}
 	plugin = plugin.DeepCopy()
@@ -196,7 +198,8 @@ func (f *Flags) podAccess() (*rest.Config, string, error) {
 	if namespace == "" {
 		text, err := os.ReadFile(filepath.Join(f.Std.Mount, podNamespace))
 		if err != nil {
-			return nil, "", fmt.Errorf("this Pod mounts no ServiceAccount: %w; set automountServiceAccountToken, or name a kubeconfig with --kubeconfig", err)
+			return nil, "", fmt.Errorf("this Pod mounts no ServiceAccount: %w; "+
+				"set automountServiceAccountToken, or name a kubeconfig with --kubeconfig", err)
 		}
 		namespace = strings.TrimSpace(string(text))
 	}
@@ -218,9 +221,11 @@ func (c *Client) Objects(ctx context.Context) ([]report.Object, error) {
 // Failed adds the cluster's host, and what to check next, to the error of a request.
 func (c *Client) Failed(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("at %s: %w; the ClusterRoles lanyard-view and lanyard-edit of Lanyard's chart have the permissions", c.Config.Host, err)
+		return fmt.Errorf("at %s: %w; the ClusterRoles lanyard-view and lanyard-edit of Lanyard's chart have the permissions",
+			c.Config.Host, err)
 	}
-	return fmt.Errorf("at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it", c.Config.Host, err)
+	return fmt.Errorf("at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it",
+		c.Config.Host, err)
 }
 
 // Accepts reports whether a token opens the cluster. With the token as its credential, it asks the

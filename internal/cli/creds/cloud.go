@@ -60,7 +60,8 @@ func giveIdentity(kind Kind) string {
 	case Azure:
 		return "set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_FEDERATED_TOKEN_FILE, or run this on a machine with a managed identity"
 	default:
-		return "set GOOGLE_APPLICATION_CREDENTIALS to a configuration of Workload Identity Federation, or run this on a machine with a service account"
+		return "set GOOGLE_APPLICATION_CREDENTIALS to a configuration of Workload Identity Federation, " +
+			"or run this on a machine with a service account"
 	}
 }
 
@@ -82,7 +83,8 @@ func checkCloudHost(kind Kind, image string) error {
 		err = errors.New("not a cloud")
 	}
 	if err != nil {
-		return fmt.Errorf("--%s=%s is for the registries of %s alone. %.80q is none of them, so this machine's identity does not go there", flagCreds, kind, kind, host)
+		return fmt.Errorf("--%s=%s is for the registries of %s alone. %.80q is none of them, "+
+			"so this machine's identity does not go there", flagCreds, kind, kind, host)
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ func (f *Flags) serviceAccountToken(ctx context.Context, to Receiver) (Credentia
 			return Credential{}, fmt.Errorf("--%s names no ServiceAccount, and this Pod's cannot be used: %w", flagSAName, err)
 		}
 		if namespace != "" && namespace != ownNamespace {
-			return Credential{}, fmt.Errorf("--%s needs --%s: this Pod's ServiceAccount is in namespace %s", flagSANamespace, flagSAName, ownNamespace)
+			return Credential{}, fmt.Errorf("--%s needs --%s: this Pod's ServiceAccount is in namespace %s",
+				flagSANamespace, flagSAName, ownNamespace)
 		}
 		namespace, name = ownNamespace, own
 	}

@@ -107,7 +107,8 @@ func New(process Process) *Flags {
 // --token-file, --token-env, --workload-identity, and the flags that select a cluster.
 func (f *Flags) AddTo(c *cobra.Command) {
 	set := c.Flags()
-	set.StringVar((*string)(&f.Creds), flagCreds, "", "credential of this job: "+strings.Join(Kinds(), ", ")+" (default: the Docker configuration)")
+	set.StringVar((*string)(&f.Creds), flagCreds, "",
+		"credential of this job: "+strings.Join(Kinds(), ", ")+" (default: the Docker configuration)")
 	set.StringSliceVar(&f.Audiences, flagAudiences, nil, "receivers of the token, separated by commas (default: the artifact's URL)")
 	set.StringVar(&f.SAName, flagSAName, "", "ServiceAccount of the token (default: in a Pod, its own)")
 	set.StringVar(&f.SANamespace, flagSANamespace, "", "namespace of --sa-name (default: the kubeconfig's or the Pod's)")

@@ -54,7 +54,8 @@ func (f *Flags) gitHubToken(ctx context.Context, to Receiver) (Credential, error
 func (f *Flags) gitHubEndpoint() (*url.URL, error) {
 	raw := f.env(gitHubURL)
 	if raw == "" || f.env(gitHubToken) == "" {
-		return nil, fmt.Errorf("%s and %s are not set; give the job \"permissions: id-token: write\" (a pull request of a fork never has it)", gitHubURL, gitHubToken)
+		return nil, fmt.Errorf("%s and %s are not set; "+
+			"give the job \"permissions: id-token: write\" (a pull request of a fork never has it)", gitHubURL, gitHubToken)
 	}
 	endpoint, err := url.Parse(raw)
 	switch {
@@ -65,7 +66,8 @@ func (f *Flags) gitHubEndpoint() (*url.URL, error) {
 	case endpoint.User != nil:
 		return nil, fmt.Errorf("%s has user information, which is not GitHub's", gitHubURL)
 	case !isGitHub(endpoint.Host, f.env(gitHubServer)):
-		return nil, fmt.Errorf("%s leads to %.80q, which is neither GitHub's nor the host of %s: the job's token does not go there", gitHubURL, endpoint.Host, gitHubServer)
+		return nil, fmt.Errorf("%s leads to %.80q, which is neither GitHub's nor the host of %s: the job's token does not go there",
+			gitHubURL, endpoint.Host, gitHubServer)
 	}
 	return endpoint, nil
 }
@@ -106,7 +108,8 @@ func (f *Flags) askGitHub(ctx context.Context, endpoint *url.URL) (string, error
 	defer answer.Body.Close() //nolint:errcheck // read only
 	switch {
 	case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
-		return "", fmt.Errorf("HTTP status %d: the job's own token is not accepted; it ends with the job, so do not keep it for another one", answer.StatusCode)
+		return "", fmt.Errorf("HTTP status %d: the job's own token is not accepted; "+
+			"it ends with the job, so do not keep it for another one", answer.StatusCode)
 	case answer.StatusCode != http.StatusOK:
 		return "", fmt.Errorf("HTTP status %d; run the job again, and see www.githubstatus.com", answer.StatusCode)
 	}

@@ -13,8 +13,8 @@ func (f *Flags) gitLabToken(context.Context, Receiver) (Credential, error) {
 	name := cmp.Or(f.TokenEnv, DefaultTokenEnv)
 	token := f.env(name)
 	if token == "" {
-		return Credential{}, fmt.Errorf("%s is empty; give the job an id_tokens entry %s with aud, the registry's audience, or name another variable with --%s",
-			name, name, flagTokenEnv)
+		return Credential{}, fmt.Errorf("%s is empty; give the job an id_tokens entry %s with aud, the registry's audience, "+
+			"or name another variable with --%s", name, name, flagTokenEnv)
 	}
 	return f.readJWT(token, "the token in the variable "+name)
 }

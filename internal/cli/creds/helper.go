@@ -81,7 +81,8 @@ type answers struct {
 	list func() (map[string]string, error)
 }
 
-var errStored = errors.New("docker-credential-lanyard stores nothing: its credentials are short-lived and come from its own configuration; " +
+var errStored = errors.New("docker-credential-lanyard stores nothing: " +
+	"its credentials are short-lived and come from its own configuration; " +
 	"for a user and a password of your own, leave the registry out of credHelpers in Docker's config.json")
 
 // Add implements credentials.Helper: docker login stores nothing here.
@@ -219,7 +220,8 @@ func checkEntry(host string, entry helperEntry) error {
 			return errors.New("write creds or tokenFile: which credential the registry gets")
 		}
 	case SpiffeCertificate:
-		return fmt.Errorf("creds: Docker's protocol has no certificates, so %s does not work; use another, or Docker's certs.d", SpiffeCertificate)
+		return fmt.Errorf("creds: Docker's protocol has no certificates, so %s does not work; use another, or Docker's certs.d",
+			SpiffeCertificate)
 	case AWS, Azure, GCP:
 		return checkCloudHost(entry.Creds, host)
 	case ServiceAccountToken, WorkloadIdentityToken, SpiffeJWT, GitHubOIDCToken:

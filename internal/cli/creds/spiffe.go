@@ -92,7 +92,8 @@ func (f *Flags) fetchX509(ctx context.Context, client *workloadapi.Client) (*x50
 		return nil, f.explainSPIFFE(ctx, err)
 	}
 	if ends := svid.Certificates[0].NotAfter.UTC(); !time.Now().Before(ends) {
-		return nil, fmt.Errorf("the X.509-SVID of %s expired at %s; check that the SPIFFE agent can reach its server", svid.ID, ends.Format(time.RFC3339))
+		return nil, fmt.Errorf("the X.509-SVID of %s expired at %s; check that the SPIFFE agent can reach its server",
+			svid.ID, ends.Format(time.RFC3339))
 	}
 	return svid, nil
 }
@@ -101,7 +102,8 @@ func (f *Flags) fetchX509(ctx context.Context, client *workloadapi.Client) (*x50
 func (f *Flags) workloadAPI(ctx context.Context) (*workloadapi.Client, error) {
 	address := f.env(workloadapi.SocketEnv)
 	if address == "" {
-		return nil, fmt.Errorf("%s is not set; name the socket of the SPIFFE agent, such as unix:///run/spire/agent/api.sock", workloadapi.SocketEnv)
+		return nil, fmt.Errorf("%s is not set; name the socket of the SPIFFE agent, such as unix:///run/spire/agent/api.sock",
+			workloadapi.SocketEnv)
 	}
 	err := workloadapi.ValidateAddress(address)
 	if err == nil {
@@ -136,7 +138,8 @@ func (f *Flags) explainSPIFFE(ctx context.Context, err error) error {
 	code := status.Code(err)
 	switch {
 	case code == codes.PermissionDenied:
-		return fmt.Errorf("%s knows no identity for this process; register the workload that runs this command, with selectors that match it (spire-server entry create)", at)
+		return fmt.Errorf("%s knows no identity for this process; "+
+			"register the workload that runs this command, with selectors that match it (spire-server entry create)", at)
 	case code == codes.DeadlineExceeded || errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%s did not answer within %s; check that it is healthy (spire-agent healthcheck)", at, spiffeTimeout)
 	case ctx.Err() != nil:

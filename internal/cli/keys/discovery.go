@@ -56,7 +56,8 @@ after each change of the keys; "lanyard keys list" shows which key waits until i
 		}
 		documents, err := document.OfRing(ring.Status.Issuer, &ring.Status)
 		if errors.Is(err, document.ErrNoKeys) {
-			return fmt.Errorf("%w; \"lanyard keys list\" shows why, and nothing is written: services would keep in mind that no key is to be trusted", err)
+			return fmt.Errorf("%w; \"lanyard keys list\" shows why, and nothing is written: "+
+				"services would keep in mind that no key is to be trusted", err)
 		}
 		if err != nil {
 			return err
@@ -68,7 +69,8 @@ after each change of the keys; "lanyard keys list" shows which key waits until i
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(std.Err, "Serve the folder at %s; caches may keep it for %s at most.\n", plain.Text(documents.Issuer), documents.MaxAge)
+		_, _ = fmt.Fprintf(std.Err, "Serve the folder at %s; caches may keep it for %s at most.\n",
+			plain.Text(documents.Issuer), documents.MaxAge)
 		return nil
 	}
 	return c

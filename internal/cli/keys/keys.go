@@ -119,9 +119,11 @@ func (f *ringFlags) read(ctx context.Context, cluster *cluster.Client) (*identit
 	err := cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: f.name}, ring)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no KeyRing %s in namespace %s: the token server makes it when it starts; -n names another namespace", f.name, cluster.Namespace)
+		return nil, fmt.Errorf("there is no KeyRing %s in namespace %s: the token server makes it when it starts; "+
+			"-n names another namespace", f.name, cluster.Namespace)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("at %s: %w; KeyRings are in no role of the chart for people: who can change them can revoke the issuer's keys", cluster.Config.Host, err)
+		return nil, fmt.Errorf("at %s: %w; KeyRings are in no role of the chart for people: "+
+			"who can change them can revoke the issuer's keys", cluster.Config.Host, err)
 	case err != nil:
 		return nil, cluster.Failed(err)
 	}
@@ -183,7 +185,8 @@ func (r *ringCommand) perform(ctx context.Context, std frame.IO, cluster *cluste
 		return cluster.Update(ctx, ring, client.FieldOwner(frame.Name))
 	})
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("at %s: %w; the caller needs update of keyrings.%s in namespace %s", cluster.Config.Host, err, identityv1.Group, cluster.Namespace)
+		return fmt.Errorf("at %s: %w; the caller needs update of keyrings.%s in namespace %s",
+			cluster.Config.Host, err, identityv1.Group, cluster.Namespace)
 	}
 	if err != nil {
 		return err
@@ -219,7 +222,8 @@ func (r *ringCommand) wait(ctx context.Context, w io.Writer, from *cluster.Clien
 		switch {
 		case time.Now().Before(deadline):
 		case !seen:
-			return fmt.Errorf("the token server did nothing for %s; is it running, and does its log say which replica rotates the keys?", r.timeout)
+			return fmt.Errorf("the token server did nothing for %s; "+
+				"is it running, and does its log say which replica rotates the keys?", r.timeout)
 		default:
 			return fmt.Errorf("it is not done after %s; the token server goes on, and \"lanyard keys list\" shows how far it is", r.timeout)
 		}

@@ -68,7 +68,8 @@ subjects than Gardener's.`,
   kubectl get ocirepositories.source.toolkit.fluxcd.io --all-namespaces -o yaml | lanyard convert -f - > lanyard.yaml
   kubectl apply --dry-run=server -f lanyard.yaml`,
 	}
-	c.Flags().StringArrayVarP(&f.paths, "filename", "f", nil, "file, folder with *.yaml, *.yml and *.json, or - for the standard input (required, repeatable)")
+	c.Flags().StringArrayVarP(&f.paths, "filename", "f", nil,
+		"file, folder with *.yaml, *.yml and *.json, or - for the standard input (required, repeatable)")
 	c.Flags().BoolVar(&f.opts.ExternalArtifacts, "external-artifacts", false,
 		"publish converted OCIRepositories and Buckets as ExternalArtifacts, and change the references in Flux's objects of the input")
 	c.Flags().BoolVar(&f.write, "write", false, "replace the files, in place of writing to the standard output")

@@ -65,9 +65,12 @@ The standard error says how to make the spoke's kubeconfig. The command asks no 
   # The hub's API server trusts the spoke's issuer, so that no token needs to be copied
   lanyard hub grant eu-1 --namespace eu-1-team-a --user spoke:eu-1 | kubectl apply -f -`,
 	}
-	c.Flags().StringArrayVarP(&o.namespaces, "namespace", "n", nil, "namespace of the hub whose WorkloadIdentities the spoke may use; may be repeated (required)")
-	c.Flags().StringArrayVar(&o.identities, "identity", nil, "the only WorkloadIdentity of the namespace that the spoke gets tokens of; may be repeated (default: all)")
-	c.Flags().StringVar(&o.user, "user", "", "user name of the spoke at the hub's API server, which ends with a colon and SPOKE (default: a ServiceAccount is printed)")
+	c.Flags().StringArrayVarP(&o.namespaces, "namespace", "n", nil,
+		"namespace of the hub whose WorkloadIdentities the spoke may use; may be repeated (required)")
+	c.Flags().StringArrayVar(&o.identities, "identity", nil,
+		"the only WorkloadIdentity of the namespace that the spoke gets tokens of; may be repeated (default: all)")
+	c.Flags().StringVar(&o.user, "user", "",
+		"user name of the spoke at the hub's API server, which ends with a colon and SPOKE (default: a ServiceAccount is printed)")
 	c.Flags().StringVar(&o.spokeNamespace, "spoke-namespace", "lanyard-spokes", "namespace of the spokes' ServiceAccounts at the hub")
 	c.Flags().StringVar(&o.release, "release-namespace", frame.ReleaseNamespace, "namespace of Lanyard's release at the hub")
 	for _, flag := range []string{"namespace", "identity", "user", "spoke-namespace", "release-namespace"} {
@@ -146,7 +149,8 @@ func (o *grantOptions) objects() []any {
 		all = append(all, o.grant(namespace,
 			rbacv1.PolicyRule{APIGroups: []string{identityv1.Group}, Resources: []string{"workloadidentities"}, Verbs: read},
 			rbacv1.PolicyRule{
-				APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"}, ResourceNames: o.identities, Verbs: []string{"create"},
+				APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"},
+				ResourceNames: o.identities, Verbs: []string{"create"},
 			},
 		)...)
 	}
@@ -180,7 +184,8 @@ func (o *grantOptions) advise(w io.Writer) error {
 		text = userAdvice
 	}
 	_, err := strings.NewReplacer(
-		"{{.Spoke}}", o.spoke, "{{.Namespace}}", o.spokeNamespace, "{{.Release}}", o.release, "{{.User}}", o.user, "{{.First}}", o.namespaces[0],
+		"{{.Spoke}}", o.spoke, "{{.Namespace}}", o.spokeNamespace, "{{.Release}}", o.release,
+		"{{.User}}", o.user, "{{.First}}", o.namespaces[0],
 	).WriteString(w, text)
 	return err
 }

@@ -47,8 +47,10 @@ command asks no cluster.`,
 	c.Flags().StringVar(&o.namespace, "release-namespace", frame.ReleaseNamespace, "namespace of Lanyard's release")
 	c.Flags().StringVar(&o.account, "service-account", "", "the chart's value serviceAccount.name (default: FULLNAME-controller)")
 	c.Flags().BoolVar(&o.withIdentities, "identity-controller", false, "print the RoleBinding of lanyard-identity-controller too")
-	c.Flags().StringVar(&o.identityAccount, "identity-service-account", "", "the chart's value identityController.serviceAccount.name (default: FULLNAME-identity-controller)")
-	c.Flags().StringVar(&o.secretNamespace, "identity-secret-namespace", "", "the chart's value identity.secretNamespace (default: FULLNAME-identities)")
+	c.Flags().StringVar(&o.identityAccount, "identity-service-account", "",
+		"the chart's value identityController.serviceAccount.name (default: FULLNAME-identity-controller)")
+	c.Flags().StringVar(&o.secretNamespace, "identity-secret-namespace", "",
+		"the chart's value identity.secretNamespace (default: FULLNAME-identities)")
 	for _, flag := range []string{"fullname", "release-namespace", "service-account", "identity-service-account", "identity-secret-namespace"} {
 		frame.CompleteValues(c, flag)
 	}
@@ -73,7 +75,8 @@ func (o *tenantOptions) check(args []string) error {
 	case o.identityAccount != "" && !o.withIdentities:
 		return errors.New("--identity-service-account needs --identity-controller")
 	case slices.Contains([]string{o.namespace, metav1.NamespaceSystem, cmp.Or(o.secretNamespace, o.release+"-identities")}, namespace):
-		return fmt.Errorf("%s is no tenant's namespace: its Secrets and accounts would open the cluster to whoever writes objects there", namespace)
+		return fmt.Errorf("%s is no tenant's namespace: "+
+			"its Secrets and accounts would open the cluster to whoever writes objects there", namespace)
 	case strings.Contains(namespace, "{{"): // a variable of a template
 		return nil
 	case len(validation.IsDNS1123Label(namespace)) > 0:

@@ -96,5 +96,6 @@ func parseExplained(table kinds.Table, arg string) (cluster.Target, error) {
 	if known, ok := table.Where(canExplain).Written(kind); ok {
 		return cluster.Target{Kind: known.Kind, Name: name}, nil
 	}
-	return cluster.Target{}, fmt.Errorf("%q is not a kind that can be explained: write %s", kind, cluster.AnyKind(table.Where(canExplain).Names()))
+	return cluster.Target{}, fmt.Errorf("%q is not a kind that can be explained: write %s",
+		kind, cluster.AnyKind(table.Where(canExplain).Names()))
 }

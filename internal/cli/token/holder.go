@@ -69,7 +69,8 @@ func parseHolder(table kinds.Table, args []string) (func(*cluster.Client) holder
 		return nil, errors.New("name one " + report.AnyOf(words))
 	}
 	kind, name, ok := strings.Cut(args[0], "/")
-	if kind = strings.ToLower(kind); ok && name != "" && !strings.Contains(name, "/") && (kind == accountWord || kind == accountWord+"s" || kind == "sa") {
+	if kind = strings.ToLower(kind); ok && name != "" && !strings.Contains(name, "/") &&
+		(kind == accountWord || kind == accountWord+"s" || kind == "sa") {
 		return func(c *cluster.Client) holder { return &account{c, name} }, nil
 	}
 	if name, err := parseIdentity(table, args); err == nil {
@@ -110,7 +111,8 @@ func (a *account) request(ctx context.Context, audiences []string, duration time
 	case apierrors.IsNotFound(err):
 		return issued{}, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", a, a.Namespace)
 	case apierrors.IsForbidden(err):
-		return issued{}, fmt.Errorf("at %s: %w; the caller needs \"create\" on serviceaccounts/token in namespace %s", a.Config.Host, err, a.Namespace)
+		return issued{}, fmt.Errorf("at %s: %w; the caller needs \"create\" on serviceaccounts/token in namespace %s",
+			a.Config.Host, err, a.Namespace)
 	case err != nil:
 		return issued{}, fmt.Errorf("at %s: %w", a.Config.Host, err)
 	}
@@ -177,8 +179,8 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 	opens, err := s.Accepts(ctx, auth.NewSecret(token.text))
 	if err == nil && opens {
-		err = fmt.Errorf("%s: a token for its spec.credential.audiences opens the cluster at %s, and a registry that gets the token could use it there; "+
-			"name an audience of the registry's own", s, s.Config.Host)
+		err = fmt.Errorf("%s: a token for its spec.credential.audiences opens the cluster at %s, "+
+			"and a registry that gets the token could use it there; name an audience of the registry's own", s, s.Config.Host)
 	}
 	return err
 }
@@ -220,7 +222,8 @@ func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Ide
 	case named.Credential == nil:
 		return spec.Identity{}, fmt.Errorf("%s has no spec.credential: its credential comes from a cloud or a Secret, or it has none", s)
 	case named.Credential.Type == spec.ServiceAccountToken && named.ServiceAccountName == "":
-		return spec.Identity{}, fmt.Errorf("%s names no ServiceAccount, so the controller's flags decide: name an account instead, such as %s/default", s, accountWord)
+		return spec.Identity{}, fmt.Errorf("%s names no ServiceAccount, so the controller's flags decide: "+
+			"name an account instead, such as %s/default", s, accountWord)
 	}
 	shown, err := spec.Resolve(ctx, named, spec.Rules{TokenServer: true})
 	if err != nil {
@@ -261,7 +264,8 @@ func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid t
 	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err):
 		return issued{}, fmt.Errorf("at %s nobody issues SVIDs: install Lanyard's chart with spiffe.trustDomain", s.Config.Host)
 	case apierrors.IsForbidden(err):
-		return issued{}, fmt.Errorf("at %s: %w; bind the ClusterRole lanyard-svid of Lanyard's chart to the caller in namespace %s", s.Config.Host, err, s.Namespace)
+		return issued{}, fmt.Errorf("at %s: %w; bind the ClusterRole lanyard-svid of Lanyard's chart to the caller in namespace %s",
+			s.Config.Host, err, s.Namespace)
 	case err != nil:
 		return issued{}, fmt.Errorf("at %s: %w", s.Config.Host, err)
 	}
@@ -270,7 +274,8 @@ func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid t
 	if key != nil {
 		token.setCertificate(answer.Status.CertificateChain, string(key))
 		token.answer = map[string]any{
-			"certificateChain": token.certificate, "privateKey": token.key, "spiffeID": answer.Status.SPIFFEID, "expirationTimestamp": answer.Status.ExpirationTimestamp,
+			"certificateChain": token.certificate, "privateKey": token.key,
+			"spiffeID": answer.Status.SPIFFEID, "expirationTimestamp": answer.Status.ExpirationTimestamp,
 		}
 	}
 	return token, nil

@@ -110,17 +110,20 @@ func (i *identity) refused(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err):
-		return fmt.Errorf("at %s there is no token server: install Lanyard's chart with issuer.url, and see that the APIService %s.%s is available",
+		return fmt.Errorf("at %s there is no token server: "+
+			"install Lanyard's chart with issuer.url, and see that the APIService %s.%s is available",
 			i.Config.Host, tokenv1.Version, tokenv1.Group)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("there is no %s in namespace %s; -n names another namespace", i, i.Namespace)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("at %s: %w; bind a Role of namespace %s with this rule to the caller:\n%s", i.Config.Host, err, i.Namespace, i.rule())
+		return fmt.Errorf("at %s: %w; bind a Role of namespace %s with this rule to the caller:\n%s",
+			i.Config.Host, err, i.Namespace, i.rule())
 	case apierrors.IsServiceUnavailable(err):
 		if why := i.notReady(ctx); why != "" {
 			return fmt.Errorf("at %s: %w; %s is not ready: %s", i.Config.Host, err, i, why)
 		}
-		return fmt.Errorf("at %s: %w; \"lanyard keys list\" shows whether a key may sign, and the token server's log what it waits for", i.Config.Host, err)
+		return fmt.Errorf("at %s: %w; \"lanyard keys list\" shows whether a key may sign, "+
+			"and the token server's log what it waits for", i.Config.Host, err)
 	}
 	return fmt.Errorf("at %s: %w", i.Config.Host, err)
 }

@@ -88,7 +88,9 @@ func (j *jobCluster) WorkloadIdentityToken(ctx context.Context, name string, aud
 }
 
 // request gets a token of a holder in a namespace; empty for the default one.
-func (j *jobCluster) request(ctx context.Context, namespace string, of func(*cluster.Client) holder, audiences []string) (creds.Credential, error) {
+func (j *jobCluster) request(
+	ctx context.Context, namespace string, of func(*cluster.Client) holder, audiences []string,
+) (creds.Credential, error) {
 	c, err := j.Connect(ctx)
 	if err != nil {
 		return creds.Credential{}, err

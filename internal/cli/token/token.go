@@ -105,8 +105,11 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 	})
 	c.Flags().Lookup(flagAudiences).Usage = "receivers of the token, separated by commas (default: all of a WorkloadIdentity's; else none)"
 	c.Flags().Lookup("creds").Usage = "credential of this job: " + strings.Join(creds.Kinds(), ", ")
-	c.Flags().DurationVar(&o.duration, "duration", 0, "how long the token lives; it can only shorten the identity's duration (default: the identity's, and one hour for a ServiceAccount)")
-	c.Flags().StringVar(&o.registry, "registry", "", "with --format=docker or a cloud's --creds: host of the registry (default: the object's)")
+	c.Flags().DurationVar(&o.duration, "duration", 0,
+		"how long the token lives; it can only shorten the identity's duration "+
+			"(default: the identity's, and one hour for a ServiceAccount)")
+	c.Flags().StringVar(&o.registry, "registry", "",
+		"with --format=docker or a cloud's --creds: host of the registry (default: the object's)")
 	c.Flags().StringVar(&o.format, "format", o.format, "format: "+strings.Join(tokenFormats(), ", "))
 	c.Flags().StringVarP(&o.file, "output", "o", "", "write the token to this file, with mode 0600")
 	c.Flags().BoolVar(&o.refresh, "refresh", false, "with -o: keep the file fresh until Ctrl-C")
@@ -169,7 +172,8 @@ func (o *tokenOptions) check() error {
 	case slices.Contains(append(tokenFormats(), frame.YAML), o.file):
 		return fmt.Errorf("-o names a file here: write --format=%[1]s for the format, or -o ./%[1]s for a file of this name", o.file)
 	case o.format == formatExecCredential && o.Creds.ForRegistries():
-		return fmt.Errorf("--format=%s is for clusters, and --creds=%s gives a registry's password; write --format=%s", formatExecCredential, o.Creds, formatDocker)
+		return fmt.Errorf("--format=%s is for clusters, and --creds=%s gives a registry's password; write --format=%s",
+			formatExecCredential, o.Creds, formatDocker)
 	case o.refresh && o.file == "":
 		return errors.New("--refresh needs -o: name the file to keep fresh")
 	case o.duration < 0 || o.duration%time.Second != 0:
@@ -293,7 +297,8 @@ func execCredential(info string, token issued) (*clientauthv1.ExecCredential, er
 	if beta := clientauthv1.SchemeGroupVersion.Group + "/v1beta1"; asked.APIVersion == beta {
 		answer.APIVersion = beta
 	} else if asked.APIVersion != answer.APIVersion {
-		return nil, fmt.Errorf("the calling program asks for a credential of the version %q; write %s in its kubeconfig", asked.APIVersion, answer.APIVersion)
+		return nil, fmt.Errorf("the calling program asks for a credential of the version %q; write %s in its kubeconfig",
+			asked.APIVersion, answer.APIVersion)
 	}
 	return answer, nil
 }

@@ -36,7 +36,8 @@ cloud together with a cluster.`,
   lanyard cloud -f cloud.yaml --dir .cloud
   eval "$(lanyard cloud env --dir .cloud)"`,
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "description of the clouds, YAML or JSON (default: examples/cloud/cloud.yaml, the demonstration's)")
+	c.Flags().StringVarP(&file, "file", "f", "",
+		"description of the clouds, YAML or JSON (default: examples/cloud/cloud.yaml, the demonstration's)")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback address of the proxy; port 0 is any free one")
 	frame.CompleteFile(c, "file", cloudExtensions()...)
 	frame.CompleteValues(c, "listen")

@@ -138,7 +138,8 @@ func writeCalls(w io.Writer, calls []journal.Call, titles bool) error {
 		if !c.Granted() {
 			verdict = strings.TrimSpace(fmt.Sprintf("%d %s", c.Status, c.Code))
 		}
-		_, _ = fmt.Fprintf(t, callFormat, c.Time.Format("15:04:05.000"), cell(callName(c)), cell(caller(c)), plain.Text(verdict), plain.Text(about(c)))
+		_, _ = fmt.Fprintf(t, callFormat, c.Time.Format("15:04:05.000"), cell(callName(c)), cell(caller(c)),
+			plain.Text(verdict), plain.Text(about(c)))
 	}
 	return t.Flush()
 }

@@ -169,8 +169,10 @@ ServiceAccount. Nothing leaves the machine. The exit status is 0 only if every o
 	flags := c.Flags()
 	flags.BoolVar(&o.once, "once", false, "exit after the table")
 	dirFlag(c, &o.dir, "folder for all files; it must be absent, empty or from an earlier run, whose files are removed")
-	flags.StringVar(&o.controlPlane, "controlplane", "", "the embedded control plane's program (default: controlplane beside lanyard's own program, or in PATH)")
-	flags.StringVar(&o.controller, "controller", "", "the controller's program (default: lanyard-controller beside lanyard's own program, or in PATH)")
+	flags.StringVar(&o.controlPlane, "controlplane", "",
+		"the embedded control plane's program (default: controlplane beside lanyard's own program, or in PATH)")
+	flags.StringVar(&o.controller, "controller", "",
+		"the controller's program (default: lanyard-controller beside lanyard's own program, or in PATH)")
 	flags.StringArrayVar(&o.set, "set", nil, "value of the chart, name=value, as for helm install; may be repeated")
 	flags.StringVar(&o.examples, "examples", "", "folder of manifests to apply (default: the built-in examples/)")
 	flags.StringVar(&o.cloud, "cloud", "", "description of the clouds, YAML or JSON (default: the built-in examples/cloud/cloud.yaml)")
@@ -217,8 +219,9 @@ func completeValueNames(_ *cobra.Command, _ []string, begun string) ([]cobra.Com
 
 // Failures of a demonstration that completed.
 var (
-	errNotAsExpected = errors.New("some objects do not have the expected result; compare RESULT with EXPECTED, and see the controller's log for the reason")
-	errNothing       = errors.New("no object fetches anything; name a folder with such objects in --examples")
+	errNotAsExpected = errors.New("some objects do not have the expected result; " +
+		"compare RESULT with EXPECTED, and see the controller's log for the reason")
+	errNothing = errors.New("no object fetches anything; name a folder with such objects in --examples")
 )
 
 // demonstrated returns nil if there is an object, and all objects have the expected result.
