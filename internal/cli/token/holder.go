@@ -137,9 +137,6 @@ type objectHolder struct {
 	cluster.Target
 }
 
-// String returns the object as on a command line: KIND/NAME.
-func (s *objectHolder) String() string { return s.Target.String() }
-
 func (*objectHolder) explain(context.Context, io.Writer) {}
 
 // request implements holder. It gets the same credential that the controller sends to the object's
@@ -234,7 +231,7 @@ func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Ide
 
 // read reads the fields of the object that decide about its credential, and its UID.
 func (s *objectHolder) read(ctx context.Context) (spec.Fields, types.UID, error) {
-	o, err := s.Target.Read(ctx, s.Client)
+	o, err := s.Read(ctx, s.Client)
 	switch {
 	case apierrors.IsNotFound(err):
 		return spec.Fields{}, "", fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.Namespace)
