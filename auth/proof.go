@@ -161,6 +161,9 @@ type JWT struct {
 // GetDuration implements [Token].
 func (j *JWT) GetDuration() time.Duration { return time.Until(j.ExpiresAt) }
 
+// Bearer implements [BearerToken].
+func (j *JWT) Bearer() Secret { return j.Token }
+
 // JWTOf returns the proof as a JWT. Its error is an [*Error] of [CodeProofInvalid] if the proof is
 // nil or has another form.
 func JWTOf(proof Proof) (*JWT, error) {

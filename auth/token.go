@@ -11,6 +11,15 @@ type Token interface {
 	GetDuration() time.Duration
 }
 
+// BearerToken is a [Token] that a server takes as it is, in the header Authorization (RFC 6750,
+// section 2.1). A cloud's access token works at all services of the cloud: show it only to the
+// service that the call is for. Tokens whose keys sign requests, such as *aws.Token, are none.
+type BearerToken interface {
+	Token
+	// Bearer returns the token as the header has it, without the scheme.
+	Bearer() Secret
+}
+
 // RegistryCredentials are a user and a password for a container registry, for HTTP Basic (RFC
 // 7617).
 type RegistryCredentials struct {

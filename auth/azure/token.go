@@ -20,6 +20,9 @@ type Token struct {
 // GetDuration implements [auth.Token].
 func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
 
+// Bearer implements [auth.BearerToken].
+func (t Token) Bearer() auth.Secret { return t.Secret }
+
 // String returns only the end of the token.
 func (t Token) String() string {
 	return "[Azure token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"

@@ -22,6 +22,9 @@ type Token struct {
 // GetDuration implements [auth.Token].
 func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
 
+// Bearer implements [auth.BearerToken].
+func (t Token) Bearer() auth.Secret { return t.Secret }
+
 // OAuth2 returns the token in the form that Google's clients take. The result prints its secret,
 // unlike the Token.
 func (t Token) OAuth2() *oauth2.Token {

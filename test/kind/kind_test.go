@@ -31,6 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/charts"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/cli"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
@@ -104,10 +105,10 @@ func TestCommands(t *testing.T) {
 		{[]string{"explain", "ltl/app"}, []string{"taglist/app in namespace tenant-a: Pulled", "system:serviceaccount:tenant-a:reader", "in process, to " + host}},
 	} {
 		var out, messages bytes.Buffer
-		status := cli.Run(t.Context(), test.args, cli.IO{
+		status := cli.Run(t.Context(), test.args, cli.IO{IO: frame.IO{
 			Kinds: table(), In: strings.NewReader(""), Out: &out, Err: &messages,
 			Env: func(name string) string { return map[string]string{"KUBECONFIG": kubeconfig}[name] },
-		})
+		}})
 		for _, want := range test.want {
 			if status != 0 || !strings.Contains(out.String(), want) {
 				t.Errorf("%q: status %d, %s\nwant %q in:\n%s", test.args, status, &messages, want, &out)

@@ -148,7 +148,8 @@ func (a *Access) accounts(call Call) auth.Accounts {
 	return a.Accounts
 }
 
-// Mint gets the call's credential from its provider. An error with a code comes from auth.GetToken.
+// Mint gets the call's credential from its provider. The login shows no bearer token: only a
+// [Service] decides that. An error with a code comes from auth.GetToken.
 func (a *Access) Mint(ctx context.Context, call Call, conn *Connection, more ...auth.Option) (Login, error) {
 	provider, err := a.Provider(cmp.Or(string(call.Identity.Credential), call.Identity.Provider))
 	if err != nil {
@@ -165,14 +166,12 @@ func (a *Access) Mint(ctx context.Context, call Call, conn *Connection, more ...
 	}, nil
 }
 
-// credentialOf returns the credential that a token adds to a connection; none if an SDK signs
-// requests with the token. A new sort of token needs a case here, and no other change.
+// credentialOf returns the credential that a token adds to a connection of any service. It is zero
+// for a bearer token, and for a token with which an SDK signs requests.
 func credentialOf(token auth.Token) Credential {
 	switch issued := token.(type) {
 	case *auth.RegistryCredentials:
 		return Credential{Basic: &Basic{User: issued.Username, Password: issued.Password}}
-	case *auth.JWT:
-		return Credential{Bearer: issued.Token}
 	case *auth.Certificate:
 		client := issued.TLS()
 		return Credential{Certificate: &client}

@@ -20,7 +20,7 @@ type Login struct {
 	// Token is the credential if it was minted, else nil.
 	Token auth.Token
 	// Credential is sent to the service. It is zero if the Login is anonymous, or if an SDK signs
-	// requests with Token.
+	// requests with Token, or shows it.
 	Credential Credential
 
 	key auth.Key // of Token; zero if memory has not heard of the subject yet

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,11 @@ type Service struct {
 	// Purpose returns the options of auth.GetToken that say what a token is for. It is false for a
 	// source whose tokens the server does not take. Required.
 	Purpose func(source spec.Source) (options []auth.Option, ok bool)
+	// Bearer are the sources whose tokens the service's client shows as they are (RFC 6750). A token
+	// of another source is not shown: an SDK signs with the token, or shows it by itself. A cloud's
+	// token is worth something at all services of the cloud, so a Service with spec.Cloud must be for
+	// a host of that cloud.
+	Bearer []spec.Source
 	// Rejected reports whether work's error says that the server does not accept the credential.
 	// Required.
 	Rejected func(err error) bool
@@ -55,7 +61,11 @@ func (a *Access) login(ctx context.Context, call Call, conn *Connection, service
 		}
 	case spec.Cloud, spec.STS, spec.Proof:
 		if purpose, ok := service.Purpose(source); ok {
-			return a.Mint(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, purpose...)...)
+			login, err := a.Mint(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, purpose...)...)
+			if issued, ok := login.Token.(auth.BearerToken); ok && slices.Contains(service.Bearer, source) {
+				login.Credential.Bearer = issued.Bearer()
+			}
+			return login, err
 		}
 	}
 	return Login{}, fmt.Errorf("a %s does not take credentials of source %q", service.Name, source)

@@ -2,15 +2,21 @@ package access_test
 
 import (
 	"context"
+	"crypto"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
@@ -107,5 +113,64 @@ func TestUse(t *testing.T) {
 				t.Errorf("%q with user %q, minted: %t", subject, user, minted)
 			}
 		})
+	}
+}
+
+// TestBearer checks what a server is shown of each sort of minted token. Only a server that takes
+// tokens of the source as they are is shown a bearer token. Keys that sign are never shown.
+func TestBearer(t *testing.T) {
+	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
+	_, _, pair := credentials(t)
+	for name, test := range map[string]struct {
+		token  auth.Token
+		always string // shown to each server
+		bearer string // shown besides to a server that takes it
+	}{
+		"a registry's":   {&auth.RegistryCredentials{Username: "robot", Password: secret, ExpiresAt: ends}, "Basic", ""},
+		"a certificate":  {auth.NewCertificate(pair.Certificate, pair.PrivateKey.(crypto.Signer), ends), "Certificate", ""},
+		"a JWT":          {&auth.JWT{Token: secret, ExpiresAt: ends}, "", "a.jwt"},
+		"Azure's":        {&azure.Token{Secret: secret, ExpiresAt: ends}, "", "a.jwt"},
+		"Google Cloud's": {&gcp.Token{Secret: secret, ExpiresAt: ends}, "", "a.jwt"},
+		"AWS's":          {&aws.Token{AccessKeyID: secret, SecretAccessKey: secret, SessionToken: secret, ExpiresAt: ends}, "", ""},
+	} {
+		for _, source := range []spec.Source{spec.Cloud, spec.STS, spec.Proof} {
+			for _, takes := range [][]spec.Source{nil, {spec.Cloud}, {spec.STS, spec.Proof}} {
+				w := newLoginWorld(t)
+				w.cloud.Issue(test.token)
+				reader, err := auth.ServiceAccount("tenant-a", "reader")
+				if err != nil {
+					t.Fatal(err)
+				}
+				call := access.Call{Identity: spec.Identity{Source: source, Provider: "aws", Subject: reader}}
+				conn, err := w.access.Connect(t.Context(), call, "service.example.com")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				service := access.Service{
+					Name: "shop", Bearer: takes, Purpose: func(spec.Source) ([]auth.Option, bool) { return nil, true },
+					Rejected: func(error) bool { return false },
+				}
+				err = w.access.Use(t.Context(), call, conn, &w.status, service, func(login access.Login) error {
+					shown, bearer := "", ""
+					if login.Credential.Basic != nil {
+						shown += "Basic"
+					}
+					if login.Credential.Certificate != nil {
+						shown += "Certificate"
+					}
+					if slices.Contains(takes, source) {
+						bearer = test.bearer
+					}
+					if got := login.Credential.Bearer.Reveal(); shown != test.always || got != bearer || login.Token != test.token {
+						t.Errorf("%s of source %s, with bearers of %v: shows %q and bearer %q", name, source, takes, shown, got)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}
 	}
 }

@@ -3,15 +3,22 @@ package bucket
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
@@ -62,4 +69,53 @@ func (l listed) Locate(v1alpha1.BucketSpec) (buckets.Place, error) {
 
 func (listed) Open(context.Context, buckets.Request) (objectstore.Storage, error) {
 	return nil, errors.New("nothing is opened before it is decided")
+}
+
+// TestBearerTokensAreNotShown asserts that a bucket's connection adds no cloud's token to requests.
+// The service's client shows the token by itself.
+func TestBearerTokensAreNotShown(t *testing.T) {
+	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
+	subject, err := auth.ServiceAccount("tenant-a", "reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []auth.Token{&azure.Token{Secret: secret, ExpiresAt: ends}, &gcp.Token{Secret: secret, ExpiresAt: ends}} {
+		var header http.Header
+		network := controllertest.NewNetwork(t, map[string]http.Handler{cloudHost: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			header = r.Header
+		})})
+		cloud, accounts := controllertest.NewCloud(""), &controllertest.Accounts{}
+		cloud.Trust("role/a", subject.String())
+		cloud.Issue(token)
+		accounts.Put(t, "tenant-a", "reader", "1", map[string]string{"role": "role/a"})
+		tokens := cache.New(cache.Options{})
+		reach := &access.Access{
+			Provider: func(string) (auth.Provider, error) { return cloud, nil }, Accounts: accounts, Cache: tokens, Observer: tokens,
+			Transports: network.Pool(t, nil),
+		}
+		call := access.Call{Identity: spec.Identity{Source: spec.Cloud, Provider: "azure", Subject: subject}}
+		conn, err := reach.Connect(t.Context(), call, cloudHost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		err = reach.Use(t.Context(), call, conn, &meta.FetchStatus{}, plan{}.credentials(), func(login access.Login) error {
+			if login.Token != token || !login.Credential.IsZero() {
+				t.Errorf("%T: %+v", token, login)
+			}
+			login.Credential.Bearer = secret // nor would the connection show it
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+cloudHost+"/", http.NoBody)
+			if err != nil {
+				return err
+			}
+			resp, err := conn.As(login).RoundTrip(req)
+			if err != nil {
+				return err
+			}
+			return resp.Body.Close()
+		})
+		if err != nil || header == nil || header.Get("Authorization") != "" {
+			t.Errorf("%T: %v, %v", token, err, header)
+		}
+	}
 }

@@ -70,6 +70,7 @@ func (r Registries) service(repository oci.Repository) access.Service {
 				return nil, false
 			}
 		},
+		Bearer:   []spec.Source{spec.Proof}, // a cloud's registry takes a user and a password
 		Rejected: func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized },
 	}
 }
