@@ -9,6 +9,10 @@
 //	case spec.PullSecrets: // …
 //	}
 //
+// Two kinds of objects need more. If the cloud is known only after the object's content was read,
+// [ResolveAt] decides for each cloud. If the object uses the identity of another object, the fields
+// are those of the other object, with a [Reference].
+//
 // The schema of a kind refuses the same combinations when an object is written. This package
 // refuses them again, because an object may be older than a rule of the schema, or stored without
 // the schema. testdata/exclusions.yaml is the truth table of the schema and of this package.

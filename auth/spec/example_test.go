@@ -40,3 +40,19 @@ func ExampleResolve() {
 	// refused: spec.serviceAccountName
 	// refused: spec.secretRef
 }
+
+// Print whose credential an object gets at the clouds that its encrypted files name.
+func ExampleResolveAt() {
+	fields := spec.Fields{Namespace: "tenant-a", Path: "spec.decryption", ProviderLater: true, ServiceAccountName: "decryptor"}
+	rules := spec.Rules{Providers: []string{"aws", "azure"}}
+	identity, err := spec.Resolve(context.Background(), fields, rules)
+	fmt.Println(identity.Source, err)
+	for _, cloud := range []string{"aws", "gcp"} {
+		identity, err = spec.ResolveAt(context.Background(), cloud, fields, rules)
+		fmt.Println(identity.Subject, err)
+	}
+	// Output:
+	// later <nil>
+	// system:serviceaccount:tenant-a:decryptor <nil>
+	// nobody subject: spec.decryption: provider "gcp" is not supported by this build of the controller; use one of aws, azure
+}

@@ -117,6 +117,11 @@ func exclusions() []exclusion {
 		},
 		{
 			field: fieldAWSIdentity, message: "identityRef works only with provider aws: it names an AWS identity",
+			fix:    "name a serviceAccountName or workloadIdentityName instead",
+			broken: func(f Fields) bool { return f.IdentityRef != nil && f.Provider != aws && f.ProviderLater },
+		},
+		{
+			field: fieldAWSIdentity, message: "identityRef works only with provider aws: it names an AWS identity",
 			fix:    "remove identityRef, or set provider: aws",
 			broken: func(f Fields) bool { return f.IdentityRef != nil && f.Provider != aws },
 		},
@@ -150,16 +155,21 @@ func exclusions() []exclusion {
 // aws is the name of the provider, and of its protocol at AWS STS (AssumeRoleWithWebIdentity).
 const aws = "aws"
 
-// knownProviders returns the valid values of spec.provider. A build may not support all of them.
+// knownProviders returns the valid values of spec.provider, the clouds after [Generic]. A build may
+// not support all of them.
 func knownProviders() []string { return []string{Generic, aws, "azure", "gcp"} }
 
 // checkProvider refuses a provider that is not valid in any build.
-func checkProvider(provider string) error {
-	if slices.Contains(knownProviders(), provider) {
+func checkProvider(fields Fields) error {
+	known := knownProviders()
+	if fields.ProviderLater {
+		known = known[1:] // a cloud, not Generic
+	}
+	if slices.Contains(known, fields.Provider) {
 		return nil
 	}
-	return refuse(auth.CodeOptionInvalid, "spec.provider",
-		fmt.Sprintf("Unsupported value: %.80q", provider), "write one of "+strings.Join(knownProviders(), ", "))
+	return refuse(auth.CodeOptionInvalid, fields.providerField(),
+		fmt.Sprintf("Unsupported value: %.80q", fields.Provider), "write one of "+strings.Join(known, ", "))
 }
 
 // checkSTS refuses spec.sts without a protocol, or with an unknown protocol.

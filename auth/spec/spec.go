@@ -29,11 +29,21 @@ type Fields struct {
 	// whose subject is the object.
 	Kind auth.Kind
 	Name string
+	// Path is the path of the identity fields, such as spec.decryption. Refusals name the fields by
+	// this path. Default: spec.
+	Path string
+	// Via is the field of another object that names this object, to use its identity; nil if the
+	// object uses its own identity. Kind and Name are then required.
+	Via *Reference
 	// Address is the server's address in the spec, such as spec.url. Required with a Credential:
 	// the address is the default audience, and the credential goes to its host.
 	Address string
 	// Provider is spec.provider; empty means [Generic].
 	Provider string
+	// ProviderLater is true if the object's kind has no spec.provider, because what the object reads
+	// names the cloud. An encrypted file, for example, names the key service that decrypts it. The
+	// Source is then [Later], and [ResolveAt] decides for each cloud.
+	ProviderLater bool
 	// ServiceAccountName is spec.serviceAccountName; empty if the field is absent.
 	ServiceAccountName string
 	// WorkloadIdentityName is spec.workloadIdentityName; empty if the field is absent.
@@ -56,6 +66,8 @@ type Fields struct {
 	ProxySecretRef *string
 	// Insecure is spec.insecure.
 	Insecure bool
+
+	decided bool // Provider is the argument of ResolveAt
 }
 
 // TokenService is spec.sts: the service that exchanges an account's or identity's token for a
@@ -128,6 +140,9 @@ const (
 	STS Source = "sts"
 	// Proof: a proof of Subject is itself the credential. Its type is in Credential.
 	Proof Source = "proof"
+	// Later: nobody's credential yet. [ResolveAt] decides it when the cloud is known. What no cloud
+	// issues may be in the Secret SecretName.
+	Later Source = "later"
 )
 
 // Identity says whose credential an object gets, and with which connection. All names are checked
@@ -136,7 +151,7 @@ const (
 type Identity struct {
 	// Source is where the credential comes from.
 	Source Source
-	// Provider is Generic, or one of Rules.Providers.
+	// Provider is Generic, or one of Rules.Providers; empty if Source is Later.
 	Provider string
 	// Subject is the subject that the token is for; zero unless Source is Cloud, STS or Proof.
 	Subject auth.Subject
@@ -153,7 +168,8 @@ type Identity struct {
 	STSEndpoint string
 	// ServiceAccountName is set when Source is PullSecrets.
 	ServiceAccountName string
-	// SecretName is set when Source is StaticSecret.
+	// SecretName is set when Source is StaticSecret. When Source is Later, it is set if the object
+	// names a Secret.
 	SecretName string
 	// CertSecretName is the Secret with certificates and keys for TLS with the object's resource,
 	// such as a registry. An exchange never uses this Secret. Empty means no Secret.
@@ -192,10 +208,27 @@ func (i Identity) Option(accounts auth.Accounts) auth.Option {
 // [*auth.Error] wraps a [*Refusal], unless Rules.AWSIdentities refused, or the labels of the
 // namespace could not be read. [Terminal] says whether to try again.
 func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) {
-	if fields.Provider == "" {
+	if err := fields.Via.check(fields); err != nil {
+		return Identity{}, err
+	}
+	identity, err := resolve(ctx, fields, rules)
+	if err != nil {
+		return Identity{}, fields.place(err)
+	}
+	return identity, nil
+}
+
+// resolve is [Resolve] of fields whose path is spec, of an object that uses its own identity.
+func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) {
+	later := fields.ProviderLater && !fields.decided
+	if fields.Provider == "" && !fields.ProviderLater {
 		fields.Provider = Generic
 	}
-	if err := checkProvider(fields.Provider); err != nil {
+	checked := fields
+	if later {
+		fields.Provider, checked = "", fields.at(aws) // no other cloud allows more fields
+	}
+	if err := checkProvider(checked); err != nil {
 		return Identity{}, err
 	}
 	if err := checkSTS(fields.STS); err != nil {
@@ -208,7 +241,7 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 		return Identity{}, err
 	}
 	for _, x := range exclusions() {
-		if x.broken(fields) {
+		if x.broken(checked) {
 			return Identity{}, refuse(auth.CodeOptionInvalid, x.field, x.message, x.fix)
 		}
 	}
@@ -239,6 +272,13 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 		*ref.into = *ref.name
 	}
 	switch {
+	case later:
+		identity.Source = Later
+		if account.IsZero() && named.IsZero() && fields.IdentityRef == nil {
+			return identity, nil // an identity is needed only if there is a cloud
+		}
+		_, _, err := whose(ctx, fields, rules, account, named)
+		return identity, err
 	case fields.Provider != Generic:
 		identity.Source = Cloud
 	case fields.Credential != nil:
@@ -254,7 +294,7 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	}
 	switch identity.Source {
 	case Cloud, STS:
-		err = checkSupported(identity.Provider, rules)
+		err = checkSupported(identity.Provider, fields, rules)
 		if fields.STS != nil {
 			identity.STSEndpoint = fields.STS.Endpoint
 		}
@@ -266,27 +306,36 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	if err != nil {
 		return Identity{}, err
 	}
+	identity.Subject, identity.Defaulted, err = whose(ctx, fields, rules, account, named)
+	return identity, err
+}
+
+// whose returns the subject of a minted credential. account and named are the ServiceAccount and
+// the WorkloadIdentity that the object names, or zero.
+func whose(
+	ctx context.Context, fields Fields, rules Rules, account, named auth.Subject,
+) (subject auth.Subject, defaulted bool, err error) {
 	switch {
-	case identity.Credential.SPIFFE():
-		identity.Subject, err = objectOf(fields, rules)
+	case fields.credentialType().SPIFFE():
+		subject, err = objectOf(fields, rules)
 	case !named.IsZero():
-		identity.Subject, err = named, checkIssuer(rules)
+		subject, err = named, checkIssuer(rules)
 	case fields.IdentityRef != nil:
-		identity.Subject, err = awsIdentityOf(ctx, fields, rules)
+		subject, err = awsIdentityOf(ctx, fields, rules)
 	default:
-		identity.Subject, identity.Defaulted, err = subjectOf(ctx, fields, rules, account)
+		return subjectOf(ctx, fields, rules, account)
 	}
-	if err != nil {
-		return Identity{}, err
-	}
-	return identity, nil
+	return subject, false, err
 }
 
 // Named returns the subject that an object depends on: when the subject changes, the object must be
 // reconciled again. It returns zero if there is no subject, or if the name is invalid. The subject
 // of a SPIFFE credential is the object itself. This subject also changes with its issuer.
 func (r Rules) Named(fields Fields) auth.Subject {
-	cloud := fields.Provider != Generic && fields.Provider != ""
+	if fields.Via.check(fields) != nil {
+		return auth.Subject{}
+	}
+	cloud := fields.ProviderLater || fields.Provider != Generic && fields.Provider != ""
 	name := fields.ServiceAccountName
 	var subject auth.Subject // zero after an error
 	switch {
@@ -305,7 +354,7 @@ func (r Rules) Named(fields Fields) auth.Subject {
 	switch {
 	case name != "":
 		subject, _ = auth.ServiceAccount(fields.Namespace, name)
-	case fields.Provider == aws && r.AWSIdentities != nil:
+	case (fields.Provider == aws || fields.ProviderLater) && r.AWSIdentities != nil:
 		subject, _ = auth.ClusterIdentity(auth.KindAWSClusterControllerIdentity, awsControllerIdentity)
 	}
 	return subject
@@ -330,12 +379,15 @@ func accountOf(fields Fields) (auth.Subject, error) {
 }
 
 // checkSupported refuses a provider that this build of the controller does not have.
-func checkSupported(provider string, rules Rules) error {
+func checkSupported(provider string, fields Fields, rules Rules) error {
 	if slices.Contains(rules.Providers, provider) {
 		return nil
 	}
-	supported := append([]string{Generic}, rules.Providers...)
-	return refuse(auth.CodeOptionUnsupported, "spec.provider",
+	supported := rules.Providers
+	if !fields.ProviderLater {
+		supported = append([]string{Generic}, supported...)
+	}
+	return refuse(auth.CodeOptionUnsupported, fields.providerField(),
 		fmt.Sprintf("provider %q is not supported by this build of the controller", provider),
 		"use one of "+strings.Join(supported, ", "))
 }

@@ -592,7 +592,11 @@ func TestNamed(t *testing.T) {
 		{"lanyard.dev:awsserviceaccountidentity:a:own", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSServiceAccountIdentity", Name: "own"}}},
 		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // its grant is needed
 		{"nobody", lending, spec.Fields{Provider: "gcp"}},
+		{"system:serviceaccount:a:kms", rules, spec.Fields{ProviderLater: true, ServiceAccountName: "kms"}},
+		{"system:serviceaccount:a:default", rules, spec.Fields{ProviderLater: true}},
+		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{ProviderLater: true}},
 		{"nobody", spec.Rules{}, spec.Fields{Provider: "aws"}},
+		{"nobody", rules, spec.Fields{Provider: "gcp", Via: &spec.Reference{Field: "spec.sourceRef", From: "b", Kind: "GitRepository", Namespace: "a", Name: "app"}}},
 	} {
 		c.fields.Namespace = "a"
 		if got := c.rules.Named(c.fields).String(); got != c.want {
@@ -809,6 +813,8 @@ func FuzzResolve(f *testing.F) {
 	f.Add("tenant-a", "aws", "tenant-b/puller", "../x", "", "a\nb", "", "", uint16(15))
 	f.Add("tenant-a", "generic", "puller", "", "", "", "aws", "https://minio.example.com", uint16(32))
 	f.Add("tenant-a", "aws", "", "", "", "", "aws", "https://minio.example.com", uint16(16|32|64))
+	f.Add("tenant-a", "aws", "puller", "keys", "", "", "", "", uint16(1|1024))
+	f.Add("tenant-a", "generic", "", "", "", "", "", "", uint16(16|1024))
 	f.Fuzz(func(t *testing.T, namespace, provider, account, secret, cert, proxy, service, endpoint string, bits uint16) {
 		fields := spec.Fields{
 			Namespace: namespace, Provider: provider, ServiceAccountName: account, Insecure: bits&8 != 0, PullSecrets: bits&512 != 0,
@@ -838,6 +844,14 @@ func FuzzResolve(f *testing.F) {
 			}
 		}
 		identity, err := spec.Resolve(t.Context(), fields, rules)
+		if fields.ProviderLater = bits&1024 != 0; fields.ProviderLater {
+			identity, err = spec.Resolve(t.Context(), fields, rules)
+			if err == nil && (identity.Source != spec.Later || identity.Minted()) {
+				t.Errorf("%+v: %+v without a cloud", fields, identity)
+			}
+			identity, err = spec.ResolveAt(t.Context(), provider, fields, rules)
+			fields.SecretRef, bits = nil, bits&^1 // not for a cloud
+		}
 		if err != nil {
 			checkRefusal(t, identity, err)
 			return

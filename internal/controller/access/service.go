@@ -67,6 +67,7 @@ func (a *Access) login(ctx context.Context, call Call, conn *Connection, service
 			}
 			return login, err
 		}
+	case spec.Later: // spec.ResolveAt was not asked
 	}
 	return Login{}, fmt.Errorf("a %s does not take credentials of source %q", service.Name, source)
 }

@@ -1,0 +1,110 @@
+package spec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// ResolveAt decides whose credential the object gets at a cloud, for fields with ProviderLater. The
+// decision and the refusals are those of [Resolve] for an object with this spec.provider. The
+// Secret of spec.secretRef does not exclude the cloud, and the cloud does not get it.
+func ResolveAt(ctx context.Context, cloud string, fields Fields, rules Rules) (Identity, error) {
+	if !fields.ProviderLater {
+		return Identity{}, fields.place(refuse(auth.CodeOptionInvalid, fields.providerField(),
+			"the object itself names its provider", "set spec.provider"))
+	}
+	return Resolve(ctx, fields.at(cloud), rules)
+}
+
+// at returns the fields of an object with ProviderLater at a cloud.
+func (f Fields) at(cloud string) Fields {
+	f.Provider, f.SecretRef, f.decided = cloud, nil, true
+	return f
+}
+
+// providerField is the field that a refusal of the provider names.
+func (f Fields) providerField() string {
+	if f.ProviderLater {
+		return pathSpec
+	}
+	return pathSpec + ".provider"
+}
+
+// pathSpec is the path of the identity fields in the texts of this package.
+const pathSpec = "spec"
+
+// Reference is a field of an object that names another object, whose identity the first object
+// uses. An image automation, for example, uses the identity of its Git repository.
+type Reference struct {
+	// Field is the path of the field, such as spec.sourceRef. Required.
+	Field string
+	// From is the namespace of the object that has the field. Required.
+	From string
+	// Kind, Namespace and Name are those of the object that the field names. Required.
+	Kind            auth.Kind
+	Namespace, Name string
+}
+
+// Check refuses a reference to another namespace, and a malformed reference. Call it before the
+// other object is read. [Resolve] calls it too.
+func (r Reference) Check() error {
+	const own = "name an object of the object's own namespace"
+	if _, err := auth.Object(r.Kind, r.Namespace, r.Name); err != nil {
+		return refuse(auth.CodeSubjectInvalid, r.Field,
+			fmt.Sprintf("Invalid value: kind %.80q, namespace %.80q, name %.80q", r.Kind, r.Namespace, r.Name), own)
+	}
+	if r.Namespace != r.From {
+		return refuse(auth.CodeNotGranted, r.Field,
+			fmt.Sprintf("%s is in namespace %s, and an identity is used only in its own namespace", r, r.Namespace), own)
+	}
+	return nil
+}
+
+// String returns kind and name of the object that the field names.
+func (r Reference) String() string { return fmt.Sprintf("%s %s", r.Kind, r.Name) }
+
+// check refuses fields of another object than the reference names.
+func (r *Reference) check(fields Fields) error {
+	if r == nil {
+		return nil
+	}
+	if err := r.Check(); err != nil {
+		return err
+	}
+	if r.Kind != fields.Kind || r.Namespace != fields.Namespace || r.Name != fields.Name {
+		return refuse(auth.CodeSubjectInvalid, r.Field,
+			fmt.Sprintf("the identity fields are those of %.80q, not of %s", fields.Name, r), "use the fields of the object that is named")
+	}
+	return nil
+}
+
+// place makes an error of [resolve] name the fields where people find them: below Path, and in the
+// object that Via names.
+func (f Fields) place(err error) error {
+	typed, ok := errors.AsType[*auth.Error](err)
+	refused, refusal := errors.AsType[*Refusal](err)
+	switch {
+	case f.Path == "" && f.Via == nil:
+		return err
+	case !ok || !refusal: // no field is refused
+		if f.Via != nil {
+			return fmt.Errorf("%s: %s: %w", f.Via.Field, f.Via, err)
+		}
+		return err
+	}
+	placed, moved := *typed, *refused
+	if rest, below := strings.CutPrefix(moved.Field, pathSpec); below && f.Path != "" {
+		moved.Field = f.Path + rest
+		placed.Fix = strings.ReplaceAll(placed.Fix, pathSpec+".", f.Path+".")
+	}
+	if f.Via != nil {
+		moved.Field, moved.Message = f.Via.Field, fmt.Sprintf("%s: %s", f.Via, &moved)
+		placed.Fix = fmt.Sprintf("in %s, %s", f.Via, placed.Fix)
+	}
+	placed.Err = &moved
+	return &placed
+}
