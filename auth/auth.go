@@ -134,7 +134,8 @@ func (c *call) resolve(ctx context.Context) error {
 func (c *call) fetchOptions() FetchOptions {
 	borrowed := c.Subject.Lent() && c.Tenant != ""
 	return FetchOptions{
-		Tenant: cmp.Or(c.Subject.Namespace(), c.Tenant), MinRemaining: c.MinRemaining, RetryNow: c.RetryNow && !borrowed, InvolvedObject: c.InvolvedObject,
+		Tenant: cmp.Or(c.Subject.Namespace(), c.Tenant), MinRemaining: c.MinRemaining, RetryNow: c.RetryNow && !borrowed,
+		InvolvedObject: c.InvolvedObject,
 	}
 }
 

@@ -98,7 +98,8 @@ func (x plan) assumeFailure(ctx context.Context, err error, source *Token) error
 	switch f.api {
 	case "AccessDenied", "AccessDeniedException":
 		f.Code = auth.CodeTrustRefused
-		f.Fix = fmt.Sprintf("let the trust policy of role %s allow %s to %s, let that identity's permission policy allow the same on the role, and check the external ID",
+		f.Fix = fmt.Sprintf("let the trust policy of role %s allow %s to %s, let that identity's permission policy allow the same on the "+
+			"role, and check the external ID",
 			x.role, strings.Join(x.actions(), " and "), cmp.Or(source.ARN, x.session.Source))
 	case "MalformedPolicyDocument":
 		f.Code = auth.CodeRefused

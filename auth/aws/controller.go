@@ -67,7 +67,8 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 			Fix: "check the controller's AWS_ variables", Err: errors.New(where + " found a credential without keys"),
 		}
 	}
-	token := StaticToken(auth.NewSecret(credentials.AccessKeyID), auth.NewSecret(credentials.SecretAccessKey), auth.NewSecret(credentials.SessionToken))
+	token := StaticToken(auth.NewSecret(credentials.AccessKeyID), auth.NewSecret(credentials.SecretAccessKey),
+		auth.NewSecret(credentials.SessionToken))
 	if credentials.CanExpire {
 		token.ExpiresAt = credentials.Expires.UTC()
 	}
@@ -143,7 +144,8 @@ func (p *Provider) checkPartition(arn, region string) error {
 		return &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
 			Fix: "name a ServiceAccount in the object, with a role in partition " + r.Partition.ID,
-			Err: fmt.Errorf("the controller's role %s is in partition %s, but region %s is in partition %s", role, role.Partition, region, r.Partition.ID),
+			Err: fmt.Errorf("the controller's role %s is in partition %s, but region %s is in partition %s",
+				role, role.Partition, region, r.Partition.ID),
 		}
 	default:
 		return nil

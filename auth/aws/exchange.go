@@ -186,11 +186,13 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 	switch f.api {
 	case "AccessDenied", "AccessDeniedException":
 		f.Code = auth.CodeTrustRefused
-		f.Fix = fmt.Sprintf("let the trust policy of role %s allow sts:AssumeRoleWithWebIdentity to arn:%s:iam::%s:oidc-provider/%s with StringEquals %s:sub = %s and %s:aud = %s",
+		f.Fix = fmt.Sprintf("let the trust policy of role %s allow sts:AssumeRoleWithWebIdentity to arn:%s:iam::%s:oidc-provider/%s with "+
+			"StringEquals %s:sub = %s and %s:aud = %s",
 			x.role, x.role.Partition, x.role.Account, issuer, issuer, claims.Subject, issuer, audience)
 	case "InvalidIdentityToken":
 		f.Code = auth.CodeTrustRefused
-		f.Fix = fmt.Sprintf("register %s as an IAM OIDC identity provider of account %s with audience %s, and check that its keys are those of this cluster",
+		f.Fix = fmt.Sprintf("register %s as an IAM OIDC identity provider of account %s with audience %s, and check that its keys are "+
+			"those of this cluster",
 			issuer, x.role.Account, audience)
 		// STS gives the same answer whether it cannot reach an issuer now or can never reach it.
 		if strings.Contains(f.message, "verification key") {
@@ -199,7 +201,8 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		}
 	case "IDPRejectedClaim":
 		f.Code = auth.CodeTrustRefused
-		f.Fix = fmt.Sprintf("check the claims sub = %s and aud = %s against the identity provider %s of account %s, and the clock of the API server against AWS's",
+		f.Fix = fmt.Sprintf("check the claims sub = %s and aud = %s against the identity provider %s of account %s, and the clock of the "+
+			"API server against AWS's",
 			claims.Subject, audience, issuer, x.role.Account)
 	case "IDPCommunicationError":
 		f.Code = auth.CodeUnavailable
@@ -210,7 +213,8 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		f.Fix = "compare the clock of the API server with AWS's"
 	case "RegionDisabledException":
 		f.Code = auth.CodeRefused
-		f.Fix = fmt.Sprintf("activate STS in region %s for account %s, or set AWS_REGION to another region", request.Key.STSRegion, x.role.Account)
+		f.Fix = fmt.Sprintf("activate STS in region %s for account %s, or set AWS_REGION to another region",
+			request.Key.STSRegion, x.role.Account)
 	case "MalformedPolicyDocument", "PackedPolicyTooLarge":
 		f.Code = auth.CodeRefused
 		f.Fix = "check the session tags in the claim https://aws.amazon.com/tags of the proof, and the session policies if the identity has any"

@@ -153,7 +153,8 @@ func (*Provider) GetName() string { return ProviderName }
 // variant.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if !options.Scopes.IsZero() {
-		return auth.Target{}, refusal.Unsupported(ProviderName, "scopes", "leave out the scopes, and bound the token by the role's permission policy")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "scopes",
+			"leave out the scopes, and bound the token by the role's permission policy")
 	}
 	if options.Subject.Lent() {
 		if err := refuseDetour(options.STSEndpoint != "", options.ProxyURL != nil); err != nil {
@@ -289,7 +290,8 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 			return plan{}, &auth.Error{
 				Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
 				Fix: "name a role in partition " + registry.Partition,
-				Err: fmt.Errorf("role %s is in partition %s, but registry %s is in partition %s", role, role.Partition, registry.Registry, registry.Partition),
+				Err: fmt.Errorf("role %s is in partition %s, but registry %s is in partition %s",
+					role, role.Partition, registry.Registry, registry.Partition),
 			}
 		}
 	}
@@ -297,7 +299,8 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 	if x.sts.Partition != "" && x.sts.Partition != role.Partition {
 		return plan{}, &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
-			Fix: fmt.Sprintf("name a role in partition %s, or set the STS region (AWS_REGION of the controller if the call names no region) to a region of partition %s",
+			Fix: fmt.Sprintf("name a role in partition %s, or set the STS region (AWS_REGION of the controller if the call names no region) "+
+				"to a region of partition %s",
 				x.sts.Partition, role.Partition),
 			Err: fmt.Errorf("role %s is in partition %s, but STS region %s is in partition %s", role, role.Partition, x.sts.Region, x.sts.Partition),
 		}

@@ -158,7 +158,8 @@ func (p *Provider) chain(x plan, request *auth.Request) (plan, error) {
 	}
 	then := x
 	then.session = SessionRequest{
-		Source: "role " + own.first.String(), ExternalID: own.then.ExternalID, Name: cmp.Or(own.then.SessionName, x.session.Name), Duration: own.then.Duration,
+		Source: "role " + own.first.String(), ExternalID: own.then.ExternalID, Name: cmp.Or(own.then.SessionName, x.session.Name),
+		Duration: own.then.Duration,
 	}
 	x.role, x.then = own.first, &then
 	return x, nil

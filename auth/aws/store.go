@@ -14,7 +14,8 @@ import (
 func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Request) {
 	trust := fmt.Sprintf("have %s trust the issuer %s with the audience (client ID) %s", x.where(), claims.Issuer, x.sts.Audience())
 	if x.role == (role{}) {
-		trust += fmt.Sprintf(" and map the claims of %s to a policy, or name a role in %s", claims.Subject, roleAttribute().At(request.Key.Subject))
+		trust += fmt.Sprintf(" and map the claims of %s to a policy, or name a role in %s",
+			claims.Subject, roleAttribute().At(request.Key.Subject))
 	} else {
 		trust += fmt.Sprintf(" for role %s and subject %s", x.role, claims.Subject)
 	}

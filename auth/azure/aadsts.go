@@ -87,11 +87,13 @@ func (a asked) addCredential() string {
 }
 
 func (a asked) compareCredentials() string {
-	return fmt.Sprintf("%s (all three must be equal letter by letter, also a slash at the end; an application has at most %d federated credentials)", a.addCredential(), maxFederated)
+	return fmt.Sprintf("%s (all three must be equal letter by letter, also a slash at the end; an application has at most %d federated "+
+		"credentials)", a.addCredential(), maxFederated)
 }
 
 func (a asked) checkClient() string {
-	return fmt.Sprintf("check that %s is the client ID of an application or managed identity of tenant %s", clientAttribute().At(a.subject), a.identity.tenant)
+	return fmt.Sprintf("check that %s is the client ID of an application or managed identity of tenant %s",
+		clientAttribute().At(a.subject), a.identity.tenant)
 }
 
 func (a asked) enableApplication() string {
@@ -99,15 +101,18 @@ func (a asked) enableApplication() string {
 }
 
 func (a asked) checkTenant() string {
-	return fmt.Sprintf("check %s, or AZURE_TENANT_ID of the controller if it is not set, and that the tenant is in %s", tenantAttribute().At(a.subject), a.cloud.Name)
+	return fmt.Sprintf("check %s, or AZURE_TENANT_ID of the controller if it is not set, and that the tenant is in %s",
+		tenantAttribute().At(a.subject), a.cloud.Name)
 }
 
 func (a asked) compareClocks() string {
-	return "compare the clock of the cluster's API server, which dates the proof, with that of Microsoft Entra: they differ by more than five minutes"
+	return "compare the clock of the cluster's API server, which dates the proof, with that of Microsoft Entra: they differ by more " +
+		"than five minutes"
 }
 
 func (a asked) checkKeys() string {
-	return fmt.Sprintf("check that the keys of %s are those of this cluster, and that Microsoft Entra can fetch them from the internet", a.claims.Issuer)
+	return fmt.Sprintf("check that the keys of %s are those of this cluster, and that Microsoft Entra can fetch them from the internet",
+		a.claims.Issuer)
 }
 
 func (a asked) signWithRSA() string {
@@ -125,7 +130,8 @@ func (a asked) checkScope() string {
 }
 
 func (a asked) exemptApplication() string {
-	return fmt.Sprintf("exempt application %s from the conditional access policy of tenant %s, or call from a location that the policy permits", a.identity.client, a.identity.tenant)
+	return fmt.Sprintf("exempt application %s from the conditional access policy of tenant %s, or call from a location that the "+
+		"policy permits", a.identity.client, a.identity.tenant)
 }
 
 func (a asked) assignRole() string {

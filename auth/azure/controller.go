@@ -72,7 +72,8 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (token *To
 		return nil, code, f.Error(stage, controllerOperation)
 	}
 	if got.Token == "" || got.ExpiresOn.IsZero() {
-		return nil, 0, remote.Invalid(source.where, "a token", errors.New("no token with an end in it")).Error(auth.StageExchange, controllerOperation)
+		return nil, 0, remote.Invalid(source.where, "a token", errors.New("no token with an end in it")).
+			Error(auth.StageExchange, controllerOperation)
 	}
 	return &Token{Secret: auth.NewSecret(got.Token), ExpiresAt: got.ExpiresOn.UTC()}, 0, nil
 }

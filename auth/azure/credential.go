@@ -80,6 +80,7 @@ func (c *tokenCredential) refuseOtherTenant(ctx context.Context, tenant string, 
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
 		Fix: "use a resource of the identity's own tenant, or name an application of the resource's tenant",
-		Err: fmt.Errorf("the resource asks for a token of tenant %q, but the identity is in tenant %q", remote.Printable(tenant, remote.MaxQuoted), own),
+		Err: fmt.Errorf("the resource asks for a token of tenant %q, but the identity is in tenant %q",
+			remote.Printable(tenant, remote.MaxQuoted), own),
 	}
 }

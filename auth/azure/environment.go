@@ -29,7 +29,8 @@ const (
 
 // giveIdentity is the fix for a controller without an identity. Source of the label: Azure Workload
 // Identity, "Labels and annotations".
-const giveIdentity = `annotate the controller's ServiceAccount with ` + ClientAnnotation + ` and label its Pod azure.workload.identity/use: "true", ` +
+const giveIdentity = `annotate the controller's ServiceAccount with ` + ClientAnnotation +
+	` and label its Pod azure.workload.identity/use: "true", ` +
 	`or set ` + credentialsVariable + `=` + managedIdentityCredential + ` in its environment to be the managed identity of the host, ` +
 	`or name a ServiceAccount in the object`
 
@@ -61,8 +62,10 @@ func credentialName(env func(string) string) (string, error) {
 		// would decide the identity.
 		return "", &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
-			Fix: "set " + credentialsVariable + " of the controller to " + environmentCredential + ", " + workloadIdentityCredential + " or " + managedIdentityCredential + ", or remove it",
-			Err: fmt.Errorf("%s is %q, which is not the name of one supported credential", credentialsVariable, remote.Printable(named, remote.MaxName)),
+			Fix: "set " + credentialsVariable + " of the controller to " + environmentCredential + ", " + workloadIdentityCredential + " or " +
+				managedIdentityCredential + ", or remove it",
+			Err: fmt.Errorf("%s is %q, which is not the name of one supported credential",
+				credentialsVariable, remote.Printable(named, remote.MaxName)),
 		}
 	}
 }
@@ -94,13 +97,16 @@ func (p *Provider) source(name string, client *http.Client) (source, error) {
 			name: "the client secret or certificate", where: p.where(),
 			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_CLIENT_CERTIFICATE_PATH of the controller",
 		}
-		credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: known})
+		credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{
+			ClientOptions: options, DisableInstanceDiscovery: known,
+		})
 		s.credential = credential
 		return s, err
 	case workloadIdentityCredential:
 		s := source{
 			name: "the workload identity", where: p.where(),
-			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE of the controller, and the federated credential for its ServiceAccount",
+			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE of the controller, and the federated credential for " +
+				"its ServiceAccount",
 		}
 		credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 			ClientOptions: options, DisableInstanceDiscovery: known, TenantID: p.tenant,

@@ -90,7 +90,8 @@ func identityError(subject auth.Subject, said statement, err error) error {
 	case said.client == "":
 		return clientAttribute().Missing(subject, "Azure application", "the client ID of a Microsoft Entra application or managed identity")
 	case said.tenant == "":
-		return tenantAttribute().Missing(subject, "Microsoft Entra tenant", "the ID of the application's tenant, or AZURE_TENANT_ID in the controller's environment")
+		return tenantAttribute().Missing(subject, "Microsoft Entra tenant",
+			"the ID of the application's tenant, or AZURE_TENANT_ID in the controller's environment")
 	default:
 		return clientAttribute().Invalid(subject, err)
 	}

@@ -90,7 +90,8 @@ func NewProvider(config Config) (*Provider, error) {
 	if config.Cloud.IsZero() {
 		config.Cloud = endpoint.AzurePublic()
 	}
-	if c := config.Cloud; !strings.HasPrefix(c.Authority, "https://") || c.ProofAudience == "" || c.ResourceManagerAudience == "" || c.RegistryAudience == "" {
+	if c := config.Cloud; !strings.HasPrefix(c.Authority, "https://") || c.ProofAudience == "" || c.ResourceManagerAudience == "" ||
+		c.RegistryAudience == "" {
 		return nil, errors.New("the Azure cloud is incomplete; take one of endpoint.AzureClouds or make it with endpoint.ParseAzureEnvironment")
 	}
 	calls, err := remote.NewCaller(remote.Settings{
@@ -133,7 +134,8 @@ func (*Provider) GetName() string { return ProviderName }
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
-		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint", "leave out the STS endpoint: the controller's AZURE_AUTHORITY_HOST sets the authority of Microsoft Entra")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint",
+			"leave out the STS endpoint: the controller's AZURE_AUTHORITY_HOST sets the authority of Microsoft Entra")
 	case options.STSRegion != "":
 		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: Microsoft Entra has no regions")
 	case options.Subject.Lent() && options.ProxyURL != nil:

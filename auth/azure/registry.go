@@ -69,7 +69,9 @@ func (p *Provider) tenantOf(request *auth.Request) string {
 }
 
 // registryToken gets one of the registry's two tokens. Field is the token's field in the response.
-func (p *Provider) registryToken(ctx context.Context, request *auth.Request, registry *acrRegistry, operation, field string, form url.Values) (*Token, error) {
+func (p *Provider) registryToken(
+	ctx context.Context, request *auth.Request, registry *acrRegistry, operation, field string, form url.Values,
+) (*Token, error) {
 	where := "registry " + registry.Host
 	asked := time.Now()
 	got, err := p.post(ctx, request, "https://"+registry.Host+"/oauth2/"+operation, form)
@@ -139,7 +141,8 @@ func registryFailure(a remote.Answer, where string, registry *acrRegistry, reque
 			f.Fix = fmt.Sprintf("assign to %s the role AcrPull or AcrPush at registry %s", identity, registry.Name)
 			break
 		}
-		f.Fix = fmt.Sprintf("assign to %s the role AcrPull at registry %s (or Container Registry Repository Reader with a condition for repository %s, if the registry has permissions by repository)",
+		f.Fix = fmt.Sprintf("assign to %s the role AcrPull at registry %s (or Container Registry Repository Reader with a condition for "+
+			"repository %s, if the registry has permissions by repository)",
 			identity, registry.Name, registry.Repository)
 	case http.StatusNotFound:
 		f.Code, f.Fix = auth.CodeRefused, "check that registry "+registry.Host+" exists"

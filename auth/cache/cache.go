@@ -125,7 +125,9 @@ func (c *Cache) Get(key auth.Key, minRemaining time.Duration, involved auth.Invo
 
 // Fetch implements [auth.Cache]. The function fetch may itself call Fetch with its own context, to
 // get another token that it needs.
-func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fetch func(context.Context) (auth.Fetched, error)) (auth.Fetched, error) {
+func (c *Cache) Fetch(
+	ctx context.Context, key auth.Key, o auth.FetchOptions, fetch func(context.Context) (auth.Fetched, error),
+) (auth.Fetched, error) {
 	if c.options.MaxSize < 0 {
 		return c.fetchAlone(ctx, key, o, fetch)
 	}
@@ -268,7 +270,8 @@ func (c *Cache) evict(e *entry) {
 	c.metrics.evictions.Inc()
 	if now := time.Now(); c.warned.IsZero() || now.Sub(c.warned) >= time.Hour {
 		c.warned = now
-		c.options.Logger.Warn("token cache is smaller than its working set: valid tokens are evicted and will be exchanged again; raise --token-cache-max-size",
+		c.options.Logger.Warn("token cache is smaller than its working set: valid tokens are evicted and will be exchanged again; raise "+
+			"--token-cache-max-size",
 			"maxSize", c.options.MaxSize, "namespace", e.tenant.name)
 	}
 }

@@ -255,7 +255,8 @@ func (c *Cache) log(ctx context.Context, key auth.Key, err error) {
 		level, outcome = slog.LevelInfo, cmp.Or(string(auth.CodeOf(err)), "error")
 	}
 	if c.options.Logger.Enabled(ctx, level) {
-		c.options.Logger.Log(ctx, level, "exchange", "key", key.Digest(), "provider", key.Provider, "subject", key.Subject.String(), "outcome", outcome)
+		c.options.Logger.Log(ctx, level, "exchange", "key", key.Digest(), "provider", key.Provider, "subject", key.Subject.String(),
+			"outcome", outcome)
 	}
 }
 

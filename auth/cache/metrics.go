@@ -20,9 +20,11 @@ type metrics struct {
 
 //nolint:gochecknoglobals // descriptions of metrics, never written.
 var (
-	descRequests  = prometheus.NewDesc("lanyard_token_cache_requests_total", "Calls answered, by status: hit (from memory), miss (a token was got), failure.", []string{"status"}, nil)
+	descRequests = prometheus.NewDesc("lanyard_token_cache_requests_total",
+		"Calls answered, by status: hit (from memory), miss (a token was got), failure.", []string{"status"}, nil)
 	descItems     = prometheus.NewDesc("lanyard_token_cache_cached_items", "Valid tokens in memory.", nil, nil)
-	descEvictions = prometheus.NewDesc("lanyard_token_cache_evictions_total", "Valid tokens given up because the capacity was too small.", nil, nil)
+	descEvictions = prometheus.NewDesc("lanyard_token_cache_evictions_total",
+		"Valid tokens given up because the capacity was too small.", nil, nil)
 )
 
 func newMetrics(objects bool) *metrics {

@@ -51,10 +51,12 @@ func ParseRoleARN(s string) (RoleARN, error) {
 		return refuse(ReasonService, "the service is "+quote(service)+", not iam", roleFixFor(service))
 	}
 	if region != "" {
-		return refuse(ReasonRegion, "it names the region "+quote(region)+", but a role has no region", "leave the fourth part empty: arn:"+partition+":iam::…")
+		return refuse(ReasonRegion, "it names the region "+quote(region)+", but a role has no region",
+			"leave the fourth part empty: arn:"+partition+":iam::…")
 	}
 	if !isAWSAccount(account) {
-		return refuse(ReasonAccount, "the account "+quote(account)+" is not twelve digits", "write the account with its leading zeros and without hyphens")
+		return refuse(ReasonAccount, "the account "+quote(account)+" is not twelve digits",
+			"write the account with its leading zeros and without hyphens")
 	}
 	path, ok := strings.CutPrefix(resource, "role")
 	if !ok || !strings.HasPrefix(path, "/") {
@@ -72,7 +74,8 @@ func ParseRoleARN(s string) (RoleARN, error) {
 	case len(name) > maxRoleName:
 		return refuse(ReasonName, "the role name is longer than "+strconv.Itoa(maxRoleName)+" characters", "copy the ARN from IAM")
 	case !all(name, isRoleNameByte):
-		return refuse(ReasonName, "the role name "+quote(name)+" has a character other than letters, digits and _+=,.@-", "copy the ARN from IAM, without spaces and line ends")
+		return refuse(ReasonName, "the role name "+quote(name)+" has a character other than letters, digits and _+=,.@-",
+			"copy the ARN from IAM, without spaces and line ends")
 	}
 	return RoleARN{Partition: partition, Account: account, Path: path, Name: name}, nil
 }

@@ -63,20 +63,23 @@ func (a *Assumption) set(name, value string) error {
 	switch name {
 	case "externalID":
 		if len(value) < minExternalID || len(value) > maxExternalID || !all(value, isExternalIDByte) {
-			return refuseAssumption("the external ID is not "+strconv.Itoa(minExternalID)+" to "+strconv.Itoa(maxExternalID)+" letters, digits and characters of _+=,.@:/-",
+			return refuseAssumption("the external ID is not "+strconv.Itoa(minExternalID)+" to "+
+				strconv.Itoa(maxExternalID)+" letters, digits and characters of _+=,.@:/-",
 				"copy it from the role's trust policy")
 		}
 		a.ExternalID = value
 	case "sessionName":
 		if len(value) < minSessionName || len(value) > maxSessionName || !all(value, isRoleNameByte) {
-			return refuseAssumption("the session name "+quote(value)+" is not "+strconv.Itoa(minSessionName)+" to "+strconv.Itoa(maxSessionName)+" letters, digits and characters of _+=,.@-",
+			return refuseAssumption("the session name "+quote(value)+" is not "+strconv.Itoa(minSessionName)+" to "+
+				strconv.Itoa(maxSessionName)+" letters, digits and characters of _+=,.@-",
 				"write another name, or leave it out")
 		}
 		a.SessionName = value
 	case "durationSeconds":
 		seconds, err := strconv.ParseUint(value, 10, 16)
 		if err != nil || seconds < minChainedSeconds || seconds > maxChainedSeconds {
-			return refuseAssumption("the duration "+quote(value)+" is not a number of seconds from "+strconv.Itoa(minChainedSeconds)+" to "+strconv.Itoa(maxChainedSeconds),
+			return refuseAssumption("the duration "+quote(value)+" is not a number of seconds from "+strconv.Itoa(minChainedSeconds)+" to "+
+				strconv.Itoa(maxChainedSeconds),
 				"AWS gives a session that is got with another session no more than an hour: write a smaller number, or leave it out")
 		}
 		a.Duration = time.Duration(seconds) * time.Second

@@ -182,7 +182,8 @@ func acrOf(loc location, labels []string, c AzureCloud) (ACR, error) {
 	}
 	switch {
 	case !isACRName(r.Name):
-		return refuse(ReasonName, "the registry name "+quote(r.Name)+" is not 5 to 50 letters and digits, with or without the suffix -<hash>", fixACR(c))
+		return refuse(ReasonName,
+			"the registry name "+quote(r.Name)+" is not 5 to 50 letters and digits, with or without the suffix -<hash>", fixACR(c))
 	case loc.port != "":
 		return refuse(ReasonPort, "a registry of Azure is named without a port", "remove the port")
 	case r.Repository != "" && !isRepository(r.Repository), r.Repository == "" && loc.path != "":

@@ -113,7 +113,8 @@ func parseCIDR(entry string) (netip.Prefix, error) {
 		return netip.Prefix{}, &Error{
 			What: whatCIDR, Reason: ReasonMalformed,
 			Detail: quote(entry) + " has address bits after its prefix",
-			Fix:    "write " + p.Masked().String() + " for the range, or " + netip.PrefixFrom(p.Addr(), p.Addr().BitLen()).String() + " for the address",
+			Fix: "write " + p.Masked().String() + " for the range, or " + netip.PrefixFrom(p.Addr(), p.Addr().BitLen()).String() +
+				" for the address",
 		}
 	default:
 		return p, nil

@@ -2,7 +2,8 @@ package endpoint
 
 import "strings"
 
-const fixECR = "write <account>.dkr.ecr.<region>.amazonaws.com/<repository>, its partition's suffix in place of amazonaws.com, or public.ecr.aws/<repository>"
+const fixECR = "write <account>.dkr.ecr.<region>.amazonaws.com/<repository>, its partition's suffix in place of amazonaws.com, or " +
+	"public.ecr.aws/<repository>"
 
 // Registry is a container registry of AWS or Google Cloud, made by [ParseECR] or [ParseGAR]. It is
 // comparable; its zero value is no registry.

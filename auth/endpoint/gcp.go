@@ -6,7 +6,8 @@ import "strings"
 const GCP Provider = "gcp"
 
 const (
-	fixGAR  = "write <location>-docker.pkg.dev/<project>/<repository>/<image>, or gcr.io, us.gcr.io, eu.gcr.io or asia.gcr.io in place of the host"
+	fixGAR = "write <location>-docker.pkg.dev/<project>/<repository>/<image>, or gcr.io, us.gcr.io, eu.gcr.io or asia.gcr.io in place " +
+		"of the host"
 	whatGCS = "bucket endpoint"
 	fixGCS  = "write storage.googleapis.com, or its universe's domain in place of googleapis.com"
 )

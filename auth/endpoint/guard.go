@@ -39,7 +39,8 @@ func (e *AddressError) Detail() string {
 
 // Fix returns one clause for people that says what to do.
 func (e *AddressError) Fix() string {
-	return "name a host or proxy that is reachable from outside, or have the administrator list it as host:port in --allowed-endpoint-hosts (identity.allowedEndpointHosts of the Helm chart)"
+	return "name a host or proxy that is reachable from outside, or have the administrator list it as host:port in " +
+		"--allowed-endpoint-hosts (identity.allowedEndpointHosts of the Helm chart)"
 }
 
 // Guard refuses connections into the cluster's own network if a tenant chose the host. It checks

@@ -90,7 +90,8 @@ func awsS3(loc location) (S3, error) {
 	if !ok {
 		for _, rest, more := strings.Cut(loc.host, "."); more; _, rest, more = strings.Cut(rest, ".") {
 			if _, ok := s3Host(rest); ok {
-				return refuse(ReasonHost, quote(loc.host)+" has a bucket's name before the endpoint", "write "+rest+", and the bucket's name in its own field")
+				return refuse(ReasonHost, quote(loc.host)+" has a bucket's name before the endpoint",
+					"write "+rest+", and the bucket's name in its own field")
 			}
 		}
 		return refuse(ReasonHost, quote(loc.host)+" is not an endpoint of Amazon S3", fixS3)

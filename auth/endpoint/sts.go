@@ -4,7 +4,8 @@ import "strings"
 
 const (
 	whatSTS = "STS endpoint"
-	fixSTS  = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com, or have the administrator list the host of another service in --allowed-endpoint-hosts (identity.allowedEndpointHosts of the Helm chart)"
+	fixSTS  = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com, or have the " +
+		"administrator list the host of another service in --allowed-endpoint-hosts (identity.allowedEndpointHosts of the Helm chart)"
 )
 
 // awsSTSAudience is the audience that STS expects in a web identity token, in every partition.

@@ -31,7 +31,8 @@ const (
 	// maxNested bounds the depth of nested source_credentials in a credentials file.
 	maxNested = 8
 	// giveIdentity is the fix for a controller without an identity.
-	giveIdentity = "give the controller's ServiceAccount an identity with Workload Identity Federation for GKE, or set " + credentialsVariable +
+	giveIdentity = "give the controller's ServiceAccount an identity with Workload Identity Federation for " +
+		"GKE, or set " + credentialsVariable +
 		", or name a ServiceAccount in the object"
 	// controllerOperation is the name of the call in error texts.
 	controllerOperation = "the controller's own token"
@@ -188,7 +189,8 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 	}
 	wire := remote.NewRecorder(ctx, p.calls.Environment())
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, remote.NewClient(wire, p.calls.Timeout()))
-	credentials, err := google.CredentialsFromJSONWithTypeAndParams(ctx, data, google.CredentialsType(file.Type), google.CredentialsParams{Scopes: wanted})
+	credentials, err := google.CredentialsFromJSONWithTypeAndParams(ctx, data, google.CredentialsType(file.Type),
+		google.CredentialsParams{Scopes: wanted})
 	if err != nil {
 		// The SDK's error may quote the file.
 		return nil, fileError(path, errors.New("it cannot be used"))
@@ -198,7 +200,8 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 		return nil, fileFailure(ctx, path, wire.Last())
 	}
 	if !isBearer(got.AccessToken) || got.Expiry.IsZero() {
-		return nil, remote.Invalid(hostOf(wire.Last()), "a token", errors.New("no access token with an end in it")).Error(auth.StageExchange, controllerOperation)
+		return nil, remote.Invalid(hostOf(wire.Last()), "a token", errors.New("no access token with an end in it")).
+			Error(auth.StageExchange, controllerOperation)
 	}
 	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: got.Expiry.UTC()}, nil
 }

@@ -173,7 +173,8 @@ func (p *Provider) impersonate(ctx context.Context, x step, source *Token, reque
 	}
 	asked := time.Now()
 	answer, err := remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
-		post, err := newPost(ctx, "https://"+where+"/v1/projects/-/serviceAccounts/"+x.account.Email+":generateAccessToken", "application/json", string(body))
+		post, err := newPost(ctx, "https://"+where+"/v1/projects/-/serviceAccounts/"+x.account.Email+":generateAccessToken",
+			"application/json", string(body))
 		if err == nil {
 			post.Header.Set("Authorization", tokenType+" "+source.Secret.Reveal())
 		}

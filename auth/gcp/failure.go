@@ -101,13 +101,15 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 			f.Fix = "compare the clock of the API server with Google's"
 		case strings.Contains(said.text, "signature"):
 			f.What += ": no key of the issuer made the signature"
-			f.Fix = fmt.Sprintf("upload the current keys of issuer %s to %s, if keys were uploaded; otherwise check which server answers at the issuer's URL", claims.Issuer, trust)
+			f.Fix = fmt.Sprintf("upload the current keys of issuer %s to %s, if keys were uploaded; otherwise check which server answers at "+
+				"the issuer's URL", claims.Issuer, trust)
 		case strings.Contains(said.text, "connecting to the given credential's issuer"):
 			// Google says this if it cannot reach the issuer now, and also if the uploaded keys are
 			// not the issuer's.
 			f.Code = auth.CodeUnavailable
 			f.What += ": the issuer's keys cannot be found"
-			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current keys to %s", claims.Issuer, trust)
+			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current keys to %s",
+				claims.Issuer, trust)
 		case strings.Contains(said.text, "mapped attribute"), strings.Contains(said.text, "attribute mapping"):
 			f.What += ": the attribute mapping fails"
 			f.Fix = mendMapping(trust, claims)
@@ -170,7 +172,8 @@ func (x step) failure(answer remote.Answer, where string, request *auth.Request)
 // grants returns the fix for missing roles: which role to grant, on which account, to whom.
 func (x step) grants() string {
 	if len(x.delegates) > 0 {
-		return fmt.Sprintf("grant roles/iam.serviceAccountTokenCreator on %s to %s, and on each service account after it to the one before, up to %s",
+		return fmt.Sprintf("grant roles/iam.serviceAccountTokenCreator on %s to %s, and on each service account after it to the one "+
+			"before, up to %s",
 			x.delegates[0].Email, x.by, x.account.Email)
 	}
 	role := "roles/iam.serviceAccountTokenCreator"
@@ -185,7 +188,8 @@ func (p *Provider) trustOf(x plan) string {
 	if x.hasProvider() {
 		return "workload identity provider " + x.provider.String()
 	}
-	return fmt.Sprintf("workload identity pool %s of cluster %s in %s", p.universe.WorkloadPool(x.cluster.Project), x.cluster.Name, x.cluster.Location)
+	return fmt.Sprintf("workload identity pool %s of cluster %s in %s",
+		p.universe.WorkloadPool(x.cluster.Project), x.cluster.Name, x.cluster.Location)
 }
 
 // principalOf returns the subject's name in IAM policies, if the attribute mapping is the usual one

@@ -180,7 +180,8 @@ func parseIdentity(text string, universe endpoint.GCPUniverse) (identity, error)
 	if !both && strings.Contains(own, "@") {
 		provider, account = "", own
 	}
-	return parseStatement(statement{account: account, provider: provider, impersonated: chain, flux: strings.HasPrefix(provider, "//")}, universe)
+	return parseStatement(statement{account: account, provider: provider, impersonated: chain, flux: strings.HasPrefix(provider, "//")},
+		universe)
 }
 
 // GetIdentity implements [auth.Provider]. It returns an empty string for a ServiceAccount of GKE

@@ -123,9 +123,11 @@ func (*Provider) GetName() string { return ProviderName }
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
-		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint", "leave out the STS endpoint: the controller's GOOGLE_CLOUD_UNIVERSE_DOMAIN sets it")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint",
+			"leave out the STS endpoint: the controller's GOOGLE_CLOUD_UNIVERSE_DOMAIN sets it")
 	case options.STSRegion != "":
-		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: tokens of Google Cloud have no region")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region",
+			"leave out the STS region: tokens of Google Cloud have no region")
 	}
 	if options.Subject.Lent() && options.ProxyURL != nil {
 		return auth.Target{}, refusal.Detour("proxy")

@@ -109,7 +109,8 @@ func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 	var err error
 	if len(a.apiAudiences) == 0 {
 		if a.caller.self, a.apiAudiences, err = learnAudiences(ctx, a.client, a.caller); err != nil {
-			return nil, fmt.Errorf("learn which audiences the API server accepts, with a token of this program's own account: %w; or set kube.Options.APIAudiences to what this command prints: %s", err, printAudiences)
+			return nil, fmt.Errorf("learn which audiences the API server accepts, with a token of this program's own account: %w; or set "+
+				"kube.Options.APIAudiences to what this command prints: %s", err, printAudiences)
 		}
 	}
 	if a.watch, err = watch(ctx, options.Informers, "ServiceAccounts", metadata(), a.index); err != nil {

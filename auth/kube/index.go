@@ -86,7 +86,9 @@ func (x *index) lookup(subject auth.Subject) (auth.Account, error) {
 
 // read returns subject's account from a live GET into object. An object that is being deleted
 // counts as deleted.
-func (x *index) read(ctx context.Context, reader client.Reader, by caller, subject auth.Subject, object client.Object) (auth.Account, error) {
+func (x *index) read(
+	ctx context.Context, reader client.Reader, by caller, subject auth.Subject, object client.Object,
+) (auth.Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)

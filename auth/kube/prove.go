@@ -129,7 +129,8 @@ func learnAudiences(ctx context.Context, c client.Client, by caller) (self strin
 	if err := c.Create(ctx, review); err != nil {
 		failed := by.failure(ctx, err, auth.StageSubject, auth.Controller())
 		if !failed.Temporary() {
-			failed.Fix = `grant "create" on selfsubjectreviews.authentication.k8s.io to this program, for example with the ClusterRole system:basic-user`
+			failed.Fix = `grant "create" on selfsubjectreviews.authentication.k8s.io to this program, ` +
+				`for example with the ClusterRole system:basic-user`
 		}
 		return "", nil, failed
 	}

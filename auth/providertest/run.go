@@ -304,7 +304,9 @@ type foreign struct{}
 func (foreign) GetDuration() time.Duration { return time.Hour }
 
 func otherForms(t *testing.T, b *bench) {
-	for name, proof := range map[string]auth.Proof{"none": nil, "another's": foreign{}, "a JWT that is nil": (*auth.JWT)(nil), "a certificate that is nil": (*auth.Certificate)(nil)} {
+	for name, proof := range map[string]auth.Proof{
+		"none": nil, "another's": foreign{}, "a JWT that is nil": (*auth.JWT)(nil), "a certificate that is nil": (*auth.Certificate)(nil),
+	} {
 		b.accounts.spoil(func(d *directory) { d.other, d.proof = true, proof })
 		token, err := b.get(t.Context(), b.with(b.A)...)
 		b.accounts.behave()
@@ -430,9 +432,12 @@ func registry(t *testing.T, b *bench) {
 	}
 	// A repository on a host that only looks like the registry's host is refused.
 	host, path, _ := strings.Cut(b.ImageRepository, "/")
-	for _, fake := range []string{host + ".example.org/" + path, "example.org/" + b.ImageRepository, host + "@example.org/" + path, "x" + b.ImageRepository} {
+	for _, fake := range []string{
+		host + ".example.org/" + path, "example.org/" + b.ImageRepository, host + "@example.org/" + path, "x" + b.ImageRepository,
+	} {
 		_, err := b.get(t.Context(), b.with(b.A, auth.WithImageRepository(fake))...)
-		if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeEndpointRefused || e.Fix == "" || !slices.Contains([]auth.Stage{auth.StageRegistry, auth.StageSubject}, e.Stage) {
+		if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeEndpointRefused || e.Fix == "" ||
+			!slices.Contains([]auth.Stage{auth.StageRegistry, auth.StageSubject}, e.Stage) {
 			t.Errorf("%s: %v, want code %s with a fix", fake, err, auth.CodeEndpointRefused)
 		}
 	}

@@ -83,7 +83,8 @@ func checkAudiences(field string, audiences []string) error {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		switch {
 		case audience == "" || strings.ContainsFunc(audience, func(r rune) bool { return r <= ' ' || r > '~' }):
-			return refuse(auth.CodeOptionInvalid, at, "an audience must have only printable ASCII characters and no space", "write a name such as registry.example.com")
+			return refuse(auth.CodeOptionInvalid, at, "an audience must have only printable ASCII characters and no space",
+				"write a name such as registry.example.com")
 		case len(audience) > maxAudience:
 			return refuse(auth.CodeOptionInvalid, at, fmt.Sprintf("Too long: may not be more than %d bytes", maxAudience), "shorten it")
 		case slices.Contains(audiences[:i], audience):
@@ -118,7 +119,8 @@ func audiencesOf(fields Fields) (auth.List, error) {
 	}
 	list, err := auth.NewList(audiences...)
 	if err != nil {
-		return auth.List{}, refuse(auth.CodeOptionInvalid, fieldAudiences, "there is no audience, and the object has no address to take in its place", "name the audience")
+		return auth.List{}, refuse(auth.CodeOptionInvalid, fieldAudiences,
+			"there is no audience, and the object has no address to take in its place", "name the audience")
 	}
 	return list, nil
 }
@@ -128,7 +130,8 @@ func refuseExchanges(field string, audiences []string) error {
 	for _, audience := range audiences {
 		if service := endpoint.ExchangeOf(audience); service != "" {
 			return refuse(auth.CodeAudienceRefused, field,
-				fmt.Sprintf("a token for audience %.80q would be valid at %s, and the server that gets the token could use it there", audience, service),
+				fmt.Sprintf("a token for audience %.80q would be valid at %s, and the server that gets the token could use it there",
+					audience, service),
 				"name the server by an audience of its own, such as its host")
 		}
 	}
@@ -151,11 +154,13 @@ func objectOf(fields Fields, rules Rules) (auth.Subject, error) {
 	if !rules.TokenServer && !rules.SPIFFEBroker {
 		return auth.Subject{}, refuse(auth.CodeNotGranted, fieldType,
 			"the controller runs without --keyring-namespace and --spiffe-broker-endpoint, so nobody can issue SVIDs",
-			"have the administrator set spiffe.trustDomain or spiffe.broker of the Helm chart (--spiffe-trust-domain of lanyard-token-server, or --spiffe-broker-endpoint of the controller), or use credential.type ServiceAccountToken")
+			"have the administrator set spiffe.trustDomain or spiffe.broker of the Helm chart (--spiffe-trust-domain of "+
+				"lanyard-token-server, or --spiffe-broker-endpoint of the controller), or use credential.type ServiceAccountToken")
 	}
 	object, err := auth.Object(fields.Kind, fields.Namespace, fields.Name)
 	if err != nil {
-		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, "metadata.name", fmt.Sprintf("Invalid value: %.80q", fields.Name), "give the object a name that is a lower-case DNS-1123 subdomain")
+		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, "metadata.name", fmt.Sprintf("Invalid value: %.80q", fields.Name),
+			"give the object a name that is a lower-case DNS-1123 subdomain")
 	}
 	return object, nil
 }
@@ -173,5 +178,6 @@ func checkCredentialHost(fields Fields, rules Rules) error {
 	}
 	return refuse(auth.CodeNotGranted, fieldAccount,
 		fmt.Sprintf("no ServiceAccount is named, and the controller's own token does not go to %.80q", host),
-		"set spec.serviceAccountName, or have the administrator list the host in --controller-credential-hosts (identity.controllerCredentialHosts of the Helm chart)")
+		"set spec.serviceAccountName, or have the administrator list the host in --controller-credential-hosts "+
+			"(identity.controllerCredentialHosts of the Helm chart)")
 }

@@ -31,14 +31,16 @@ func exclusions() []exclusion {
 			broken: func(f Fields) bool { return f.SecretRef != nil && f.ServiceAccountName != "" },
 		},
 		{
-			field: "spec.insecure", message: "insecure works only with provider generic: a short-lived credential is never sent over an unprotected connection",
-			fix:    "remove insecure",
-			broken: func(f Fields) bool { return f.Insecure && f.Provider != Generic },
+			field:   "spec.insecure",
+			message: "insecure works only with provider generic: a short-lived credential is never sent over an unprotected connection",
+			fix:     "remove insecure",
+			broken:  func(f Fields) bool { return f.Insecure && f.Provider != Generic },
 		},
 		{
-			field: "spec.insecure", message: "insecure and sts exclude each other: a short-lived credential is never sent over an unprotected connection",
-			fix:    "remove insecure",
-			broken: func(f Fields) bool { return f.Insecure && f.STS != nil },
+			field:   "spec.insecure",
+			message: "insecure and sts exclude each other: a short-lived credential is never sent over an unprotected connection",
+			fix:     "remove insecure",
+			broken:  func(f Fields) bool { return f.Insecure && f.STS != nil },
 		},
 		{
 			field: "spec.sts", message: "sts works only with the providers generic and aws",
@@ -87,9 +89,10 @@ func exclusions() []exclusion {
 			broken: func(f Fields) bool { return f.Credential != nil && f.SecretRef != nil },
 		},
 		{
-			field: "spec.insecure", message: "insecure and credential exclude each other: a short-lived credential is never sent over an unprotected connection",
-			fix:    "remove insecure",
-			broken: func(f Fields) bool { return f.Credential != nil && f.Insecure },
+			field:   "spec.insecure",
+			message: "insecure and credential exclude each other: a short-lived credential is never sent over an unprotected connection",
+			fix:     "remove insecure",
+			broken:  func(f Fields) bool { return f.Credential != nil && f.Insecure },
 		},
 		{
 			field: fieldCredential, message: "credential.type WorkloadIdentityToken needs workloadIdentityName",

@@ -437,7 +437,8 @@ func subjectOf(
 		if account, err = auth.ServiceAccount(fields.Namespace, rules.DefaultServiceAccount); err != nil {
 			return auth.Subject{}, false, refuse(auth.CodeSubjectInvalid, fieldAccount,
 				"no ServiceAccount is named, and the value of --default-service-account cannot be a ServiceAccount's name",
-				"set spec.serviceAccountName, or have the administrator correct --default-service-account (identity.defaultServiceAccount of the Helm chart)")
+				"set spec.serviceAccountName, or have the administrator correct --default-service-account "+
+					"(identity.defaultServiceAccount of the Helm chart)")
 		}
 		defaulted = true
 	}
@@ -451,7 +452,8 @@ func subjectOf(
 	case rules.RequireServiceAccount:
 		return auth.Subject{}, false, refuse(auth.CodeNotGranted, fieldAccount,
 			"no ServiceAccount is named, but --require-service-account-for-provider-auth requires one",
-			"set spec.serviceAccountName, or have the administrator set --default-service-account (identity.defaultServiceAccount of the Helm chart)")
+			"set spec.serviceAccountName, or have the administrator set --default-service-account "+
+				"(identity.defaultServiceAccount of the Helm chart)")
 	}
 	if err := checkLent(ctx, fields.Namespace, rules); err != nil {
 		return auth.Subject{}, false, err
@@ -509,7 +511,8 @@ func checkLent(ctx context.Context, namespace string, rules Rules) error {
 	}
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeNotGranted,
-		Fix: "set spec.serviceAccountName, or have the administrator admit the namespace with --controller-identity-namespaces (identity.controllerNamespaces of the Helm chart)",
+		Fix: "set spec.serviceAccountName, or have the administrator admit the namespace with --controller-identity-namespaces " +
+			"(identity.controllerNamespaces of the Helm chart)",
 		Err: &Refusal{
 			Field: fieldAccount,
 			Message: fmt.Sprintf("no ServiceAccount is named, and the controller's identity is not lent to namespace %s: %s",

@@ -116,7 +116,9 @@ func ParseAuthority(certificate, key []byte, domain spiffeid.TrustDomain, now ti
 
 // ParseAuthorityOf is like ParseAuthority, for a CA whose key is not in the Secret. The parameter
 // name is the key's name in errors.
-func ParseAuthorityOf(certificate []byte, key crypto.Signer, name string, domain spiffeid.TrustDomain, now time.Time) (*x509.Certificate, error) {
+func ParseAuthorityOf(
+	certificate []byte, key crypto.Signer, name string, domain spiffeid.TrustDomain, now time.Time,
+) (*x509.Certificate, error) {
 	authority, err := firstCertificate(certificate)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,8 @@ func ID(domain spiffeid.TrustDomain, resource, namespace, name string) (spiffeid
 		return spiffeid.ID{}, fmt.Errorf("the SPIFFE ID of %s %.80q in namespace %.80q: %w", resource, name, namespace, err)
 	}
 	if n := len(id.String()); n > maxID {
-		return spiffeid.ID{}, fmt.Errorf("the SPIFFE ID would have %d characters, and at most %d are allowed: shorten the object's name", n, maxID)
+		return spiffeid.ID{}, fmt.Errorf("the SPIFFE ID would have %d characters, and at most %d are allowed: shorten the object's name",
+			n, maxID)
 	}
 	return id, nil
 }

@@ -113,7 +113,8 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	case signers.Issuer == "":
 		return auth.Target{}, &auth.Error{
 			Stage: auth.StageSubject, Code: auth.CodeNotGranted,
-			Fix: "have the administrator set spiffe.issuer of the Helm chart (--spiffe-issuer of lanyard-token-server), or use credential.type SpiffeCertificate",
+			Fix: "have the administrator set spiffe.issuer of the Helm chart (--spiffe-issuer of lanyard-token-server), or use " +
+				"credential.type SpiffeCertificate",
 			Err: fmt.Errorf("trust domain %s has no issuer of JWT-SVIDs", signers.TrustDomain),
 		}
 	}
@@ -157,7 +158,9 @@ func IDOf(domain spiffeid.TrustDomain, subject auth.Subject) (spiffeid.ID, error
 	}
 	id, err := ID(domain, resource, subject.Namespace(), subject.Name())
 	if err != nil {
-		return spiffeid.ID{}, &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Fix: "give the object a shorter name", Err: err}
+		return spiffeid.ID{}, &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Fix: "give the object a shorter name", Err: err,
+		}
 	}
 	return id, nil
 }

@@ -35,7 +35,9 @@ func NewCaller(s Settings) (*Caller, error) {
 		return nil, fmt.Errorf("timeout is %s, must be positive", s.Timeout)
 	}
 	guard := endpoint.Guard{DenyCIDRs: s.DenyCIDRs, AllowHosts: s.AllowedEndpointHosts}
-	pool, err := transport.NewPool(transport.Options{Base: s.Transport, Dial: guard.DialContext(transport.Dialer()), CheckTarget: guard.CheckTarget})
+	pool, err := transport.NewPool(transport.Options{
+		Base: s.Transport, Dial: guard.DialContext(transport.Dialer()), CheckTarget: guard.CheckTarget,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,9 @@ func (a Answer) Refusal(where, health string) Failure {
 // Invalid returns the failure of a call to where whose answer should contain wanted, such as "a
 // token". Err says why wanted is missing.
 func Invalid(where, wanted string, err error) Failure {
-	return Failure{Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where)}
+	return Failure{
+		Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where),
+	}
 }
 
 // WaitForQuota returns the fix for throttling.

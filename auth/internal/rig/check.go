@@ -124,7 +124,8 @@ func (r *Rig) TenantProxies(t *testing.T, ask Asker) {
 	for proxy, want := range map[*url.URL]string{r.Proxy: "loopback", private: "in --deny-cidrs"} {
 		err := ask(t, endpoint.Allowed{}, endpoint.CIDRs{}, auth.WithProxyURL(proxy))
 		e, ok := errors.AsType[*auth.Error](err)
-		if !ok || e.Code != auth.CodeEndpointRefused || e.Temporary() || !strings.Contains(e.Error(), want) || !strings.Contains(e.Fix, "--allowed-endpoint-hosts") {
+		if !ok || e.Code != auth.CodeEndpointRefused || e.Temporary() || !strings.Contains(e.Error(), want) ||
+			!strings.Contains(e.Fix, "--allowed-endpoint-hosts") {
 			t.Errorf("%s: %v", proxy.Host, err)
 		}
 	}
