@@ -33,6 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // release has an image, because the chart requires one. It has no CRDs unless the values ask for
@@ -306,9 +307,10 @@ func TestControllerPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	writable := map[string]bool{
-		"buckets": true, "buckets/status": true, "imagerepositories": true, "imagerepositories/status": true,
-		"ocirepositories": true, "ocirepositories/status": true, "serviceaccounts/token": true, "events": true, "leases": true,
-		"workloadidentities/token": true,
+		"serviceaccounts/token": true, "events": true, "leases": true, "workloadidentities/token": true,
+	}
+	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+		writable[kind.Plural], writable[kind.Plural+"/status"] = true, true
 	}
 	checked := 0
 	for _, object := range objects {

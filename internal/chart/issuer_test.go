@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/chart"
 	identityflags "github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
 	discoveryflags "github.com/lanyard-dev/lanyard/internal/discovery/flags"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	tokenserverflags "github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
@@ -330,14 +331,14 @@ func TestControllerReadsObjectsThatProveThemselves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, resource := range []string{"ocirepositories", "imagerepositories"} {
+		for _, kind := range kinds.All().Where(kinds.Kind.HasSVIDs) {
 			granted := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
 				return o.GetKind() == "ClusterRole" && o.GetName() == "lanyard-controller" && slices.ContainsFunc(rules(t, o), func(r rule) bool {
-					return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "get")
+					return slices.Contains(r.APIGroups, kind.Group) && slices.Contains(r.Resources, kind.Plural) && slices.Contains(r.Verbs, "get")
 				})
 			})
 			if granted != want {
-				t.Errorf("%s: the controller may get %s: %t, want %t", values, resource, granted, want)
+				t.Errorf("%s: the controller may get %s: %t, want %t", values, kind.Plural, granted, want)
 			}
 		}
 	}

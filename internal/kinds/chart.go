@@ -1,45 +1,57 @@
 package kinds
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
-// ChartTemplate returns the Helm template with the lists of kinds that the rules of Lanyard's chart
-// use. Each list is the inside of "resources: [...]", sorted. The command dev/kinds writes it into the
-// chart.
+// ChartTemplate returns the Helm template with the rules of Lanyard's chart that are about kinds. Each
+// part has one rule for each API group, and takes the verbs. The command dev/kinds writes the template
+// into the chart.
 func (t Table) ChartTemplate() string {
-	clusterScoped := func(k Kind) bool { return k.AWSIdentity && k.ClusterScoped }
-	lists := []struct {
+	isAWSIdentity := func(k Kind) bool { return k.AWSIdentity }
+	actsAtAWS := func(k Kind) bool { return k.Server == AWS }
+	parts := []struct {
 		name, what, subresource string
-		group                   string
+		group                   string // of the subresource, if the group of the kind does not serve it
 		is                      func(Kind) bool
 	}{
-		{"fetching", "kinds whose objects fetch", "", toolkitv1.Group, Kind.Fetches},
-		{"fetching.status", "their statuses", "/status", toolkitv1.Group, Kind.Fetches},
-		{"keeping", "kinds whose objects keep artifacts", "", toolkitv1.Group, Kind.KeepsArtifacts},
-		{"scanning", "kinds whose objects fetch and keep no artifact", "", toolkitv1.Group, func(k Kind) bool { return k.Fetches() && !k.KeepsArtifacts() }},
-		{"proving", "kinds whose objects can have SVIDs", "", toolkitv1.Group, Kind.HasSVIDs},
-		{"proving.svid", "the requests for their SVIDs", "/svid", toolkitv1.Group, Kind.HasSVIDs},
-		{"awsIdentities", "kinds of AWS identities", "", identityv1.Group, func(k Kind) bool { return k.AWSIdentity }},
-		{"awsIdentities.status", "their statuses", "/status", identityv1.Group, func(k Kind) bool { return k.AWSIdentity }},
-		{"awsIdentities.cluster", "kinds of AWS identities without a namespace", "", identityv1.Group, clusterScoped},
+		{"fetching", "kinds whose objects fetch", "", "", Kind.Fetches},
+		{"fetching.status", "their statuses", "/status", "", Kind.Fetches},
+		{"keeping", "kinds whose objects keep artifacts", "", "", Kind.KeepsArtifacts},
+		{"scanning", "kinds whose objects fetch and keep no artifact", "", "", func(k Kind) bool { return k.Fetches() && !k.KeepsArtifacts() }},
+		{"proving", "kinds whose objects can have SVIDs", "", "", Kind.HasSVIDs},
+		{"proving.svid", "the requests for their SVIDs", "/svid", tokenv1.Group, Kind.HasSVIDs},
+		{"contexts", "kinds whose objects tokens can name, or that can have SVIDs", "", "", func(k Kind) bool { return k.Relation != "" || k.HasSVIDs() }},
+		{"awsIdentities", "kinds of AWS identities", "", "", isAWSIdentity},
+		{"awsIdentities.status", "their statuses", "/status", "", isAWSIdentity},
+		{"awsIdentities.cluster", "kinds of AWS identities without a namespace", "", "", func(k Kind) bool { return k.AWSIdentity && k.ClusterScoped }},
+		{"awsIdentities.tenant", "kinds of AWS identities in namespaces", "", "", func(k Kind) bool { return k.AWSIdentity && !k.ClusterScoped }},
+		{"atAWS", "kinds whose objects act at AWS's APIs", "", "", actsAtAWS},
+		{"atAWS.status", "their statuses", "/status", "", actsAtAWS},
 	}
 	var b strings.Builder
-	b.WriteString("{{- /* Lists of kinds, made by make generate from the table of internal/kinds. */}}\n")
-	for _, list := range lists {
-		var names []string
-		for _, kind := range t.Where(list.is) {
-			if kind.Group == list.group { // the one that the rules name
-				names = append(names, kind.Plural+list.subresource)
+	b.WriteString("{{- /* Rules about kinds, made by make generate from the table of internal/kinds. The argument is the verbs. */}}\n")
+	for _, part := range parts {
+		var groups []string
+		names := map[string][]string{} // by group
+		for _, kind := range t.Where(part.is) {
+			group := cmp.Or(part.group, kind.Group)
+			if names[group] == nil {
+				groups = append(groups, group)
 			}
+			names[group] = append(names[group], kind.Plural+part.subresource)
 		}
-		slices.Sort(names)
-		fmt.Fprintf(&b, "{{- /* %s */}}\n{{- define \"lanyard.kinds.%s\" }}%s{{ end }}\n", list.what, list.name, strings.Join(names, ", "))
+		fmt.Fprintf(&b, "{{- /* %s */}}\n{{- define \"lanyard.kinds.%s\" -}}\n", part.what, part.name)
+		for _, group := range groups {
+			slices.Sort(names[group])
+			fmt.Fprintf(&b, "- apiGroups: [%s]\n  resources: [%s]\n  verbs: [{{ . }}]\n", group, strings.Join(names[group], ", "))
+		}
+		b.WriteString("{{- end }}\n")
 	}
 	return b.String()
 }

@@ -50,9 +50,9 @@ func WorkloadIdentityBinding() Kind {
 	}
 }
 
-// keyRing is the kind whose status the token server writes. Its objects have no conditions of the
-// common status.
-func keyRing() Kind {
+// KeyRing returns the entry of the kind whose status the token server writes. Its objects have no
+// conditions of the common status.
+func KeyRing() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.KeyRingKind),
 		Plural:           "keyrings", Short: "lkr", Program: TokenServer,

@@ -180,6 +180,11 @@ func (k Kind) NamedIdentity(o Resource) (auth.Subject, error) {
 	return spec.AWSIdentity(ref.Kind, o.GetNamespace(), ref.Name)
 }
 
+// GroupResource returns the name of the kind in the API server's errors.
+func (k Kind) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.Plural}
+}
+
 // Fetches reports whether the objects name a server and act there as a tenant, at an interval.
 func (k Kind) Fetches() bool {
 	_, ok := k.New().(Tenant)

@@ -23,7 +23,7 @@ type Table []Kind
 func All() Table {
 	return Table{
 		OCIRepository(), Bucket(), ImageRepository(),
-		WorkloadIdentity(), WorkloadIdentityBinding(), keyRing(),
+		WorkloadIdentity(), WorkloadIdentityBinding(), KeyRing(),
 		AWSCluster(),
 		AWSServiceAccountIdentity(), AWSClusterControllerIdentity(), AWSClusterRoleIdentity(), AWSClusterStaticIdentity(),
 	}
