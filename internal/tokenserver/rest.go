@@ -20,10 +20,8 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
-
-// resource is the resource with the subresource token. Package identityv1 defines its kind.
-const resource = "workloadidentities"
 
 // AuditID is the audit annotation with the claim jti of the token that a request got, so that a
 // token found elsewhere leads to its request.
@@ -145,7 +143,7 @@ func (t *tokens) create(ctx context.Context, name string, request *tokenv1.Token
 	}
 	cluster, err := t.clusters.Of(caller.GetName())
 	if err != nil {
-		return nil, apierrors.NewForbidden(identityResource(), name, err)
+		return nil, apierrors.NewForbidden(kinds.WorkloadIdentity().GroupResource(), name, err)
 	}
 	object, err := t.context(ctx, caller, identity, request.Spec.ContextObject)
 	if err != nil {
@@ -182,16 +180,17 @@ func (t *tokens) create(ctx context.Context, name string, request *tokenv1.Token
 
 // identity returns the identity that a request is for, if the identity can have a token.
 func (t *tokens) identity(ctx context.Context, name string, request *tokenv1.TokenRequest) (*identityv1.WorkloadIdentity, error) {
+	resource := kinds.WorkloadIdentity().GroupResource()
 	identity, err := t.identities.Get(ctx, genericrequest.NamespaceValue(ctx), name, request.UID)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, apierrors.NewNotFound(identityResource(), name)
+		return nil, apierrors.NewNotFound(resource, name)
 	case err != nil:
 		return nil, unavailable(err)
 	case identity.DeletionTimestamp != nil:
-		return nil, apierrors.NewConflict(identityResource(), name, errors.New("the WorkloadIdentity is being deleted"))
+		return nil, apierrors.NewConflict(resource, name, errors.New("the WorkloadIdentity is being deleted"))
 	case request.UID != "" && request.UID != identity.UID:
-		return nil, apierrors.NewConflict(identityResource(), name, errors.New("the WorkloadIdentity has another UID than metadata.uid: it was deleted and created again"))
+		return nil, apierrors.NewConflict(resource, name, errors.New("the WorkloadIdentity has another UID than metadata.uid: it was deleted and created again"))
 	}
 	return identity, nil
 }
@@ -220,10 +219,6 @@ func checkNames(ctx context.Context, name string, request metav1.Object) error {
 
 func requestKind() schema.GroupKind {
 	return tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind).GroupKind()
-}
-
-func identityResource() schema.GroupResource {
-	return schema.GroupResource{Group: identityv1.Group, Resource: resource}
 }
 
 // unavailable is the answer while no token can be made, for a temporary reason. The caller does not

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Rights checks that no other program of Lanyard can read the signing keys or become the token
@@ -36,6 +36,7 @@ type right struct{ verb, group, resource, subresource string }
 // dangerous returns the rights that lead to the signing keys. A right to one object by name is not
 // found and does not matter, such as the right to a token of the program's own ServiceAccount.
 func dangerous() []right {
+	rings := kinds.KeyRing()
 	rights := []right{
 		{"get", "", "secrets", ""},
 		{"list", "", "secrets", ""},
@@ -54,8 +55,8 @@ func dangerous() []right {
 		// API servers before 1.35 treat exec and attach over a WebSocket as the verb get.
 		{"get", "", "pods", "exec"},
 		{"get", "", "pods", "attach"},
-		{"update", identityv1.Group, "keyrings", "status"},
-		{"patch", identityv1.Group, "keyrings", "status"},
+		{"update", rings.Group, rings.Plural, "status"},
+		{"patch", rings.Group, rings.Plural, "status"},
 		// Whoever may escalate or bind roles can grant all of the above.
 		{"escalate", "rbac.authorization.k8s.io", "roles", ""},
 		{"bind", "rbac.authorization.k8s.io", "roles", ""},

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/svid"
@@ -107,11 +106,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 func (c *Config) storage() map[string]rest.Storage {
 	storage := map[string]rest.Storage{}
 	if c.Issuer != nil {
-		storage[resource] = parent{kind: identityv1.WorkloadIdentityKind}
+		identity := kinds.WorkloadIdentity()
+		storage[identity.Plural] = parent{kind: identity.Kind}
 		made := &tokens{
 			issuer: c.Issuer, clusters: c.Clusters, identities: c.Identities, signer: c.Signer, contexts: c.Contexts, metrics: c.Metrics,
 		}
-		storage[resource+"/token"] = &subresource[*tokenv1.TokenRequest]{
+		storage[identity.Plural+"/token"] = &subresource[*tokenv1.TokenRequest]{
 			kind: tokenv1.TokenRequestKind, empty: func() *tokenv1.TokenRequest { return &tokenv1.TokenRequest{} },
 			preconditions: c.Preconditions, metrics: c.Metrics, create: made.create,
 		}
@@ -124,7 +124,7 @@ func (c *Config) storage() map[string]rest.Storage {
 
 // audited returns the resources whose requests have an audit event: all that make tokens or SVIDs.
 func (c *Config) audited() []string {
-	resources := []string{resource + "/token"}
+	resources := []string{kinds.WorkloadIdentity().Plural + "/token"}
 	for _, kind := range c.SVIDKinds {
 		resources = append(resources, kind.Plural+"/svid")
 	}
@@ -157,8 +157,7 @@ func newScheme(svids kinds.Table) (*runtime.Scheme, error) {
 		return nil, err
 	}
 	scheme.AddKnownTypes(schema.GroupVersion{Group: tokenv1.Group, Version: runtime.APIVersionInternal}, &tokenv1.SVIDRequest{}, &tokenv1.TokenRequest{})
-	scheme.AddKnownTypeWithName(tokenv1.GroupVersion().WithKind(identityv1.WorkloadIdentityKind), &metav1.PartialObjectMetadata{})
-	for _, kind := range svids {
+	for _, kind := range append(kinds.Table{kinds.WorkloadIdentity()}, svids...) {
 		scheme.AddKnownTypeWithName(tokenv1.GroupVersion().WithKind(kind.Kind), &metav1.PartialObjectMetadata{})
 	}
 	unversioned := schema.GroupVersion{Version: "v1"}

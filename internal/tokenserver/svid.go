@@ -150,7 +150,7 @@ func (s *svids) certificate(ctx context.Context, id spiffeid.ID, public *ecdsa.P
 func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRequest) (*unstructured.Unstructured, error) {
 	namespace := genericrequest.NamespaceValue(ctx)
 	object, err := s.Objects.Resource(s.kind.GroupVersion().WithResource(s.kind.Plural)).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	resource := schema.GroupResource{Group: s.kind.Group, Resource: s.kind.Plural}
+	resource := s.kind.GroupResource()
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, apierrors.NewNotFound(resource, name)

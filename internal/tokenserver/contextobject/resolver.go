@@ -22,6 +22,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Resolver checks context objects: it implements Contexts of package tokenserver. It reads every
@@ -230,8 +231,8 @@ func (q *question) refuse(reason string, cause error) error {
 }
 
 func (q *question) answer(reason string) *apierrors.StatusError {
-	resource := schema.GroupResource{Group: identityv1.Group, Resource: "workloadidentities"}
-	return apierrors.NewForbidden(resource, q.identity.Name, fmt.Errorf("spec.contextObject: the %s %s", q.object.Kind, reason))
+	refused := fmt.Errorf("spec.contextObject: the %s %s", q.object.Kind, reason)
+	return apierrors.NewForbidden(kinds.WorkloadIdentity().GroupResource(), q.identity.Name, refused)
 }
 
 // unavailable is the answer if the check of the object fails, so that the result is unknown.
