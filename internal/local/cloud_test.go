@@ -22,6 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
 func TestClaim(t *testing.T) {
@@ -415,12 +417,12 @@ func TestCheckRevision(t *testing.T) {
 	o.Spec.URL, o.Spec.Ref = "oci://host/app", &v1alpha1.OCIRepositoryRef{Tag: "1"}
 	for revision, ok := range map[string]bool{"1@sha256:aa": true, "1@sha256:bb": false, "": false} {
 		o.Status.Artifact = &v1alpha1.Artifact{Revision: revision}
-		if err := c.checkRevision(o); (err == nil) != ok {
+		if err := c.checkRevision(report.Object{Resource: o, Kind: kinds.OCIRepository()}); (err == nil) != ok {
 			t.Errorf("%q: %v", revision, err)
 		}
 	}
 	o.Spec.Ref.Tag = "2" // a tag that was not pushed
-	if err := c.checkRevision(o); err != nil {
+	if err := c.checkRevision(report.Object{Resource: o, Kind: kinds.OCIRepository()}); err != nil {
 		t.Error(err)
 	}
 }

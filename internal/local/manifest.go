@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/admission"
@@ -251,7 +250,7 @@ func (c *checks) judge(ctx context.Context, m manifest) error {
 // serves reports whether the cluster may serve a kind. The API server's built-in groups have no
 // dot, or end with .k8s.io.
 func (c *checks) serves(gvk schema.GroupVersionKind) bool {
-	if gvk.Group == v1alpha1.GroupVersion().Group || gvk.Group == identityv1.Group {
+	if slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == gvk.Group }) {
 		return c.admissions[gvk] != nil
 	}
 	return !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") || c.groups[gvk.Group]

@@ -18,6 +18,7 @@ func TestReadManifests(t *testing.T) {
 	files := fstest.MapFS{
 		"a.yaml":          {Data: []byte("# only a comment\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: sa, namespace: ns}\n")},
 		"b.yml":           {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm, namespace: ns}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ns}\n")},
+		"c.yaml":          {Data: []byte("apiVersion: infrastructure.lanyard.dev/v1alpha1\nkind: AWSCluster\nmetadata: {name: cl, namespace: ns}\nspec: {region: eu-west-1}\n")},
 		"deeper/c.yaml":   {Data: []byte("not: read")},
 		"not-a-manifest":  {Data: []byte("\t")},
 		"cloud/cloud.yml": {Data: []byte("\t")},
@@ -30,7 +31,7 @@ func TestReadManifests(t *testing.T) {
 	for _, m := range manifests.all {
 		got = append(got, m.GetKind())
 	}
-	if want := []string{"Namespace", "ServiceAccount", "ConfigMap"}; !slices.Equal(got, want) {
+	if want := []string{"Namespace", "ServiceAccount", "ConfigMap", "AWSCluster"}; !slices.Equal(got, want) {
 		t.Errorf("are %q, want %q", got, want)
 	}
 	if _, err := ReadManifests(t.Context(), "", examples.Files()); err != nil {
@@ -56,6 +57,7 @@ func TestReadManifestsRefuses(t *testing.T) {
 		"field of Flux":       {"  provider: aws", "  verify: {provider: cosign}", []string{"my/x.yaml:13: OCIRepository ns/app: ", "verify is not supported"}},
 		"unknown kind":        {"OCIRepository", "OCIRepositry", []string{"my/x.yaml:5: ", "OCIRepository, Bucket, ImageRepository"}},
 		"another's group":     {"toolkit.lanyard.dev/v1alpha1", "source.toolkit.fluxcd.io/v1", []string{"my/x.yaml:5: ", "toolkit.lanyard.dev/v1alpha1"}},
+		"another version":     {"toolkit.lanyard.dev/v1alpha1", "infrastructure.lanyard.dev/v1", []string{"my/x.yaml:5: ", "does not serve"}},
 		"no namespace":        {"  namespace: ns\n", "", []string{"my/x.yaml:7: ", "metadata.namespace is missing"}},
 		"missing namespace":   {"namespace: ns", "namespace: other", []string{"my/x.yaml:9: ", `namespace "other" will not exist`}},
 		"unknown expectation": {"  namespace: ns\n", "  namespace: ns\n  annotations:\n    demo.lanyard.dev/expect: refuse\n", []string{"my/x.yaml:11: ", "is not an expectation"}},

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,8 +120,8 @@ func (c *Cluster) Err() error {
 }
 
 // CheckArtifacts fetches every artifact from the URL in its object's status, and compares it with
-// the digest and size there. For an OCIRepository it also compares the revision with the pushed
-// digest. It returns the number of artifacts, and joins all errors.
+// the digest and size there. For an artifact of a registry it also compares the revision with the
+// pushed digest. It returns the number of artifacts, and joins all errors.
 func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
 	objects, err := report.List(ctx, c.client, kinds.All(), "")
 	if err != nil {
@@ -134,8 +136,8 @@ func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
 		}
 		checked++
 		err := checkArtifact(ctx, client, o.Artifact())
-		if repository, ok := o.Resource.(*v1alpha1.OCIRepository); ok && err == nil {
-			err = c.checkRevision(repository)
+		if o.Kind.Server == kinds.Registry && err == nil {
+			err = c.checkRevision(o)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("artifact of %s %s/%s: %w", o.Kind.Kind, o.GetNamespace(), o.GetName(), err))
@@ -169,14 +171,16 @@ func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifac
 	return nil
 }
 
-// checkRevision compares an artifact's revision with the digest that the cloud pushed under its
-// tag. Without such a push, it returns nil.
-func (c *Cluster) checkRevision(o *v1alpha1.OCIRepository) error {
-	if o.Spec.Ref == nil {
-		return nil
+// checkRevision compares an artifact's revision with the digest that the cloud pushed under the tag
+// in spec.ref. Without such a push, it returns nil.
+func (c *Cluster) checkRevision(o report.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o.Resource)
+	tag, _, wrong := unstructured.NestedString(content, "spec", "ref", "tag")
+	if err := errors.Join(err, wrong); err != nil {
+		return fmt.Errorf("read spec.ref: %w", err)
 	}
-	digest, ok := c.cloud.digest(o.Spec.URL, o.Spec.Ref.Tag)
-	if revision := o.Status.Artifact.Revision; ok && !strings.HasSuffix(revision, "@"+digest) {
+	digest, ok := c.cloud.digest(o.Kind.Source(o.Resource), tag)
+	if revision := o.Artifact().Revision; ok && !strings.HasSuffix(revision, "@"+digest) {
 		return fmt.Errorf("its revision is %s, but %s was pushed", revision, digest)
 	}
 	return nil
