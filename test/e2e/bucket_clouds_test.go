@@ -119,7 +119,7 @@ func judge(t *testing.T, cases []bucketCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			await(t, c.o, "the outcome", c.want)
-			if bucketReady(c.o).Status == metav1.ConditionFalse && c.o.Status.Artifact != nil {
+			if ready(c.o).Status == metav1.ConditionFalse && c.o.Status.Artifact != nil {
 				t.Errorf("it has the artifact %+v", c.o.Status.Artifact)
 			}
 		})
@@ -211,7 +211,7 @@ func TestBucketAtAzure(t *testing.T) {
 		{"application of a", thief, unfetched("TrustRefused", applications[a], "AADSTS700213", "system:serviceaccount:blob-b:thief")},
 		{"look-alike", lookalike, unfetched("EndpointRefused", "spec.endpoint", "blob.core.windows.net")},
 		{"another's storage account", other, func(o *v1alpha1.Bucket) error {
-			c := bucketReady(o)
+			c := ready(o)
 			return wantf(c.Status == metav1.ConditionFalse && strings.HasPrefix(c.Reason, "Bucket"), "it is %s %s: %s", c.Status, c.Reason, c.Message)
 		}},
 	})

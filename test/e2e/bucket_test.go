@@ -17,7 +17,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -37,16 +36,9 @@ func (tn *tenant) bucket(name, provider, bucketName string) *v1alpha1.Bucket {
 	}
 }
 
-func bucketReady(o *v1alpha1.Bucket) metav1.Condition {
-	if c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
-}
-
 // fetched asserts that a Bucket has the artifact of its current spec.
 func fetched(o *v1alpha1.Bucket) error {
-	c := bucketReady(o)
+	c := ready(o)
 	return wantf(c.Status == metav1.ConditionTrue && o.Status.ObservedGeneration == o.Generation && o.Status.Artifact != nil,
 		"it is not fetched: Ready=%s %s: %s", c.Status, c.Reason, c.Message)
 }
@@ -55,7 +47,7 @@ func fetched(o *v1alpha1.Bucket) error {
 // that contains all words.
 func unfetched(reason string, words ...string) func(o *v1alpha1.Bucket) error {
 	return func(o *v1alpha1.Bucket) error {
-		if err := failed(bucketReady(o), reason, words...); err != nil {
+		if err := failed(ready(o), reason, words...); err != nil {
 			return err
 		}
 		return wantf(o.Status.ObservedGeneration == o.Generation, "generation %d is observed", o.Status.ObservedGeneration)

@@ -200,7 +200,7 @@ func TestSourcesReadStaticKeys(t *testing.T) {
 	o.Spec.IdentityRef = &meta.AWSIdentityReference{Kind: identityv1.AWSClusterStaticIdentityKind, Name: "rotated"}
 	create(t, o)
 	await(t, o, "AWS does not know the keys", func(o *v1alpha1.Bucket) error {
-		c := bucketReady(o)
+		c := ready(o)
 		return wantf(c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "InvalidClientTokenId"), "%+v", c)
 	})
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "lanyard-identities", Name: "rotated"}}

@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
@@ -136,9 +137,9 @@ func removeIdentities(t *testing.T) {
 
 // deleteIdentities deletes the objects of removeIdentities. It returns how many are left.
 func deleteIdentities(ctx context.Context) (left int, err error) {
-	for _, list := range []client.ObjectList{
-		&infrav1.AWSClusterList{}, &identityv1.AWSClusterRoleIdentityList{}, &identityv1.AWSClusterStaticIdentityList{}, &identityv1.AWSClusterControllerIdentityList{},
-	} {
+	used := func(k kinds.Kind) bool { return k.Server == kinds.AWS || k.AWSIdentity && k.ClusterScoped }
+	for _, kind := range kinds.All().Where(used) {
+		list := kind.NewList()
 		err = errors.Join(err, objects.List(ctx, list), apimeta.EachListItem(list, func(item runtime.Object) error {
 			left++
 			return client.IgnoreNotFound(objects.Delete(ctx, item.(client.Object))) // an item of such a list is one

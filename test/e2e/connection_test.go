@@ -13,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
@@ -66,16 +67,11 @@ func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.Local
 // condition returns the condition Ready of an object of any kind.
 func condition(t *testing.T, o client.Object) metav1.Condition {
 	t.Helper()
-	switch o := o.(type) {
-	case *v1alpha1.OCIRepository:
-		return ready(o)
-	case *v1alpha1.ImageRepository:
-		return imageReady(o)
-	case *v1alpha1.Bucket:
-		return bucketReady(o)
+	object, ok := o.(kinds.Object)
+	if !ok {
+		t.Fatalf("a %T has no conditions", o)
 	}
-	t.Fatalf("a %T has no conditions", o)
-	return metav1.Condition{}
+	return ready(object)
 }
 
 // awaitReady waits until an object of any kind is Ready.
@@ -96,7 +92,7 @@ func awaitRefusal(t *testing.T, o client.Object, reason string, words ...string)
 
 // unreachable returns the reason for an object whose service has an untrusted certificate.
 func unreachable(o client.Object) string {
-	if _, ok := o.(*v1alpha1.Bucket); ok {
+	if kind, _ := kinds.All().Of(o); kind.Server == kinds.Buckets {
 		return meta.ReasonBucketUnreachable
 	}
 	return meta.ReasonRegistryUnreachable

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
@@ -21,16 +22,18 @@ import (
 func TestAdmission(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "admission")
-	for kind, c := range map[string]struct {
+	cases := map[string]struct {
 		minimal map[string]any
 		formats string
 	}{
 		v1alpha1.OCIRepositoryKind:   {map[string]any{"url": tn.url, "interval": "5m"}, "formats.yaml"},
 		v1alpha1.ImageRepositoryKind: {map[string]any{"image": strings.TrimPrefix(tn.url, "oci://"), "interval": "5m"}, "images.yaml"},
 		v1alpha1.BucketKind:          {map[string]any{"bucketName": "tenant-a", "endpoint": "s3." + local.Region + ".amazonaws.com", "interval": "5m"}, "buckets.yaml"},
-	} {
+	}
+	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+		c := cases[kind.Kind]
 		for _, path := range []string{"../../auth/spec/testdata/exclusions.yaml", "../../config/crd/testdata/" + c.formats} {
-			admit(t, tn, kind, c.minimal, path)
+			admit(t, tn, kind.Kind, c.minimal, path)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func TestServiceAccountToken(t *testing.T) {
 	applyStory(t, "credential-4.yaml", "apps")
 	scanned := &v1alpha1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "my-app"}}
 	await(t, scanned, "the tags", func(i *v1alpha1.ImageRepository) error {
-		c, scan := imageReady(i), i.Status.LastScanResult
+		c, scan := ready(i), i.Status.LastScanResult
 		return wantf(c.Status == metav1.ConditionTrue && scan != nil && slices.Equal(scan.LatestTags, []string{"1.0.0"}), "%+v, %+v", c, scan)
 	})
 
@@ -179,7 +179,7 @@ func TestServiceAccountToken(t *testing.T) {
 		theirs.ObjectMeta, theirs.Status = metav1.ObjectMeta{Namespace: tn.namespace, Name: scanned.Name}, v1alpha1.ImageRepositoryStatus{}
 		create(t, theirs)
 		await(t, theirs, "the refusal", func(i *v1alpha1.ImageRepository) error {
-			return errors.Join(failed(imageReady(i), "RegistryRefused", "system:serviceaccount:tenant-d:"+scanned.Spec.ServiceAccountName),
+			return errors.Join(failed(ready(i), "RegistryRefused", "system:serviceaccount:tenant-d:"+scanned.Spec.ServiceAccountName),
 				wantf(i.Status.LastScanResult == nil, "it has scanned %+v", i.Status.LastScanResult))
 		})
 	})
@@ -380,7 +380,7 @@ func tokensAreCredentials(t *testing.T, w *issuerWorld) {
 	must(t, "make an object", w.people.Create(t.Context(), image))
 	awaitIn(t, w.people, patience, image, "the tags", func(i *v1alpha1.ImageRepository) error {
 		scan := i.Status.LastScanResult
-		return wantf(scan != nil && slices.Equal(scan.LatestTags, []string{"latest"}), "%+v: %+v", scan, imageReady(i))
+		return wantf(scan != nil && slices.Equal(scan.LatestTags, []string{"latest"}), "%+v: %+v", scan, ready(i))
 	})
 	must(t, "delete an object", w.people.Delete(t.Context(), image))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // fluxDefinition is the path of Flux's own CRD.
@@ -190,12 +191,10 @@ func wantOffered(t *testing.T, o client.Object) {
 // source returns an object's kind and artifact.
 func source(t *testing.T, o client.Object) (kind string, artifact *v1alpha1.Artifact) {
 	t.Helper()
-	switch o := o.(type) {
-	case *v1alpha1.OCIRepository:
-		return v1alpha1.OCIRepositoryKind, o.Status.Artifact
-	case *v1alpha1.Bucket:
-		return v1alpha1.BucketKind, o.Status.Artifact
+	keeper, ok := o.(kinds.Keeper)
+	if !ok {
+		t.Fatalf("a %T has no artifact", o)
 	}
-	t.Fatalf("a %T has no artifact", o)
-	return "", nil
+	of, _ := kinds.All().Of(keeper)
+	return of.Kind, keeper.GetArtifactStatus().Artifact
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
@@ -141,9 +142,9 @@ func identitySubject(namespace, cloud string) string {
 	return "lanyard.dev:workloadidentity:" + namespace + ":" + cloud
 }
 
-// objectsAtClouds makes an OCIRepository, an ImageRepository and a Bucket at each cloud use a
-// WorkloadIdentity of their tenant. Another tenant creates the same objects and identities. Each
-// cloud must refuse all of them.
+// objectsAtClouds makes an object of each fetching kind at each cloud use a WorkloadIdentity of the
+// tenant. Another tenant creates the same objects and identities. Each cloud must refuse all of
+// them.
 func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	begin := world.Cloud().Journal().Last()
@@ -181,8 +182,8 @@ func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 			t.Errorf("the message of %s %s does not name the refused subject %s: %s", row.Kind, row.Name, subject, row.Message)
 		}
 	}
-	if len(rows) != 18 {
-		t.Errorf("there are %d rows; want three kinds at three clouds of two tenants", len(rows))
+	if fetching := kinds.All().Where(kinds.Kind.Fetches); len(rows) != len(fetching)*len(clouds)*2 {
+		t.Errorf("there are %d rows; want %v at three clouds of two tenants", len(rows), fetching.Names())
 	}
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: begin}) {
 		// Google's STS accepts every token of the pool's provider, and returns a token without

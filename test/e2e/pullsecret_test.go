@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"golang.org/x/crypto/bcrypt"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -104,13 +103,13 @@ func TestPullSecrets(t *testing.T) {
 			if tt.reason != "" {
 				await(t, o, "the refusal", failing(tt.reason, tt.words...))
 				await(t, i, "the refusal", func(i *v1alpha1.ImageRepository) error {
-					return failed(imageReady(i), tt.reason, tt.words...)
+					return failed(ready(i), tt.reason, tt.words...)
 				})
 				return
 			}
 			await(t, o, "the artifact", revision(manifest))
 			await(t, i, "the tags", func(i *v1alpha1.ImageRepository) error {
-				c, scan := imageReady(i), i.Status.LastScanResult
+				c, scan := ready(i), i.Status.LastScanResult
 				return wantf(scan != nil && slices.Equal(scan.LatestTags, []string{"1.1.0", "1.0.0"}), "found %+v: %s %s", scan, c.Reason, c.Message)
 			})
 			for _, id := range []*meta.Identity{o.Status.Identity, i.Status.Identity} {
@@ -120,11 +119,4 @@ func TestPullSecrets(t *testing.T) {
 			}
 		})
 	}
-}
-
-func imageReady(o *v1alpha1.ImageRepository) metav1.Condition {
-	if c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
 }

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
@@ -36,12 +35,19 @@ const secretMark = "e2e-secret-"
 // tests' own passwords, the headers with credentials, private keys, and ECR's authorization tokens
 // (base64 of "AWS:"). They also match the keys, secrets and tokens of AWS sessions, user keys,
 // Google's access tokens, signatures in URLs, and the secret part of an artifact's URL.
-var secrets = stage.NewPatterns(
+var secrets = stage.NewPatterns(append(artifactAddresses(),
 	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
 	`ASIA[A-Z0-9]{16}`, `AKIA[A-Z0-9]{16}`, aws.SessionSecretPrefix, `IQoJb3JpZ2luX2Vj`, `ya29\.`,
 	`X-Amz-Signature=[A-Za-z0-9%]{10}`, `\?sig=[A-Za-z0-9%]{10}`, `&sig=[A-Za-z0-9%]{10}`,
-	`/ocirepository/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`, `/bucket/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`,
-)
+)...)
+
+// artifactAddresses returns patterns of the paths of artifacts, for each kind that keeps some.
+func artifactAddresses() (patterns []string) {
+	for _, kind := range kinds.All().Where(kinds.Kind.KeepsArtifacts) {
+		patterns = append(patterns, "/"+strings.ToLower(kind.Kind)+`/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`)
+	}
+	return patterns
+}
 
 // encodedLetters is the number of base64 letters by which a JSON object is recognized.
 const encodedLetters = 12
@@ -241,7 +247,8 @@ func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, 
 		must(t, "write an object", err)
 		wantNoSecret(t, o.Kind.Kind+" "+o.GetNamespace()+"/"+o.GetName(), string(text))
 	}
-	for _, list := range []client.ObjectList{&identityv1.KeyRingList{}, &identityv1.WorkloadIdentityList{}} {
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Success == "" }) { // not in all
+		list := kind.NewList()
 		must(t, "list the objects", cluster.Client().List(ctx, list, client.InNamespace(namespace)))
 		text, err := json.Marshal(list)
 		must(t, "write objects", err)

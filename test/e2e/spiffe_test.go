@@ -484,10 +484,10 @@ func scans(t *testing.T, people client.Client, image string, credential v1alpha1
 	awaitIn(t, people, patience, scanner(productionNamespace), "the tags", func(i *v1alpha1.ImageRepository) error {
 		scan, used := i.Status.LastScanResult, i.Status.Identity
 		return wantf(scan != nil && slices.Equal(scan.LatestTags, []string{"1.0.0"}) && used != nil && used.CloudIdentity == as,
-			"%+v as %+v: %+v", scan, used, imageReady(i))
+			"%+v as %+v: %+v", scan, used, ready(i))
 	})
 	awaitIn(t, people, patience, scanner(stagingNamespace), "the refusal", func(i *v1alpha1.ImageRepository) error {
-		return failed(imageReady(i), "RegistryRefused")
+		return failed(ready(i), "RegistryRefused")
 	})
 }
 

@@ -30,8 +30,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
@@ -146,11 +144,8 @@ func (tn *tenant) clear(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	wantNoSecretsIn(ctx, t, world, tn.namespace)
-	for _, kind := range []client.Object{
-		&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{},
-		&identityv1.WorkloadIdentityBinding{}, &identityv1.WorkloadIdentity{}, &infrav1.AWSCluster{},
-	} {
-		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind, client.InNamespace(tn.namespace)))
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return !k.ClusterScoped }) {
+		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind.New(), client.InNamespace(tn.namespace)))
 	}
 	for {
 		left, err := report.List(ctx, objects, kinds.All(), tn.namespace)
@@ -240,8 +235,8 @@ func awaitIn[T client.Object](t *testing.T, cluster client.Client, limit time.Du
 	})
 }
 
-func ready(o *v1alpha1.OCIRepository) metav1.Condition {
-	if c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady); c != nil {
+func ready(o kinds.Object) metav1.Condition {
+	if c := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady); c != nil {
 		return *c
 	}
 	return metav1.Condition{}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
@@ -80,7 +79,8 @@ func watchStatuses(t *testing.T) *statuses {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
-	for _, list := range []client.ObjectList{&v1alpha1.OCIRepositoryList{}, &v1alpha1.BucketList{}, &v1alpha1.ImageRepositoryList{}} {
+	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+		list := kind.NewList()
 		must(t, "list the objects", objects.List(ctx, list))
 		statuses, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 			WatchFuncWithContext: func(ctx context.Context, from metav1.ListOptions) (watch.Interface, error) {

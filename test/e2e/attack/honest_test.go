@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -49,7 +50,8 @@ func startHonest(t *testing.T) *honest {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
-	for _, list := range []client.ObjectList{&v1alpha1.OCIRepositoryList{}, &v1alpha1.BucketList{}} {
+	for _, kind := range kinds.All().Where(kinds.Kind.KeepsArtifacts) {
+		list := kind.NewList()
 		must(t, "list the honest objects", objects.List(ctx, list, client.InNamespace(honestNamespace)))
 		watch, err := objects.Watch(ctx, list, client.InNamespace(honestNamespace))
 		must(t, "watch the honest objects", err)
@@ -161,12 +163,8 @@ func (h *honest) digests() map[string]bool {
 
 // artifact returns the artifact in an object's status, or nil.
 func artifact(o client.Object) *v1alpha1.Artifact {
-	switch o := o.(type) {
-	case *v1alpha1.OCIRepository:
-		return o.Status.Artifact
-	case *v1alpha1.Bucket:
-		return o.Status.Artifact
-	default:
-		return nil
+	if keeper, ok := o.(kinds.Keeper); ok {
+		return keeper.GetArtifactStatus().Artifact
 	}
+	return nil
 }
