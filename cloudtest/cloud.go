@@ -302,7 +302,8 @@ func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request) {
 	// not name another host. RFC 9110 §7.4.
 	if r.TLS.ServerName != host || !portIs443(r.Host) {
 		c.refuse(w, journal.Call{
-			Host: host, Code: "MisdirectedRequest", Status: http.StatusMisdirectedRequest, Reason: "the Host header is not the name of the TLS handshake",
+			Host: host, Code: "MisdirectedRequest", Status: http.StatusMisdirectedRequest,
+			Reason: "the Host header is not the name of the TLS handshake",
 		})
 		return
 	}

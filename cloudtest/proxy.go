@@ -126,7 +126,8 @@ func (c *Cloud) admit(hostport string, plain bool) (host string, refused *journa
 		if !refuse {
 			return host, nil
 		}
-		call.Code, call.Reason, call.Status, call.Fault = "Refused", "an injected fault refuses connections to "+host, http.StatusBadGateway, id
+		call.Code, call.Reason, call.Status, call.Fault = "Refused", "an injected fault refuses connections to "+
+			host, http.StatusBadGateway, id
 	}
 	return host, &call
 }
@@ -167,7 +168,8 @@ func (c *Cloud) refuseConnect(w http.ResponseWriter, call *journal.Call) {
 		}
 		return r
 	}, call.Reason)
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
+	_, _ = fmt.Fprintf(conn,
+		"HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
 		call.Status, line, len(line)+1, line)
 }
 

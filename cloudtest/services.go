@@ -14,10 +14,14 @@ import (
 // services of AWS, Azure, Google Cloud and Alibaba Cloud, registered handlers, and the proxy.
 func Services() []string {
 	return slices.Concat(
-		[]string{aws.ServiceIAM, aws.ServiceSTS, aws.ServiceECR, aws.ServiceRegistry, aws.ServiceECRPublic, aws.ServicePublicRegistry, aws.ServiceS3, aws.ServiceKMS},
+		[]string{
+			aws.ServiceIAM, aws.ServiceSTS, aws.ServiceECR, aws.ServiceRegistry,
+			aws.ServiceECRPublic, aws.ServicePublicRegistry, aws.ServiceS3, aws.ServiceKMS,
+		},
 		aws.GenericServices(),
 		[]string{
-			azure.ServiceEntra, azure.ServiceResourceManager, azure.ServiceGraph, azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceIMDS,
+			azure.ServiceEntra, azure.ServiceResourceManager, azure.ServiceGraph,
+			azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceIMDS,
 			gcp.ServiceSTS, gcp.ServiceIAMCredentials, gcp.ServiceAccounts, gcp.ServiceRegistry, gcp.ServiceStorage, gcp.ServiceMetadata,
 			gcp.ServiceIAM, gcp.ServiceResourceManager, gcp.ServiceUsage, gcp.ServiceRegistryAPI,
 			alibaba.ServiceSTS,

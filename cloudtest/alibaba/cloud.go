@@ -74,7 +74,8 @@ func (c *Cloud) AddAccount(config Account) error {
 		return setting.Invalid("id", "account %s exists already", config.ID)
 	}
 	a := &account{id: config.ID, providers: map[string]OIDCProvider{}, roles: map[string]role{}}
-	if err := setting.Fill("oidcProviders", "OIDC provider", config.OIDCProviders, func(p OIDCProvider) string { return p.Name }, a.putProvider); err != nil {
+	if err := setting.Fill("oidcProviders", "OIDC provider", config.OIDCProviders,
+		func(p OIDCProvider) string { return p.Name }, a.putProvider); err != nil {
 		return err
 	}
 	if err := setting.Fill("roles", "role", config.Roles, func(r Role) string { return strings.ToLower(r.Name) }, a.putRole); err != nil {

@@ -36,7 +36,8 @@ func (c *Cloud) readSTS(r *service.Request) (service.Protocol, service.Handler) 
 		return rpc(), refusal.Handle
 	}
 	if p.Get("Action") != opAssumeRoleWithOIDC {
-		return rpc(), service.Refuse(http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found, please check your url and method.").Handle
+		return rpc(), service.Refuse(http.StatusNotFound, "InvalidAction.NotFound",
+			"Specified api is not found, please check your url and method.").Handle
 	}
 	r.Call.Operation = opAssumeRoleWithOIDC
 	r.Call.Role, r.Call.Session, r.Call.Resource = p.Get("RoleArn"), p.Get("RoleSessionName"), p.Get("OIDCProviderArn")
@@ -87,10 +88,12 @@ func readRequest(p url.Values) (request, *service.Refusal) {
 		return q, invalid("InvalidVersion", "Specified parameter Version is not valid.")
 	}
 	if p.Get("Format") != "JSON" {
-		return q, invalid("InvalidParameter.Format", "Specified parameter Format is not valid.").Because("the local cloud answers in JSON only")
+		return q, invalid("InvalidParameter.Format", "Specified parameter Format is not valid.").
+			Because("the local cloud answers in JSON only")
 	}
 	if p.Has("Policy") {
-		return q, invalid("InvalidParameter.PolicyGrammar", "The parameter Policy has not passed grammar check.").Because("the local cloud has no session policies")
+		return q, invalid("InvalidParameter.PolicyGrammar", "The parameter Policy has not passed grammar check.").
+			Because("the local cloud has no session policies")
 	}
 	for _, name := range []string{"OIDCProviderArn", "RoleArn", "OIDCToken", "RoleSessionName"} {
 		if p.Get(name) == "" {
@@ -158,7 +161,8 @@ func (c *Cloud) assumeRoleWithOIDC(r *service.Request, p url.Values) (service.An
 		},
 		AssumedRoleUser: assumedRoleUser{Arn: r.Call.Principal, AssumedRoleID: to.id + ":" + q.session},
 		Credentials: credentials{
-			AccessKeyID: "STS." + newSecret(18), AccessKeySecret: newSecret(33), SecurityToken: "CAIS" + newSecret(300), Expiration: clock(ends),
+			AccessKeyID: "STS." + newSecret(18), AccessKeySecret: newSecret(33),
+			SecurityToken: "CAIS" + newSecret(300), Expiration: clock(ends),
 		},
 	}), nil
 }
@@ -178,11 +182,13 @@ func (c *Cloud) provider(a arn) (OIDCProvider, bool) {
 func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Token, *service.Refusal) {
 	token, err := oidc.Read(raw)
 	if err != nil {
-		return oidc.Token{}, unauthorized("AuthenticationFail.OIDCToken.Invalid", "The Jwt content is invalid that cannot be recognized.").Because(err.Error())
+		return oidc.Token{}, unauthorized("AuthenticationFail.OIDCToken.Invalid",
+			"The Jwt content is invalid that cannot be recognized.").Because(err.Error())
 	}
 	r.Call.Issuer, r.Call.Subject, r.Call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
 	if token.Issuer != p.IssuerURL {
-		return oidc.Token{}, unauthorized("AuthenticationFail.OIDCToken.IssuerNotMatch", "The issuer in the OIDC Token doesn't match the OIDC Provider registered.")
+		return oidc.Token{}, unauthorized("AuthenticationFail.OIDCToken.IssuerNotMatch",
+			"The issuer in the OIDC Token doesn't match the OIDC Provider registered.")
 	}
 	if !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(p.ClientIDs, a) }) {
 		return oidc.Token{}, unauthorized("AuthenticationFail.OIDCToken.AudienceNotMatch", "Invalid audience.")
@@ -192,7 +198,8 @@ func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Tok
 		return oidc.Token{}, tokenError(err, token)
 	}
 	if age := r.Now.Sub(token.IssuedAt); token.IssuedAt.IsZero() || age > time.Duration(p.IssuanceLimitHours)*time.Hour {
-		return oidc.Token{}, unauthorized("AuthenticationFail.OIDCToken.Expired", "This JsonWebToken is expired.").Because("the token is older than the provider's issuance limit")
+		return oidc.Token{}, unauthorized("AuthenticationFail.OIDCToken.Expired", "This JsonWebToken is expired.").
+			Because("the token is older than the provider's issuance limit")
 	}
 	return token, nil
 }
@@ -209,10 +216,13 @@ func (c *Cloud) trusting(q request, token oidc.Token) (role, *service.Refusal) {
 	switch {
 	case to.id == "":
 		return role{}, service.Refuse(http.StatusNotFound, "EntityNotExist.Role", "The role not exists: "+q.role.String()+". ")
-	case !to.trust.allows(q.provider.String(), map[string][]string{"oidc:iss": {token.Issuer}, "oidc:aud": token.Audience, "oidc:sub": {token.Subject}}):
-		return role{}, unauthorized("AuthenticationFail.NoPermission", "There is no permission").Because("the trust policy of the role does not allow the token")
+	case !to.trust.allows(q.provider.String(),
+		map[string][]string{"oidc:iss": {token.Issuer}, "oidc:aud": token.Audience, "oidc:sub": {token.Subject}}):
+		return role{}, unauthorized("AuthenticationFail.NoPermission", "There is no permission").
+			Because("the trust policy of the role does not allow the token")
 	case q.durationSeconds > to.MaxSessionDuration:
-		return role{}, invalid("InvalidParameter.DurationSeconds", "The Min/Max value of DurationSeconds is 15min/"+strconv.Itoa(to.MaxSessionDuration/3600)+"hr.")
+		return role{}, invalid("InvalidParameter.DurationSeconds",
+			"The Min/Max value of DurationSeconds is 15min/"+strconv.Itoa(to.MaxSessionDuration/3600)+"hr.")
 	}
 	return to, nil
 }
@@ -232,7 +242,8 @@ func tokenError(err error, t oidc.Token) *service.Refusal {
 	case errors.Is(err, oidc.ErrSignature), errors.Is(err, oidc.ErrKey):
 		e = unauthorized("AuthenticationFail.OIDCToken.InvalidSignature", "OIDC token validate failed: invalid signature.")
 	case errors.Is(err, oidc.ErrUnreachable), errors.Is(err, oidc.ErrIssuer):
-		e = unauthorized("AuthenticationFail.OIDCToken.IssuerConfigurationBroken", "Get public keys from OIDC Provider failed, the issuer is "+t.Issuer+".")
+		e = unauthorized("AuthenticationFail.OIDCToken.IssuerConfigurationBroken",
+			"Get public keys from OIDC Provider failed, the issuer is "+t.Issuer+".")
 	default:
 		e = unauthorized("AuthenticationFail.OIDCToken.Invalid", "The Jwt content is invalid that cannot be recognized.")
 	}
@@ -289,9 +300,11 @@ func rpc() service.Protocol {
 				Message   string
 			}{requestID(), wire.Host(r.Host), e.Code, e.Message})
 		},
-		Failure:     service.Refuse(http.StatusInternalServerError, "InternalError", "The request processing has failed due to some unknown error."),
-		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", "The request has failed due to a temporary failure of the server."),
-		Throttled:   service.Refuse(http.StatusBadRequest, "Throttling.User", "Request was denied due to user flow control."),
-		Broken:      service.Whole(http.StatusOK, "application/json;charset=utf-8", []byte(`{"RequestId":"`)),
+		Failure: service.Refuse(http.StatusInternalServerError, "InternalError",
+			"The request processing has failed due to some unknown error."),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable",
+			"The request has failed due to a temporary failure of the server."),
+		Throttled: service.Refuse(http.StatusBadRequest, "Throttling.User", "Request was denied due to user flow control."),
+		Broken:    service.Whole(http.StatusOK, "application/json;charset=utf-8", []byte(`{"RequestId":"`)),
 	}
 }

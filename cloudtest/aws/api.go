@@ -130,7 +130,8 @@ func (api queryAPI) read(call *apiCall) (operation, *service.Refusal) {
 	}
 	switch {
 	case action == "":
-		return operation{}, service.Refuse(http.StatusBadRequest, "MissingAction", "The request is missing an action or a required parameter.")
+		return operation{}, service.Refuse(http.StatusBadRequest, "MissingAction",
+			"The request is missing an action or a required parameter.")
 	case known && version == api.version:
 		return op, nil
 	case version == "":
@@ -202,7 +203,8 @@ func (api jsonAPI) read(call *apiCall) (operation, *service.Refusal) {
 	// AWS sends no message. The local cloud does, because AWS may have the missing operation: the
 	// caller must learn that the call is not wrong.
 	return operation{}, service.Refuse(http.StatusBadRequest, "UnknownOperationException", fmt.Sprintf(
-		"the local cloud does not have the operation %.200q; it has %s", target, strings.Join(slices.Sorted(maps.Keys(api.operations)), ", ")))
+		"the local cloud does not have the operation %.200q; it has %s",
+		target, strings.Join(slices.Sorted(maps.Keys(api.operations)), ", ")))
 }
 
 // readInput decodes the body of a call of a JSON API.

@@ -75,7 +75,9 @@ func (c *Cloud) assumeRole(call *apiCall) (any, *service.Refusal) {
 	if refusal != nil {
 		return nil, refusal
 	}
-	return assumedRole{AssumedRoleUser: s.assumedRole(), Credentials: s.credentials(), PackedPolicySize: s.packed, SourceIdentity: source}, nil
+	return assumedRole{
+		AssumedRoleUser: s.assumedRole(), Credentials: s.credentials(), PackedPolicySize: s.packed, SourceIdentity: source,
+	}, nil
 }
 
 func readTags(p *params, keys, values, transitive []string) map[string]string {
@@ -109,7 +111,8 @@ func inherit(from *session, tags map[string]string, transitive []string, source 
 	for _, k := range from.transitive {
 		for asked := range tags {
 			if strings.EqualFold(asked, k) {
-				return nil, "", validation("One of the specified transitive tag keys can't be set because it conflicts with a transitive tag key from the calling session.")
+				return nil, "", validation(
+					"One of the specified transitive tag keys can't be set because it conflicts with a transitive tag key from the calling session.")
 			}
 		}
 	}
@@ -134,7 +137,9 @@ func (c *Cloud) trustPrincipal(who principal, req sessionRequest, actions []stri
 	for _, action := range actions {
 		v := verdict{reason: "there is no such role"}
 		if ok {
-			v = c.authorize(who, ask{action: action, resource: req.arn, owner: req.role.account, policy: r.trust, mustName: true, context: ctx})
+			v = c.authorize(who, ask{
+				action: action, resource: req.arn, owner: req.role.account, policy: r.trust, mustName: true, context: ctx,
+			})
 		}
 		if !v.allowed {
 			return role{}, service.Refuse(http.StatusForbidden, "AccessDenied",

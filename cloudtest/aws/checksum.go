@@ -51,7 +51,8 @@ func checksumHeaders() []string {
 func checkDigests(content []byte, header, trailer http.Header) *service.Refusal {
 	for name := range trailer {
 		if !slices.Contains(checksumHeaders(), strings.ToLower(name)) {
-			return service.Refuse(http.StatusBadRequest, "MalformedTrailerError", "The request contained trailing data that was not well-formed or did not conform to our published schema.")
+			return service.Refuse(http.StatusBadRequest, "MalformedTrailerError",
+				"The request contained trailing data that was not well-formed or did not conform to our published schema.")
 		}
 	}
 	for _, c := range checksums() {
@@ -59,7 +60,8 @@ func checkDigests(content []byte, header, trailer http.Header) *service.Refusal 
 			h := c.compute()
 			h.Write(content)
 			if claimed != base64.StdEncoding.EncodeToString(h.Sum(nil)) {
-				return service.Refuse(http.StatusBadRequest, "BadDigest", "The "+c.name+" you specified did not match the calculated checksum.")
+				return service.Refuse(http.StatusBadRequest, "BadDigest",
+					"The "+c.name+" you specified did not match the calculated checksum.")
 			}
 		}
 	}

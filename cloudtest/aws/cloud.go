@@ -181,19 +181,23 @@ func (c *Cloud) AddAccount(a Account) error {
 }
 
 func (c *Cloud) fill(acc *account, a Account) error {
-	if err := setting.Fill("oidcProviders", "issuer", a.OIDCProviders, func(x OIDCProvider) string { return x.URL }, acc.putProvider); err != nil {
+	if err := setting.Fill("oidcProviders", "issuer", a.OIDCProviders,
+		func(x OIDCProvider) string { return x.URL }, acc.putProvider); err != nil {
 		return err
 	}
 	if err := setting.Fill("roles", "role", a.Roles, func(x Role) string { return x.Name }, acc.putRole); err != nil {
 		return err
 	}
-	if err := setting.Fill("users", "user", a.Users, func(x User) string { return x.Name }, func(x User) error { return c.putUser(acc, x) }); err != nil {
+	if err := setting.Fill("users", "user", a.Users, func(x User) string { return x.Name },
+		func(x User) error { return c.putUser(acc, x) }); err != nil {
 		return err
 	}
-	if err := setting.Fill("repositories", "repository", a.Repositories, func(x Repository) string { return repositoryKey{x.Region, x.Name}.String() }, acc.putRepository); err != nil {
+	if err := setting.Fill("repositories", "repository", a.Repositories,
+		func(x Repository) string { return repositoryKey{x.Region, x.Name}.String() }, acc.putRepository); err != nil {
 		return err
 	}
-	if err := setting.Fill("buckets", "bucket", a.Buckets, func(x Bucket) string { return x.Name }, func(x Bucket) error { return c.putBucket(acc, x) }); err != nil {
+	if err := setting.Fill("buckets", "bucket", a.Buckets, func(x Bucket) string { return x.Name },
+		func(x Bucket) error { return c.putBucket(acc, x) }); err != nil {
 		return err
 	}
 	if a.PublicRegistry == nil {

@@ -279,7 +279,8 @@ func (b Bucket) parse(accountID string, part partition) (*bucket, error) {
 		return nil, setting.Invalid("region", "%q is not a region of partition %s", b.Region, part.id)
 	}
 	if !isBucketName(b.Name) {
-		return nil, setting.Invalid("name", "%q is not a bucket's name: give 3 to 63 of a-z0-9.-, beginning and ending with a letter or digit", b.Name)
+		return nil, setting.Invalid("name",
+			"%q is not a bucket's name: give 3 to 63 of a-z0-9.-, beginning and ending with a letter or digit", b.Name)
 	}
 	parsed := &bucket{account: accountID, partition: part, region: b.Region, name: b.Name}
 	if len(b.Policy) > 0 {

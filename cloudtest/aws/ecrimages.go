@@ -97,7 +97,10 @@ func (s imageStore) image(ctx context.Context, reference string) (i image, found
 		return image{}, false, refusal
 	}
 	sum := sha256.Sum256(body)
-	i = image{digest: "sha256:" + hex.EncodeToString(sum[:]), mediaType: m.MediaType, artifactType: cmp.Or(m.ArtifactType, m.Config.MediaType), size: m.size()}
+	i = image{
+		digest: "sha256:" + hex.EncodeToString(sum[:]), mediaType: m.MediaType,
+		artifactType: cmp.Or(m.ArtifactType, m.Config.MediaType), size: m.size(),
+	}
 	// The size of an index is the size of its largest manifest. Source: ECR API Reference,
 	// ImageDetail.
 	for _, child := range m.Manifests {

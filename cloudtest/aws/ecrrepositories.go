@@ -46,7 +46,8 @@ type repositoryInput struct {
 
 func checkRepositoryName(name string) *service.Refusal {
 	if len(name) < 2 || len(name) > 256 || !repositoryPattern.MatchString(name) {
-		return invalidECR("repositoryName", "must satisfy regular expression '(?:[a-z0-9]+(?:[._-][a-z0-9]+)*/)*[a-z0-9]+(?:[._-][a-z0-9]+)*'")
+		return invalidECR("repositoryName",
+			"must satisfy regular expression '(?:[a-z0-9]+(?:[._-][a-z0-9]+)*/)*[a-z0-9]+(?:[._-][a-z0-9]+)*'")
 	}
 	return nil
 }
@@ -144,7 +145,8 @@ func (c *Cloud) allowECR(call *apiCall, owner, name string, resourcePolicy polic
 		action: action, resource: call.Call.Resource, owner: owner, policy: resourcePolicy, context: requestContext(call.ep, call.Now),
 	})
 	if !v.allowed {
-		return service.Refuse(http.StatusForbidden, "AccessDenied", notAuthorized(call.who, action, call.Call.Resource, v)).Because(v.reason)
+		return service.Refuse(http.StatusForbidden, "AccessDenied",
+			notAuthorized(call.who, action, call.Call.Resource, v)).Because(v.reason)
 	}
 	return nil
 }

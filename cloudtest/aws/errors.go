@@ -80,7 +80,8 @@ func ec2XML(namespace string) service.Protocol {
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
 			if own, ok := ec2Refusals()[e.Code]; ok {
 				e.Reason = cmp.Or(e.Reason, e.Message)
-				e.Status, e.Code, e.Message = own.Status, own.Code, cmp.Or(own.Message, "You are not authorized to perform this operation. "+e.Message)
+				e.Status, e.Code, e.Message = own.Status, own.Code, cmp.Or(own.Message,
+					"You are not authorized to perform this operation. "+e.Message)
 			}
 			body := ec2Error{Code: e.Code, Message: e.Message, RequestID: wire.UUID()}
 			return writeXML(r, e.Status, body.RequestID, body)
@@ -132,7 +133,8 @@ func kmsJSON() service.Protocol {
 	p := json11()
 	p.Failure = service.Refuse(http.StatusInternalServerError, "KMSInternalException", unknownFailure)
 	p.Unavailable = service.Refuse(http.StatusServiceUnavailable, "DependencyTimeoutException", temporaryFailure)
-	p.Throttled = service.Refuse(http.StatusBadRequest, "ThrottlingException", "You have exceeded the rate at which you may call KMS. Reduce the frequency of your calls.")
+	p.Throttled = service.Refuse(http.StatusBadRequest, "ThrottlingException",
+		"You have exceeded the rate at which you may call KMS. Reduce the frequency of your calls.")
 	p.Broken = service.Whole(http.StatusOK, json11Type, []byte(`{"KeyId":"arn:aws:kms:`))
 	return p
 }

@@ -48,14 +48,17 @@ func partitions() []partition {
 			regions: []string{
 				"af-south-1",
 				"ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2",
-				"ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7",
+				"ap-southeast-1", "ap-southeast-2", "ap-southeast-3",
+				"ap-southeast-4", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7",
 				"ca-central-1", "ca-west-1",
 				"eu-central-1", "eu-central-2", "eu-north-1", "eu-south-1", "eu-south-2", "eu-west-1", "eu-west-2", "eu-west-3",
 				"il-central-1", "me-central-1", "me-south-1", "mx-central-1", "sa-east-1",
 				"us-east-1", "us-east-2", "us-west-1", "us-west-2",
 			},
 			fips: []string{"us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "ca-west-1"},
-			iam:  []string{"iam.amazonaws.com", "iam-fips.amazonaws.com", "iam.global.api.aws", "iam-fips.global.api.aws"}, iamRegion: "us-east-1",
+			iam: []string{
+				"iam.amazonaws.com", "iam-fips.amazonaws.com", "iam.global.api.aws", "iam-fips.global.api.aws",
+			}, iamRegion: "us-east-1",
 		},
 		{
 			id: "aws-cn", suffix: "amazonaws.com.cn", dualSuffix: "api.amazonwebservices.com.cn", onSuffix: "on.amazonwebservices.com.cn",
@@ -137,7 +140,8 @@ func parseHost(host string) (endpoint, bool) {
 					continue
 				}
 			}
-			if first, after, ok := strings.Cut(rest, "."); form.service == ServiceS3 && ok && strings.HasPrefix(after, form.prefix+".") && isBucketLabel(first) {
+			if first, after, ok := strings.Cut(rest, "."); form.service == ServiceS3 &&
+				ok && strings.HasPrefix(after, form.prefix+".") && isBucketLabel(first) {
 				bucket, rest = first, after
 			}
 			region, ok := strings.CutPrefix(rest, form.prefix+".")

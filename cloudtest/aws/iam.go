@@ -195,7 +195,8 @@ func (r *role) result() roleResult {
 func (c *Cloud) createRole(call *apiCall) (any, *service.Refusal) {
 	p := call.params
 	created := Role{
-		Name: p.name("RoleName", maxRoleName), Path: p.text("Path", limits{min: 1, max: 512}), TrustPolicy: p.document("AssumeRolePolicyDocument"),
+		Name: p.name("RoleName", maxRoleName), Path: p.text("Path", limits{min: 1, max: 512}),
+		TrustPolicy:        p.document("AssumeRolePolicyDocument"),
 		MaxSessionDuration: p.seconds("MaxSessionDuration", defaultDuration, maxDuration, defaultDuration),
 	}
 	p.absent("Description", "PermissionsBoundary", "Tags.member.1.Key")

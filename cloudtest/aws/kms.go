@@ -79,7 +79,8 @@ func keyARN(call *apiCall, name string) (string, *service.Refusal) {
 	own := "arn:" + call.ep.partition + ":kms:" + call.ep.region + ":" + call.who.account + ":"
 	switch parts := strings.Split(name, ":"); {
 	case name == "":
-		return "", kmsRefusal("ValidationException", "1 validation error detected: Value at 'keyId' failed to satisfy constraint: Member must not be null")
+		return "", kmsRefusal("ValidationException",
+			"1 validation error detected: Value at 'keyId' failed to satisfy constraint: Member must not be null")
 	case strings.Contains(name, "alias/"):
 		return "", kmsRefusal("NotFoundException", "Alias "+name+" is not found.")
 	case !strings.HasPrefix(name, "arn:"):
@@ -157,7 +158,8 @@ func pendingDeletion(key *kmsKey) *service.Refusal {
 func (c *Cloud) keyFor(call *apiCall, name, usage string) (*kmsKey, *service.Refusal) {
 	key, refusal := c.enabledKey(call, name)
 	if refusal == nil && key.usage != usage {
-		return nil, kmsRefusal("InvalidKeyUsageException", key.arn+" key usage is "+key.usage+" which is not valid for "+call.Call.Operation+".")
+		return nil, kmsRefusal("InvalidKeyUsageException",
+			key.arn+" key usage is "+key.usage+" which is not valid for "+call.Call.Operation+".")
 	}
 	return key, refusal
 }

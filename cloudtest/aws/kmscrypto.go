@@ -74,7 +74,8 @@ func (input signInput) digest() ([]byte, *service.Refusal) {
 	hash := optionsOf(input.SigningAlgorithm).HashFunc()
 	switch {
 	case len(input.Message) == 0 || len(input.Message) > maxMessage:
-		return nil, kmsRefusal("ValidationException", "1 validation error detected: Value at 'message' failed to satisfy constraint: Member must have length between 1 and 4096")
+		return nil, kmsRefusal("ValidationException",
+			"1 validation error detected: Value at 'message' failed to satisfy constraint: Member must have length between 1 and 4096")
 	case input.MessageType == "DIGEST" && len(input.Message) != hash.Size():
 		return nil, kmsRefusal("ValidationException", "Digest is invalid length for algorithm "+input.SigningAlgorithm+".")
 	case input.MessageType == "DIGEST":
@@ -98,7 +99,8 @@ func (c *Cloud) forSigning(call *apiCall) (*kmsKey, signInput, []byte, *service.
 		return nil, input, nil, refusal
 	}
 	if !slices.Contains(algorithmsOf(key.spec), input.SigningAlgorithm) {
-		return nil, input, nil, kmsRefusal("InvalidKeyUsageException", "Algorithm "+input.SigningAlgorithm+" is incompatible with key spec "+key.spec+".")
+		return nil, input, nil, kmsRefusal("InvalidKeyUsageException",
+			"Algorithm "+input.SigningAlgorithm+" is incompatible with key spec "+key.spec+".")
 	}
 	digest, refusal := input.digest()
 	return key, input, digest, refusal
@@ -160,7 +162,8 @@ type cryptOutput struct {
 // crypt reads the input of Encrypt or Decrypt.
 func (call *apiCall) crypt() (input cryptInput, refusal *service.Refusal) {
 	if refusal = call.readInput(&input); refusal == nil && input.EncryptionAlgorithm != "" && input.EncryptionAlgorithm != symmetricSpec {
-		refusal = kmsRefusal("InvalidKeyUsageException", "Algorithm "+input.EncryptionAlgorithm+" is incompatible with key spec "+symmetricSpec+".")
+		refusal = kmsRefusal("InvalidKeyUsageException",
+			"Algorithm "+input.EncryptionAlgorithm+" is incompatible with key spec "+symmetricSpec+".")
 	}
 	return input, refusal
 }
@@ -192,7 +195,8 @@ func (c *Cloud) encrypt(call *apiCall) (any, *service.Refusal) {
 		return nil, refusal
 	}
 	if len(input.Plaintext) == 0 || len(input.Plaintext) > maxMessage {
-		return nil, kmsRefusal("ValidationException", "1 validation error detected: Value at 'plaintext' failed to satisfy constraint: Member must have length between 1 and 4096")
+		return nil, kmsRefusal("ValidationException",
+			"1 validation error detected: Value at 'plaintext' failed to satisfy constraint: Member must have length between 1 and 4096")
 	}
 	blob := key.aead.Seal(append([]byte(key.arn), 0), nil, input.Plaintext, input.context()) //nolint:gosec // the AEAD makes a nonce itself
 	return cryptOutput{ARN: key.arn, CiphertextBlob: blob, EncryptionAlgorithm: symmetricSpec}, nil
@@ -214,7 +218,8 @@ func (c *Cloud) decrypt(call *apiCall) (any, *service.Refusal) {
 			return nil, refusal
 		}
 		if named != string(arn) {
-			return nil, kmsRefusal("IncorrectKeyException", "The key ID in the request does not identify a CMK that can perform this operation.")
+			return nil, kmsRefusal("IncorrectKeyException",
+				"The key ID in the request does not identify a CMK that can perform this operation.")
 		}
 	}
 	key, refusal := c.keyFor(call, string(arn), usageEncrypt)

@@ -62,7 +62,8 @@ type keyMetadata struct {
 func (k *kmsKey) metadata() map[string]keyMetadata {
 	m := keyMetadata{
 		Account: k.account, ARN: k.arn, ID: k.id, CreationDate: kmsTime(k.created), Description: k.description,
-		Enabled: k.state == keyEnabled, Spec: k.spec, MasterKeySpec: k.spec, Usage: k.usage, State: k.state, Origin: "AWS_KMS", Manager: "CUSTOMER",
+		Enabled: k.state == keyEnabled, Spec: k.spec, MasterKeySpec: k.spec,
+		Usage: k.usage, State: k.state, Origin: "AWS_KMS", Manager: "CUSTOMER",
 		SigningAlgorithms: algorithmsOf(k.spec),
 	}
 	if k.spec == symmetricSpec {
@@ -149,12 +150,15 @@ func (input createKeyInput) key(call *apiCall) (*kmsKey, *service.Refusal) {
 	case private == nil && input.KeySpec != symmetricSpec:
 		return nil, kmsRefusal("UnsupportedOperationException", "the local cloud has no keys of the spec "+input.KeySpec)
 	case (private != nil) != (input.KeyUsage == usageSign) || (private == nil) != (input.KeyUsage == usageEncrypt):
-		return nil, kmsRefusal("ValidationException", "The operation failed because the KeyUsage value "+input.KeyUsage+" is not valid for the KeySpec value "+input.KeySpec+".")
+		return nil, kmsRefusal("ValidationException",
+			"The operation failed because the KeyUsage value "+input.KeyUsage+" is not valid for the KeySpec value "+input.KeySpec+".")
 	}
 	id := wire.UUID()
 	key := &kmsKey{
-		account: call.who.account, id: id, arn: "arn:" + call.ep.partition + ":kms:" + call.ep.region + ":" + call.who.account + ":key/" + id,
-		description: input.Description, spec: input.KeySpec, usage: input.KeyUsage, created: call.Now, tags: input.Tags, state: keyEnabled, private: private,
+		account: call.who.account, id: id, arn: "arn:" + call.ep.partition +
+			":kms:" + call.ep.region + ":" + call.who.account + ":key/" + id,
+		description: input.Description, spec: input.KeySpec, usage: input.KeyUsage,
+		created: call.Now, tags: input.Tags, state: keyEnabled, private: private,
 	}
 	if private == nil {
 		key.aead = newAEAD()

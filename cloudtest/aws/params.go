@@ -35,7 +35,8 @@ func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 			raw = string(body)
 		}
 	default:
-		return nil, service.Refuse(http.StatusMethodNotAllowed, "MethodNotAllowed", "The specified method is not allowed against this resource.")
+		return nil, service.Refuse(http.StatusMethodNotAllowed, "MethodNotAllowed",
+			"The specified method is not allowed against this resource.")
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -90,7 +91,8 @@ func (p *params) text(name string, l limits) string {
 	}
 	length := utf8.RuneCountInString(value)
 	if l.pattern != nil && !l.pattern.MatchString(value) {
-		p.fail(&shown, member, "satisfy regular expression pattern: "+strings.TrimSuffix(strings.TrimPrefix(l.pattern.String(), `\A`), `\z`))
+		p.fail(&shown, member, "satisfy regular expression pattern: "+
+			strings.TrimSuffix(strings.TrimPrefix(l.pattern.String(), `\A`), `\z`))
 	}
 	if length < l.min {
 		p.fail(&shown, member, "have length greater than or equal to "+strconv.Itoa(l.min))
@@ -129,8 +131,9 @@ func (p *params) list(name, suffix string, limit int) []string {
 			return out
 		}
 		if i > limit {
-			p.errors = append(p.errors, fmt.Sprintf("Value at '%s%s' failed to satisfy constraint: Member must have length less than or equal to %d",
-				strings.ToLower(name[:1]), name[1:], limit))
+			p.errors = append(p.errors,
+				fmt.Sprintf("Value at '%s%s' failed to satisfy constraint: Member must have length less than or equal to %d",
+					strings.ToLower(name[:1]), name[1:], limit))
 			return out
 		}
 		out = append(out, p.get(key))

@@ -55,14 +55,17 @@ func (c *Cloud) authenticate(call *apiCall) (principal, *service.Refusal) {
 	}
 	who, secret, err := c.lookup(sig, ep, now)
 	if err != nil {
-		return principal{}, service.Refuse(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.").Because(err.Error())
+		return principal{}, service.Refuse(http.StatusForbidden, "InvalidClientTokenId",
+			"The security token included in the request is invalid.").Because(err.Error())
 	}
 	if sig.Service != ep.service {
-		return principal{}, service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to correct service: '"+ep.service+"'. ").
+		return principal{}, service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch",
+			"Credential should be scoped to correct service: '"+ep.service+"'. ").
 			Because("the signature is for service " + sig.Service)
 	}
 	if sig.Region != ep.region {
-		return principal{}, service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to a valid region. ").
+		return principal{}, service.Refuse(http.StatusForbidden,
+			"SignatureDoesNotMatch", "Credential should be scoped to a valid region. ").
 			Because("the signature is for region " + sig.Region + ", the endpoint is of " + ep.region)
 	}
 	if err := sig.Verify(r, call.body, secret, now); err != nil {
@@ -77,7 +80,8 @@ func (c *Cloud) authenticate(call *apiCall) (principal, *service.Refusal) {
 func signatureError(err error) *service.Refusal {
 	var e *sigv4.Error
 	if !errors.As(err, &e) {
-		return service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch", "The request signature cannot be verified.").Because(err.Error())
+		return service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch",
+			"The request signature cannot be verified.").Because(err.Error())
 	}
 	switch {
 	case errors.Is(err, sigv4.ErrMissing):

@@ -157,7 +157,8 @@ func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (principal, *ser
 	t, err := c.redeem(password, ServiceRegistry, ep.region, r.Now)
 	switch {
 	case errors.Is(err, errExpiredToken):
-		return principal{}, service.Refuse(http.StatusForbidden, "DENIED", "Your authorization token has expired. Reauthenticate and try again.").Because(err.Error())
+		return principal{}, service.Refuse(http.StatusForbidden, "DENIED",
+			"Your authorization token has expired. Reauthenticate and try again.").Because(err.Error())
 	case err != nil:
 		return principal{}, badAuthorizationToken().Because(err.Error())
 	}
@@ -178,7 +179,9 @@ func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoin
 	}
 	for _, name := range req.actions {
 		action := "ecr:" + name
-		v := c.authorize(who, ask{action: action, resource: arn, owner: ep.account, policy: resourcePolicy, context: requestContext(ep, now)})
+		v := c.authorize(who, ask{
+			action: action, resource: arn, owner: ep.account, policy: resourcePolicy, context: requestContext(ep, now),
+		})
 		if !v.allowed {
 			return service.Refuse(http.StatusForbidden, "DENIED", notAuthorized(who, action, arn, v)).Because(v.reason)
 		}

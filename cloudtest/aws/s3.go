@@ -114,7 +114,8 @@ func (s *s3Call) atHome() *service.Refusal {
 	case s.on == onAccount:
 		return nil
 	case s.owner == nil:
-		return service.Refuse(http.StatusNotFound, "NoSuchBucket", "The specified bucket does not exist").With(elements("BucketName", s.bucket))
+		return service.Refuse(http.StatusNotFound, "NoSuchBucket", "The specified bucket does not exist").
+			With(elements("BucketName", s.bucket))
 	case s.owner.region == s.ep.region, s.followsBucket(), s.ep.global && s.name == opGetBucketLocation:
 		return nil
 	}
@@ -143,7 +144,8 @@ func (c *Cloud) authenticateS3(s *s3Call) *service.Refusal {
 	// or query.
 	malformed := func(message string) *service.Refusal {
 		if r.Header.Get("Authorization") == "" {
-			return service.Refuse(http.StatusBadRequest, "AuthorizationQueryParametersError", "Error parsing the X-Amz-Credential parameter; "+message)
+			return service.Refuse(http.StatusBadRequest, "AuthorizationQueryParametersError",
+				"Error parsing the X-Amz-Credential parameter; "+message)
 		}
 		return service.Refuse(http.StatusBadRequest, "AuthorizationHeaderMalformed", "The authorization header is malformed; "+message)
 	}
@@ -153,14 +155,17 @@ func (c *Cloud) authenticateS3(s *s3Call) *service.Refusal {
 	who, secret, err := c.lookup(sig, s.ep, s.Now)
 	switch {
 	case errors.Is(err, errSessionToken):
-		return service.Refuse(http.StatusBadRequest, "InvalidToken", "The provided token is malformed or otherwise invalid.").Because(err.Error())
+		return service.Refuse(http.StatusBadRequest, "InvalidToken",
+			"The provided token is malformed or otherwise invalid.").Because(err.Error())
 	case err != nil:
-		return service.Refuse(http.StatusForbidden, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.").
+		return service.Refuse(http.StatusForbidden, "InvalidAccessKeyId",
+			"The AWS Access Key Id you provided does not exist in our records.").
 			Because(err.Error()).With(elements("AWSAccessKeyId", sig.AccessKeyID))
 	case sig.Service != ServiceS3:
 		return malformed(`incorrect service "` + sig.Service + `". This endpoint belongs to "s3".`)
 	case sig.Region != s.signingRegion():
-		return malformed("the region '" + sig.Region + "' is wrong; expecting '" + s.signingRegion() + "'").With(elements("Region", s.signingRegion()))
+		return malformed("the region '" + sig.Region + "' is wrong; expecting '" + s.signingRegion() + "'").
+			With(elements("Region", s.signingRegion()))
 	}
 	if s.content, s.trailer, err = sig.VerifyS3(r, body, secret, s.Now); err != nil {
 		return s3SignatureError(err, sig)
@@ -184,10 +189,12 @@ func s3SignatureError(err error, sig sigv4.Signature) *service.Refusal {
 	case errors.Is(err, sigv4.ErrTime) && sig.Presigned:
 		return service.Refuse(http.StatusForbidden, "AccessDenied", "Request has expired").Because(err.Error())
 	case errors.Is(err, sigv4.ErrTime):
-		return service.Refuse(http.StatusForbidden, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large.").Because(err.Error())
+		return service.Refuse(http.StatusForbidden, "RequestTimeTooSkewed",
+			"The difference between the request time and the current time is too large.").Because(err.Error())
 	default:
 		return service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch",
-			"The request signature we calculated does not match the signature you provided. Check your key and signing method.").Because(err.Error())
+			"The request signature we calculated does not match the signature you provided. Check your key and signing method.").
+			Because(err.Error())
 	}
 }
 

@@ -41,7 +41,9 @@ type bucketEntry struct {
 // authorizeAccount checks an action that has no resource. A policy must allow it on all buckets.
 // Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon S3".
 func (c *Cloud) authorizeAccount(s *s3Call, action string) *service.Refusal {
-	v := c.authorize(s.who, ask{action: action, resource: "arn:" + s.ep.partition + ":s3:::*", owner: s.who.account, context: requestContext(s.ep, s.Now)})
+	v := c.authorize(s.who, ask{
+		action: action, resource: "arn:" + s.ep.partition + ":s3:::*", owner: s.who.account, context: requestContext(s.ep, s.Now),
+	})
 	if v.allowed {
 		return nil
 	}
@@ -90,7 +92,8 @@ func (c *Cloud) listBuckets(s *s3Call) (service.Answer, *service.Refusal) {
 	var found []*bucket
 	c.mu.RLock()
 	for name, b := range c.buckets {
-		if b.account == s.who.account && name > page.after && strings.HasPrefix(name, page.prefix) && (page.region == "" || b.region == page.region) {
+		if b.account == s.who.account && name > page.after &&
+			strings.HasPrefix(name, page.prefix) && (page.region == "" || b.region == page.region) {
 			found = append(found, b)
 		}
 	}

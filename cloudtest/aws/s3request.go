@@ -54,7 +54,10 @@ func s3Operations() []s3Operation {
 		{opListBuckets, "ListAllMyBuckets", get, onAccount, "", []string{"max-buckets", "continuation-token", "prefix", "bucket-region"}},
 		{opHeadBucket, actionListBucket, head, onBucket, "", nil},
 		{opGetBucketLocation, "GetBucketLocation", get, onBucket, "location", nil},
-		{opListObjectsV2, actionListBucket, get, onBucket, "list-type", append(listing, "continuation-token", "start-after", "fetch-owner")},
+		{
+			opListObjectsV2, actionListBucket, get, onBucket, "list-type",
+			append(listing, "continuation-token", "start-after", "fetch-owner"),
+		},
 		{opListObjects, actionListBucket, get, onBucket, "", append(listing, "marker")},
 		{opGetObject, "GetObject", get, onObject, "", nil},
 		{opHeadObject, "GetObject", head, onObject, "", nil},
@@ -85,7 +88,8 @@ func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal)
 	// The data plane must find the same object in the path as these checks do. S3 itself accepts
 	// keys with empty or dotted segments. They are refused here, because servers in front of a
 	// store remove such segments.
-	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && r.URL.Path != "/") || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
+	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && r.URL.Path != "/") ||
+		strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
 		return req, service.Refuse(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
 	}
 	if len(req.key) > maxKey {
@@ -104,12 +108,14 @@ func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal)
 		if op.is(r.Method, req.level(), query) {
 			req.s3Operation = op
 			if r.ContentLength < 0 && r.Header.Get("X-Amz-Decoded-Content-Length") == "" {
-				return req, service.Refuse(http.StatusLengthRequired, "MissingContentLength", "You must provide the Content-Length HTTP header.")
+				return req, service.Refuse(http.StatusLengthRequired, "MissingContentLength",
+					"You must provide the Content-Length HTTP header.")
 			}
 			return req, checkS3Headers(r.Header)
 		}
 	}
-	return req, service.Refuse(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
+	return req, service.Refuse(http.StatusNotImplemented, "NotImplemented",
+		"A header you provided implies functionality that is not implemented").
 		Because("the local cloud has no such operation of S3, or not with these parameters")
 }
 
@@ -151,7 +157,8 @@ func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 // query parameters. Of these, the list contains only headers without effect.
 func signatureParams() []string {
 	return []string{
-		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Security-Token",
+		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires",
+		"X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Security-Token",
 		"X-Amz-Checksum-Mode", "x-amz-checksum-mode",
 	}
 }
@@ -166,10 +173,12 @@ const snowballPrefix = "x-amz-meta-snowball-"
 // API Reference, "Common request headers".
 func forS3Plane(name string) bool {
 	switch name {
-	case "accept", "accept-encoding", "cache-control", "content-disposition", "content-language", "content-length", "content-md5", "content-type", "date", "expires",
+	case "accept", "accept-encoding", "cache-control", "content-disposition",
+		"content-language", "content-length", "content-md5", "content-type", "date", "expires",
 		"if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "range", "user-agent", "x-forwarded-proto":
 		return true
-	case "x-amz-content-sha256", "x-amz-date", "x-amz-decoded-content-length", "x-amz-expected-bucket-owner", "x-amz-security-token", "x-amz-trailer":
+	case "x-amz-content-sha256", "x-amz-date", "x-amz-decoded-content-length",
+		"x-amz-expected-bucket-owner", "x-amz-security-token", "x-amz-trailer":
 		return false // credentials and chunk framing, which the data plane does not get
 	}
 	return strings.HasPrefix(name, "x-amz-")
@@ -185,12 +194,14 @@ func checkS3Headers(h http.Header) *service.Refusal {
 			continue
 		}
 		switch lower {
-		case "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "x-amz-user-agent", "x-amz-expected-bucket-owner", "x-amz-storage-class",
-			"x-amz-trailer", "x-amz-decoded-content-length", "x-amz-sdk-checksum-algorithm", "x-amz-checksum-algorithm", "x-amz-checksum-mode",
-			"x-amz-checksum-type":
+		case "x-amz-date", "x-amz-content-sha256", "x-amz-security-token",
+			"x-amz-user-agent", "x-amz-expected-bucket-owner", "x-amz-storage-class",
+			"x-amz-trailer", "x-amz-decoded-content-length", "x-amz-sdk-checksum-algorithm",
+			"x-amz-checksum-algorithm", "x-amz-checksum-mode", "x-amz-checksum-type":
 		default:
 			if !slices.Contains(checksumHeaders(), lower) {
-				return service.Refuse(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
+				return service.Refuse(http.StatusNotImplemented, "NotImplemented",
+					"A header you provided implies functionality that is not implemented").
 					With(elements("Header", lower))
 			}
 		}

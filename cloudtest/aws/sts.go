@@ -77,7 +77,8 @@ func (s *sessionRequest) check(call *apiCall) *service.Refusal {
 		return validation("Request ARN is invalid")
 	}
 	if s.role.partition != call.ep.partition {
-		return validation("Request ARN is invalid").Because("the role is of partition " + s.role.partition + ", the endpoint of " + call.ep.partition)
+		return validation("Request ARN is invalid").
+			Because("the role is of partition " + s.role.partition + ", the endpoint of " + call.ep.partition)
 	}
 	return nil
 }
@@ -107,7 +108,8 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *serv
 			err = doc.CheckPartition(s.role.partition)
 		}
 		if err != nil {
-			return nil, 0, service.Refuse(http.StatusBadRequest, "MalformedPolicyDocument", "The policy document is malformed: "+err.Error())
+			return nil, 0, service.Refuse(http.StatusBadRequest, "MalformedPolicyDocument",
+				"The policy document is malformed: "+err.Error())
 		}
 		docs = append(docs, doc)
 		size = packedSize(s.policy)

@@ -37,7 +37,8 @@ func (c *Cloud) assumeRoleWithWebIdentity(call *apiCall) (any, *service.Refusal)
 	}
 	token, err := oidc.Read(raw)
 	if err != nil {
-		return nil, identityError("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)").Because(err.Error())
+		return nil, identityError("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)").
+			Because(err.Error())
 	}
 	call.Call.Issuer, call.Call.Subject, call.Call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
 	provider, ok := c.provider(req.role, token.Issuer)
@@ -53,7 +54,8 @@ func (c *Cloud) assumeRoleWithWebIdentity(call *apiCall) (any, *service.Refusal)
 			Because(fmt.Sprintf("the token is for %q, the provider accepts %q", token.Audience, provider.ClientIDs))
 	}
 	if claim, ok := sessionClaim(token); ok {
-		return nil, identityError("The local cloud does not take session tags or a source identity from tokens").Because("the token has the claim " + claim + ", which makes session tags or a source identity")
+		return nil, identityError("The local cloud does not take session tags or a source identity from tokens").
+			Because("the token has the claim " + claim + ", which makes session tags or a source identity")
 	}
 	federated := federatedARN(req.role.partition, req.role.account, provider.URL)
 	role, refusal := c.trustWebIdentity(req, token, audience, federated, requestContext(call.ep, call.Now))
@@ -115,7 +117,9 @@ func sessionClaim(t oidc.Token) (string, bool) {
 
 // trustWebIdentity returns the role if its trust policy allows the token. The refusal is the same
 // for a role that does not exist.
-func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience, federated string, ctx policy.Context) (role, *service.Refusal) {
+func (c *Cloud) trustWebIdentity(
+	req sessionRequest, token oidc.Token, audience, federated string, ctx policy.Context,
+) (role, *service.Refusal) {
 	const action = "sts:AssumeRoleWithWebIdentity"
 	denied := func(reason string) (role, *service.Refusal) {
 		return role{}, service.Refuse(http.StatusForbidden, "AccessDenied", "Not authorized to perform "+action).Because(reason)

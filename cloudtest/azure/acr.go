@@ -75,7 +75,8 @@ func (c *Cloud) exchange(r *service.Request, reg *registry) (any, *service.Refus
 		return nil, no
 	}
 	if form.Get("grant_type") != grantAccess {
-		return nil, badRegistryRequest("grant_type must be access_token").Because("the local cloud does not have the deprecated exchanges of refresh tokens")
+		return nil, badRegistryRequest("grant_type must be access_token").
+			Because("the local cloud does not have the deprecated exchanges of refresh tokens")
 	}
 	raw := form.Get("access_token")
 	if raw == "" {

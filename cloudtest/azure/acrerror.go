@@ -15,7 +15,9 @@ const authenticationRequired = "authentication required, visit https://aka.ms/ac
 
 // registryProtocol returns the error format of registries and their token service.
 func registryProtocol() service.Protocol {
-	p := oci.Protocol(oci.Words{Failure: "unknown error", Unavailable: "service unavailable", Throttled: "too many requests"}, writeRegistryJSON)
+	p := oci.Protocol(oci.Words{
+		Failure: "unknown error", Unavailable: "service unavailable", Throttled: "too many requests",
+	}, writeRegistryJSON)
 	p.Broken = service.Whole(http.StatusOK, jsonType, []byte(`{"refresh_token":"eyJ`))
 	return p
 }

@@ -141,7 +141,9 @@ func (s *statusWriter) WriteHeader(status int) {
 func (c *Cloud) dataLink(reg *registry, path string, now time.Time) string {
 	host := reg.dataHost(reg.regions[0])
 	end := strconv.FormatInt(now.Add(dataLinkLife).Unix(), 10)
-	return (&url.URL{Scheme: "https", Host: host, Path: path, RawQuery: url.Values{"se": {end}, "sig": {c.signLink(host, path, end)}}.Encode()}).String()
+	return (&url.URL{
+		Scheme: "https", Host: host, Path: path, RawQuery: url.Values{"se": {end}, "sig": {c.signLink(host, path, end)}}.Encode(),
+	}).String()
 }
 
 func (c *Cloud) signLink(host, path, end string) string {

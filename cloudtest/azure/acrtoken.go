@@ -84,7 +84,8 @@ func (r *registry) granted(who registryToken, wanted []access) []access {
 			repository = ""
 		}
 		a.Actions = slices.DeleteFunc(slices.Clone(a.Actions), func(action string) bool {
-			return !r.allows(who.app.clientID, repository, action) || (who.grant == grantAccess && !allowed(who.access, a.Type, a.Name, action))
+			return !r.allows(who.app.clientID, repository, action) ||
+				(who.grant == grantAccess && !allowed(who.access, a.Type, a.Name, action))
 		})
 		if len(a.Actions) > 0 {
 			out = append(out, a)
@@ -130,7 +131,8 @@ func (c *Cloud) issueRegistryAccess(r *registry, app *application, all []access,
 
 func registryClaims(r *registry, app *application, now, ends time.Time, grant string) oidc.Claims {
 	return oidc.Claims{
-		"jti": wire.UUID(), "iss": registryIssuer, "aud": r.endpoint, "sub": app.objectID, "appid": app.clientID, "version": "1.0", "grant_type": grant,
+		"jti": wire.UUID(), "iss": registryIssuer, "aud": r.endpoint,
+		"sub": app.objectID, "appid": app.clientID, "version": "1.0", "grant_type": grant,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": ends.Unix(), "roles": []string{},
 	}
 }

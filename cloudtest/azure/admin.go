@@ -25,15 +25,16 @@ type Admin struct {
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /azure/tenants/{tenant}"
 	return Admin{
-		AddTenant:                 change.Set(t, "POST /azure/tenants", (*Cloud).AddTenant),
-		PutApplication:            change.Put(t, "PUT"+in+"/applications", (*Cloud).PutApplication),
-		DeleteApplication:         change.Delete(t, "DELETE"+in+"/applications?client-id", (*Cloud).DeleteApplication),
-		PutFederatedCredential:    change.PutIn(t, "PUT"+in+"/federated-credentials?client-id", (*Cloud).PutFederatedCredential),
-		DeleteFederatedCredential: change.DeleteIn(t, "DELETE"+in+"/federated-credentials?client-id&name", (*Cloud).DeleteFederatedCredential),
-		PutRegistry:               change.Put(t, "PUT"+in+"/registries", (*Cloud).PutRegistry),
-		DeleteRegistry:            change.Delete(t, "DELETE"+in+"/registries?name", (*Cloud).DeleteRegistry),
-		PutStorageAccount:         change.Put(t, "PUT"+in+"/storage-accounts", (*Cloud).PutStorageAccount),
-		DeleteStorageAccount:      change.Delete(t, "DELETE"+in+"/storage-accounts?name", (*Cloud).DeleteStorageAccount),
-		SetManagedIdentity:        change.Set(t, "PUT /azure/managed-identity", (*Cloud).SetManagedIdentity),
+		AddTenant:              change.Set(t, "POST /azure/tenants", (*Cloud).AddTenant),
+		PutApplication:         change.Put(t, "PUT"+in+"/applications", (*Cloud).PutApplication),
+		DeleteApplication:      change.Delete(t, "DELETE"+in+"/applications?client-id", (*Cloud).DeleteApplication),
+		PutFederatedCredential: change.PutIn(t, "PUT"+in+"/federated-credentials?client-id", (*Cloud).PutFederatedCredential),
+		DeleteFederatedCredential: change.DeleteIn(t,
+			"DELETE"+in+"/federated-credentials?client-id&name", (*Cloud).DeleteFederatedCredential),
+		PutRegistry:          change.Put(t, "PUT"+in+"/registries", (*Cloud).PutRegistry),
+		DeleteRegistry:       change.Delete(t, "DELETE"+in+"/registries?name", (*Cloud).DeleteRegistry),
+		PutStorageAccount:    change.Put(t, "PUT"+in+"/storage-accounts", (*Cloud).PutStorageAccount),
+		DeleteStorageAccount: change.Delete(t, "DELETE"+in+"/storage-accounts?name", (*Cloud).DeleteStorageAccount),
+		SetManagedIdentity:   change.Set(t, "PUT /azure/managed-identity", (*Cloud).SetManagedIdentity),
 	}
 }

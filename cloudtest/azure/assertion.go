@@ -26,7 +26,9 @@ const checkCredential = "Check your federated identity credential Subject, Audie
 // issuer's keys and the signature, the token's time.
 func (c *Cloud) judgeAssertion(r *service.Request, raw string, app *application) *service.Refusal {
 	if algorithm, ok := declaredAlgorithm(raw); ok && !strings.HasPrefix(algorithm, "RS") {
-		return badRequest(5002738, "Invalid JWT token. '%s' is not a supported signature algorithm. Supported signing algorithms are: 'RS256, RS384, RS512'.", algorithm)
+		return badRequest(5002738,
+			"Invalid JWT token. '%s' is not a supported signature algorithm. Supported signing algorithms are: 'RS256, RS384, RS512'.",
+			algorithm)
 	}
 	token, err := oidc.Read(raw)
 	if err != nil {
@@ -41,7 +43,8 @@ func (c *Cloud) judgeAssertion(r *service.Request, raw string, app *application)
 		issued = r.Now
 	}
 	if token.Expiry.Sub(issued) > maxAssertionLife {
-		return badRequest(70023, "External OIDC Provider token must have a lifetime of less than or equal to 1.01:00:00. Token issued at %d. Token expires on %d.",
+		return badRequest(70023,
+			"External OIDC Provider token must have a lifetime of less than or equal to 1.01:00:00. Token issued at %d. Token expires on %d.",
 			issued.Unix(), token.Expiry.Unix())
 	}
 	if err := c.verifier.Verify(r.Context(), token, r.Now); err != nil {
@@ -93,20 +96,24 @@ func (c *Cloud) matchCredential(token oidc.Token, app *application) *service.Ref
 	}
 	credentials := keep(app.credentials, func(f FederatedCredential) string { return f.Issuer }, token.Issuer)
 	if len(credentials) == 0 {
-		return badClient(700211, "No matching federated identity record found for presented assertion issuer '%s'. %s", printable(token.Issuer), checkCredential)
+		return badClient(700211, "No matching federated identity record found for presented assertion issuer '%s'. %s",
+			printable(token.Issuer), checkCredential)
 	}
 	credentials = keep(credentials, func(f FederatedCredential) string { return f.Audience }, token.Audience[0])
 	if len(credentials) == 0 {
-		return badClient(700212, "No matching federated identity record found for presented assertion audience '%s'. %s", printable(token.Audience[0]), checkCredential)
+		return badClient(700212, "No matching federated identity record found for presented assertion audience '%s'. %s",
+			printable(token.Audience[0]), checkCredential)
 	}
 	if len(keep(credentials, func(f FederatedCredential) string { return f.Subject }, token.Subject)) > 0 {
 		return nil
 	}
 	if slices.ContainsFunc(credentials, func(f FederatedCredential) bool { return strings.EqualFold(f.Subject, token.Subject) }) {
 		return badClient(7002138, "No matching federated identity record found for presented assertion subject '%s'. "+
-			"The subject matches with case-insensitive comparison, but not with case-sensitive comparison. %s", printable(token.Subject), checkCredential)
+			"The subject matches with case-insensitive comparison, but not with case-sensitive comparison. %s",
+			printable(token.Subject), checkCredential)
 	}
-	return badClient(700213, "No matching federated identity record found for presented assertion subject '%s'. %s", printable(token.Subject), checkCredential)
+	return badClient(700213, "No matching federated identity record found for presented assertion subject '%s'. %s",
+		printable(token.Subject), checkCredential)
 }
 
 // isOwnIssuer reports whether an issuer is Entra ID itself. Its tokens are not accepted as external
@@ -132,8 +139,9 @@ func assertionError(err error, token oidc.Token, app *application, now time.Time
 		if from.IsZero() {
 			from = time.Unix(0, 0)
 		}
-		no = badClient(700024, "Client assertion is not within its valid time range. Current time: %s, assertion valid from %s, expiry time of assertion %s. "+
-			"Review the documentation at https://learn.microsoft.com/entra/identity-platform/certificate-credentials .",
+		no = badClient(700024,
+			"Client assertion is not within its valid time range. Current time: %s, assertion valid from %s, expiry time of assertion %s. "+
+				"Review the documentation at https://learn.microsoft.com/entra/identity-platform/certificate-credentials .",
 			now.UTC().Format(precise), from.UTC().Format(precise), token.Expiry.UTC().Format(precise))
 	case errors.Is(err, oidc.ErrUnreachable):
 		no = badRequest(50166, "Request to External OIDC endpoint failed.")
@@ -151,5 +159,6 @@ func assertionError(err error, token oidc.Token, app *application, now time.Time
 
 func badSignature(app *application, reason string) *service.Refusal {
 	return badClient(700027, "Client assertion contains an invalid signature. [Reason - %s, "+
-		"Please visit the Azure Portal, Graph Explorer or directly use MS Graph to see configured keys for app Id '%s'].", reason, app.clientID)
+		"Please visit the Azure Portal, Graph Explorer or directly use MS Graph to see configured keys for app Id '%s'].",
+		reason, app.clientID)
 }

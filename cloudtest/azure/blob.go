@@ -76,7 +76,8 @@ func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 // Learn, "Blob Storage REST API".
 func blobParameters() []string {
 	return []string{
-		"comp", "restype", "timeout", "prefix", "delimiter", "marker", "maxresults", "include", "showonly", "startfrom", "snapshot", "prevsnapshot", "versionid",
+		"comp", "restype", "timeout", "prefix", "delimiter", "marker", "maxresults",
+		"include", "showonly", "startfrom", "snapshot", "prevsnapshot", "versionid",
 		"blockid", "blocklisttype", "api-version",
 	}
 }
@@ -91,7 +92,8 @@ func readBlobQuery(raw string) (url.Values, *service.Refusal) {
 	for name := range q {
 		// Let blobCaller refuse a query with a signature.
 		if !q.Has("sig") && !slices.Contains(blobParameters(), name) {
-			return nil, blobRefusal(http.StatusBadRequest, "UnsupportedQueryParameter").Because("the local cloud does not have the query parameter " + printable(name))
+			return nil, blobRefusal(http.StatusBadRequest, "UnsupportedQueryParameter").
+				Because("the local cloud does not have the query parameter " + printable(name))
 		}
 	}
 	return q, nil
@@ -126,7 +128,9 @@ func blobOperation(method, comp string, read bool) string {
 	switch {
 	case read && slices.Contains([]string{"", "metadata", "blocklist", "pagelist"}, comp):
 		return "ReadBlob"
-	case method == http.MethodPut && slices.Contains([]string{"", "metadata", "properties", "block", "blocklist", "appendblock", "page", "lease", "snapshot", "tier"}, comp):
+	case method == http.MethodPut && slices.Contains([]string{
+		"", "metadata", "properties", "block", "blocklist", "appendblock", "page", "lease", "snapshot", "tier",
+	}, comp):
 		return "WriteBlob"
 	case method == http.MethodDelete && comp == "":
 		return "DeleteBlob"
@@ -204,9 +208,11 @@ func (c *Cloud) blobCaller(r *service.Request, account *storageAccount) (accessT
 	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch {
 	case r.URL.Query().Has("sig"):
-		return accessToken{}, blobRefusal(http.StatusForbidden, "KeyBasedAuthenticationNotPermitted").Because("the request has a shared access signature")
+		return accessToken{}, blobRefusal(http.StatusForbidden, "KeyBasedAuthenticationNotPermitted").
+			Because("the request has a shared access signature")
 	case scheme == "SharedKey" || scheme == "SharedKeyLite":
-		return accessToken{}, blobRefusal(http.StatusForbidden, "KeyBasedAuthenticationNotPermitted").Because("the request is signed with an account key")
+		return accessToken{}, blobRefusal(http.StatusForbidden, "KeyBasedAuthenticationNotPermitted").
+			Because("the request is signed with an account key")
 	case scheme == "" && version < versionChallenge:
 		return accessToken{}, blobRefusal(http.StatusConflict, "PublicAccessNotPermitted")
 	case scheme == "":

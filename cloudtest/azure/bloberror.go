@@ -50,7 +50,8 @@ func blobProtocol() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
 			id := wire.UUID()
-			body := blobError{Code: e.Code, Message: e.Message + "\nRequestId:" + id + "\nTime:" + time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")}
+			body := blobError{Code: e.Code, Message: e.Message + "\nRequestId:" + id +
+				"\nTime:" + time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")}
 			body.Detail, _ = e.Detail.(string)
 			// Azure does not escape line breaks.
 			out := bytes.ReplaceAll(wire.Must(xml.Marshal(body)), []byte("&#xA;"), []byte("\n"))

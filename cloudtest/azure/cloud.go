@@ -155,7 +155,8 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 		return setting.Invalid("environment", "%q is not an environment", cfg.Environment)
 	}
 	t := &tenant{id: cfg.ID, environment: e, domains: slices.Clone(cfg.Domains), apps: map[string]*application{}}
-	if err := setting.Fill("applications", "application", cfg.Applications, func(x Application) string { return x.ClientID }, t.putApplication); err != nil {
+	if err := setting.Fill("applications", "application", cfg.Applications,
+		func(x Application) string { return x.ClientID }, t.putApplication); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -185,11 +186,13 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 // fill adds a new tenant's registries and storage accounts by host, and its subscriptions by ID.
 func (c *Cloud) fill(t *tenant, cfg Tenant) error {
 	putRegistry := func(x RegistryConfig) error { return c.putRegistry(t, x) }
-	if err := setting.Fill("registries", "registry", cfg.Registries, func(x RegistryConfig) string { return x.Name }, putRegistry); err != nil {
+	if err := setting.Fill("registries", "registry", cfg.Registries,
+		func(x RegistryConfig) string { return x.Name }, putRegistry); err != nil {
 		return err
 	}
 	putAccount := func(x StorageAccountConfig) error { return c.putStorageAccount(t, x) }
-	if err := setting.Fill("storageAccounts", "storage account", cfg.StorageAccounts, func(x StorageAccountConfig) string { return x.Name }, putAccount); err != nil {
+	if err := setting.Fill("storageAccounts", "storage account", cfg.StorageAccounts,
+		func(x StorageAccountConfig) string { return x.Name }, putAccount); err != nil {
 		return err
 	}
 	putSubscription := func(x Subscription) error { return c.putSubscription(t, x) }

@@ -120,7 +120,8 @@ func (f FederatedCredential) complete(e *Environment) (FederatedCredential, erro
 		f.Audience = e.ExchangeAudience
 	}
 	if !credentialNamePattern.MatchString(f.Name) {
-		return f, setting.Invalid("name", "%q is invalid: give 3 to 120 letters, digits, dashes and underscores, the first a letter or digit", f.Name)
+		return f, setting.Invalid("name",
+			"%q is invalid: give 3 to 120 letters, digits, dashes and underscores, the first a letter or digit", f.Name)
 	}
 	for _, field := range []struct{ name, value string }{{"issuer", f.Issuer}, {"subject", f.Subject}, {"audience", f.Audience}} {
 		switch {
@@ -151,7 +152,8 @@ func checkCredentials(all []FederatedCredential) error {
 			case other.Name == f.Name:
 				return setting.Invalid(setting.At("federatedCredentials", i), "the name %q is given twice", f.Name)
 			case other.Issuer == f.Issuer && other.Subject == f.Subject:
-				return setting.Invalid(setting.At("federatedCredentials", i), "issuer and subject combination already exists: %q has it", other.Name)
+				return setting.Invalid(setting.At("federatedCredentials", i),
+					"issuer and subject combination already exists: %q has it", other.Name)
 			}
 		}
 	}
@@ -170,7 +172,8 @@ func (a Application) parse(e *Environment) (*application, error) {
 	}
 	for i, p := range a.GraphPermissions {
 		if p != permissionRead && p != permissionWrite {
-			return nil, setting.Invalid(setting.At("graphPermissions", i), "%q is not a permission: give %s or %s", p, permissionRead, permissionWrite)
+			return nil, setting.Invalid(setting.At("graphPermissions", i),
+				"%q is not a permission: give %s or %s", p, permissionRead, permissionWrite)
 		}
 	}
 	app := &application{clientID: a.ClientID, objectID: a.ObjectID, permissions: slices.Clone(a.GraphPermissions)}

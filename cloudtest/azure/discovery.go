@@ -103,7 +103,8 @@ func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (a
 	}
 	known := environments()
 	tenantName, _, _ := strings.Cut(strings.TrimPrefix(authorize.Path, "/"), "/")
-	if tenantName == "" || !slices.ContainsFunc(known, func(e Environment) bool { return slices.Contains(e.AuthorityHosts, authorize.Host) }) {
+	if tenantName == "" || !slices.ContainsFunc(known,
+		func(e Environment) bool { return slices.Contains(e.AuthorityHosts, authorize.Host) }) {
 		return nil, unknown
 	}
 	doc := instanceDiscovery{
@@ -115,7 +116,8 @@ func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (a
 		if e.Name == AzureCloud {
 			cache = "login.windows.net" // the host name that the first caches used
 		}
-		doc.Metadata = append(doc.Metadata, instanceMetadata{PreferredNetwork: e.authority(), PreferredCache: cache, Aliases: e.AuthorityHosts})
+		doc.Metadata = append(doc.Metadata,
+			instanceMetadata{PreferredNetwork: e.authority(), PreferredCache: cache, Aliases: e.AuthorityHosts})
 	}
 	return doc, nil
 }

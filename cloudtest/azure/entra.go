@@ -46,7 +46,8 @@ func (c *Cloud) tenant(e *Environment, name string) (*tenant, *service.Refusal) 
 	name = strings.ToLower(name)
 	switch name {
 	case "common", "organizations", "consumers":
-		return nil, badRequest(50059, "No tenant-identifying information found in either the request or implied by any provided credentials.")
+		return nil, badRequest(50059,
+			"No tenant-identifying information found in either the request or implied by any provided credentials.")
 	}
 	c.mu.RLock()
 	t := c.tenants[name]
@@ -58,10 +59,12 @@ func (c *Cloud) tenant(e *Environment, name string) (*tenant, *service.Refusal) 
 	case t != nil && t.environment == e:
 		return t, nil
 	case !uuidPattern.MatchString(name) && (len(name) > maxHost || !hostPattern.MatchString(name)):
-		return nil, badRequest(900023, "Specified tenant identifier '%s' is neither a valid DNS name, nor a valid external domain.", printable(name))
+		return nil, badRequest(900023,
+			"Specified tenant identifier '%s' is neither a valid DNS name, nor a valid external domain.", printable(name))
 	}
-	no := badRequest(90002, "Tenant '%s' not found. Check to make sure you have the correct tenant ID and are signing into the correct cloud. "+
-		"Check with your subscription administrator, this may happen if there are no active subscriptions for the tenant.", name)
+	no := badRequest(90002,
+		"Tenant '%s' not found. Check to make sure you have the correct tenant ID and are signing into the correct cloud. "+
+			"Check with your subscription administrator, this may happen if there are no active subscriptions for the tenant.", name)
 	if t != nil {
 		no.Reason = "the tenant is in " + t.environment.Name + ", the request came to " + e.Name
 	}
@@ -110,9 +113,10 @@ func (c *Cloud) token(r *service.Request, e *Environment, tenantName string) (an
 	app := t.apps[req.clientID]
 	c.mu.RUnlock()
 	if app == nil {
-		return nil, aadsts(700016, http.StatusBadRequest, "unauthorized_client", "Application with identifier '%s' was not found in the directory '%s'. "+
-			"This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. "+
-			"You may have sent your authentication request to the wrong tenant.", printable(req.clientID), t.id)
+		return nil, aadsts(700016, http.StatusBadRequest, "unauthorized_client",
+			"Application with identifier '%s' was not found in the directory '%s'. "+
+				"This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. "+
+				"You may have sent your authentication request to the wrong tenant.", printable(req.clientID), t.id)
 	}
 	if app.objectID == "" {
 		return nil, badClient(7000229, "The client application %s is missing service principal in the tenant %s. "+
@@ -123,9 +127,10 @@ func (c *Cloud) token(r *service.Request, e *Environment, tenantName string) (an
 	}
 	r.Call.Principal = principalName(t, app)
 	if !c.isResource(t, req.resource) {
-		return nil, aadsts(500011, http.StatusBadRequest, "invalid_resource", "The resource principal named %s was not found in the tenant named %s. "+
-			"This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. "+
-			"You might have sent your authentication request to the wrong tenant.", printable(req.resource), t.id)
+		return nil, aadsts(500011, http.StatusBadRequest, "invalid_resource",
+			"The resource principal named %s was not found in the tenant named %s. "+
+				"This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. "+
+				"You might have sent your authentication request to the wrong tenant.", printable(req.resource), t.id)
 	}
 	r.Reply.Set("Cache-Control", "no-store, no-cache")
 	r.Reply.Set("Pragma", "no-cache")
@@ -153,7 +158,8 @@ func readTokenRequest(form url.Values) (tokenRequest, *service.Refusal) {
 		}
 	}
 	if grant := form.Get("grant_type"); grant != "client_credentials" {
-		return tokenRequest{}, aadsts(70003, http.StatusBadRequest, "unsupported_grant_type", "The app requested an unsupported grant type '%s'.", printable(grant))
+		return tokenRequest{}, aadsts(70003, http.StatusBadRequest, "unsupported_grant_type",
+			"The app requested an unsupported grant type '%s'.", printable(grant))
 	}
 	resource, no := readScope(form.Get("scope"))
 	return tokenRequest{clientID: strings.ToLower(form.Get("client_id")), resource: resource}, no
@@ -177,9 +183,11 @@ func readScope(scope string) (string, *service.Refusal) {
 		switch {
 		case !ok || r == "":
 			return "", aadsts(1002012, http.StatusBadRequest, "invalid_scope", "The provided value for scope %s is not valid. "+
-				"Client credential flows must have a scope value with /.default suffixed to the resource identifier (application ID URI).", printable(s))
+				"Client credential flows must have a scope value with /.default suffixed to the resource identifier (application ID URI).",
+				printable(s))
 		case resource != "" && resource != r:
-			return "", badRequest(28000, "Provided value for the input parameter scope is not valid because it contains more than one resource. Scope %s is not valid.",
+			return "", badRequest(28000,
+				"Provided value for the input parameter scope is not valid because it contains more than one resource. Scope %s is not valid.",
 				printable(scope))
 		}
 		resource = r
@@ -207,8 +215,10 @@ func (c *Cloud) isResource(t *tenant, resource string) bool {
 func (c *Cloud) authenticateClient(r *service.Request, form url.Values, app *application) *service.Refusal {
 	switch kind, assertion := form.Get("client_assertion_type"), form.Get("client_assertion"); {
 	case form.Has("client_secret"):
-		return badClient(7000215, "Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, "+
-			"not the client secret ID, for a secret added to app '%s'.", app.clientID).Because("applications of the local Entra ID have no secrets")
+		return badClient(7000215,
+			"Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, "+
+				"not the client secret ID, for a secret added to app '%s'.",
+			app.clientID).Because("applications of the local Entra ID have no secrets")
 	case assertion == "" && kind == "":
 		return badClient(7000216, "'client_assertion', 'client_secret' or 'request' is required for the 'client_credentials' grant type.")
 	case kind == "":

@@ -43,11 +43,13 @@ type entraError struct {
 // entraProtocol returns the error format of Entra ID in an environment.
 func entraProtocol(e *Environment) service.Protocol {
 	return service.Protocol{
-		Refuse:      func(r *service.Request, no *service.Refusal) service.Answer { return e.refuse(r, no) },
-		Failure:     aadsts(50000, http.StatusInternalServerError, "server_error", "There was an error issuing a token or an issue with our sign-in service."),
-		Unavailable: aadsts(90033, http.StatusServiceUnavailable, "temporarily_unavailable", "A transient error has occurred. Please try again."),
-		Throttled:   service.Refuse(http.StatusTooManyRequests, "TooManyRequests", "Too Many Requests"),
-		Broken:      service.Whole(http.StatusOK, jsonType, []byte(`{"token_type":"Bearer","expires_in":3599,"access_tok`)),
+		Refuse: func(r *service.Request, no *service.Refusal) service.Answer { return e.refuse(r, no) },
+		Failure: aadsts(50000, http.StatusInternalServerError, "server_error",
+			"There was an error issuing a token or an issue with our sign-in service."),
+		Unavailable: aadsts(90033, http.StatusServiceUnavailable,
+			"temporarily_unavailable", "A transient error has occurred. Please try again."),
+		Throttled: service.Refuse(http.StatusTooManyRequests, "TooManyRequests", "Too Many Requests"),
+		Broken:    service.Whole(http.StatusOK, jsonType, []byte(`{"token_type":"Bearer","expires_in":3599,"access_tok`)),
 	}
 }
 
@@ -66,9 +68,10 @@ func (e *Environment) refuse(r *service.Request, no *service.Refusal) service.An
 	trace, timestamp := wire.UUID(), r.Now.UTC().Format("2006-01-02 15:04:05Z")
 	r.Reply.Set("X-Ms-Request-Id", trace)
 	return writeJSON(no.Status, entraError{
-		Error:            oauth,
-		ErrorDescription: no.Code + ": " + no.Message + " Trace ID: " + trace + " Correlation ID: " + correlation + " Timestamp: " + timestamp,
-		ErrorCodes:       []int{number}, Timestamp: timestamp, TraceID: trace, CorrelationID: correlation,
+		Error: oauth,
+		ErrorDescription: no.Code + ": " + no.Message + " Trace ID: " + trace +
+			" Correlation ID: " + correlation + " Timestamp: " + timestamp,
+		ErrorCodes: []int{number}, Timestamp: timestamp, TraceID: trace, CorrelationID: correlation,
 		ErrorURI: "https://" + e.authority() + "/error?code=" + strconv.Itoa(number),
 	})
 }

@@ -137,7 +137,8 @@ func (e Environment) validate() error {
 		return setting.Invalid("graphHost", "%q is not a DNS name in lower case with at least one dot", e.GraphHost)
 	}
 	hosts := append([]string{e.IssuerHost, e.RegistrySuffix, e.StorageSuffix}, e.AuthorityHosts...)
-	for i, field := range append([]string{"issuerHost", "registrySuffix", "storageSuffix"}, indexed("authorityHosts", len(e.AuthorityHosts))...) {
+	for i, field := range append([]string{"issuerHost", "registrySuffix", "storageSuffix"},
+		indexed("authorityHosts", len(e.AuthorityHosts))...) {
 		if len(hosts[i]) > maxHost || !hostPattern.MatchString(hosts[i]) {
 			return setting.Invalid(field, "%q is not a DNS name in lower case with at least one dot", hosts[i])
 		}

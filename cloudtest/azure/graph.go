@@ -56,11 +56,13 @@ func (c *Cloud) readGraph(r *service.Request, e *Environment) (service.Protocol,
 		query, err := readValues(r.URL.RawQuery)
 		switch {
 		case do == nil:
-			return nil, service.Refuse(http.StatusNotFound, "ResourceNotFound", "Resource not found for the segment.").Because("the local Microsoft Graph does not have the operation")
+			return nil, service.Refuse(http.StatusNotFound, "ResourceNotFound", "Resource not found for the segment.").
+				Because("the local Microsoft Graph does not have the operation")
 		case err != nil:
 			return nil, service.Refuse(http.StatusBadRequest, "BadRequest", "The query cannot be read.").Because(printable(err.Error()))
 		case !slices.ContainsFunc(token.roles, func(role string) bool { return slices.Contains(permissions, role) }):
-			return nil, service.Refuse(http.StatusForbidden, "Authorization_RequestDenied", "Insufficient privileges to complete the operation.").
+			return nil, service.Refuse(http.StatusForbidden, "Authorization_RequestDenied",
+				"Insufficient privileges to complete the operation.").
 				Because("the token has none of the roles " + strings.Join(permissions, ", "))
 		}
 		for name := range query {
@@ -115,7 +117,8 @@ func (c *Cloud) listApplications(call *graphCall) (service.Answer, *service.Refu
 	clientID, byID := quoted(filter, "appId eq '", "'")
 	begin, byName := quoted(filter, "startswith(displayName,'", "')")
 	if !byID && !byName {
-		return nil, service.Refuse(http.StatusBadRequest, "Request_UnsupportedQuery", "Unsupported or invalid query filter clause specified.").
+		return nil, service.Refuse(http.StatusBadRequest, "Request_UnsupportedQuery",
+			"Unsupported or invalid query filter clause specified.").
 			Because("the local Microsoft Graph finds applications by appId and the beginning of displayName only")
 	}
 	list := struct {
@@ -146,11 +149,14 @@ func (c *Cloud) createApplication(call *graphCall) (service.Answer, *service.Ref
 	}
 	switch {
 	case sent.DisplayName == "":
-		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest", "A value is required for property 'displayName' of resource 'Application'.")
+		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest",
+			"A value is required for property 'displayName' of resource 'Application'.")
 	case len([]rune(sent.DisplayName)) > maxDisplayName:
-		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest", "Invalid value specified for property 'displayName' of resource 'Application'.")
+		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest",
+			"Invalid value specified for property 'displayName' of resource 'Application'.")
 	case len(sent.KeyCredentials) > 0:
-		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest", "Invalid value specified for property 'keyCredentials' of resource 'Application'.").
+		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest",
+			"Invalid value specified for property 'keyCredentials' of resource 'Application'.").
 			Because("applications of the local Entra ID have no certificates")
 	}
 	app := &application{clientID: wire.UUID(), registration: wire.UUID(), name: sent.DisplayName}
@@ -191,7 +197,9 @@ func (c *Cloud) createFederated(call *graphCall) (service.Answer, *service.Refus
 		return nil, invalid("Exactly one audience is required. paramName: FederatedIdentityCredential.Audiences, objectType: Microsoft.Online.DirectoryServices.Application")
 	}
 	t := call.caller.tenant
-	complete, err := FederatedCredential{Name: sent.Name, Issuer: sent.Issuer, Subject: sent.Subject, Audience: sent.Audiences[0]}.complete(t.environment)
+	complete, err := FederatedCredential{
+		Name: sent.Name, Issuer: sent.Issuer, Subject: sent.Subject, Audience: sent.Audiences[0],
+	}.complete(t.environment)
 	if err != nil {
 		return nil, invalid(printable(err.Error()))
 	}
@@ -205,10 +213,12 @@ func (c *Cloud) createFederated(call *graphCall) (service.Answer, *service.Refus
 	for _, old := range app.credentials {
 		switch {
 		case old.Name == sent.Name:
-			return nil, service.Refuse(http.StatusConflict, "Request_MultipleObjectsWithSameKeyValue", "FederatedIdentityCredential with name "+sent.Name+" already exists.")
+			return nil, service.Refuse(http.StatusConflict, "Request_MultipleObjectsWithSameKeyValue",
+				"FederatedIdentityCredential with name "+sent.Name+" already exists.")
 		case old.Issuer == sent.Issuer && old.Subject == sent.Subject:
-			return nil, invalid(fmt.Sprintf("The combination of issuer and subject must be unique for the application. Issuer %s and Subject: %s already exist. "+
-				"paramName: FederatedIdentityCredential.Subject, paramValue: %s, objectType: Microsoft.Online.DirectoryServices.Application",
+			return nil, invalid(fmt.Sprintf(
+				"The combination of issuer and subject must be unique for the application. Issuer %s and Subject: %s already exist. "+
+					"paramName: FederatedIdentityCredential.Subject, paramValue: %s, objectType: Microsoft.Online.DirectoryServices.Application",
 				printable(sent.Issuer), printable(sent.Subject), printable(sent.Subject)))
 		}
 	}
@@ -218,7 +228,8 @@ func (c *Cloud) createFederated(call *graphCall) (service.Answer, *service.Refus
 		return nil, invalid(printable(err.Error()))
 	}
 	t.apps[app.clientID] = &changed
-	sent.ID, sent.Context = wire.UUID(), graphContext(t.environment, "applications('"+app.registration+"')/federatedIdentityCredentials/$entity")
+	sent.ID, sent.Context = wire.UUID(), graphContext(t.environment,
+		"applications('"+app.registration+"')/federatedIdentityCredentials/$entity")
 	return writeJSON(http.StatusCreated, sent), nil
 }
 
@@ -244,9 +255,11 @@ func (c *Cloud) createServicePrincipal(call *graphCall) (service.Answer, *servic
 	}
 	switch {
 	case sent.AppID == "":
-		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest", "A value is required for property 'appId' of resource 'ServicePrincipal'.")
+		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest",
+			"A value is required for property 'appId' of resource 'ServicePrincipal'.")
 	case sent.Enabled != nil && !*sent.Enabled:
-		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest", "Invalid value specified for property 'accountEnabled' of resource 'ServicePrincipal'.").
+		return nil, service.Refuse(http.StatusBadRequest, "Request_BadRequest",
+			"Invalid value specified for property 'accountEnabled' of resource 'ServicePrincipal'.").
 			Because("the local Entra ID has no disabled service principals")
 	}
 	c.mu.Lock()
@@ -259,7 +272,8 @@ func (c *Cloud) createServicePrincipal(call *graphCall) (service.Answer, *servic
 			"' of the service principal does not reference a valid application object.")
 	case app.objectID != "":
 		return nil, service.Refuse(http.StatusConflict, "Request_MultipleObjectsWithSameKeyValue",
-			"The service principal cannot be created, updated, or restored because the service principal name "+app.clientID+" is already in use.")
+			"The service principal cannot be created, updated, or restored because the service principal name "+
+				app.clientID+" is already in use.")
 	}
 	changed := *app
 	changed.objectID = wire.UUID()
@@ -270,7 +284,10 @@ func (c *Cloud) createServicePrincipal(call *graphCall) (service.Answer, *servic
 		Enabled bool   `json:"accountEnabled"`
 		Owner   string `json:"appOwnerOrganizationId"`
 		Type    string `json:"servicePrincipalType"`
-	}{graphApplication{graphContext(t.environment, "servicePrincipals/$entity"), changed.objectID, app.clientID, app.name}, true, t.id, "Application"}), nil
+	}{
+		graphApplication{graphContext(t.environment, "servicePrincipals/$entity"), changed.objectID, app.clientID, app.name},
+		true, t.id, "Application",
+	}), nil
 }
 
 type graphError struct {
@@ -305,7 +322,9 @@ func graphProtocol(e *Environment) service.Protocol {
 					`/common/oauth2/authorize", client_id="00000003-0000-0000-c000-000000000000"`)
 			}
 			r.Reply.Set("Request-Id", id)
-			return writeJSON(no.Status, graphError{graphErrorBody{no.Code, no.Message, graphErrorInner{r.Now.UTC().Format(time.DateOnly + "T15:04:05"), id, client}}})
+			return writeJSON(no.Status, graphError{
+				graphErrorBody{no.Code, no.Message, graphErrorInner{r.Now.UTC().Format(time.DateOnly + "T15:04:05"), id, client}},
+			})
 		},
 		Failure:     service.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered an internal server error."),
 		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", "The service is temporarily unavailable."),

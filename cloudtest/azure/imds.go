@@ -128,9 +128,11 @@ func (c *Cloud) managedToken(r *service.Request) (any, *service.Refusal) {
 	}
 	r.Call.Principal = principalName(t, app)
 	if !c.isResource(t, resource) {
-		return nil, service.Refuse(http.StatusBadRequest, "invalid_resource", "AADSTS500011: The resource principal named "+printable(resource)+
-			" was not found in the tenant named "+t.id+". This can happen if the application has not been installed by the administrator of the tenant "+
-			"or consented to by any user in the tenant. You might have sent your authentication request to the wrong tenant.")
+		return nil, service.Refuse(http.StatusBadRequest, "invalid_resource",
+			"AADSTS500011: The resource principal named "+printable(resource)+
+				" was not found in the tenant named "+t.id+
+				". This can happen if the application has not been installed by the administrator of the tenant "+
+				"or consented to by any user in the tenant. You might have sent your authentication request to the wrong tenant.")
 	}
 	life := strconv.Itoa(int(ManagedTokenLife/time.Second) - 1)
 	return metadataToken{
@@ -143,7 +145,8 @@ func (c *Cloud) managedToken(r *service.Request) (any, *service.Refusal) {
 // managedIdentity finds the identity in a query, or the machine's default identity.
 func (c *Cloud) managedIdentity(r *service.Request, query url.Values) (*tenant, *application, *service.Refusal) {
 	notFound := service.Refuse(http.StatusBadRequest, "invalid_request", "Identity not found")
-	named := slices.DeleteFunc([]string{"client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"}, func(name string) bool { return !query.Has(name) })
+	named := slices.DeleteFunc([]string{"client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"},
+		func(name string) bool { return !query.Has(name) })
 	if len(named) > 1 {
 		return nil, nil, notFound.Because("the query names an identity in more than one way")
 	}

@@ -64,13 +64,17 @@ func (c *Cloud) putIdentity(call *managementCall) (service.Answer, *service.Refu
 	defer c.mu.Unlock()
 	if app := call.identity(); app != nil {
 		if app.location != sent.Location {
-			return nil, service.Refuse(http.StatusConflict, "InvalidResourceLocation", "The resource '"+app.name+"' already exists in location '"+app.location+
-				"' in resource group '"+call.group.Name+"'. A resource with the same name cannot be created in location '"+sent.Location+
-				"'. Please select a new resource name.")
+			return nil, service.Refuse(http.StatusConflict, "InvalidResourceLocation",
+				"The resource '"+app.name+"' already exists in location '"+app.location+
+					"' in resource group '"+call.group.Name+
+					"'. A resource with the same name cannot be created in location '"+sent.Location+
+					"'. Please select a new resource name.")
 		}
 		return writeJSON(http.StatusOK, call.identityResource(app)), nil
 	}
-	app := &application{clientID: wire.UUID(), objectID: wire.UUID(), resourceID: call.identityID(), location: sent.Location, name: call.names[0]}
+	app := &application{
+		clientID: wire.UUID(), objectID: wire.UUID(), resourceID: call.identityID(), location: sent.Location, name: call.names[0],
+	}
 	call.subscription.tenant.apps[app.clientID] = app
 	return writeJSON(http.StatusCreated, call.identityResource(app)), nil
 }
@@ -105,7 +109,8 @@ func (c *Cloud) putFederated(call *managementCall) (service.Answer, *service.Ref
 	}
 	f := FederatedCredential{Name: call.names[1], Issuer: sent.Properties.Issuer, Subject: sent.Properties.Subject}
 	if f.Issuer == "" || f.Subject == "" || len(sent.Properties.Audiences) != 1 || sent.Properties.Audiences[0] == "" {
-		return nil, badRequest("The request format was unexpected. Federated Identity Credential must specify 'issuer', 'subject' and 'audience'.")
+		return nil, badRequest(
+			"The request format was unexpected. Federated Identity Credential must specify 'issuer', 'subject' and 'audience'.")
 	}
 	f.Audience = sent.Properties.Audiences[0]
 	complete, err := f.complete(call.subscription.tenant.environment)
@@ -123,7 +128,8 @@ func (c *Cloud) putFederated(call *managementCall) (service.Answer, *service.Ref
 	if len(changed.credentials) < len(app.credentials) {
 		status = http.StatusOK
 	}
-	if slices.ContainsFunc(changed.credentials, func(old FederatedCredential) bool { return old.Issuer == f.Issuer && old.Subject == f.Subject }) {
+	if slices.ContainsFunc(changed.credentials,
+		func(old FederatedCredential) bool { return old.Issuer == f.Issuer && old.Subject == f.Subject }) {
 		return nil, badRequest("Issuer and subject combination already exists for this Managed Identity.")
 	}
 	changed.credentials = append(changed.credentials, complete)
@@ -132,7 +138,8 @@ func (c *Cloud) putFederated(call *managementCall) (service.Answer, *service.Ref
 	}
 	call.subscription.tenant.apps[app.clientID] = &changed
 	return writeJSON(status, resource{
-		ID: app.resourceID + "/federatedIdentityCredentials/" + f.Name, Name: f.Name, Type: typeIdentity + "/federatedIdentityCredentials", Properties: sent.Properties,
+		ID: app.resourceID + "/federatedIdentityCredentials/" + f.Name, Name: f.Name,
+		Type: typeIdentity + "/federatedIdentityCredentials", Properties: sent.Properties,
 	}), nil
 }
 
@@ -185,7 +192,8 @@ func (c *Cloud) listDefinitions(call *managementCall) (service.Answer, *service.
 	filter := call.query.Get("$filter")
 	name, ok := quoted(filter, "roleName eq '", "'")
 	if !ok {
-		return nil, service.Refuse(http.StatusBadRequest, "UnsupportedQuery", "The filter '"+printable(filter)+"' is not supported. Supported filters are roleName eq '{value}'.").
+		return nil, service.Refuse(http.StatusBadRequest, "UnsupportedQuery",
+			"The filter '"+printable(filter)+"' is not supported. Supported filters are roleName eq '{value}'.").
 			Because("the local Azure Resource Manager finds roles by name only")
 	}
 	c.mu.RLock()
@@ -219,7 +227,8 @@ func (s *subscription) definitionID(id string) string {
 // roleOf finds the registry role by the ID of its definition.
 func (s *subscription) roleOf(definitionID string) (name string, role registryRole) {
 	for name, role := range registryRoles() {
-		if strings.EqualFold(definitionID, s.definitionID(role.id)) || strings.EqualFold(definitionID, "/providers/"+typeDefinition+"/"+role.id) {
+		if strings.EqualFold(definitionID, s.definitionID(role.id)) ||
+			strings.EqualFold(definitionID, "/providers/"+typeDefinition+"/"+role.id) {
 			return name, role
 		}
 	}
@@ -247,11 +256,14 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	name, role := s.roleOf(p.RoleDefinitionID)
 	switch {
 	case !uuidPattern.MatchString(strings.ToLower(id)):
-		return nil, service.Refuse(http.StatusBadRequest, "InvalidRoleAssignmentId", "The role assignment ID '"+printable(id)+"' is not valid. The role assignment ID must be a GUID.")
+		return nil, service.Refuse(http.StatusBadRequest, "InvalidRoleAssignmentId",
+			"The role assignment ID '"+printable(id)+"' is not valid. The role assignment ID must be a GUID.")
 	case !uuidPattern.MatchString(p.PrincipalID):
-		return nil, service.Refuse(http.StatusBadRequest, "InvalidPrincipalId", "The Principal ID '"+printable(p.PrincipalID)+"' is not valid. Principal ID must be a GUID.")
+		return nil, service.Refuse(http.StatusBadRequest, "InvalidPrincipalId",
+			"The Principal ID '"+printable(p.PrincipalID)+"' is not valid. Principal ID must be a GUID.")
 	case name == "":
-		return nil, service.Refuse(http.StatusNotFound, "RoleDefinitionDoesNotExist", "The specified role definition with ID '"+printable(p.RoleDefinitionID)+"' does not exist.")
+		return nil, service.Refuse(http.StatusNotFound, "RoleDefinitionDoesNotExist",
+			"The specified role definition with ID '"+printable(p.RoleDefinitionID)+"' does not exist.")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,12 +275,14 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	switch {
 	case app == nil:
 		return nil, service.Refuse(http.StatusBadRequest, "PrincipalNotFound", "Principal "+strings.ReplaceAll(p.PrincipalID, "-", "")+
-			" does not exist in the directory "+s.tenant.id+". Check that you have the correct principal ID. If you are creating this principal and then immediately "+
+			" does not exist in the directory "+s.tenant.id+
+			". Check that you have the correct principal ID. If you are creating this principal and then immediately "+
 			"assigning a role, this error might be related to a replication delay. In this case, set the role assignment principalType property to a value, "+
 			"such as ServicePrincipal, User, or Group.  See https://aka.ms/docs-principaltype")
 	case p.PrincipalType != "" && p.PrincipalType != "ServicePrincipal":
-		return nil, service.Refuse(http.StatusBadRequest, "UnmatchedPrincipalType", "The PrincipalId '"+strings.ReplaceAll(p.PrincipalID, "-", "")+
-			"' has type 'ServicePrincipal' , which is different from specified PrinciaplType '"+printable(p.PrincipalType)+"'.")
+		return nil, service.Refuse(http.StatusBadRequest, "UnmatchedPrincipalType",
+			"The PrincipalId '"+strings.ReplaceAll(p.PrincipalID, "-", "")+
+				"' has type 'ServicePrincipal' , which is different from specified PrinciaplType '"+printable(p.PrincipalType)+"'.")
 	}
 	added := registryAssignment{RegistryRole{ClientID: app.clientID, Role: name}, strings.ToLower(id)}
 	for _, old := range reg.assignments {
@@ -276,7 +290,8 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 		case old.RegistryRole == added.RegistryRole:
 			return nil, service.Refuse(http.StatusConflict, "RoleAssignmentExists", "The role assignment already exists.")
 		case old.id == added.id:
-			return nil, service.Refuse(http.StatusConflict, "RoleAssignmentUpdateNotPermitted", "Tenant ID, application ID, principal ID, and scope are not allowed to be updated.")
+			return nil, service.Refuse(http.StatusConflict, "RoleAssignmentUpdateNotPermitted",
+				"Tenant ID, application ID, principal ID, and scope are not allowed to be updated.")
 		}
 	}
 	changed := *reg

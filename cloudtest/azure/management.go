@@ -43,13 +43,25 @@ func managementOperations() []managementOperation {
 	return []managementOperation{
 		{"ListSubscriptions", http.MethodGet, "/subscriptions", "", firstManagementVersion, false, (*Cloud).listSubscriptions},
 		{"ListResources", http.MethodGet, "/subscriptions/*/resources", "", firstManagementVersion, true, (*Cloud).listResources},
-		{"GetResourceGroup", http.MethodGet, pathGroup, "Microsoft.Resources/subscriptions/resourceGroups/read", firstManagementVersion, false, (*Cloud).getGroup},
+		{
+			"GetResourceGroup", http.MethodGet, pathGroup, "Microsoft.Resources/subscriptions/resourceGroups/read",
+			firstManagementVersion, false, (*Cloud).getGroup,
+		},
 		{"PutIdentity", http.MethodPut, pathIdentity, typeIdentity + "/write", firstManagementVersion, false, (*Cloud).putIdentity},
 		{"GetIdentity", http.MethodGet, pathIdentity, typeIdentity + "/read", firstManagementVersion, false, (*Cloud).getIdentity},
-		{"PutFederatedCredential", http.MethodPut, pathFederated, typeIdentity + "/federatedIdentityCredentials/write", firstFederatedVersion, false, (*Cloud).putFederated},
+		{
+			"PutFederatedCredential", http.MethodPut, pathFederated,
+			typeIdentity + "/federatedIdentityCredentials/write", firstFederatedVersion, false, (*Cloud).putFederated,
+		},
 		{"GetRegistry", http.MethodGet, pathRegistry, typeRegistry + "/read", firstManagementVersion, false, (*Cloud).getRegistry},
-		{"ListRoleDefinitions", http.MethodGet, pathDefinitions, authorization + "/roleDefinitions/read", firstManagementVersion, true, (*Cloud).listDefinitions},
-		{"PutRoleAssignment", http.MethodPut, pathAssignment, authorization + "/roleAssignments/write", firstManagementVersion, false, (*Cloud).putAssignment},
+		{
+			"ListRoleDefinitions", http.MethodGet, pathDefinitions, authorization + "/roleDefinitions/read",
+			firstManagementVersion, true, (*Cloud).listDefinitions,
+		},
+		{
+			"PutRoleAssignment", http.MethodPut, pathAssignment, authorization + "/roleAssignments/write",
+			firstManagementVersion, false, (*Cloud).putAssignment,
+		},
 	}
 }
 
@@ -127,10 +139,12 @@ func (c *Cloud) proveManager(call *managementCall, e *Environment) *service.Refu
 	case err != nil:
 		return unproved(e, "InvalidAuthenticationToken", "The access token is invalid.").Because(err.Error())
 	case token.tenant.environment != e:
-		return unproved(e, "InvalidAuthenticationToken", "The access token is invalid.").Because("the token is of the environment " + token.tenant.environment.Name)
+		return unproved(e, "InvalidAuthenticationToken", "The access token is invalid.").
+			Because("the token is of the environment " + token.tenant.environment.Name)
 	case !e.isResourceManager(token.audience):
-		return unproved(e, "InvalidAuthenticationTokenAudience", "The access token has been obtained for wrong audience or resource '"+printable(token.audience)+
-			"'. It should exactly match with one of the allowed audiences '"+strings.Join(e.ResourceManagers, "','")+"'.")
+		return unproved(e, "InvalidAuthenticationTokenAudience",
+			"The access token has been obtained for wrong audience or resource '"+printable(token.audience)+
+				"'. It should exactly match with one of the allowed audiences '"+strings.Join(e.ResourceManagers, "','")+"'.")
 	}
 	call.caller, call.Call.Principal = token, principalName(token.tenant, token.app)
 	return nil
@@ -140,7 +154,8 @@ func (c *Cloud) proveManager(call *managementCall, e *Environment) *service.Refu
 // Azure Resource Manager; RFC 6750 §3.
 func unproved(e *Environment, code, message string) *service.Refusal {
 	return service.Refuse(http.StatusUnauthorized, code, message).
-		With(`Bearer authorization_uri="https://` + e.authority() + `/", error="invalid_token", error_description="` + strings.ReplaceAll(message, `"`, "'") + `"`)
+		With(`Bearer authorization_uri="https://` + e.authority() +
+			`/", error="invalid_token", error_description="` + strings.ReplaceAll(message, `"`, "'") + `"`)
 }
 
 // readQuery reads the query. The api-version must be one in which the operation exists.
@@ -149,9 +164,11 @@ func (call *managementCall) readQuery(op managementOperation) *service.Refusal {
 	version := query.Get("api-version")
 	switch {
 	case err != nil:
-		return service.Refuse(http.StatusBadRequest, "InvalidQueryString", "The query string cannot be read.").Because(printable(err.Error()))
+		return service.Refuse(http.StatusBadRequest, "InvalidQueryString", "The query string cannot be read.").
+			Because(printable(err.Error()))
 	case version == "":
-		return service.Refuse(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
+		return service.Refuse(http.StatusBadRequest, "MissingApiVersionParameter",
+			"The api-version query parameter (?api-version=) is required for all requests.")
 	case !versionPattern.MatchString(strings.TrimSuffix(version, "-preview")) || version < op.first:
 		return service.Refuse(http.StatusBadRequest, "InvalidApiVersionParameter", "The api-version '"+printable(version)+"' is invalid.")
 	}
@@ -180,9 +197,10 @@ func (c *Cloud) judge(call *managementCall, names []string, action string) *serv
 		return service.Refuse(http.StatusNotFound, "SubscriptionNotFound", "The subscription '"+printable(names[0])+"' could not be found.")
 	case s.tenant != call.caller.tenant:
 		e := s.tenant.environment
-		return unproved(e, "InvalidAuthenticationTokenTenant", "The access token is from the wrong issuer '"+e.issuer(call.caller.tenant.id)+
-			"'. It must match the tenant '"+e.issuer(s.tenant.id)+"' associated with this subscription. "+
-			"Please use the authority (URL) 'https://"+e.authority()+"/"+s.tenant.id+"' to get the token.")
+		return unproved(e, "InvalidAuthenticationTokenTenant",
+			"The access token is from the wrong issuer '"+e.issuer(call.caller.tenant.id)+
+				"'. It must match the tenant '"+e.issuer(s.tenant.id)+"' associated with this subscription. "+
+				"Please use the authority (URL) 'https://"+e.authority()+"/"+s.tenant.id+"' to get the token.")
 	}
 	call.subscription = s
 	if len(names) == 1 {
@@ -202,16 +220,18 @@ func (c *Cloud) judge(call *managementCall, names []string, action string) *serv
 // Learn, "Troubleshoot Azure RBAC".
 func (call *managementCall) forbidden(action string) *service.Refusal {
 	who := call.caller
-	return service.Refuse(http.StatusForbidden, "AuthorizationFailed", fmt.Sprintf("The client '%s' with object id '%s' does not have authorization to perform action '%s' "+
-		"over scope '%s' or the scope is invalid. If access was recently granted, please refresh your credentials.",
-		who.app.clientID, who.app.objectID, action, printable(call.URL.Path)))
+	return service.Refuse(http.StatusForbidden, "AuthorizationFailed",
+		fmt.Sprintf("The client '%s' with object id '%s' does not have authorization to perform action '%s' "+
+			"over scope '%s' or the scope is invalid. If access was recently granted, please refresh your credentials.",
+			who.app.clientID, who.app.objectID, action, printable(call.URL.Path)))
 }
 
 // resourceNotFound returns the refusal for a missing resource. Source: Microsoft Learn, "Resolve
 // errors for resource not found".
 func (call *managementCall) resourceNotFound(kind, name string) *service.Refusal {
-	return service.Refuse(http.StatusNotFound, "ResourceNotFound", fmt.Sprintf("The Resource '%s/%s' under resource group '%s' was not found. "+
-		"For more details please go to https://aka.ms/ARMResourceNotFoundFix", kind, printable(name), call.group.Name))
+	return service.Refuse(http.StatusNotFound, "ResourceNotFound",
+		fmt.Sprintf("The Resource '%s/%s' under resource group '%s' was not found. "+
+			"For more details please go to https://aka.ms/ARMResourceNotFoundFix", kind, printable(name), call.group.Name))
 }
 
 // groupID returns a resource group's ID.
@@ -275,7 +295,8 @@ func (c *Cloud) listResources(call *managementCall) (service.Answer, *service.Re
 		return nil, call.forbidden("Microsoft.Resources/subscriptions/resources/read")
 	}
 	if filter := call.query.Get("$filter"); !strings.EqualFold(filter, "resourceType eq '"+typeRegistry+"'") {
-		return nil, service.Refuse(http.StatusBadRequest, "InvalidFilterInQueryString", "Invalid $filter '"+printable(filter)+"' specified in the query string.").
+		return nil, service.Refuse(http.StatusBadRequest, "InvalidFilterInQueryString",
+			"Invalid $filter '"+printable(filter)+"' specified in the query string.").
 			Because("the local Azure Resource Manager lists registries only")
 	}
 	list := resourceList{Value: []any{}}
@@ -301,7 +322,8 @@ type provisioned struct {
 func (c *Cloud) getGroup(call *managementCall) (service.Answer, *service.Refusal) {
 	g := call.group
 	return writeJSON(http.StatusOK, resource{
-		ID: call.subscription.groupID(g), Name: g.Name, Type: "Microsoft.Resources/resourceGroups", Location: g.Location, Properties: provisioned{"Succeeded"},
+		ID: call.subscription.groupID(g), Name: g.Name, Type: "Microsoft.Resources/resourceGroups",
+		Location: g.Location, Properties: provisioned{"Succeeded"},
 	}), nil
 }
 
@@ -327,13 +349,15 @@ func managementProtocol() service.Protocol {
 			r.Reply.Set("X-Ms-Request-Id", wire.UUID())
 			return writeJSON(no.Status, managementError{managementErrorBody{no.Code, no.Message}})
 		},
-		Failure:     service.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered internal server error."),
-		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", "The service is unavailable. Please try again later."),
-		Throttled:   service.Refuse(http.StatusTooManyRequests, "TooManyRequests", "The request is being throttled. Please try again later."),
-		Broken:      service.Whole(http.StatusOK, jsonType, []byte(`{"id":"/subscriptions/`)),
+		Failure: service.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered internal server error."),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable",
+			"The service is unavailable. Please try again later."),
+		Throttled: service.Refuse(http.StatusTooManyRequests, "TooManyRequests", "The request is being throttled. Please try again later."),
+		Broken:    service.Whole(http.StatusOK, jsonType, []byte(`{"id":"/subscriptions/`)),
 	}
 }
 
 func invalidContent(err error) *service.Refusal {
-	return service.Refuse(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized: '"+printable(err.Error())+"'.")
+	return service.Refuse(http.StatusBadRequest, "InvalidRequestContent",
+		"The request content was invalid and could not be deserialized: '"+printable(err.Error())+"'.")
 }

@@ -94,7 +94,9 @@ func registryRoles() map[string]registryRole {
 		"AcrDelete":                            {id: "c2f4ef07-c644-48eb-af81-4b1b4947fb11", actions: []string{actionDelete}},
 		"Container Registry Repository Reader": {id: "b93aa761-3e63-49ed-ac28-beffa264f7ac", actions: read, abac: true},
 		"Container Registry Repository Writer": {id: "2a1e307c-b015-4ebd-883e-5b7698a07328", actions: write, abac: true},
-		"Container Registry Repository Contributor":    {id: "2efddaa5-3f1f-4df3-97df-af3f13818f4c", actions: append(slices.Clone(write), actionDelete), abac: true},
+		"Container Registry Repository Contributor": {
+			id: "2efddaa5-3f1f-4df3-97df-af3f13818f4c", actions: append(slices.Clone(write), actionDelete), abac: true,
+		},
 		"Container Registry Repository Catalog Lister": {id: "bfdb9389-c9a5-478a-bb2f-ba9ca092c3c7", catalog: true, abac: true},
 	}
 }
@@ -197,7 +199,8 @@ func (a RegistryRole) covers(repository string) bool {
 // isAssigned reports whether an application has any role that counts in the registry's mode.
 func (r *registry) isAssigned(clientID string) bool {
 	roles := registryRoles()
-	return slices.ContainsFunc(r.assignments, func(a registryAssignment) bool { return a.ClientID == clientID && roles[a.Role].abac == r.abac })
+	return slices.ContainsFunc(r.assignments,
+		func(a registryAssignment) bool { return a.ClientID == clientID && roles[a.Role].abac == r.abac })
 }
 
 // allows reports whether an application may do an action on a repository. An empty repository

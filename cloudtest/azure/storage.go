@@ -101,7 +101,8 @@ func blobHost(account string, e *Environment) string { return account + ".blob."
 // for the whole account.
 func (s *storageAccount) allows(clientID, container, permission string) bool {
 	return slices.ContainsFunc(s.assignments, func(a StorageRole) bool {
-		return a.ClientID == clientID && (a.Container == "" || a.Container == container) && slices.Contains(storageRoles()[a.Role], permission)
+		return a.ClientID == clientID && (a.Container == "" || a.Container == container) &&
+			slices.Contains(storageRoles()[a.Role], permission)
 	})
 }
 

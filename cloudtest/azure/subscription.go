@@ -53,7 +53,8 @@ func managementRoles() map[string]managementRole {
 		"Contributor": {actions: []string{"*"}, except: []string{"Microsoft.Authorization/*/delete", "Microsoft.Authorization/*/write"}},
 		"Reader":      {actions: []string{"*/read"}},
 		"Managed Identity Contributor": {actions: []string{
-			"Microsoft.ManagedIdentity/userAssignedIdentities/*", "Microsoft.Authorization/*/read", "Microsoft.Resources/subscriptions/resourceGroups/read",
+			"Microsoft.ManagedIdentity/userAssignedIdentities/*", "Microsoft.Authorization/*/read",
+			"Microsoft.Resources/subscriptions/resourceGroups/read",
 		}},
 	}
 }
@@ -61,7 +62,8 @@ func managementRoles() map[string]managementRole {
 func (m managementRole) allows(action string) bool {
 	matches := func(pattern string) bool {
 		before, after, wild := strings.Cut(pattern, "*")
-		return action == pattern || (wild && len(action) >= len(before)+len(after) && strings.HasPrefix(action, before) && strings.HasSuffix(action, after))
+		return action == pattern ||
+			(wild && len(action) >= len(before)+len(after) && strings.HasPrefix(action, before) && strings.HasSuffix(action, after))
 	}
 	return slices.ContainsFunc(m.actions, matches) && !slices.ContainsFunc(m.except, matches)
 }
@@ -111,7 +113,8 @@ func (s Subscription) parse(t *tenant) (*subscription, error) {
 			return nil, err
 		}
 		if _, ok := managementRoles()[a.Role]; !ok {
-			return nil, setting.Invalid(field+".role", "%q is not a role on subscriptions: give Owner, Contributor, Reader or Managed Identity Contributor", a.Role)
+			return nil, setting.Invalid(field+".role",
+				"%q is not a role on subscriptions: give Owner, Contributor, Reader or Managed Identity Contributor", a.Role)
 		}
 		if a.ResourceGroup != "" && parsed.group(a.ResourceGroup) == nil {
 			return nil, setting.Invalid(field+".resourceGroup", "the subscription has no resource group %q", a.ResourceGroup)
@@ -138,7 +141,8 @@ func (s *subscription) knows(clientID string) bool {
 // allows reports whether an application may do an action in a resource group.
 func (s *subscription) allows(clientID, group, action string) bool {
 	return slices.ContainsFunc(s.assignments, func(a SubscriptionRole) bool {
-		return a.ClientID == clientID && (a.ResourceGroup == "" || strings.EqualFold(a.ResourceGroup, group)) && managementRoles()[a.Role].allows(action)
+		return a.ClientID == clientID && (a.ResourceGroup == "" || strings.EqualFold(a.ResourceGroup, group)) &&
+			managementRoles()[a.Role].allows(action)
 	})
 }
 

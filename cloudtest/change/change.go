@@ -94,7 +94,9 @@ func (t route) target(texts []string) (string, url.Values) {
 
 // add adds a row with a body of type B. If B is noBody, there is no body. It returns the client's
 // function.
-func add[C, B any](t *Table[C], pattern string, do func(cloud C, texts []string, body B) error) func(ctx context.Context, body B, texts ...string) error {
+func add[C, B any](
+	t *Table[C], pattern string, do func(cloud C, texts []string, body B) error,
+) func(ctx context.Context, body B, texts ...string) error {
 	route := parseRoute(pattern)
 	t.rows = append(t.rows, row[C]{route.method + " " + route.path, func(cloud C, r *http.Request, decode Decoder) error {
 		var body B
@@ -150,7 +152,9 @@ func Delete[C any](t *Table[C], route string, do func(C, string, string) error) 
 }
 
 // DeleteIn adds a row whose method has three strings.
-func DeleteIn[C any](t *Table[C], route string, do func(C, string, string, string) error) func(context.Context, string, string, string) error {
+func DeleteIn[C any](
+	t *Table[C], route string, do func(C, string, string, string) error,
+) func(context.Context, string, string, string) error {
 	send := add(t, route, func(cloud C, texts []string, _ noBody) error { return do(cloud, texts[0], texts[1], texts[2]) })
 	return func(ctx context.Context, in, of, name string) error { return send(ctx, noBody{}, in, of, name) }
 }

@@ -109,7 +109,8 @@ func (f *Fault) UnmarshalJSON(data []byte) error {
 	}
 	out := Fault{ID: w.ID, Host: w.Host, Service: w.Service, Operation: w.Operation, Kind: w.Kind, Count: w.Count}
 	err := parseDurations(
-		durationField{"delay", w.Delay, &out.Delay}, durationField{"skew", w.Skew, &out.Skew}, durationField{"retryAfter", w.RetryAfter, &out.RetryAfter})
+		durationField{"delay", w.Delay, &out.Delay}, durationField{"skew", w.Skew, &out.Skew},
+		durationField{"retryAfter", w.RetryAfter, &out.RetryAfter})
 	if err != nil {
 		return err
 	}

@@ -147,14 +147,17 @@ func (c *Cloud) fill(p *project, config Project) error {
 	if err := setting.Fill("pools", "pool", config.Pools, func(x Pool) string { return x.ID }, p.putPool); err != nil {
 		return err
 	}
-	if err := setting.Fill("clusters", "cluster", config.Clusters, func(x Cluster) string { return x.Location + "/" + x.Name }, p.putCluster); err != nil {
+	if err := setting.Fill("clusters", "cluster", config.Clusters,
+		func(x Cluster) string { return x.Location + "/" + x.Name }, p.putCluster); err != nil {
 		return err
 	}
 	putAccount := func(x ServiceAccount) error { return c.putAccount(p, x) }
-	if err := setting.Fill("serviceAccounts", "service account", config.ServiceAccounts, func(x ServiceAccount) string { return x.Email }, putAccount); err != nil {
+	if err := setting.Fill("serviceAccounts", "service account", config.ServiceAccounts,
+		func(x ServiceAccount) string { return x.Email }, putAccount); err != nil {
 		return err
 	}
-	if err := setting.Fill("repositories", "repository", config.Repositories, func(x Repository) string { return repositoryKey{x.Location, x.Name}.String() }, p.putRepository); err != nil {
+	if err := setting.Fill("repositories", "repository", config.Repositories,
+		func(x Repository) string { return repositoryKey{x.Location, x.Name}.String() }, p.putRepository); err != nil {
 		return err
 	}
 	putBucket := func(x Bucket) error { return c.putBucket(p, x) }

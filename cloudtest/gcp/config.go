@@ -234,7 +234,8 @@ type provider struct {
 func (p Provider) parse() (*provider, error) {
 	out := &provider{Provider: p}
 	if !poolPattern.MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
-		return nil, setting.Invalid("id", "%q is not a provider ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
+		return nil, setting.Invalid("id",
+			"%q is not a provider ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
 	}
 	if len(p.AllowedAudiences) > maxAudiences {
 		return nil, setting.Invalid("allowedAudiences", "give at most %d", maxAudiences)
@@ -295,7 +296,8 @@ func parseMappings(texts map[string]string) ([]mapping, error) {
 	for target, text := range texts {
 		field := setting.Of("attributeMapping", target)
 		if target != subject && !attributePattern.MatchString(target) {
-			return nil, setting.Invalid(field, "the local cloud maps %s and attribute.<name> with small letters, digits and underscores", subject)
+			return nil, setting.Invalid(field,
+				"the local cloud maps %s and attribute.<name> with small letters, digits and underscores", subject)
 		}
 		if utf8.RuneCountInString(text) > maxMapping {
 			return nil, setting.Invalid(field, "give at most %d characters", maxMapping)
@@ -316,7 +318,8 @@ func parseMappings(texts map[string]string) ([]mapping, error) {
 
 func (p Pool) parse() (*pool, error) {
 	if !poolPattern.MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
-		return nil, setting.Invalid("id", "%q is not a pool ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
+		return nil, setting.Invalid("id",
+			"%q is not a pool ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
 	}
 	out := &pool{id: p.ID, disabled: p.Disabled, providers: map[string]*provider{}}
 	for i, config := range p.Providers {

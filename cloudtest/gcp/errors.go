@@ -13,7 +13,9 @@ import (
 // info returns a google.rpc.ErrorInfo with a reason, as the Detail of a refusal. Pairs are its
 // metadata.
 func info(reason string, pairs ...string) *errorInfo {
-	out := errorInfo{Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: reason, Domain: "googleapis.com", Metadata: map[string]string{}}
+	out := errorInfo{
+		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: reason, Domain: "googleapis.com", Metadata: map[string]string{},
+	}
 	if reason == infoDenied {
 		out.Domain = "iam.googleapis.com"
 	}
@@ -120,7 +122,8 @@ const (
 
 // htmlPage returns the error page of Google's front end and the metadata server.
 func htmlPage(status int, title, text string) string {
-	return "<!DOCTYPE html>\n<html lang=en>\n  <meta charset=utf-8>\n  <title>Error " + strconv.Itoa(status) + " (" + title + ")!!1</title>\n  <p><b>" +
+	return "<!DOCTYPE html>\n<html lang=en>\n  <meta charset=utf-8>\n  <title>Error " +
+		strconv.Itoa(status) + " (" + title + ")!!1</title>\n  <p><b>" +
 		strconv.Itoa(status) + ".</b> <ins>That’s an error.</ins>\n  <p>" + text + "  <ins>That’s all we know.</ins>\n"
 }
 
@@ -137,7 +140,8 @@ func page() service.Protocol {
 }
 
 func notFound() *service.Refusal {
-	return service.Refuse(http.StatusNotFound, "NotFound", "The requested URL was not found on this server.").Because("the local cloud has nothing at this path")
+	return service.Refuse(http.StatusNotFound, "NotFound", "The requested URL was not found on this server.").
+		Because("the local cloud has nothing at this path")
 }
 
 // maxAPIBody is the maximum size of a request to an API, in bytes.

@@ -18,16 +18,22 @@ func iamMethods() []managementMethod {
 	)
 	return []managementMethod{
 		{
-			name: "CreateWorkloadIdentityPool", api: pools, verb: http.MethodPost, path: "projects/*/locations/global/workloadIdentityPools",
+			name: "CreateWorkloadIdentityPool", api: pools, verb: http.MethodPost,
+			path:  "projects/*/locations/global/workloadIdentityPools",
 			query: []string{paramPool}, do: (*Cloud).createPool,
 		},
 		{
 			name: "CreateWorkloadIdentityPoolProvider", api: pools, verb: http.MethodPost,
-			path: "projects/*/locations/global/workloadIdentityPools/*/providers", query: []string{paramProvider}, do: (*Cloud).createPoolProvider,
+			path:  "projects/*/locations/global/workloadIdentityPools/*/providers",
+			query: []string{paramProvider}, do: (*Cloud).createPoolProvider,
 		},
-		{name: "CreateServiceAccount", api: accounts, verb: http.MethodPost, path: "projects/*/serviceAccounts", do: (*Cloud).createAccount},
 		{
-			name: "GetIamPolicy", api: accounts, verb: http.MethodPost, path: policies + ":getIamPolicy", query: []string{paramPolicyVersion},
+			name: "CreateServiceAccount", api: accounts, verb: http.MethodPost,
+			path: "projects/*/serviceAccounts", do: (*Cloud).createAccount,
+		},
+		{
+			name: "GetIamPolicy", api: accounts, verb: http.MethodPost,
+			path: policies + ":getIamPolicy", query: []string{paramPolicyVersion},
 			do: (*Cloud).getAccountPolicy,
 		},
 		{name: "SetIamPolicy", api: accounts, verb: http.MethodPost, path: policies + ":setIamPolicy", do: (*Cloud).setAccountPolicy},
@@ -112,7 +118,9 @@ func (c *Cloud) createPoolProvider(call *managementCall) (any, *service.Refusal)
 	}
 	parsed, err := created.parse()
 	if err != nil {
-		return nil, invalidSetting(err, map[string]string{"id": paramProvider, "issuerURI": "oidc.issuer_uri", "jwks": "oidc.jwks_json", "attributeMapping": "attribute_mapping"})
+		return nil, invalidSetting(err, map[string]string{
+			"id": paramProvider, "issuerURI": "oidc.issuer_uri", "jwks": "oidc.jwks_json", "attributeMapping": "attribute_mapping",
+		})
 	}
 	changed := *in
 	changed.providers = maps.Clone(in.providers)
@@ -148,7 +156,8 @@ func (c *Cloud) createAccount(call *managementCall) (any, *service.Refusal) {
 	email := q.AccountID + "@" + addressForm(p.id) + userAccounts
 	switch {
 	case !accountPattern.MatchString(q.AccountID):
-		return nil, invalidArgument("Invalid value for account_id: give 6 to 30 small letters, digits and hyphens that begin with a letter and do not end with a hyphen")
+		return nil, invalidArgument(
+			"Invalid value for account_id: give 6 to 30 small letters, digits and hyphens that begin with a letter and do not end with a hyphen")
 	case c.accounts[email] != nil:
 		return nil, alreadyExists("Service account " + q.AccountID + " already exists within project projects/" + p.id + ".")
 	}
@@ -214,7 +223,8 @@ func (c *Cloud) setAccountPolicy(call *managementCall) (any, *service.Refusal) {
 		return nil, refusal
 	}
 	changed := *a
-	if changed.policy, refusal = c.replacePolicy(call, a.policy, q, "roles/iam.serviceAccount", "roles/iam.workloadIdentityUser"); refusal != nil {
+	if changed.policy, refusal = c.replacePolicy(call, a.policy, q,
+		"roles/iam.serviceAccount", "roles/iam.workloadIdentityUser"); refusal != nil {
 		return nil, refusal
 	}
 	c.accounts[a.email] = &changed

@@ -55,7 +55,8 @@ func (c *Cloud) authenticate(r *service.Request, universe, method string, scopes
 	metadata := []string{"service", r.Call.Host, "method", method}
 	raw, ok := wire.Bearer(r.Request)
 	if !ok {
-		return principal{}, service.Refuse(http.StatusUnauthorized, codeUnauthenticated, "Request is missing required authentication credential. "+expected).
+		return principal{}, service.Refuse(http.StatusUnauthorized, codeUnauthenticated,
+			"Request is missing required authentication credential. "+expected).
 			With(info(infoMissing, metadata...)).Because(errNoCredentials.Error())
 	}
 	token, err := c.redeem(raw, universe, "", r.Now)
@@ -64,11 +65,13 @@ func (c *Cloud) authenticate(r *service.Request, universe, method string, scopes
 		if errors.Is(err, errExpired) {
 			problem = infoExpired
 		}
-		return principal{}, service.Refuse(http.StatusUnauthorized, codeUnauthenticated, "Request had invalid authentication credentials. "+expected).
+		return principal{}, service.Refuse(http.StatusUnauthorized, codeUnauthenticated,
+			"Request had invalid authentication credentials. "+expected).
 			With(info(problem, metadata...)).Because(err.Error())
 	}
 	if !slices.ContainsFunc(scopes, func(s string) bool { return slices.Contains(token.scopes, s) }) {
-		return token.who, service.Refuse(http.StatusForbidden, codeDenied, "Request had insufficient authentication scopes.").With(info(infoScope, metadata...))
+		return token.who, service.Refuse(http.StatusForbidden, codeDenied, "Request had insufficient authentication scopes.").
+			With(info(infoScope, metadata...))
 	}
 	return token.who, nil
 }
@@ -93,7 +96,8 @@ func readAccessTokenRequest(r *service.Request, body []byte) (accessTokenRequest
 	}
 	for name := range fields {
 		if name != "scope" && name != "lifetime" && name != "delegates" {
-			return q, service.Refuse(http.StatusBadRequest, codeInvalid, "Invalid JSON payload received. Unknown name "+strconv.Quote(name)+": Cannot find field.")
+			return q, service.Refuse(http.StatusBadRequest, codeInvalid,
+				"Invalid JSON payload received. Unknown name "+strconv.Quote(name)+": Cannot find field.")
 		}
 	}
 	return q, nil
@@ -115,7 +119,8 @@ func (q accessTokenRequest) check(projectID string) (time.Duration, *service.Ref
 	case q.Lifetime == "":
 		return maxTokenLife, nil
 	case !lifetimePattern.MatchString(q.Lifetime):
-		return 0, service.Refuse(http.StatusBadRequest, codeInvalid, "Invalid value at 'lifetime' (type.googleapis.com/google.protobuf.Duration)").
+		return 0, service.Refuse(http.StatusBadRequest, codeInvalid,
+			"Invalid value at 'lifetime' (type.googleapis.com/google.protobuf.Duration)").
 			Because("lifetime is not a number of seconds that ends in s")
 	}
 	life, err := time.ParseDuration(q.Lifetime)
@@ -125,7 +130,9 @@ func (q accessTokenRequest) check(projectID string) (time.Duration, *service.Ref
 	return life, nil
 }
 
-func (c *Cloud) generateAccessToken(r *service.Request, who principal, projectID, name string, body []byte) (service.Answer, *service.Refusal) {
+func (c *Cloud) generateAccessToken(
+	r *service.Request, who principal, projectID, name string, body []byte,
+) (service.Answer, *service.Refusal) {
 	q, refusal := readAccessTokenRequest(r, body)
 	if refusal != nil {
 		return nil, refusal
@@ -138,7 +145,8 @@ func (c *Cloud) generateAccessToken(r *service.Request, who principal, projectID
 	for _, d := range q.Delegates {
 		delegate, ok := strings.CutPrefix(d, "projects/-/serviceAccounts/")
 		if !ok {
-			return nil, service.Refuse(http.StatusBadRequest, codeInvalid, "Request contains an invalid argument.").Because("a delegate is not projects/-/serviceAccounts/…")
+			return nil, service.Refuse(http.StatusBadRequest, codeInvalid, "Request contains an invalid argument.").
+				Because("a delegate is not projects/-/serviceAccounts/…")
 		}
 		chain = append(chain, delegate)
 	}
@@ -169,7 +177,8 @@ func (c *Cloud) impersonate(who principal, chain []string) (principal, *service.
 			permission = permAccessToken
 		}
 		if !c.allowed(who, permission, a.project, a.policy) {
-			return principal{}, service.Refuse(http.StatusForbidden, codeDenied, "Permission '"+permission+"' denied on resource (or it may not exist).").
+			return principal{}, service.Refuse(http.StatusForbidden, codeDenied,
+				"Permission '"+permission+"' denied on resource (or it may not exist).").
 				With(info(infoDenied, "permission", permission)).
 				Because("no binding on " + a.email + " or on project " + a.project + " gives " + permission + " to " + who.name())
 		}

@@ -37,17 +37,20 @@ func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Re
 		text, ok := value.(string)
 		switch {
 		case err != nil:
-			return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant, "The attribute mapping of "+m.target+" could not be evaluated over the given credential.").
+			return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant,
+				"The attribute mapping of "+m.target+" could not be evaluated over the given credential.").
 				Because(m.target + ": " + err.Error())
 		case !ok || text == "":
-			return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant, "The mapped attribute '"+m.target+"' must be of type STRING").
+			return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant,
+				"The mapped attribute '"+m.target+"' must be of type STRING").
 				Because(m.target + " came out empty or as something else than a string")
 		}
 		size += len(text)
 		if m.target == "google.subject" {
 			if len(text) > maxSubject {
-				return principal{}, badRequest(fmt.Sprintf("The size of mapped attribute google.subject exceeds the %d bytes limit. Either modify your attribute mapping "+
-					"or the incoming assertion to produce a mapped attribute that is less than %d bytes.", maxSubject, maxSubject))
+				return principal{}, badRequest(fmt.Sprintf(
+					"The size of mapped attribute google.subject exceeds the %d bytes limit. Either modify your attribute mapping "+
+						"or the incoming assertion to produce a mapped attribute that is less than %d bytes.", maxSubject, maxSubject))
 			}
 			who.subject = text
 			continue
@@ -78,7 +81,8 @@ func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Re
 func kubernetesPrincipal(t oidc.Token, number, pool, clusterURL string) (principal, *service.Refusal) {
 	namespace, name, ok := parseSubject(t.Subject)
 	if !ok {
-		return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant, "The subject in ID Token is not a Kubernetes service account.")
+		return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant,
+			"The subject in ID Token is not a Kubernetes service account.")
 	}
 	who := principal{pool: poolName(number, pool), subject: "ns/" + namespace + "/sa/" + name}
 	prefix := "://" + iamHost + "/" + who.pool

@@ -99,7 +99,8 @@ func readQuery(raw string, known []string) (url.Values, *service.Refusal) {
 			return nil, invalidArgument("Query parameter '" + name + "' is given twice.")
 		case name == "alt" && values[0] == "json":
 		case !slices.Contains(known, name):
-			return nil, invalidArgument(`Invalid JSON payload received. Unknown name "` + name + `": Cannot bind query parameter. Field '` + name +
+			return nil, invalidArgument(`Invalid JSON payload received. Unknown name "` +
+				name + `": Cannot bind query parameter. Field '` + name +
 				`' could not be found in request message.`)
 		}
 	}
@@ -116,7 +117,8 @@ func (call *managementCall) readJSON(into any) *service.Refusal {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
 		if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-			return invalidArgument("Invalid JSON payload received. Unknown name " + name + ": Cannot find field.").Because("the local cloud has no such field")
+			return invalidArgument("Invalid JSON payload received. Unknown name " + name + ": Cannot find field.").
+				Because("the local cloud has no such field")
 		}
 		return invalidArgument("Invalid JSON payload received.").Because(err.Error())
 	}
@@ -157,7 +159,8 @@ func (c *Cloud) require(call *managementCall, projectName, permission string, ow
 	p := c.findProject(projectName, call.who.universe)
 	if p == nil || !c.allowed(call.who, permission, p.id, own) {
 		resource := "//" + call.Call.Host + "/" + call.Call.Resource
-		return nil, service.Refuse(http.StatusForbidden, codeDenied, "Permission '"+permission+"' denied on resource '"+resource+"' (or it may not exist).").
+		return nil, service.Refuse(http.StatusForbidden, codeDenied,
+			"Permission '"+permission+"' denied on resource '"+resource+"' (or it may not exist).").
 			With(info(infoDenied, "permission", permission, "resource", call.Call.Resource)).
 			Because("no binding on project " + projectName + ", or on what is named in it, gives " + permission + " to " + call.who.name())
 	}

@@ -79,7 +79,8 @@ func (c *Cloud) HasMetadata() bool {
 // IsMetadata reports whether a request is for the metadata server. The request must not name one of
 // the cloud's hosts.
 func (c *Cloud) IsMetadata(r *http.Request) bool {
-	return c.HasMetadata() && (strings.HasPrefix(r.URL.Path, "/computeMetadata/") || (r.URL.Path == "/" && r.Header.Get("Metadata-Flavor") != ""))
+	return c.HasMetadata() &&
+		(strings.HasPrefix(r.URL.Path, "/computeMetadata/") || (r.URL.Path == "/" && r.Header.Get("Metadata-Flavor") != ""))
 }
 
 // Metadata is the [service.Service] of the metadata server. Sources: Compute Engine, "VM metadata:
@@ -119,7 +120,8 @@ func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler)
 }
 
 func forbidden(reason string) *service.Refusal {
-	return service.Refuse(http.StatusForbidden, "Forbidden", "Your client does not have permission to get this URL from this server. "+reason).Because(reason)
+	return service.Refuse(http.StatusForbidden, "Forbidden",
+		"Your client does not have permission to get this URL from this server. "+reason).Because(reason)
 }
 
 // metadataTree returns the metadata server's values, by path below metadataRoot. The values of
@@ -210,7 +212,8 @@ func (c *Cloud) workload(m *Metadata) (principal, *service.Refusal) {
 	c.mu.RUnlock()
 	if m.KubernetesServiceAccount != "" {
 		token := oidc.Token{Subject: "system:serviceaccount:" + strings.Replace(m.KubernetesServiceAccount, "/", ":", 1)}
-		who, refusal = kubernetesPrincipal(token, pr.number, kubernetesPool(pr.id, pr.universe), clusterURL(pr.universe, pr.id, m.ClusterLocation, m.ClusterName))
+		who, refusal = kubernetesPrincipal(token, pr.number, kubernetesPool(pr.id, pr.universe),
+			clusterURL(pr.universe, pr.id, m.ClusterLocation, m.ClusterName))
 		who.universe = pr.universe
 		if refusal == nil && m.ServiceAccount != "" {
 			who, refusal = c.impersonate(who, []string{m.ServiceAccount})
@@ -232,7 +235,8 @@ func metadataProtocol() service.Protocol {
 		if e.Detail != (noToken{}) {
 			return page().Refuse(r, e)
 		}
-		text := "Unable to generate access token; IAM returned " + strconv.Itoa(e.Status) + " " + http.StatusText(e.Status) + ": " + e.Message + "\n"
+		text := "Unable to generate access token; IAM returned " + strconv.Itoa(e.Status) +
+			" " + http.StatusText(e.Status) + ": " + e.Message + "\n"
 		if e.Status == http.StatusForbidden {
 			text += "This error could be caused by a missing IAM policy binding on the target IAM service account.\n" +
 				"For more information, refer to the Workload Identity documentation:\n" +

@@ -28,7 +28,8 @@ var projectPattern = regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?
 
 // kubernetesPoolPattern matches the name of a project's own GKE workload identity pool, without its
 // ending: a project ID, or <project>.<prefix> in another universe.
-var kubernetesPoolPattern = regexp.MustCompile(`\A(?:(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[a-z][a-z0-9-]{4,28}[a-z0-9]\.[a-z][a-z0-9-]{0,30})\z`)
+var kubernetesPoolPattern = regexp.MustCompile(
+	`\A(?:(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[a-z][a-z0-9-]{4,28}[a-z0-9]\.[a-z][a-z0-9-]{0,30})\z`)
 
 var numberPattern = regexp.MustCompile(`\A[1-9][0-9]{0,18}\z`)
 
@@ -59,7 +60,8 @@ func isBucketName(name string) bool {
 		return false
 	}
 	reserved := slices.Contains([]string{"storage", "download", "upload", "resumable", "batch"}, name)
-	return !reserved && bucketPattern.MatchString(name) && !strings.Contains(name, "..") && !strings.HasPrefix(name, "goog") && !strings.Contains(name, "google")
+	return !reserved && bucketPattern.MatchString(name) && !strings.Contains(name, "..") &&
+		!strings.HasPrefix(name, "goog") && !strings.Contains(name, "google")
 }
 
 var bucketPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9._-]{1,61}[a-z0-9])\z`)
@@ -84,7 +86,8 @@ func isAddress(email, projectID, number string) bool {
 	if email == number+computeAccounts || email == addressForm(projectID)+appEngineAccounts {
 		return true
 	}
-	if prefix, _, ok := strings.Cut(projectID, ":"); ok && !strings.Contains(prefix, ".") && email == number+"-compute@developer."+prefix+"-system"+userAccounts {
+	if prefix, _, ok := strings.Cut(projectID, ":"); ok && !strings.Contains(prefix, ".") &&
+		email == number+"-compute@developer."+prefix+"-system"+userAccounts {
 		return true
 	}
 	name, ok := strings.CutSuffix(email, "@"+addressForm(projectID)+userAccounts)
@@ -138,22 +141,26 @@ func checkMember(member string) string {
 	}
 	kind, rest, ok := strings.Cut(member, "://"+iamHost+"/projects/")
 	if !ok || (kind != "principal" && kind != "principalSet") {
-		return "the local cloud knows serviceAccount:, principal:// and principalSet:// of " + iamHost + ", " + allUsers + " and " + allAuthenticatedUsers
+		return "the local cloud knows serviceAccount:, principal:// and principalSet:// of " +
+			iamHost + ", " + allUsers + " and " + allAuthenticatedUsers
 	}
 	number, rest, _ := strings.Cut(rest, "/")
 	rest, ok = strings.CutPrefix(rest, "locations/global/workloadIdentityPools/")
 	if !ok || !numberPattern.MatchString(number) {
-		return "write it as " + kind + "://" + iamHost + "/projects/<number>/locations/global/workloadIdentityPools/<pool>/…; the number, not the ID"
+		return "write it as " + kind + "://" + iamHost +
+			"/projects/<number>/locations/global/workloadIdentityPools/<pool>/…; the number, not the ID"
 	}
 	pool, which, _ := strings.Cut(rest, "/")
-	if project, gke := strings.CutSuffix(pool, workloadPool); !poolPattern.MatchString(pool) && (!gke || !kubernetesPoolPattern.MatchString(project)) {
+	if project, gke := strings.CutSuffix(pool, workloadPool); !poolPattern.MatchString(pool) &&
+		(!gke || !kubernetesPoolPattern.MatchString(project)) {
 		return "it names no pool"
 	}
 	what, value, _ := strings.Cut(which, "/")
 	switch {
 	case kind == "principal" && (what == "subject" || what == "kubernetes.serviceaccount.uid") && value != "":
 	case kind == "principalSet" && which == "*":
-	case kind == "principalSet" && (strings.HasPrefix(what, "attribute.") || what == "namespace" || what == "kubernetes.cluster") && value != "":
+	case kind == "principalSet" &&
+		(strings.HasPrefix(what, "attribute.") || what == "namespace" || what == "kubernetes.cluster") && value != "":
 	default:
 		return "it ends neither in one of principal's subject/… and kubernetes.serviceaccount.uid/… nor of principalSet's *, attribute.<name>/…, namespace/… " +
 			"and kubernetes.cluster/…"
@@ -166,13 +173,15 @@ func checkAccountMember(email string) string {
 		project, gke := strings.CutSuffix(pool, workloadPool)
 		account, closed := strings.CutSuffix(account, "]")
 		namespace, name, two := strings.Cut(account, "/")
-		if !gke || !closed || !two || !kubernetesPoolPattern.MatchString(project) || !kubernetesPattern.MatchString(namespace) || !kubernetesPattern.MatchString(name) {
+		if !gke || !closed || !two || !kubernetesPoolPattern.MatchString(project) ||
+			!kubernetesPattern.MatchString(namespace) || !kubernetesPattern.MatchString(name) {
 			return "write it as serviceAccount:<project>" + workloadPool + "[<namespace>/<name>]"
 		}
 		return ""
 	}
 	name, domain, ok := strings.Cut(email, "@")
-	if !ok || name == "" || (domain != "developer.gserviceaccount.com" && domain != "appspot.gserviceaccount.com" && !strings.HasSuffix(domain, userAccounts)) {
+	if !ok || name == "" || (domain != "developer.gserviceaccount.com" &&
+		domain != "appspot.gserviceaccount.com" && !strings.HasSuffix(domain, userAccounts)) {
 		return "it is not the address of a service account"
 	}
 	return ""

@@ -17,7 +17,10 @@ import (
 func repositoryMethods() []managementMethod {
 	const api, path = "google.devtools.artifactregistry.v1.ArtifactRegistry", "projects/*/locations/*/repositories/*"
 	return []managementMethod{
-		{name: "GetIamPolicy", api: api, verb: http.MethodGet, path: path + ":getIamPolicy", query: []string{paramPolicyVersion}, do: (*Cloud).getRepositoryPolicy},
+		{
+			name: "GetIamPolicy", api: api, verb: http.MethodGet, path: path + ":getIamPolicy",
+			query: []string{paramPolicyVersion}, do: (*Cloud).getRepositoryPolicy,
+		},
 		{name: "SetIamPolicy", api: api, verb: http.MethodPost, path: path + ":setIamPolicy", do: (*Cloud).setRepositoryPolicy},
 	}
 }

@@ -11,7 +11,10 @@ import (
 // Manager API v1, projects.
 func projectMethods() []managementMethod {
 	return []managementMethod{
-		{name: "GetProject", api: "google.cloudresourcemanager.v1.Projects", verb: http.MethodGet, path: "projects/*", do: (*Cloud).getProject},
+		{
+			name: "GetProject", api: "google.cloudresourcemanager.v1.Projects",
+			verb: http.MethodGet, path: "projects/*", do: (*Cloud).getProject,
+		},
 	}
 }
 
@@ -38,7 +41,8 @@ func (c *Cloud) getProject(call *managementCall) (any, *service.Refusal) {
 // usageMethods returns the methods of the Service Usage API. Source: Service Usage API, services.
 func usageMethods() []managementMethod {
 	return []managementMethod{{
-		name: "BatchEnableServices", api: "google.api.serviceusage.v1.ServiceUsage", verb: http.MethodPost, path: "projects/*/services:batchEnable",
+		name: "BatchEnableServices", api: "google.api.serviceusage.v1.ServiceUsage",
+		verb: http.MethodPost, path: "projects/*/services:batchEnable",
 		do: (*Cloud).enableServices,
 	}}
 }
@@ -68,7 +72,8 @@ func (c *Cloud) enableServices(call *managementCall) (any, *service.Refusal) {
 	for _, id := range q.ServiceIDs {
 		api, ok := strings.CutSuffix(id, "."+DefaultUniverse) // the same name in every universe
 		if !ok || apis()[api] == "" {
-			return nil, invalidArgument("Not found or permission denied for service(s): " + id + ".").Because("the local cloud has no such service")
+			return nil, invalidArgument("Not found or permission denied for service(s): " + id + ".").
+				Because("the local cloud has no such service")
 		}
 	}
 	return operation{Name: "operations/noop.DONE_OPERATION", Done: true}, nil

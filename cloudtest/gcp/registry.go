@@ -127,7 +127,8 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 			r.Reply.Set(oci.VersionHeader, oci.Version)
 			return writeDistribution(r, http.StatusOK, struct{}{}), nil
 		case r.Call.Operation == "":
-			return nil, service.Refuse(http.StatusNotFound, "NAME_INVALID", "The request is not understood.").Because("the local cloud has no such operation or name")
+			return nil, service.Refuse(http.StatusNotFound, "NAME_INVALID", "The request is not understood.").
+				Because("the local cloud has no such operation or name")
 		}
 		refusal = c.authorizeRegistry(token, where, permissionFor(req.Kind))
 		if refusal != nil && refusal.Status == http.StatusForbidden && stranger {
@@ -179,7 +180,8 @@ func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (accessToken, *s
 	} else {
 		var user string
 		if user, raw, ok = r.BasicAuth(); !ok || (user != "oauth2accesstoken" && user != "_dcgcloud_token") {
-			return no(errors.New("the local cloud takes a bearer token, or an access token as the password of oauth2accesstoken or _dcgcloud_token"))
+			return no(errors.New(
+				"the local cloud takes a bearer token, or an access token as the password of oauth2accesstoken or _dcgcloud_token"))
 		}
 	}
 	t, err := c.redeem(raw, ep.universe, "", r.Now)
@@ -214,7 +216,8 @@ func (c *Cloud) authorizeRegistry(token accessToken, where place, permission str
 		own = repo.policy
 	}
 	onResource := ` on resource "` + where.resource() + `" (or it may not exist)`
-	scoped := token.who.anonymous() || slices.ContainsFunc(registryScopes(permission), func(s string) bool { return slices.Contains(token.scopes, s) })
+	scoped := token.who.anonymous() ||
+		slices.ContainsFunc(registryScopes(permission), func(s string) bool { return slices.Contains(token.scopes, s) })
 	switch {
 	case !c.allowed(token.who, permission, where.project, own) && token.who.anonymous():
 		return service.Refuse(http.StatusForbidden, codeRefused,

@@ -69,7 +69,9 @@ func permissionsOf(role string) ([]string, bool) {
 	case "roles/storage.bucketViewer":
 		return []string{permBucketGet, permBucketList}, true
 	case "roles/storage.admin":
-		return []string{permBucketGet, permBucketList, permObjectGet, permObjectList, permObjectCreate, permObjectDelete, permObjectUpdate}, true
+		return []string{
+			permBucketGet, permBucketList, permObjectGet, permObjectList, permObjectCreate, permObjectDelete, permObjectUpdate,
+		}, true
 	case "roles/storage.legacyObjectReader":
 		return []string{permObjectGet}, true
 	case "roles/storage.legacyBucketReader":
@@ -87,7 +89,8 @@ type policy []Binding
 func (p policy) allows(permission string, members []string) bool {
 	for _, b := range p {
 		permissions, _ := permissionsOf(b.Role)
-		if slices.Contains(permissions, permission) && slices.ContainsFunc(b.Members, func(m string) bool { return slices.Contains(members, m) }) {
+		if slices.Contains(permissions, permission) &&
+			slices.ContainsFunc(b.Members, func(m string) bool { return slices.Contains(members, m) }) {
 			return true
 		}
 	}

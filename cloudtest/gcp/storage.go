@@ -33,7 +33,8 @@ func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, 
 		case err != nil:
 			return nil, service.Refuse(http.StatusUnauthorized, storageBadToken, "Invalid Credentials").Because(err.Error())
 		case req.permission == "":
-			return nil, service.Refuse(http.StatusNotFound, storageNotFound, "Not Found").Because("the local cloud has no such operation of Cloud Storage")
+			return nil, service.Refuse(http.StatusNotFound, storageNotFound, "Not Found").
+				Because("the local cloud has no such operation of Cloud Storage")
 		}
 		lists, refusal := c.authorizeStorage(token, req, ep)
 		if refusal != nil {
@@ -83,7 +84,8 @@ func (c *Cloud) authorizeStorage(token accessToken, req storageRequest, ep endpo
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b := c.buckets[req.bucket]
-	scoped := token.who.anonymous() || slices.ContainsFunc(storageScopes(req.permission), func(s string) bool { return slices.Contains(token.scopes, s) })
+	scoped := token.who.anonymous() ||
+		slices.ContainsFunc(storageScopes(req.permission), func(s string) bool { return slices.Contains(token.scopes, s) })
 	switch {
 	case b == nil || c.projects[b.project].universe != ep.universe:
 		return false, service.Refuse(http.StatusNotFound, storageNoBucket, "The specified bucket does not exist.")

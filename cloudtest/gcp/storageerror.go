@@ -26,7 +26,8 @@ func storageJSON() service.Protocol {
 		Failure:     service.Refuse(http.StatusInternalServerError, storageBackend, saysInternal),
 		Unavailable: service.Refuse(http.StatusServiceUnavailable, storageBackend, saysUnavailable),
 		Throttled:   service.Refuse(http.StatusTooManyRequests, storageRate, saysExhausted),
-		Broken:      service.Whole(http.StatusOK, jsonType, []byte("{\n  \"kind\": \"storage#objects\",\n  \"items\": [\n    {\n      \"na")),
+		Broken: service.Whole(http.StatusOK, jsonType,
+			[]byte("{\n  \"kind\": \"storage#objects\",\n  \"items\": [\n    {\n      \"na")),
 	}
 }
 
@@ -67,7 +68,8 @@ func storageXML() service.Protocol {
 		Failure:     service.Refuse(http.StatusInternalServerError, "InternalError", "We encountered an internal error. Please try again."),
 		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", saysUnavailable),
 		Throttled:   service.Refuse(http.StatusTooManyRequests, "SlowDown", "Please reduce your request rate."),
-		Broken:      service.Whole(http.StatusOK, storageXMLType, []byte(xmlHead+"<ListBucketResult xmlns='http://doc.s3.amazonaws.com/2006-03-01'><Na")),
+		Broken: service.Whole(http.StatusOK, storageXMLType,
+			[]byte(xmlHead+"<ListBucketResult xmlns='http://doc.s3.amazonaws.com/2006-03-01'><Na")),
 	}
 }
 

@@ -111,7 +111,8 @@ func readJSONStorage(r *http.Request, segments []string) storageRequest {
 		q.permission = permObjectDelete
 	case prefix == "storage/v1" && q.object != "" && (r.Method == http.MethodPatch || r.Method == http.MethodPut):
 		q.permission = permObjectUpdate
-	case (prefix == "upload/storage/v1" || prefix == "resumable/upload/storage/v1") && folder && (r.Method == http.MethodPost || r.Method == http.MethodPut):
+	case (prefix == "upload/storage/v1" || prefix == "resumable/upload/storage/v1") &&
+		folder && (r.Method == http.MethodPost || r.Method == http.MethodPut):
 		q.permission = permObjectCreate
 	default:
 		return storageRequest{}
@@ -123,7 +124,8 @@ func readJSONStorage(r *http.Request, segments []string) storageRequest {
 // Source: Cloud Storage XML API, "GET Bucket (List Objects)" and "GET Object".
 func xmlParameters() []string {
 	return []string{
-		"prefix", "delimiter", "marker", "max-keys", "list-type", "continuation-token", "start-after", "encoding-type", "fetch-owner", "versions",
+		"prefix", "delimiter", "marker", "max-keys", "list-type", "continuation-token",
+		"start-after", "encoding-type", "fetch-owner", "versions",
 		"generation", "userProject", "response-content-type", "response-content-disposition",
 	}
 }

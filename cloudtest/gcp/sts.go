@@ -156,7 +156,8 @@ func (q exchangeRequest) check() *service.Refusal {
 	case len(strings.Fields(q.scope)) == 0:
 		return service.Refuse(http.StatusBadRequest, invalidScope, "Missing required parameter: scope.")
 	case slices.ContainsFunc(strings.Fields(q.scope), isNoScope):
-		return service.Refuse(http.StatusBadRequest, invalidScope, "Invalid OAuth scope or ID token audience provided.").Because("a scope is not one of Google's")
+		return service.Refuse(http.StatusBadRequest, invalidScope, "Invalid OAuth scope or ID token audience provided.").
+			Because("a scope is not one of Google's")
 	}
 	return nil
 }

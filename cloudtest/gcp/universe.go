@@ -31,7 +31,8 @@ func registryUniverses() []registryUniverse {
 // hasRepositories reports whether Artifact Registry has repositories in a location of a universe.
 func hasRepositories(universe, location string) bool {
 	return slices.ContainsFunc(registryUniverses(), func(u registryUniverse) bool {
-		return u.domain == universe && (slices.Contains(u.regions, location) || (universe == DefaultUniverse && slices.Contains(multiRegions(), location)))
+		return u.domain == universe &&
+			(slices.Contains(u.regions, location) || (universe == DefaultUniverse && slices.Contains(multiRegions(), location)))
 	})
 }
 

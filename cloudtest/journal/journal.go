@@ -244,7 +244,9 @@ func New(size int) *Journal {
 
 // Record appends a call and returns its Seq, which it assigns. Long fields are cut.
 func (j *Journal) Record(c Call) uint64 {
-	for _, s := range []*string{&c.Host, &c.Operation, &c.Principal, &c.Role, &c.Session, &c.Issuer, &c.Subject, &c.Audience, &c.Resource, &c.Reason} {
+	for _, s := range []*string{
+		&c.Host, &c.Operation, &c.Principal, &c.Role, &c.Session, &c.Issuer, &c.Subject, &c.Audience, &c.Resource, &c.Reason,
+	} {
 		if len(*s) > maxField {
 			*s = strings.ToValidUTF8((*s)[:maxField], "") + "…"
 		}

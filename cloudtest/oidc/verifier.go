@@ -80,7 +80,9 @@ func Read(raw string) (Token, error) {
 	if err := signed.UnsafeClaimsWithoutVerification(&std, &azp, &all); err != nil {
 		return Token{}, fmt.Errorf("%w: its claims have the wrong types", ErrMalformed)
 	}
-	t := Token{Issuer: std.Issuer, Subject: std.Subject, AuthorizedParty: azp.AuthorizedParty, Audience: std.Audience, Claims: all, signed: signed}
+	t := Token{
+		Issuer: std.Issuer, Subject: std.Subject, AuthorizedParty: azp.AuthorizedParty, Audience: std.Audience, Claims: all, signed: signed,
+	}
 	if len(signed.Headers) == 1 {
 		t.Algorithm = signed.Headers[0].Algorithm
 	}

@@ -14,7 +14,8 @@ import (
 // object. A cloud refuses copies by its own header; another cloud's header must not work either.
 func keptBack(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Copy-Source") || slices.Contains([]string{
-		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded", "X-Real-Ip", "X-Host", "X-Original-Host", "X-Original-Method", "X-Original-Url",
+		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded",
+		"X-Real-Ip", "X-Host", "X-Original-Host", "X-Original-Method", "X-Original-Url",
 		"X-Rewrite-Url", "X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
 	}, name)
 }

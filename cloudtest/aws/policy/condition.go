@@ -118,7 +118,8 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 			op.check = func(p string) bool { return p == "true" || p == "false" }
 		}
 		if !ok {
-			return nil, refuse(opPath, "this operator is not supported; known are %s, Null", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return nil, refuse(opPath, "this operator is not supported; known are %s, Null",
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		template.negated, template.match = op.negated, op.match
 		var byKey map[string]json.RawMessage
@@ -132,7 +133,8 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 				return nil, refuse(opPath, "%q is not a condition key: write prefix:name", key)
 			}
 			if !evaluated(c.key) {
-				return nil, refuse(opPath+"."+key, "this condition key is not evaluated here; a document that relies on it would be another than at AWS")
+				return nil, refuse(opPath+"."+key,
+					"this condition key is not evaluated here; a document that relies on it would be another than at AWS")
 			}
 			var err error
 			if c.values, err = conditionValues(opPath+"."+key, byKey[key]); err != nil {
@@ -156,18 +158,21 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 func evaluated(key string) bool {
 	prefix, _, _ := strings.Cut(key, ":")
 	switch prefix {
-	case "aws", "sts", "ecr", "ecr-public", "kms", "s3", "autoscaling", "ec2", "elasticloadbalancing", "events", "secretsmanager", "ssm", "tag":
+	case "aws", "sts", "ecr", "ecr-public", "kms", "s3", "autoscaling", "ec2",
+		"elasticloadbalancing", "events", "secretsmanager", "ssm", "tag":
 	default:
 		return true
 	}
 	switch key {
 	case "aws:currenttime", "aws:epochtime", "aws:federatedprovider", "aws:principalaccount", "aws:principalarn", "aws:principaltype",
-		"aws:requestedregion", "aws:securetransport", "aws:sourceidentity", "aws:tagkeys", "aws:tokenissuetime", "aws:userid", "aws:username",
-		"kms:keyspec", "kms:keyusage", "s3:delimiter", "s3:prefix", "sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
+		"aws:requestedregion", "aws:securetransport", "aws:sourceidentity", "aws:tagkeys", "aws:tokenissuetime",
+		"aws:userid", "aws:username", "kms:keyspec", "kms:keyusage", "s3:delimiter", "s3:prefix",
+		"sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
 		return true
 	}
 	// Of what the local cloud has, only KMS's keys can have tags.
-	return strings.HasPrefix(key, "aws:principaltag/") || strings.HasPrefix(key, "aws:requesttag/") || strings.HasPrefix(key, "aws:resourcetag/")
+	return strings.HasPrefix(key, "aws:principaltag/") ||
+		strings.HasPrefix(key, "aws:requesttag/") || strings.HasPrefix(key, "aws:resourcetag/")
 }
 
 // conditionValues reads strings; IAM also takes bare booleans and numbers, as their text.

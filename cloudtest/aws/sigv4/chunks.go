@@ -47,7 +47,9 @@ func incompleteBody() error {
 }
 
 func malformedTrailer() error {
-	return &ContentError{"MalformedTrailerError", "The request contained trailing data that was not well-formed or did not conform to our published schema."}
+	return &ContentError{
+		"MalformedTrailerError", "The request contained trailing data that was not well-formed or did not conform to our published schema.",
+	}
 }
 
 // read returns the content and its trailers.

@@ -45,10 +45,12 @@ func (s Signature) VerifyS3(r *http.Request, body []byte, secret string, now tim
 	switch {
 	case claimed == "":
 		return nil, nil, &ContentError{"InvalidRequest", "Missing required header for this request: x-amz-content-sha256"}
-	case claimed == unsignedPayload, claimed == unsignedTrailer, claimed == signedChunks, claimed == signedWithTrailer, hashForm.MatchString(claimed):
+	case claimed == unsignedPayload, claimed == unsignedTrailer, claimed == signedChunks,
+		claimed == signedWithTrailer, hashForm.MatchString(claimed):
 	default:
 		return nil, nil, &ContentError{"InvalidArgument", fmt.Sprintf(
-			"x-amz-content-sha256 must be %s, %s, %s, %s or a valid sha256 value.", unsignedPayload, unsignedTrailer, signedChunks, signedWithTrailer)}
+			"x-amz-content-sha256 must be %s, %s, %s, %s or a valid sha256 value.",
+			unsignedPayload, unsignedTrailer, signedChunks, signedWithTrailer)}
 	}
 	if err := s.verify(r, encode(r.URL.Path, true), claimed, secret); err != nil {
 		return nil, nil, err
@@ -65,7 +67,9 @@ func (s Signature) VerifyS3(r *http.Request, body []byte, secret string, now tim
 		c.signer, c.previous, c.trailers = s.chunkSigner(secret), s.signature, trailerNames(r)
 	default:
 		if sum(body) != claimed {
-			return nil, nil, &ContentError{"XAmzContentSHA256Mismatch", "The provided 'x-amz-content-sha256' header does not match what was computed."}
+			return nil, nil, &ContentError{
+				"XAmzContentSHA256Mismatch", "The provided 'x-amz-content-sha256' header does not match what was computed.",
+			}
 		}
 		return body, nil, nil
 	}

@@ -147,9 +147,11 @@ func (w *World) Client() *http.Client {
 func (w *World) Assume(t *testing.T, way http.RoundTripper, role, token string) string {
 	t.Helper()
 	form := url.Values{
-		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"}, "RoleArn": {role}, "RoleSessionName": {"test"}, "WebIdentityToken": {token},
+		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"},
+		"RoleArn": {role}, "RoleSessionName": {"test"}, "WebIdentityToken": {token},
 	}
-	res, err := way.RoundTrip(NewRequest(t, http.MethodPost, "https://sts."+Region+".amazonaws.com/", "application/x-www-form-urlencoded", form.Encode()))
+	res, err := way.RoundTrip(NewRequest(t, http.MethodPost,
+		"https://sts."+Region+".amazonaws.com/", "application/x-www-form-urlencoded", form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
