@@ -47,7 +47,10 @@ func lentIdentities(ctx context.Context) ([]result, error) {
 	}
 	ratio := float64(theirs.Nanoseconds) / float64(fingerprint.Nanoseconds)
 	return []result{
-		{"AWS identity: fingerprint", fingerprint.String(), theirs.String(), times(ratio), "<2 µs", fingerprint.within(2 * time.Microsecond)},
+		{
+			"AWS identity: fingerprint", fingerprint.String(), theirs.String(),
+			times(ratio), "<2 µs", fingerprint.within(2 * time.Microsecond),
+		},
 		{"AWS identity: resolve and hit", resolve.String(), "", "", "<10 µs", resolve.within(10 * time.Microsecond)},
 	}, nil
 }
@@ -92,14 +95,16 @@ func fingerprintIdentity(b *testing.B) {
 	b.Helper()
 	attributes, err := aws.SessionRequest{
 		Source: "AWSClusterControllerIdentity default", RoleARN: "arn:aws:iam::222233334444:role/target", Name: "target",
-		ExternalID: "7a5b816a-7743-4377-a382-2d695bf1f172", Duration: time.Hour, PolicyARNs: []string{"arn:aws:iam::222233334444:policy/restricted"},
+		ExternalID: "7a5b816a-7743-4377-a382-2d695bf1f172", Duration: time.Hour,
+		PolicyARNs: []string{"arn:aws:iam::222233334444:policy/restricted"},
 	}.Attributes()
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		auth.Fingerprint(attributes, "lanyard.dev:awsclusterroleidentity:target", "0f8e2f6e-4a4e-4c35-9c1f-5e9a55b7a2cd", "jO6bT8cR2m4r0kQy5m1Lxw")
+		auth.Fingerprint(attributes, "lanyard.dev:awsclusterroleidentity:target",
+			"0f8e2f6e-4a4e-4c35-9c1f-5e9a55b7a2cd", "jO6bT8cR2m4r0kQy5m1Lxw")
 	}
 }
 
@@ -111,7 +116,8 @@ func resolveIdentity(b *testing.B) {
 	w.Static("root", identitytest.Admits("team-a"))
 	landing := w.CloudRole(identitytest.Management, "landing", identitytest.Root, nil)
 	w.Role("landing", identitytest.RoleSpec(landing, "root", identitytest.Admits("team-a")))
-	subject := w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", landing, nil), "role/landing", identitytest.Admits("team-a")))
+	subject := w.Role("target",
+		identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", landing, nil), "role/landing", identitytest.Admits("team-a")))
 	w.MustGet("team-a", subject)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -60,7 +60,8 @@ func ours(c *cloud, tokens *cache.Cache) side {
 func flux(c *cloud, tokens *fluxcache.TokenCache) side {
 	provider := fluxProvider{cloud: c}
 	return func(ctx context.Context, scope string) error {
-		_, err := fluxauth.GetAccessToken(ctx, provider, fluxauth.WithScopes(scope), fluxauth.WithCache(*tokens, fluxcache.InvolvedObject{}))
+		_, err := fluxauth.GetAccessToken(ctx, provider, fluxauth.WithScopes(scope),
+			fluxauth.WithCache(*tokens, fluxcache.InvolvedObject{}))
 		return err
 	}
 }
@@ -145,8 +146,14 @@ func hitDuringForeignExchange(ctx context.Context, _ *cluster) ([]result, error)
 		}), nil
 	})
 	return []result{
-		{"hit while another key's exchange takes 2 s", hit.String(), fluxHit.String(), times(float64(fluxHit) / float64(hit)), "<50 us", hit < 50*time.Microsecond},
-		{"caller with a 100 ms deadline, exchange 2 s", round(kept), round(fluxKept), times(float64(fluxKept) / float64(kept)), "100 ms", kept < 110*time.Millisecond},
+		{
+			"hit while another key's exchange takes 2 s", hit.String(), fluxHit.String(),
+			times(float64(fluxHit) / float64(hit)), "<50 us", hit < 50*time.Microsecond,
+		},
+		{
+			"caller with a 100 ms deadline, exchange 2 s", round(kept), round(fluxKept),
+			times(float64(fluxKept) / float64(kept)), "100 ms", kept < 110*time.Millisecond,
+		},
 	}, err
 }
 
@@ -158,7 +165,9 @@ func manyMisses(ctx context.Context, _ *cluster) ([]result, error) {
 			err := concurrently(50, func(i int) error { return get(ctx, fmt.Sprint("scope-", i)) })
 			return time.Since(start), err
 		})
-	return []result{{"50 keys miss at once, exchange 100 ms", round(a), round(b), times(float64(b) / float64(a)), "<150 ms", a < 150*time.Millisecond}}, err
+	return []result{
+		{"50 keys miss at once, exchange 100 ms", round(a), round(b), times(float64(b) / float64(a)), "<150 ms", a < 150*time.Millisecond},
+	}, err
 }
 
 func failingKey(ctx context.Context, _ *cluster) ([]result, error) {
@@ -173,7 +182,9 @@ func failingKey(ctx context.Context, _ *cluster) ([]result, error) {
 			_ = concurrently(20, func(int) error { return get(ctx, "scope") })
 			return c.exchanges.Load(), nil
 		})
-	return []result{{"20 callers, one failing key: exchanges", fmt.Sprint(a), fmt.Sprint(b), times(float64(b) / float64(a)), "1", a == 1}}, err
+	return []result{
+		{"20 callers, one failing key: exchanges", fmt.Sprint(a), fmt.Sprint(b), times(float64(b) / float64(a)), "1", a == 1},
+	}, err
 }
 
 func smallCapacity(ctx context.Context, _ *cluster) ([]result, error) {

@@ -100,10 +100,12 @@ func (c *cluster) ours(ctx context.Context) (func(int) error, error) {
 		return nil, err
 	}
 	var accounts *kube.Accounts
-	err = c.informers(ctx, ctrlcache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())}, func(informers ctrlcache.Cache) (err error) {
-		accounts, err = kube.NewAccounts(ctx, kube.Options{Informers: informers, APIReader: live, Client: live, APIAudiences: []string{issuer}})
-		return err
-	})
+	err = c.informers(ctx, ctrlcache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())},
+		func(informers ctrlcache.Cache) (err error) {
+			accounts, err = kube.NewAccounts(ctx,
+				kube.Options{Informers: informers, APIReader: live, Client: live, APIAudiences: []string{issuer}})
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -37,9 +37,11 @@ const (
 	audience    = "sts.amazonaws.com"
 	tokenLife   = time.Hour
 	kubePath    = "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + account + "/token"
-	kubeRequest = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["` + audience + `"],"expirationSeconds":3600}}`
-	ourPath     = "/apis/token.lanyard.dev/v1alpha1/namespaces/" + namespace + "/workloadidentities/" + account + "/token"
-	ourRequest  = `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest","spec":{"audiences":["` + audience + `"],"expirationSeconds":3600}}`
+	kubeRequest = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["` +
+		audience + `"],"expirationSeconds":3600}}`
+	ourPath    = "/apis/token.lanyard.dev/v1alpha1/namespaces/" + namespace + "/workloadidentities/" + account + "/token"
+	ourRequest = `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest","spec":{"audiences":["` +
+		audience + `"],"expirationSeconds":3600}}`
 )
 
 const (
@@ -163,7 +165,10 @@ func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) 
 	slower := float64(our) / float64(kube)
 	show := func(rates []float64) string { return fmt.Sprintf("%.0f/s", median(rates)) }
 	return []result{
-		{fmt.Sprintf("token requests of %d callers, beside kube-apiserver's", callers), show(rates[0]), show(rates[1]), hundredths(ratio), ">=0.9x", ratio >= 0.9},
+		{
+			fmt.Sprintf("token requests of %d callers, beside kube-apiserver's", callers),
+			show(rates[0]), show(rates[1]), hundredths(ratio), ">=0.9x", ratio >= 0.9,
+		},
 		{"the same: p99", tenths(our), tenths(kube), hundredths(slower), "<=1.3x", slower <= 1.3},
 	}, nil
 }

@@ -50,7 +50,9 @@ func (p fluxProvider) NewControllerToken(ctx context.Context, opts ...fluxauth.O
 	return p.cloud.exchange(ctx, o.Scopes[0])
 }
 
-func (p fluxProvider) NewTokenForServiceAccount(ctx context.Context, _ string, _ corev1.ServiceAccount, _ ...fluxauth.Option) (fluxauth.Token, error) {
+func (p fluxProvider) NewTokenForServiceAccount(
+	ctx context.Context, _ string, _ corev1.ServiceAccount, _ ...fluxauth.Option,
+) (fluxauth.Token, error) {
 	return p.cloud.exchange(ctx, "")
 }
 

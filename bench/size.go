@@ -43,7 +43,8 @@ func sizes(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%.1f MiB\t%.0f %%\t%s\n", name, float64(file.Size())/(1<<20), 100*float64(file.Size())/float64(whole), clouds)
+		_, _ = fmt.Fprintf(table, "%s\t%.1f MiB\t%.0f %%\t%s\n", name,
+			float64(file.Size())/(1<<20), 100*float64(file.Size())/float64(whole), clouds)
 	}
 	return table.Flush()
 }

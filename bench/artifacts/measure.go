@@ -355,6 +355,8 @@ func (l *lab) list(ctx context.Context) error {
 	name := fmt.Sprintf("list of %d tags by version", l.tags)
 	l.row(name, took[:], seconds, "as fast as ORAS", isAsFast(took[0].time, took[2].time))
 	l.note(name+", CPU", took[:])
-	l.row(name+", memory", took[:], func(s spent) string { return fmt.Sprintf("%d MiB", s.memory>>20) }, "< 100 MiB", took[0].memory < maxMemory)
+	l.row(name+", memory", took[:], func(s spent) string {
+		return fmt.Sprintf("%d MiB", s.memory>>20)
+	}, "< 100 MiB", took[0].memory < maxMemory)
 	return nil
 }

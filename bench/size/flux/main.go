@@ -39,7 +39,8 @@ func run() error {
 	}
 	auth.EnableObjectLevelWorkloadIdentity()
 	authenticator, err := utils.GetArtifactRegistryCredentials(ctx, os.Args[4], os.Args[3], auth.WithClient(c.GetClient()),
-		auth.WithServiceAccountNamespace(os.Args[1]), auth.WithServiceAccountName(os.Args[2]), auth.WithCache(*tokens, cache.InvolvedObject{}))
+		auth.WithServiceAccountNamespace(os.Args[1]), auth.WithServiceAccountName(os.Args[2]),
+		auth.WithCache(*tokens, cache.InvolvedObject{}))
 	if err != nil {
 		return err
 	}
