@@ -49,7 +49,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	fs.SetOutput(out)
 	fs.StringVar(&o.DataDir, "data-dir", "", "`directory` of all state, created with mode 0700; required")
 	fs.StringVar(&o.Issuer, "service-account-issuer", "", "issuer of ServiceAccount tokens, an https `URL`; required")
-	fs.StringVar(&o.AuthenticationConfig, "authentication-config", "", "`file` with an AuthenticationConfiguration: further issuers that the API server trusts")
+	fs.StringVar(&o.AuthenticationConfig, "authentication-config", "",
+		"`file` with an AuthenticationConfiguration: further issuers that the API server trusts")
 	fs.BoolVar(&o.StopWithStdin, "stop-with-stdin", false, "stop when standard input ends, and leave interrupts to its owner")
 	if err := fs.Parse(args); err != nil {
 		return options{}, err
