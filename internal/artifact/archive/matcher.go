@@ -67,7 +67,8 @@ func (m *Matcher) Excludes(name string, isDir bool) (bool, error) {
 }
 
 func (m *Matcher) tooManySteps() *Error {
-	return refuse(ReasonPattern, "", "write fewer or simpler patterns", "the patterns of %s take too long to match with these paths", m.field)
+	return refuse(ReasonPattern, "", "write fewer or simpler patterns",
+		"the patterns of %s take too long to match with these paths", m.field)
 }
 
 // enter returns the level of the folder dir. It reuses the levels of the folders that the last path

@@ -41,10 +41,16 @@ type session struct {
 func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	server := Server(req.URL.Host, s.caller)
 	if req.URL.Scheme != "https" && !s.insecure {
-		return nil, &origin.Error{Server: server, Code: origin.CodeProtocol, Fix: "use https, or set spec.insecure", Err: errors.New("a request without TLS is refused")}
+		return nil, &origin.Error{
+			Server: server, Code: origin.CodeProtocol,
+			Fix: "use https, or set spec.insecure", Err: errors.New("a request without TLS is refused"),
+		}
 	}
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		return nil, &origin.Error{Server: server, Code: origin.CodeProtocol, Fix: "report this as a fault of lanyard-controller", Err: errors.New("a request that does not only read is refused")}
+		return nil, &origin.Error{
+			Server: server, Code: origin.CodeProtocol,
+			Fix: "report this as a fault of lanyard-controller", Err: errors.New("a request that does not only read is refused"),
+		}
 	}
 	if req.Header.Get("Accept-Encoding") == "" {
 		// Without the header, net/http would accept gzip and also decode an object that is stored

@@ -103,7 +103,8 @@ func (l *lister) add(o Object) error {
 	if o.Size < 0 {
 		return unusable("it lists an object of a negative size")
 	}
-	if o.Version == "" || len(o.Version) > maxVersion || !utf8.ValidString(o.Version) || strings.ContainsFunc(o.Version, unicode.IsControl) {
+	if o.Version == "" || len(o.Version) > maxVersion || !utf8.ValidString(o.Version) ||
+		strings.ContainsFunc(o.Version, unicode.IsControl) {
 		return unusable("it lists objects without a usable entity tag")
 	}
 	folder := strings.HasSuffix(o.Key, "/")

@@ -307,7 +307,9 @@ func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what str
 		return nil, c.bodyError(ctx, err, what)
 	}
 	if int64(len(body)) > limit {
-		return nil, &origin.Error{Server: c.session.server, Code: origin.CodeTooLarge, Err: fmt.Errorf("%s is longer than %d bytes", what, limit)}
+		return nil, &origin.Error{
+			Server: c.session.server, Code: origin.CodeTooLarge, Err: fmt.Errorf("%s is longer than %d bytes", what, limit),
+		}
 	}
 	return body, nil
 }
@@ -315,7 +317,11 @@ func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what str
 // bodyError returns the error for an answer that began but did not end.
 func (c *Client) bodyError(ctx context.Context, err error, what string) *origin.Error {
 	if cause := context.Cause(ctx); cause != nil {
-		return &origin.Error{Server: c.session.server, Code: origin.CodeUnreachable, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause)}
+		return &origin.Error{
+			Server: c.session.server, Code: origin.CodeUnreachable, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause),
+		}
 	}
-	return &origin.Error{Server: c.session.server, Code: origin.CodeTruncated, Err: fmt.Errorf("%s broke off: %w", what, attempt.Explain(err))}
+	return &origin.Error{
+		Server: c.session.server, Code: origin.CodeTruncated, Err: fmt.Errorf("%s broke off: %w", what, attempt.Explain(err)),
+	}
 }

@@ -107,7 +107,8 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 		return &origin.Error{
 			Server: s.server, Code: origin.CodeProtocol, Field: s.field,
 			Fix: "check that the host is an OCI registry, and that its realm has TLS and a public address",
-			Err: errors.New("the authentication handshake failed: the registry or its token server sent an unusable answer, or the realm is refused"),
+			Err: errors.New(
+				"the authentication handshake failed: the registry or its token server sent an unusable answer, or the realm is refused"),
 		}
 	}
 	// After several attempts, failed is the error of the first attempt.

@@ -108,7 +108,8 @@ func (r Reference) selector() (selector, error) {
 func (r Reference) matcher() (*matcher, error) {
 	if r.SemVer == "" {
 		if r.SemVerFilter != "" {
-			return nil, invalidReference("spec.ref.semverFilter", "set spec.ref.semver too", "the filter applies to spec.ref.semver, which is empty")
+			return nil, invalidReference("spec.ref.semverFilter", "set spec.ref.semver too",
+				"the filter applies to spec.ref.semver, which is empty")
 		}
 		return nil, nil
 	}

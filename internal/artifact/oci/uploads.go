@@ -51,7 +51,8 @@ func (u Uploads) location(repo Repository, digest string) string {
 	}
 	defer file.Close() //nolint:errcheck // read only
 	info, err := file.Stat()
-	if err != nil || !isUpload(info) || info.Mode().Perm()&0o077 != 0 || info.Size() > maxLocation || time.Since(info.ModTime()) > uploadLife {
+	if err != nil || !isUpload(info) || info.Mode().Perm()&0o077 != 0 ||
+		info.Size() > maxLocation || time.Since(info.ModTime()) > uploadLife {
 		return ""
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxLocation))

@@ -96,7 +96,8 @@ func ParseField(field, raw string) (Repository, error) {
 // CodeInvalidURL or CodeInvalidReference.
 func ParseArtifact(raw string) (Repository, Reference, error) {
 	s := spelling{
-		field: "the artifact", scheme: "oci://", form: "write it as oci://host/repository:tag", tag: "write one tag", digest: "write one digest",
+		field: "the artifact", scheme: "oci://", form: "write it as oci://host/repository:tag",
+		tag: "write one tag", digest: "write one digest",
 		login: "use --creds, or docker login",
 	}
 	rest, digest, digested := strings.Cut(raw, "@")
@@ -116,7 +117,8 @@ func ParseArtifact(raw string) (Repository, Reference, error) {
 		if !strings.HasPrefix(digest, "sha256:") {
 			return Repository{}, Reference{}, s.invalid(s.login, "it has user information, or a digest that is none of sha256")
 		}
-		return Repository{}, Reference{}, s.invalid("write it as oci://host/repository@sha256:<64 lower-case hex digits>", "it has no sha256 digest")
+		return Repository{}, Reference{}, s.invalid("write it as oci://host/repository@sha256:<64 lower-case hex digits>",
+			"it has no sha256 digest")
 	}
 	repo, err := s.parse(rest)
 	return repo, ref, err

@@ -85,7 +85,8 @@ func (e *Error) step() string {
 		return "push the artifact again"
 	case CodeThrottled:
 		if s.Anonymous {
-			return "reconcile less often (spec.interval); no credential was sent, and servers allow fewer requests without one: " + s.credentialStep()
+			return "reconcile less often (spec.interval); no credential was sent, and servers allow fewer requests without one: " +
+				s.credentialStep()
 		}
 		return "reconcile less often (spec.interval); the controller tries again"
 	case CodeServer:
