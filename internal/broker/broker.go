@@ -186,7 +186,9 @@ func parseAllowed(text string) (allowed, error) {
 		err = errors.New("it has no path, so every member of the trust domain could be the broker")
 	}
 	if err != nil {
-		return allowed{}, fmt.Errorf("%q is not the SPIFFE ID of a broker, such as spiffe://example.com/spire/agent/k8s_psat/prod/ for all agents of a cluster: %w", text, err)
+		return allowed{}, fmt.Errorf(
+			"%q is not the SPIFFE ID of a broker, such as spiffe://example.com/spire/agent/k8s_psat/prod/ for all agents of a cluster: %w",
+			text, err)
 	}
 	if _, err := svid.ParseTrustDomain(id.TrustDomain().Name()); err != nil {
 		return allowed{}, err

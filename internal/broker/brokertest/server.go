@@ -167,7 +167,8 @@ func (s *Server) Rotate(tb testing.TB) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "broker's authority " + rand.Text()},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), URIs: []*url.URL{{Scheme: "spiffe", Host: "example.com"}},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		URIs: []*url.URL{{Scheme: "spiffe", Host: "example.com"}},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -208,7 +209,8 @@ func (s *Server) admit(ctx context.Context, reference *brokerapi.WorkloadReferen
 		return nil, status.Error(codes.InvalidArgument, "the reference is not that of a Kubernetes object")
 	}
 	key, kind := object.GetKey(), object.GetType()
-	if key.GetNamespace() == "" || key.GetName() == "" || kind.GetPlural() == "" || kind.GetGroup() != "toolkit.lanyard.dev" || object.GetUid() == "" {
+	if key.GetNamespace() == "" || key.GetName() == "" || kind.GetPlural() == "" ||
+		kind.GetGroup() != "toolkit.lanyard.dev" || object.GetUid() == "" {
 		return nil, status.Errorf(codes.InvalidArgument, "the reference is not complete: %s", object)
 	}
 	if find != nil {
@@ -252,7 +254,9 @@ func (s *Server) FetchJWTSVID(ctx context.Context, request *brokerapi.FetchJWTSV
 }
 
 // SubscribeToX509SVID implements brokerapi.APIServer.
-func (s *Server) SubscribeToX509SVID(request *brokerapi.SubscribeToX509SVIDRequest, stream grpc.ServerStreamingServer[brokerapi.SubscribeToX509SVIDResponse]) error {
+func (s *Server) SubscribeToX509SVID(
+	request *brokerapi.SubscribeToX509SVIDRequest, stream grpc.ServerStreamingServer[brokerapi.SubscribeToX509SVIDResponse],
+) error {
 	for {
 		ids, err := s.admit(stream.Context(), request.GetReference())
 		if err != nil {
