@@ -71,5 +71,6 @@ type AccountError struct {
 
 // Error names both accounts.
 func (e *AccountError) Error() string {
-	return fmt.Sprintf("spec.accountID is %s, but the identity gives credentials of account %s; correct spec.accountID or spec.identityRef", e.Want, e.Got)
+	return fmt.Sprintf("spec.accountID is %s, but the identity gives credentials of account %s; correct spec.accountID or spec.identityRef",
+		e.Want, e.Got)
 }

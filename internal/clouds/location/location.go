@@ -74,7 +74,8 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 	case region == "":
 		region = s.Region
 	case s.Region != "" && !s.Global && s.Region != region:
-		return buckets.Place{}, invalid("spec.region", "remove it, or name the endpoint of that region", "it is not the region of spec.endpoint")
+		return buckets.Place{}, invalid("spec.region",
+			"remove it, or name the endpoint of that region", "it is not the region of spec.endpoint")
 	}
 	if region == "" {
 		region = genericRegion // the host is listed, and has no region
@@ -85,7 +86,8 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 	case unknown != nil:
 		return buckets.Place{}, &buckets.InvalidError{Field: "spec.region", Err: unknown}
 	case named.Partition.ID != s.Partition:
-		return buckets.Place{}, invalid("spec.region", "name a region of that partition, or the endpoint of the region", "it is not of the partition of spec.endpoint")
+		return buckets.Place{}, invalid("spec.region", "name a region of that partition, or the endpoint of the region",
+			"it is not of the partition of spec.endpoint")
 	}
 	place := buckets.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
 	// A session from the controller's own region is valid for every bucket of the region's
@@ -104,7 +106,9 @@ func Azure(provider *azure.Provider, spec v1alpha1.BucketSpec) (buckets.Place, e
 	if err != nil {
 		return buckets.Place{}, refused(err)
 	}
-	return buckets.Place{Endpoint: blob.Host, Host: blob.Host, Token: []auth.Option{auth.WithScopes(azure.BlobScope(provider.Cloud()))}}, nil
+	return buckets.Place{
+		Endpoint: blob.Host, Host: blob.Host, Token: []auth.Option{auth.WithScopes(azure.BlobScope(provider.Cloud()))},
+	}, nil
 }
 
 // gcsReadScope bounds a token to reading buckets. Source: Google Cloud Storage, "OAuth 2.0 scopes".
