@@ -52,7 +52,8 @@ func (o *object) changeStaticIdentity() {
 	if secret == nil || secret.Kind != yamlnode.ScalarNode {
 		return
 	}
-	o.note("spec.secretRef", "Secret %s must have the type %s, and lie in the namespace of identities", secret.Value, identityv1.SecretTypeAWSStatic)
+	o.note("spec.secretRef", "Secret %s must have the type %s, and lie in the namespace of identities",
+		secret.Value, identityv1.SecretTypeAWSStatic)
 	name := *secret
 	*secret = *mapping("name", &name)
 }

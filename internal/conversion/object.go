@@ -115,7 +115,8 @@ func (o *object) convert() {
 	remove(o.root, "status")
 	if metadata := get(o.root, "metadata"); metadata != nil {
 		for _, set := range []string{
-			"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds",
+			"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields",
+			"selfLink", "deletionTimestamp", "deletionGracePeriodSeconds",
 		} {
 			remove(metadata, set)
 		}
@@ -202,7 +203,9 @@ func text(node *yamlnode.Node, path ...string) string {
 // mapping returns a mapping with one field, whose name is on the line of the value, and has quotes
 // if the value has double quotes, as in JSON.
 func mapping(name string, value *yamlnode.Node) *yamlnode.Node {
-	key := &yamlnode.Node{Kind: yamlnode.ScalarNode, Tag: "!!str", Value: name, Line: value.Line, Style: value.Style & yamlnode.DoubleQuotedStyle}
+	key := &yamlnode.Node{
+		Kind: yamlnode.ScalarNode, Tag: "!!str", Value: name, Line: value.Line, Style: value.Style & yamlnode.DoubleQuotedStyle,
+	}
 	return &yamlnode.Node{Kind: yamlnode.MappingNode, Tag: "!!map", Content: []*yamlnode.Node{key, value}, Line: value.Line}
 }
 

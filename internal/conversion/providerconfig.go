@@ -55,7 +55,8 @@ func (o *object) changeProviderConfig() {
 }
 
 // impersonation is the URL at which Google Cloud gives tokens of a service account.
-var impersonation = regexp.MustCompile(`^https://iamcredentials\.googleapis\.com/v1/projects/-/serviceAccounts/([^/:]+):generateAccessToken$`)
+var impersonation = regexp.MustCompile(
+	`^https://iamcredentials\.googleapis\.com/v1/projects/-/serviceAccounts/([^/:]+):generateAccessToken$`)
 
 // changeCredentialsConfig returns Lanyard's fields for the credential configuration of Google's
 // libraries. Lanyard itself writes the other fields of such a configuration, always with the same
@@ -80,7 +81,8 @@ func (o *object) changeCredentialsConfig(at string, config *yamlnode.Node) []*ya
 			key.Value, value.Value = "serviceAccountEmail", account[1]
 			changed = append(changed, key, value)
 		case key.Value == "service_account_impersonation_url":
-			o.refuse(at, "is not the URL of a service account at googleapis.com; remove it, and write serviceAccountEmail after the conversion")
+			o.refuse(at,
+				"is not the URL of a service account at googleapis.com; remove it, and write serviceAccountEmail after the conversion")
 		case written[key.Value] == "":
 			o.refuse(at, "Lanyard has no such field; remove it")
 		case written[key.Value] != value.Value:
