@@ -27,7 +27,8 @@ func renderAWS(fields map[string]string, files folder) (map[string][]byte, error
 	role, token, region := fields["iamRoleARN"], files.path(TokenKey), fields["region"]
 	if strings.ContainsAny(role, "\"'`;#\\") { // IAM allows these characters in a path
 		return nil, &Error{
-			configField + ".iamRoleARN", "has a character in its path that SDKs read differently: a quote, a semicolon, a hash or a backslash",
+			configField + ".iamRoleARN",
+			"has a character in its path that SDKs read differently: a quote, a semicolon, a hash or a backslash",
 			"use a role with another path, or set spec.store.format of the binding to token",
 		}
 	}
@@ -45,7 +46,8 @@ func renderAWS(fields map[string]string, files folder) (map[string][]byte, error
 // an SDK cannot express the step: the SDK would silently act as the first identity of the chain.
 func chained(name string) error {
 	return &Error{
-		configField + "." + name, "cannot be told to an SDK", "set spec.store.format of the binding to one that holds an exchanged credential, or leave the field out",
+		configField + "." + name, "cannot be told to an SDK",
+		"set spec.store.format of the binding to one that holds an exchanged credential, or leave the field out",
 	}
 }
 
@@ -119,7 +121,8 @@ func renderGCP(fields map[string]string, files folder) (map[string][]byte, error
 		CredentialSource: credentialSource{File: files.path(TokenKey), Format: map[string]string{"type": "text"}},
 	}
 	if account.Email != "" {
-		file.ServiceAccountImpersonationURL = "https://" + universe.APIHost("iamcredentials") + "/v1/projects/-/serviceAccounts/" + account.Email + ":generateAccessToken"
+		file.ServiceAccountImpersonationURL = "https://" + universe.APIHost("iamcredentials") +
+			"/v1/projects/-/serviceAccounts/" + account.Email + ":generateAccessToken"
 	}
 	data := map[string][]byte{gcpConfigKey: encode(file), "GOOGLE_APPLICATION_CREDENTIALS": []byte(files.path(gcpConfigKey))}
 	if project := fields["projectID"]; project != "" {

@@ -102,7 +102,9 @@ func Render(in Input) (Content, error) {
 	case identityv1.StoreAWSSessionKeys:
 		content.Data, err = renderSession(in.Session)
 	default:
-		err = &Error{"spec.store.format", fmt.Sprintf("%.80q is unknown", in.Format), "write sdk, token, dockerconfigjson or aws-session-keys"}
+		err = &Error{
+			"spec.store.format", fmt.Sprintf("%.80q is unknown", in.Format), "write sdk, token, dockerconfigjson or aws-session-keys",
+		}
 	}
 	if err == nil {
 		err = content.checkSize()

@@ -97,14 +97,18 @@ const imagesField = "spec.store.images"
 func (l Login) entry() (dockerAuth, error) {
 	const registry = "check which server answers as the registry"
 	if !matches(`[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+`, l.Repository) {
-		return dockerAuth{}, &Error{imagesField, "a repository is not <host>/<path> in lower case", "write the repository without scheme, tag and digest"}
+		return dockerAuth{}, &Error{
+			imagesField, "a repository is not <host>/<path> in lower case", "write the repository without scheme, tag and digest",
+		}
 	}
 	if l.Credentials == nil {
 		return dockerAuth{}, &Error{imagesField, "there is no login for " + l.Repository, registry}
 	}
 	user, password := l.Credentials.Username, l.Credentials.Password.Reveal()
 	if !matches(`[!-9;-~]{1,255}`, user) {
-		return dockerAuth{}, &Error{imagesField, "the user for " + l.Repository + " is not printable ASCII without space and colon", registry}
+		return dockerAuth{}, &Error{
+			imagesField, "the user for " + l.Repository + " is not printable ASCII without space and colon", registry,
+		}
 	}
 	if !matches(`[!-~]+`, password) {
 		return dockerAuth{}, &Error{imagesField, "the password for " + l.Repository + " is not printable ASCII without space", registry}

@@ -65,7 +65,10 @@ func renderToken(in Input, render client) (map[string][]byte, error) {
 		return data, nil
 	}
 	if fields == nil {
-		return nil, &Error{configField, "is missing, and a client of " + in.Target.Type + " needs it", "add it to the WorkloadIdentity, or set spec.store.format of the binding to token"}
+		return nil, &Error{
+			configField, "is missing, and a client of " + in.Target.Type + " needs it",
+			"add it to the WorkloadIdentity, or set spec.store.format of the binding to token",
+		}
 	}
 	rendered, err := render(fields, files)
 	if err != nil {
@@ -83,7 +86,9 @@ func open(in Input) (folder, error) {
 		files.at = DefaultMountPath
 	}
 	if len(files.at) > maxMountPath || !matches(`(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+`, files.at) {
-		return folder{}, &Error{mountPathField, "is not an absolute path of letters, digits and ._-/", "write a path such as " + DefaultMountPath}
+		return folder{}, &Error{
+			mountPathField, "is not an absolute path of letters, digits and ._-/", "write a path such as " + DefaultMountPath,
+		}
 	}
 	if !matches(`[A-Za-z0-9_-]+[.][A-Za-z0-9_-]+[.][A-Za-z0-9_-]+`, files.token) {
 		return folder{}, &Error{"token", "is not a JWT in compact form", "check which server answers for token.lanyard.dev"}
