@@ -95,7 +95,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve answers with the document that choose returns; kids are the IDs of the document's keys.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, i *Issuer, contentType string, choose func(*document.Set) (content []byte, kids []string)) {
+func (h *Handler) serve(
+	w http.ResponseWriter, r *http.Request, i *Issuer, contentType string, choose func(*document.Set) (content []byte, kids []string),
+) {
 	header := w.Header()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")

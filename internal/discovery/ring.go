@@ -29,7 +29,8 @@ func FollowRing(ctx context.Context, informers cache.Informers, ring client.Obje
 		}
 		d, err := document.OfRing(i.url.String(), &current.Status)
 		if err != nil {
-			log.Warn("the KeyRing has no documents for the issuer, so none are served", "ring", ring.String(), "issuer", i.url.String(), "error", err)
+			log.Warn("the KeyRing has no documents for the issuer, so none are served",
+				"ring", ring.String(), "issuer", i.url.String(), "error", err)
 			d = nil
 		}
 		i.Publish(d)

@@ -53,11 +53,14 @@ Example, for the ServiceAccounts of a cluster whose API server nobody outside ca
 func Parse(args []string, version string, out io.Writer) (f Flags, done bool, err error) {
 	set := pflag.NewFlagSet(Name, pflag.ContinueOnError)
 	set.StringVar(&f.Issuer, "issuer", "", "URL of Lanyard's issuer, such as https://issuer.example.com")
-	set.StringVar(&f.SPIFFEIssuer, "spiffe-issuer", "", "URL of the issuer of JWT-SVIDs, where the SPIFFE bundle of the trust domain is served too, as /bundle")
+	set.StringVar(&f.SPIFFEIssuer, "spiffe-issuer", "",
+		"URL of the issuer of JWT-SVIDs, where the SPIFFE bundle of the trust domain is served too, as /bundle")
 	set.StringVar(&f.Namespace, "namespace", "", "namespace of the KeyRings (required with --issuer and --spiffe-issuer)")
-	set.StringVar(&f.Mirror, "mirror-cluster-issuer", "", "URL of the cluster's own issuer of ServiceAccount tokens: serve the API server's documents instead of Lanyard's")
+	set.StringVar(&f.Mirror, "mirror-cluster-issuer", "",
+		"URL of the cluster's own issuer of ServiceAccount tokens: serve the API server's documents instead of Lanyard's")
 	set.StringVar(&f.ListenAddress, "listen-address", ":8443", "address on which the documents are served")
-	set.StringVar(&f.CertFile, "tls-cert-file", "", "serving certificate, PEM; read again when it changes; default none, for a proxy in front that has TLS")
+	set.StringVar(&f.CertFile, "tls-cert-file", "",
+		"serving certificate, PEM; read again when it changes; default none, for a proxy in front that has TLS")
 	set.StringVar(&f.KeyFile, "tls-key-file", "", "key of --tls-cert-file, PEM")
 	if done, err = f.Parse(set, args, intro, version, out); done || err != nil {
 		return f, done, err
