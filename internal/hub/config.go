@@ -25,7 +25,8 @@ func LoadConfig(path, agent string) (*rest.Config, error) {
 	case config.Insecure:
 		return nil, errors.New("the hub's kubeconfig has insecure-skip-tls-verify: name the authority of the hub's certificate instead")
 	case config.ExecProvider != nil || config.AuthProvider != nil:
-		return nil, errors.New("the hub's kubeconfig has a credential plugin, and Lanyard starts no program for a credential: write tokenFile instead")
+		return nil, errors.New(
+			"the hub's kubeconfig has a credential plugin, and Lanyard starts no program for a credential: write tokenFile instead")
 	}
 	config = rest.AddUserAgent(config, agent)
 	config.QPS = -1 // no limit at the client: the hub's API Priority and Fairness bounds the rate

@@ -73,7 +73,8 @@ func New(ctx context.Context, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the connection to the hub: %w", err)
 	}
-	identities, err := kube.WorkloadIdentitiesFromManager(ctx, made, kube.WorkloadIdentityOptions{Watched: &identityv1.WorkloadIdentity{}, KeyRing: o.KeyRing})
+	identities, err := kube.WorkloadIdentitiesFromManager(ctx, made,
+		kube.WorkloadIdentityOptions{Watched: &identityv1.WorkloadIdentity{}, KeyRing: o.KeyRing})
 	if err != nil {
 		return nil, fmt.Errorf("watch the identities at the hub: %w", err)
 	}
@@ -100,7 +101,8 @@ func memory(o Options) cache.Options {
 	kept := map[client.Object]cache.ByObject{
 		&identityv1.WorkloadIdentity{}: {Namespaces: namespaces},
 		&identityv1.KeyRing{}: {
-			Namespaces: map[string]cache.Config{o.KeyRing.Namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", o.KeyRing.Name),
+			Namespaces: map[string]cache.Config{o.KeyRing.Namespace: {}},
+			Field:      fields.OneTermEqualSelector("metadata.name", o.KeyRing.Name),
 		},
 	}
 	return cache.Options{ByObject: kept, DefaultTransform: cache.TransformStripManagedFields()}

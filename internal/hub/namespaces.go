@@ -29,7 +29,9 @@ func (n Namespaces) Of(namespace string) (string, error) {
 type NotMappedError struct{ Namespace string }
 
 func (e *NotMappedError) Error() string {
-	return fmt.Sprintf("namespace %s has no namespace at the hub; have the administrator add it to --hub-namespace-map (hub.namespaces of the Helm chart)", e.Namespace)
+	return fmt.Sprintf(
+		"namespace %s has no namespace at the hub; have the administrator add it to --hub-namespace-map (hub.namespaces of the Helm chart)",
+		e.Namespace)
 }
 
 // Set implements pflag.Value. It adds entries of the form spoke=hub,spoke=hub.
@@ -40,7 +42,8 @@ func (n *Namespaces) Set(value string) error {
 		case !ok:
 			return fmt.Errorf("%q is not <namespace of the spoke>=<namespace of the hub>", entry)
 		case strings.Contains(entry, "*"):
-			return fmt.Errorf("%q: write one entry for each namespace: with a pattern, anyone who makes a namespace could choose one of the hub", entry)
+			return fmt.Errorf(
+				"%q: write one entry for each namespace: with a pattern, anyone who makes a namespace could choose one of the hub", entry)
 		}
 		for _, name := range []string{spoke, at} {
 			if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
