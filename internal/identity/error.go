@@ -40,7 +40,8 @@ func IsUsageRefused(err error) bool { return auth.CodeOf(err) == auth.CodeNotGra
 // The error then has another cause, such as a missing Secret.
 func IsAdmitted(err error) bool {
 	switch ReasonOf(err) {
-	case meta.ReasonSecretRefused, meta.ReasonSecretNamespaceRefused, meta.ReasonStaticIdentityNotForSources, string(auth.CodeIdentityInvalid):
+	case meta.ReasonSecretRefused, meta.ReasonSecretNamespaceRefused,
+		meta.ReasonStaticIdentityNotForSources, string(auth.CodeIdentityInvalid):
 		return true
 	default:
 		return false

@@ -84,13 +84,16 @@ func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 		}
 	}
 	var err error
-	everything := Policy(map[string]any{"Effect": "Allow", "Action": []string{"sts:AssumeRole", "sts:TagSession", "sts:SetSourceIdentity"}, "Resource": "*"})
+	everything := Policy(map[string]any{
+		"Effect": "Allow", "Action": []string{"sts:AssumeRole", "sts:TagSession", "sts:SetSourceIdentity"}, "Resource": "*",
+	})
 	w.Cloud, err = cloudtest.New(cloudtest.Config{AWS: cloudaws.Config{Accounts: []cloudaws.Account{
 		{
 			ID:            Management,
 			OIDCProviders: []cloudaws.OIDCProvider{{URL: IssuerURL, ClientIDs: []string{"sts.amazonaws.com", "custom"}}},
 			Users: []cloudaws.User{{
-				Name: "root", AccessKeys: []cloudaws.AccessKey{{ID: KeyID, Secret: SecretKey}}, Policies: map[string]json.RawMessage{"all": everything},
+				Name: "root", AccessKeys: []cloudaws.AccessKey{{ID: KeyID, Secret: SecretKey}},
+				Policies: map[string]json.RawMessage{"all": everything},
 			}},
 		},
 		{ID: Workload, ManagedPolicies: map[string]json.RawMessage{
@@ -109,7 +112,8 @@ func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 	w.informers = feeds{}
 	w.Tokens, w.Accounts = cache.New(cache.Options{}), &Accounts{issuer: w.issuer, known: map[auth.Subject]string{}}
 	o := identity.Options{
-		Informers: w.informers, Provider: w.Provider, ServiceAccounts: w.Accounts, Cache: w.Tokens, Observer: w.Tokens, SecretNamespace: Secrets,
+		Informers: w.informers, Provider: w.Provider, ServiceAccounts: w.Accounts,
+		Cache: w.Tokens, Observer: w.Tokens, SecretNamespace: Secrets,
 	}
 	for _, change := range options {
 		change(&o)
@@ -192,7 +196,9 @@ func (w *World) Static(name string, spec v1alpha1.AWSClusterIdentitySpec) auth.S
 	w.Secret("keys", map[string]string{"accessKeyID": KeyID, "secretAccessKey": SecretKey})
 	w.Put(&v1alpha1.AWSClusterStaticIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       v1alpha1.AWSClusterStaticIdentitySpec{AWSClusterIdentitySpec: spec, SecretRef: v1alpha1.AWSClusterSecretReference{Name: "keys"}},
+		Spec: v1alpha1.AWSClusterStaticIdentitySpec{
+			AWSClusterIdentitySpec: spec, SecretRef: v1alpha1.AWSClusterSecretReference{Name: "keys"},
+		},
 	})
 	return w.Subject(v1alpha1.AWSClusterStaticIdentityKind, "", name)
 }
@@ -200,7 +206,9 @@ func (w *World) Static(name string, spec v1alpha1.AWSClusterIdentitySpec) auth.S
 // Secret makes or changes a Secret with static keys.
 func (w *World) Secret(name string, data map[string]string) {
 	w.t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Secrets, Name: name}, Type: v1alpha1.SecretTypeAWSStatic, Data: map[string][]byte{}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Secrets, Name: name}, Type: v1alpha1.SecretTypeAWSStatic, Data: map[string][]byte{},
+	}
 	for key, value := range data {
 		secret.Data[key] = []byte(value)
 	}
