@@ -41,9 +41,11 @@ func (l Limits) Check() error {
 	case l.Min <= 0:
 		return errors.New("the minimum duration of tokens must be positive")
 	case l.Min > auth.ProofLifetime:
-		return fmt.Errorf("the minimum duration of tokens, %s, must be at most %s, for which Lanyard's controllers ask", l.Min, auth.ProofLifetime)
+		return fmt.Errorf("the minimum duration of tokens, %s, must be at most %s, for which Lanyard's controllers ask",
+			l.Min, auth.ProofLifetime)
 	case l.Default < l.Min || l.Default > l.Max:
-		return fmt.Errorf("the default duration of tokens, %s, must be between the minimum, %s, and the maximum, %s", l.Default, l.Min, l.Max)
+		return fmt.Errorf("the default duration of tokens, %s, must be between the minimum, %s, and the maximum, %s",
+			l.Default, l.Min, l.Max)
 	}
 	return nil
 }
@@ -97,7 +99,8 @@ func (i *Issuer) validateDuration(identity *identityv1.WorkloadIdentity, at *fie
 	if life >= i.Limits.Min {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, life.String(), fmt.Sprintf("tokens must live at least %s, the issuer's minimum: raise the duration", i.Limits.Min))}
+	return field.ErrorList{field.Invalid(at, life.String(),
+		fmt.Sprintf("tokens must live at least %s, the issuer's minimum: raise the duration", i.Limits.Min))}
 }
 
 func (i *Issuer) validateAudiences(audiences []string, at *field.Path) field.ErrorList {
@@ -118,7 +121,8 @@ func (i *Issuer) validateAudiences(audiences []string, at *field.Path) field.Err
 		case !printable(audience):
 			errs = append(errs, field.Invalid(at, audience, "must have only printable ASCII characters and no space"))
 		case slices.Contains(i.APIAudiences, audience):
-			errs = append(errs, field.Forbidden(at, "the cluster's API server accepts this audience, and no token of a WorkloadIdentity may open the cluster"))
+			errs = append(errs, field.Forbidden(at,
+				"the cluster's API server accepts this audience, and no token of a WorkloadIdentity may open the cluster"))
 		}
 		if seen[audience] {
 			errs = append(errs, field.Duplicate(at.Index(n), audience))

@@ -123,7 +123,9 @@ func configFields(target string) map[string]configField {
 		}
 	case identityv1.TargetKubernetes:
 		return map[string]configField{
-			"server":                   {required: true, check: like(kubernetesServer, "write https://<host>[:<port>][/<path>], the host in lower case")},
+			"server": {
+				required: true, check: like(kubernetesServer, "write https://<host>[:<port>][/<path>], the host in lower case"),
+			},
 			"certificateAuthorityData": {check: checkAuthority},
 		}
 	default:
