@@ -105,7 +105,8 @@ func NewProbe(client *http.Client, url, issuer string) Probe {
 }
 
 // errElsewhere says that a public document redirects to another host or scheme.
-var errElsewhere = errors.New("read a public document: the answer redirects to another host or scheme: serve the document at the URL itself")
+var errElsewhere = errors.New(
+	"read a public document: the answer redirects to another host or scheme: serve the document at the URL itself")
 
 // maxRedirects is net/http's default.
 const maxRedirects = 10

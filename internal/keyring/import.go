@@ -132,11 +132,16 @@ func (t *turn) importProblem() *finding {
 	e, known := Find(t.status, i.ID)
 	switch {
 	case !known && !t.keyRevoked(i.Key) && len(t.status.Authorities) >= maxAuthorities:
-		return &finding{v1alpha1.ReasonImportFailed, "the CA of --spiffe-secret-name changes faster than the publish delay: renew it less often"}
+		return &finding{
+			v1alpha1.ReasonImportFailed, "the CA of --spiffe-secret-name changes faster than the publish delay: renew it less often",
+		}
 	case t.keyRevoked(i.Key):
 		return &finding{v1alpha1.ReasonImportFailed, "the key of the CA of --spiffe-secret-name is revoked: put a CA with a new key into the Secret (with cert-manager, privateKey.rotationPolicy: Always)"}
 	case known && (e.State == v1alpha1.KeyRemoved || e.State == v1alpha1.KeyRetiring):
-		return &finding{v1alpha1.ReasonImportFailed, "the CA of --spiffe-secret-name is " + string(e.State) + " in the ring: put a new CA into the Secret"}
+		return &finding{
+			v1alpha1.ReasonImportFailed,
+			"the CA of --spiffe-secret-name is " + string(e.State) + " in the ring: put a new CA into the Secret",
+		}
 	}
 	return nil
 }

@@ -25,17 +25,23 @@ func (t *turn) report() {
 // notReady returns why the ring cannot sign for one of its roles; nil if it can sign for all.
 func (t *turn) notReady() *finding {
 	if t.policy.Off() {
-		return &finding{v1alpha1.ReasonNoKey, "the ring is switched off: set spiffe.trustDomain of the Helm chart (--spiffe-trust-domain) to use it again"}
+		return &finding{
+			v1alpha1.ReasonNoKey,
+			"the ring is switched off: set spiffe.trustDomain of the Helm chart (--spiffe-trust-domain) to use it again",
+		}
 	}
 	for _, r := range t.policy.roles() {
 		active := t.active(r)
 		switch {
 		case active != nil && t.ended(*active):
-			return &finding{v1alpha1.ReasonNoKey, fmt.Sprintf("the active authority %s has expired, and no other one can sign yet", active.ID)}
+			return &finding{
+				v1alpha1.ReasonNoKey, fmt.Sprintf("the active authority %s has expired, and no other one can sign yet", active.ID),
+			}
 		case active != nil && t.held(*active):
 		case active != nil:
 			return &finding{v1alpha1.ReasonForeignKey, fmt.Sprintf(
-				"the active %s %s has no private half: restore its Secret, or run \"%s\"", r.noun(), active.ID, t.command("revoke", *active))}
+				"the active %s %s has no private half: restore its Secret, or run \"%s\"",
+				r.noun(), active.ID, t.command("revoke", *active))}
 		case t.find(r, Entry.Waiting) != nil:
 			return &finding{v1alpha1.ReasonNotPublished, t.howToPublish(*t.find(r, Entry.Waiting))}
 		case r == X509 && t.importProblem() != nil:

@@ -101,7 +101,8 @@ func (c Consequences) Lines() []string {
 	lines := []string{fmt.Sprintf("Key %s (%s, %s) leaves the public document and never signs again.", c.Key.ID, c.Key.Role, c.Key.State)}
 	if !c.ValidUntil.IsZero() {
 		lines = append(lines,
-			fmt.Sprintf("Every token that it signed is refused, though valid until %s at the latest.", c.ValidUntil.UTC().Format(time.RFC3339)),
+			fmt.Sprintf("Every token that it signed is refused, though valid until %s at the latest.",
+				c.ValidUntil.UTC().Format(time.RFC3339)),
 			"Lanyard's controllers drop these tokens and get new ones within seconds. Holders of other tokens must ask for new ones: CI jobs, files that \"lanyard token\" wrote.",
 			"Sessions that a cloud has issued for such a token live on until they expire: revoke them at the cloud.")
 	}
@@ -122,26 +123,35 @@ func (c Consequences) Lines() []string {
 
 // authorityLines returns the lines for an authority.
 func (c Consequences) authorityLines() []string {
-	lines := []string{fmt.Sprintf("Authority %s (%s) leaves the public SPIFFE bundle, and nothing is signed under it again.", c.Key.ID, c.Key.State)}
+	lines := []string{
+		fmt.Sprintf("Authority %s (%s) leaves the public SPIFFE bundle, and nothing is signed under it again.", c.Key.ID, c.Key.State),
+	}
 	if c.Key.imported() {
-		lines = append(lines, "So does every other certificate of the CA's key: the Secret of --spiffe-secret-name needs a CA with a new key.")
+		lines = append(lines,
+			"So does every other certificate of the CA's key: the Secret of --spiffe-secret-name needs a CA with a new key.")
 	}
 	if !c.ValidUntil.IsZero() {
 		lines = append(lines,
-			fmt.Sprintf("Its certificates are valid until %s at the latest. Lanyard's controllers drop theirs and get new ones within seconds.", c.ValidUntil.UTC().Format(time.RFC3339)))
+			fmt.Sprintf(
+				"Its certificates are valid until %s at the latest. Lanyard's controllers drop theirs and get new ones within seconds.",
+				c.ValidUntil.UTC().Format(time.RFC3339)))
 	}
 	switch {
 	case c.Outage:
-		lines = append(lines, "No published authority can replace it: no certificate is issued until a new authority is seen in the bundle.")
+		lines = append(lines,
+			"No published authority can replace it: no certificate is issued until a new authority is seen in the bundle.")
 	case c.Successor != "" && !c.SuccessorCached:
-		lines = append(lines, fmt.Sprintf("Authority %s signs at once. Verifiers that do not have it yet refuse its certificates.", c.Successor))
+		lines = append(lines,
+			fmt.Sprintf("Authority %s signs at once. Verifiers that do not have it yet refuse its certificates.", c.Successor))
 	case c.Successor != "":
 		lines = append(lines, fmt.Sprintf("Authority %s signs at once. Verifiers know it already.", c.Successor))
 	}
 	return append(lines,
 		"A verifier accepts certificates of the revoked authority until you take its CA out there: no verifier asks whether a CA is revoked.",
 		"Documents in a bucket: run \"lanyard discovery export\" and upload them now.",
-		fmt.Sprintf("Add the ID of the CA's key, %s, to --revoked-kids: then neither a backup of the cluster nor a new certificate brings the key back.", certifiedKey(c.Key)))
+		fmt.Sprintf(
+			"Add the ID of the CA's key, %s, to --revoked-kids: then neither a backup of the cluster nor a new certificate brings the key back.",
+			certifiedKey(c.Key)))
 }
 
 // entryOf returns the key or authority of an ID, or an error that says where IDs are shown.

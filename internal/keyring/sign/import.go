@@ -75,7 +75,8 @@ func ImportFrom(reader client.Reader, secret client.ObjectKey, domain spiffeid.T
 // open returns the key, and error texts call the key name. Each CA is checked by a signature once,
 // not at each step. The returned function is not for concurrent use.
 func ImportWithKey(
-	reader client.Reader, secret client.ObjectKey, domain spiffeid.TrustDomain, name string, open func(ctx context.Context) (crypto.Signer, error),
+	reader client.Reader, secret client.ObjectKey, domain spiffeid.TrustDomain,
+	name string, open func(ctx context.Context) (crypto.Signer, error),
 ) func(ctx context.Context) (*CA, error) {
 	var known *CA
 	var checked []byte // tls.crt of known

@@ -22,7 +22,9 @@ const (
 // ends. The identity must identify this process, such as its Pod's name. The context of run ends
 // when the lease is lost. The next holder may start before run returns, so run must be safe in two
 // processes at once.
-func Lead(ctx context.Context, leases coordinationv1.CoordinationV1Interface, namespace, name, identity string, run func(context.Context)) error {
+func Lead(
+	ctx context.Context, leases coordinationv1.CoordinationV1Interface, namespace, name, identity string, run func(context.Context),
+) error {
 	config := leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: leases,

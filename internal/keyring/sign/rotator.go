@@ -229,7 +229,8 @@ func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *
 			r.Log.Warn("WorkloadIdentities show that another KeyRing had keys of this issuer: new keys wait for the publish delay, because services may remember the former ones", "issuer", issuer)
 			continue
 		}
-		r.Log.Warn("WorkloadIdentities had another issuer before: services that trust it refuse the new issuer's tokens", "former", issuer, "issuer", r.Policy.Issuer)
+		r.Log.Warn("WorkloadIdentities had another issuer before: services that trust it refuse the new issuer's tokens",
+			"former", issuer, "issuer", r.Policy.Issuer)
 	}
 	return nil
 }

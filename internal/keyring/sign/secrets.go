@@ -78,7 +78,9 @@ func (s *Secrets) Create(ctx context.Context, ring types.UID, algorithm v1alpha1
 }
 
 // record makes the Secret of a new key.
-func (s *Secrets) record(ctx context.Context, ring types.UID, secretType corev1.SecretType, data map[string][]byte, private crypto.Signer) (keyring.Key, error) {
+func (s *Secrets) record(
+	ctx context.Context, ring types.UID, secretType corev1.SecretType, data map[string][]byte, private crypto.Signer,
+) (keyring.Key, error) {
 	key, err := keyring.NewKey(private.Public())
 	if err != nil {
 		return keyring.Key{}, err
@@ -161,7 +163,8 @@ func (s *Secrets) vaultOf(secret *corev1.Secret) Vault {
 func (s *Secrets) open(ctx context.Context, secret *corev1.Secret) (crypto.Signer, keyring.Key, error) {
 	vault := s.vaultOf(secret)
 	if vault == nil {
-		return nil, keyring.Key{}, fmt.Errorf("the Secret %s/%s is of a type that this token server does not read: %w", secret.Namespace, secret.Name, ErrGone)
+		return nil, keyring.Key{}, fmt.Errorf("the Secret %s/%s is of a type that this token server does not read: %w",
+			secret.Namespace, secret.Name, ErrGone)
 	}
 	private, err := vault.Open(ctx, secret.Data)
 	if err != nil {

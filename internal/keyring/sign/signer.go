@@ -25,7 +25,8 @@ import (
 var (
 	// ErrStale says that the signer does not know the current state of the ring: it has not read
 	// the ring within keyring.MaxViewAge.
-	ErrStale = errors.New("the view of the key ring is too old to sign: the token server cannot read the KeyRing, or its clock differs from the API server's")
+	ErrStale = errors.New(
+		"the view of the key ring is too old to sign: the token server cannot read the KeyRing, or its clock differs from the API server's")
 
 	// ErrNoKey says that the ring has no active key for the algorithm. The KeyRing's conditions
 	// say why, and what to do.

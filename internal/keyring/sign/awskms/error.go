@@ -46,7 +46,10 @@ func failure(ctx context.Context, operation, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &Error{Operation: operation, Key: key, Detail: "KMS did not answer", Fix: "check that the KMS endpoint of the region can be reached", Err: err}
+	e := &Error{
+		Operation: operation, Key: key, Detail: "KMS did not answer",
+		Fix: "check that the KMS endpoint of the region can be reached", Err: err,
+	}
 	if identity, ok := errors.AsType[*auth.Error](err); ok {
 		e.Detail, e.Fix = "the token server has no AWS identity", identity.Error() // this text ends with a fix
 		return e
@@ -67,7 +70,8 @@ func failure(ctx context.Context, operation, key string, err error) error {
 	case (&kmstypes.DisabledException{}).ErrorCode():
 		e.Detail, e.Fix, e.Err = "the key is disabled", "enable the key, or run \"lanyard keys revoke\" for it", sign.ErrGone
 	case (&kmstypes.KMSInvalidStateException{}).ErrorCode():
-		e.Detail, e.Fix, e.Err = "the key is pending deletion", "cancel the deletion and enable the key, or run \"lanyard keys revoke\" for it", sign.ErrGone
+		e.Detail, e.Fix, e.Err = "the key is pending deletion", "cancel the deletion and enable the key, or run \"lanyard keys revoke\" for it",
+			sign.ErrGone
 	case "ThrottlingException", (&kmstypes.LimitExceededException{}).ErrorCode():
 		e.Detail, e.Fix = "a quota is exhausted", "raise the account's quota of KMS in Service Quotas"
 	default:

@@ -91,7 +91,9 @@ func New(config Config) (*Vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	direct := &http.Client{Transport: config.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	direct := &http.Client{
+		Transport: config.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return &Vault{issuer: config.Issuer, client: kms.New(kms.Options{
 		Region: config.Region, Credentials: credentials(provider), HTTPClient: direct,
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, maxBackoff }),
@@ -190,7 +192,8 @@ func (v *Vault) open(ctx context.Context, arn string, options func(*kms.Options)
 	return &key{public: public, sign: func(digest []byte, algorithm kmstypes.SigningAlgorithmSpec) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(base, signTimeout)
 		defer cancel()
-		out, err := v.client.Sign(ctx, &kms.SignInput{KeyId: &arn, Message: digest, MessageType: kmstypes.MessageTypeDigest, SigningAlgorithm: algorithm}, region)
+		out, err := v.client.Sign(ctx,
+			&kms.SignInput{KeyId: &arn, Message: digest, MessageType: kmstypes.MessageTypeDigest, SigningAlgorithm: algorithm}, region)
 		if err != nil {
 			return nil, failure(ctx, "Sign", arn, err)
 		}
@@ -203,7 +206,8 @@ func (v *Vault) open(ctx context.Context, arn string, options func(*kms.Options)
 func RegionOf(arn string) (string, error) {
 	parsed, err := awsarn.Parse(arn)
 	if err != nil || parsed.Service != "kms" || parsed.Region == "" || !strings.HasPrefix(parsed.Resource, "key/") {
-		return "", fmt.Errorf("%.200q is not the ARN of a KMS key, such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab", arn)
+		return "", fmt.Errorf(
+			"%.200q is not the ARN of a KMS key, such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab", arn)
 	}
 	return parsed.Region, nil
 }
@@ -228,7 +232,8 @@ func (v *Vault) Destroy(ctx context.Context, data map[string][]byte) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = v.client.ScheduleKeyDeletion(ctx, &kms.ScheduleKeyDeletionInput{KeyId: &arn, PendingWindowInDays: awssdk.Int32(deletionDays)}, region)
+	_, err = v.client.ScheduleKeyDeletion(ctx,
+		&kms.ScheduleKeyDeletionInput{KeyId: &arn, PendingWindowInDays: awssdk.Int32(deletionDays)}, region)
 	if err = failure(ctx, "ScheduleKeyDeletion", arn, err); err != nil && !errors.Is(err, sign.ErrGone) {
 		return err
 	}
