@@ -123,7 +123,10 @@ func (k Kind) check() error {
 		{k.Plural != "" && k.Short != "", "needs Plural and Short"},
 		{slices.Contains([]Program{Controller, IdentityController, TokenServer}, k.Program), "needs the Program that reconciles it"},
 		{reflect.TypeOf(k.New()).Elem().Name() == k.Kind, "needs a Go type of its name"},
-		{!k.Fetches() || k.Server != "" && k.Found != nil && k.UsesAWSIdentities() && k.WorkloadIdentity != nil, "must be made by Acting, with a Server"},
+		{
+			!k.Fetches() || k.Server != "" && k.Found != nil && k.UsesAWSIdentities() && k.WorkloadIdentity != nil,
+			"must be made by Acting, with a Server",
+		},
 		{k.Server == "" || k.AddressField != "" && k.Fields != nil, "needs AddressField and Fields with Server"},
 		{!k.HasSVIDs() || k.Fields != nil, "needs Fields, since its objects can have SVIDs"},
 		{k.Success == "" || k.Found != nil && k.Source != nil && hasStatus, "needs Found, Source and a status with Success"},
