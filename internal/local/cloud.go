@@ -227,7 +227,8 @@ var ErrNoCloud = errors.New("no local cloud runs here")
 func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateName)) //nolint:gosec // the folder is the caller's
 	if errors.Is(err, fs.ErrNotExist) {
-		return CloudState{}, fmt.Errorf("folder %s: %w; start one with lanyard up or lanyard cloud, or name its folder with --dir", dir, ErrNoCloud)
+		return CloudState{}, fmt.Errorf("folder %s: %w; start one with lanyard up or lanyard cloud, or name its folder with --dir",
+			dir, ErrNoCloud)
 	}
 	if err != nil {
 		return CloudState{}, fmt.Errorf("read the cloud's address: %w", err)
@@ -244,7 +245,8 @@ func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 		err = s.checkCA(here)
 	}
 	if err != nil {
-		return CloudState{}, fmt.Errorf("folder %s: %w (it was at %s); start it again with lanyard up or lanyard cloud", dir, ErrNoCloud, s.ProxyURL)
+		return CloudState{}, fmt.Errorf("folder %s: %w (it was at %s); start it again with lanyard up or lanyard cloud",
+			dir, ErrNoCloud, s.ProxyURL)
 	}
 	return s, nil
 }

@@ -116,7 +116,8 @@ type MissingBinaryError struct {
 
 // Error says how to build the program, and with which flag to set another path.
 func (e *MissingBinaryError) Error() string {
-	text := fmt.Sprintf("program %s: %v; run `make build` in Lanyard's repository and keep the programs of its bin/ in one folder", e.Path, e.Err)
+	text := fmt.Sprintf("program %s: %v; run `make build` in Lanyard's repository and keep the programs of its bin/ in one folder",
+		e.Path, e.Err)
 	if e.Flag != "" {
 		text += ", or say with " + e.Flag + " where the program is"
 	}
@@ -151,7 +152,9 @@ func StartCluster(ctx context.Context, o ClusterOptions) (_ *Cluster, err error)
 	if err := CheckBinary(o.ControlPlane, "--controlplane"); err != nil {
 		return nil, err
 	}
-	c := &Cluster{cloud: o.Cloud, dir: o.Cloud.folder.path, issuer: cmp.Or(o.Issuer, Issuer), ended: make(chan struct{}), edges: map[string]*edge{}}
+	c := &Cluster{
+		cloud: o.Cloud, dir: o.Cloud.folder.path, issuer: cmp.Or(o.Issuer, Issuer), ended: make(chan struct{}), edges: map[string]*edge{},
+	}
 	if o.Name != "" {
 		c.dir = o.Cloud.folder.join(clustersName, o.Name)
 	}

@@ -85,7 +85,8 @@ func (t *tokenFile) run(ctx context.Context) {
 func (t *tokenFile) renew(ctx context.Context) error {
 	seconds := int64(tokenLife / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := t.cluster.typed.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, t.account, request, metav1.CreateOptions{FieldManager: FieldManager})
+	answer, err := t.cluster.typed.CoreV1().ServiceAccounts(Namespace).
+		CreateToken(ctx, t.account, request, metav1.CreateOptions{FieldManager: FieldManager})
 	if err != nil {
 		return fmt.Errorf("request a token of ServiceAccount %s/%s: %w", Namespace, t.account, err)
 	}

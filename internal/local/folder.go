@@ -128,7 +128,8 @@ func (f *folder) awaitCluster(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
 	if err := poll(ctx, pollInterval, func(context.Context) (bool, error) { return flock(lock) == nil, nil }); err != nil {
-		return fmt.Errorf("folder %s is %w by a control plane that an earlier run left; end that process, or name another folder with --dir: %w",
+		return fmt.Errorf(
+			"folder %s is %w by a control plane that an earlier run left; end that process, or name another folder with --dir: %w",
 			f.path, ErrInUse, err)
 	}
 	return nil

@@ -259,7 +259,8 @@ func (c *checks) serves(gvk schema.GroupVersionKind) bool {
 // clusterScoped reports whether a kind of the scheme is cluster-scoped.
 func clusterScoped(kind string) bool {
 	known, _ := kinds.All().Named(kind)
-	return known.ClusterScoped || slices.Contains([]string{"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"}, kind)
+	return known.ClusterScoped ||
+		slices.Contains([]string{"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"}, kind)
 }
 
 // refused converts an API server's reasons to errors with line numbers.

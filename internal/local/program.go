@@ -231,7 +231,9 @@ type commandLine struct {
 }
 
 // prepare fills the volumes in dir and returns the program's command line.
-func (p *Program) prepare(ctx context.Context, c *Cluster, w workload, services []corev1.Service, dir string) (line commandLine, err error) {
+func (p *Program) prepare(
+	ctx context.Context, c *Cluster, w workload, services []corev1.Service, dir string,
+) (line commandLine, err error) {
 	line.dir = dir
 	if p.layout, err = newLayout(w, services, filepath.Join(dir, "volumes")); err != nil {
 		return line, err

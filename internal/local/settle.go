@@ -72,7 +72,8 @@ func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 	request := time.Now().UTC().Format(time.RFC3339Nano)
 	for _, o := range objects {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, request)
-		if err := c.client.Patch(ctx, o.Resource, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+		if err := c.client.Patch(ctx, o.Resource, client.RawPatch(types.MergePatchType, patch),
+			client.FieldOwner(FieldManager)); err != nil {
 			return nil, fmt.Errorf("ask for a reconciliation of %s %s/%s: %w", o.Kind.Kind, o.GetNamespace(), o.GetName(), err)
 		}
 	}
