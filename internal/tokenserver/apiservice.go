@@ -116,7 +116,9 @@ func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.In
 			}
 		}
 	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, object any) { seen(object) }}); err != nil {
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: seen, UpdateFunc: func(_, object any) { seen(object) },
+	}); err != nil {
 		return err
 	}
 	select {

@@ -45,10 +45,13 @@ type frontProxy struct {
 func newFrontProxy(ctx context.Context, client kubernetes.Interface) (*frontProxy, error) {
 	published, err := client.CoreV1().ConfigMaps(configNamespace).Get(ctx, configName, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; grant this program the Role extension-apiserver-authentication-reader of that namespace", configNamespace, configName, err)
+		return nil, fmt.Errorf(
+			"read ConfigMap %s/%s: %w; grant this program the Role extension-apiserver-authentication-reader of that namespace",
+			configNamespace, configName, err)
 	}
 	if published.Data[configCA] == "" {
-		return nil, fmt.Errorf("ConfigMap %s/%s has no %s: set the API server's flag --requestheader-client-ca-file", configNamespace, configName, configCA)
+		return nil, fmt.Errorf("ConfigMap %s/%s has no %s: set the API server's flag --requestheader-client-ca-file",
+			configNamespace, configName, configCA)
 	}
 	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header", configNamespace, configName, configCA, client)
 	if err != nil {
@@ -70,7 +73,9 @@ func (f *frontProxy) check() error {
 	case len(f.headers.AllowedClientNames()) == 0:
 		return fmt.Errorf("ConfigMap %s/%s has no requestheader-allowed-names, so that every certificate of the proxy CA could name any caller: set the API server's flag --requestheader-allowed-names", configNamespace, configName)
 	case len(f.headers.UsernameHeaders()) == 0:
-		return fmt.Errorf("ConfigMap %s/%s has no requestheader-username-headers: set the API server's flag --requestheader-username-headers", configNamespace, configName)
+		return fmt.Errorf(
+			"ConfigMap %s/%s has no requestheader-username-headers: set the API server's flag --requestheader-username-headers",
+			configNamespace, configName)
 	}
 	return nil
 }
@@ -177,7 +182,8 @@ func (l *lastProxy) is(state *tls.ConnectionState, roots *x509.CertPool, names [
 		return false
 	}
 	leaf := state.PeerCertificates[0]
-	return last.roots == roots && time.Now().Before(last.until) && bytes.Equal(last.leaf, leaf.Raw) && slices.Contains(names, leaf.Subject.CommonName)
+	return last.roots == roots && time.Now().Before(last.until) &&
+		bytes.Equal(last.leaf, leaf.Raw) && slices.Contains(names, leaf.Subject.CommonName)
 }
 
 func (l *lastProxy) remember(state *tls.ConnectionState, roots *x509.CertPool) {

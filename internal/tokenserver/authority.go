@@ -181,7 +181,8 @@ func (a authorities) step(now time.Time, trusted []byte) (authorities, bool, err
 		next, err := newAuthority(now)
 		a.next = &next
 		return a, true, err
-	case a.next != nil && now.After(a.next.cert.NotBefore.Add(clockMargin+trustDelay)) && bytes.Contains(trusted, encodeCert(a.next.cert.Raw)):
+	case a.next != nil && now.After(a.next.cert.NotBefore.Add(clockMargin+trustDelay)) &&
+		bytes.Contains(trusted, encodeCert(a.next.cert.Raw)):
 		return authorities{former: a.current.cert, current: *a.next}, true, nil
 	}
 	return a, false, nil

@@ -120,7 +120,9 @@ func (c *Certificate) create(ctx context.Context, now time.Time) (authorities, e
 		return authorities{}, err
 	}
 	first := authorities{current: made}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Secret.Namespace, Name: c.Secret.Name}, Type: corev1.SecretTypeOpaque}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Secret.Namespace, Name: c.Secret.Name}, Type: corev1.SecretTypeOpaque,
+	}
 	if secret.Data, err = first.encode(); err != nil {
 		return authorities{}, err
 	}

@@ -23,9 +23,11 @@ func handlerChain(handler http.Handler, c *server.Config) http.Handler {
 	handler = serverfilters.WithMaxInFlightLimit(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.LongRunningFunc)
 	handler = filters.WithAudit(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc)
 	unknown := filters.WithFailedAuthenticationAudit(filters.Unauthorized(c.Serializer), c.AuditBackend, c.AuditPolicyRuleEvaluator)
-	handler = filters.WithAuthentication(handler, c.Authentication.Authenticator, unknown, c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
+	handler = filters.WithAuthentication(handler, c.Authentication.Authenticator,
+		unknown, c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
 	handler = filters.WithWarningRecorder(handler)
-	handler = filters.WithRequestDeadline(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc, c.Serializer, c.RequestTimeout)
+	handler = filters.WithRequestDeadline(handler, c.AuditBackend,
+		c.AuditPolicyRuleEvaluator, c.LongRunningFunc, c.Serializer, c.RequestTimeout)
 	handler = serverfilters.WithWaitGroup(handler, c.LongRunningFunc, c.NonLongRunningRequestWaitGroup)
 	handler = filters.WithCacheControl(handler)
 	handler = filters.WithRequestInfo(handler, c.RequestInfoResolver)

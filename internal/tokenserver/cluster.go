@@ -69,7 +69,8 @@ func (c ClusterIssuer) Check(ctx context.Context) error {
 func (c ClusterIssuer) read(ctx context.Context, path string, into any) error {
 	data, err := c.Documents.Get().AbsPath(path).DoRaw(ctx)
 	if err != nil {
-		return fmt.Errorf("read the API server's %s: %w; grant this program the ClusterRole system:service-account-issuer-discovery", path, err)
+		return fmt.Errorf("read the API server's %s: %w; grant this program the ClusterRole system:service-account-issuer-discovery",
+			path, err)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("read the API server's %s: %w", path, err)

@@ -80,5 +80,6 @@ func (p *Precondition) answer() error {
 	if p.last == nil {
 		return nil
 	}
-	return apierrors.NewServiceUnavailable("no token is made now: " + p.refusal + ". The log of the token server has the details for an administrator")
+	return apierrors.NewServiceUnavailable("no token is made now: " + p.refusal +
+		". The log of the token server has the details for an administrator")
 }

@@ -49,7 +49,9 @@ type Contexts interface {
 	// the identity. It returns what the token says about the object. Its errors are those of the
 	// API server. Objects that do not exist and objects that the caller may not read have the same
 	// error.
-	Resolve(ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*issuer.Context, error)
+	Resolve(
+		ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
+	) (*issuer.Context, error)
 }
 
 // request is a request for a token or an SVID. Its answer has the same kind.
@@ -190,13 +192,16 @@ func (t *tokens) identity(ctx context.Context, name string, request *tokenv1.Tok
 	case identity.DeletionTimestamp != nil:
 		return nil, apierrors.NewConflict(resource, name, errors.New("the WorkloadIdentity is being deleted"))
 	case request.UID != "" && request.UID != identity.UID:
-		return nil, apierrors.NewConflict(resource, name, errors.New("the WorkloadIdentity has another UID than metadata.uid: it was deleted and created again"))
+		return nil, apierrors.NewConflict(resource, name,
+			errors.New("the WorkloadIdentity has another UID than metadata.uid: it was deleted and created again"))
 	}
 	return identity, nil
 }
 
 // context checks the object that a caller uses a token for; nil without such an object.
-func (t *tokens) context(ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*issuer.Context, error) {
+func (t *tokens) context(
+	ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
+) (*issuer.Context, error) {
 	if object == nil {
 		return nil, nil // no object is no error
 	}

@@ -35,10 +35,13 @@ func NewRingMetrics(reader client.Reader, rings []client.ObjectKey, period time.
 	key := []string{"ring", "kid", "algorithm"}
 	return &RingMetrics{
 		client: reader, rings: rings, period: period, log: log,
-		condition: prometheus.NewDesc("lanyard_keyring_condition", "1 if the condition of the KeyRing is True, 0 otherwise.", []string{"ring", "type"}, nil),
-		state:     prometheus.NewDesc("lanyard_keyring_key_state", "1 for the state that a key is in.", append(key, "state"), nil),
-		changed:   prometheus.NewDesc("lanyard_keyring_key_state_since_timestamp_seconds", "Since when a key is in its state, in Unix time.", append(key, "state"), nil),
-		due:       prometheus.NewDesc("lanyard_keyring_key_rotation_due_timestamp_seconds", "When the next key should replace an active key, in Unix time.", key, nil),
+		condition: prometheus.NewDesc("lanyard_keyring_condition",
+			"1 if the condition of the KeyRing is True, 0 otherwise.", []string{"ring", "type"}, nil),
+		state: prometheus.NewDesc("lanyard_keyring_key_state", "1 for the state that a key is in.", append(key, "state"), nil),
+		changed: prometheus.NewDesc("lanyard_keyring_key_state_since_timestamp_seconds",
+			"Since when a key is in its state, in Unix time.", append(key, "state"), nil),
+		due: prometheus.NewDesc("lanyard_keyring_key_rotation_due_timestamp_seconds",
+			"When the next key should replace an active key, in Unix time.", key, nil),
 	}
 }
 

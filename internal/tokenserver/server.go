@@ -156,13 +156,15 @@ func newScheme(svids kinds.Table) (*runtime.Scheme, error) {
 	if err := tokenv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	scheme.AddKnownTypes(schema.GroupVersion{Group: tokenv1.Group, Version: runtime.APIVersionInternal}, &tokenv1.SVIDRequest{}, &tokenv1.TokenRequest{})
+	scheme.AddKnownTypes(schema.GroupVersion{Group: tokenv1.Group, Version: runtime.APIVersionInternal},
+		&tokenv1.SVIDRequest{}, &tokenv1.TokenRequest{})
 	for _, kind := range append(kinds.Table{kinds.WorkloadIdentity()}, svids...) {
 		scheme.AddKnownTypeWithName(tokenv1.GroupVersion().WithKind(kind.Kind), &metav1.PartialObjectMetadata{})
 	}
 	unversioned := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, unversioned)
-	scheme.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	scheme.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.APIVersions{},
+		&metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
 	return scheme, nil
 }
 

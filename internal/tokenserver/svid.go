@@ -95,7 +95,8 @@ func (s *svids) create(ctx context.Context, name string, request *tokenv1.SVIDRe
 	}
 	id, err := svid.ID(s.TrustDomain, s.kind.Plural, object.GetNamespace(), object.GetName())
 	if err != nil {
-		return nil, apierrors.NewInvalid(svidRequestKind(), name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, err.Error())})
+		return nil, apierrors.NewInvalid(svidRequestKind(), name,
+			field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, err.Error())})
 	}
 	answer := &tokenv1.SVIDRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()},
@@ -149,7 +150,8 @@ func (s *svids) certificate(ctx context.Context, id spiffeid.ID, public *ecdsa.P
 // object reads the object that a request is for, live, if the object can have an SVID.
 func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRequest) (*unstructured.Unstructured, error) {
 	namespace := genericrequest.NamespaceValue(ctx)
-	object, err := s.Objects.Resource(s.kind.GroupVersion().WithResource(s.kind.Plural)).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	object, err := s.Objects.Resource(s.kind.GroupVersion().WithResource(s.kind.Plural)).
+		Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	resource := s.kind.GroupResource()
 	switch {
 	case apierrors.IsNotFound(err):
@@ -159,7 +161,8 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 	case object.GetDeletionTimestamp() != nil:
 		return nil, apierrors.NewConflict(resource, name, errors.New("the object is being deleted"))
 	case request.Spec.UID != object.GetUID() || request.UID != "" && request.UID != object.GetUID():
-		return nil, apierrors.NewConflict(resource, name, errors.New("the object has another UID than spec.uid: it was deleted and created again"))
+		return nil, apierrors.NewConflict(resource, name,
+			errors.New("the object has another UID than spec.uid: it was deleted and created again"))
 	}
 	return object, nil
 }
@@ -167,7 +170,9 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 // judge checks the request against the spec of the object, which decides the type by the same rules
 // as in the controller. It returns the audiences of the SVID: those that the request asks for, by
 // default those of the object.
-func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec) ([]string, field.ErrorList) {
+func (s *svids) judge(
+	ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec,
+) ([]string, field.ErrorList) {
 	at := field.NewPath("spec")
 	named, err := s.fields(object)
 	if err != nil {
@@ -178,11 +183,15 @@ func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, re
 	case err != nil:
 		return nil, field.ErrorList{field.Forbidden(at.Child("type"), "the object gets no credential: "+err.Error())}
 	case identity.Source != spec.Proof || string(identity.Credential) != string(request.Type):
-		return nil, field.ErrorList{field.Forbidden(at.Child("type"), fmt.Sprintf("the object's spec.credential.type is %q", identity.Credential))}
+		return nil, field.ErrorList{
+			field.Forbidden(at.Child("type"), fmt.Sprintf("the object's spec.credential.type is %q", identity.Credential)),
+		}
 	case identity.Credential == spec.SpiffeCertificate:
 		return nil, nil
 	case s.Issuer == "":
-		return nil, field.ErrorList{field.Forbidden(at.Child("type"), "JWT-SVIDs need an issuer: set --spiffe-issuer (spiffe.issuer of the Helm chart)")}
+		return nil, field.ErrorList{
+			field.Forbidden(at.Child("type"), "JWT-SVIDs need an issuer: set --spiffe-issuer (spiffe.issuer of the Helm chart)"),
+		}
 	}
 	audiences := identity.Audiences.Values()
 	var wrong field.ErrorList
@@ -197,7 +206,8 @@ func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, re
 	for _, audience := range audiences {
 		// The object's tenant decides where the SVID is sent, so no SVID may be for the API server.
 		if slices.Contains(s.APIAudiences, audience) {
-			wrong = append(wrong, field.Forbidden(at.Child("audiences"), fmt.Sprintf("the cluster's API server accepts %.80q, and no SVID may open the cluster", audience)))
+			wrong = append(wrong, field.Forbidden(at.Child("audiences"),
+				fmt.Sprintf("the cluster's API server accepts %.80q, and no SVID may open the cluster", audience)))
 		}
 	}
 	if err := svid.CheckAudiences(audiences); err != nil {

@@ -74,7 +74,8 @@ func (v variables) name(text string) (expression, error) {
 		return expression{}, err
 	}
 	switch t := checked.OutputType(); {
-	case t.IsExactType(cel.StringType), t.IsExactType(cel.DynType), t.IsExactType(cel.OptionalType(cel.StringType)), t.IsExactType(cel.OptionalType(cel.DynType)):
+	case t.IsExactType(cel.StringType), t.IsExactType(cel.DynType),
+		t.IsExactType(cel.OptionalType(cel.StringType)), t.IsExactType(cel.OptionalType(cel.DynType)):
 		return e, nil
 	default:
 		return expression{}, fmt.Errorf("must be a string, but is %s", t)
@@ -138,7 +139,8 @@ func compile(env *cel.Env, text string) (expression, *cel.Ast, error) {
 	if issues.Err() != nil {
 		var messages []string
 		for _, issue := range issues.Errors() {
-			messages = append(messages, fmt.Sprintf("line %d, column %d: %s", issue.Location.Line(), issue.Location.Column()+1, issue.Message))
+			messages = append(messages,
+				fmt.Sprintf("line %d, column %d: %s", issue.Location.Line(), issue.Location.Column()+1, issue.Message))
 		}
 		return expression{}, nil, errors.New("is no valid CEL: " + strings.Join(messages, "; "))
 	}

@@ -50,7 +50,8 @@ func (r Resolver) Resolve(
 ) (*issuer.Context, error) {
 	kind, wrong := r.Kinds.find(identity, object)
 	if wrong != nil {
-		return nil, apierrors.NewInvalid(tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind).GroupKind(), identity.Name, field.ErrorList{wrong})
+		return nil, apierrors.NewInvalid(tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind).GroupKind(),
+			identity.Name, field.ErrorList{wrong})
 	}
 	q := question{Resolver: r, kind: kind, identity: identity, object: object}
 	found, err := q.read(ctx, caller)
@@ -207,7 +208,8 @@ func (v *via) locate(ctx context.Context, e *evaluation, home string) (namespace
 		return "", "", err
 	}
 	if namespace == "" || namespace != home && !slices.Contains(v.namespaces, namespace) {
-		return "", "", fmt.Errorf("expression %q: the namespace %.100q is neither the context object's nor in namespaces", v.namespace.text, namespace)
+		return "", "", fmt.Errorf("expression %q: the namespace %.100q is neither the context object's nor in namespaces",
+			v.namespace.text, namespace)
 	}
 	return namespace, name, nil
 }
@@ -225,7 +227,8 @@ func (q *question) unreadable() error {
 // cause may be nil; only the log gets it.
 func (q *question) refuse(reason string, cause error) error {
 	if cause != nil {
-		q.Log.Warn("a context object is refused", "kind", q.object.Kind, "namespace", q.object.Namespace, "name", q.object.Name, "error", cause)
+		q.Log.Warn("a context object is refused", "kind", q.object.Kind,
+			"namespace", q.object.Namespace, "name", q.object.Name, "error", cause)
 	}
 	return q.answer(reason)
 }

@@ -118,31 +118,44 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.DurationVar(&f.Limits.Min, "token-min-duration", 10*time.Minute, "shortest life of a token; a shorter one is refused")
 	set.DurationVar(&f.Limits.Default, "token-default-duration", time.Hour, "life of a token whose WorkloadIdentity has no spec.duration")
 	set.DurationVar(&f.Limits.Max, "token-max-duration", 48*time.Hour, "longest life of any token")
-	set.StringSliceVar(&f.APIAudiences, "api-audiences", nil, "audiences that the API server accepts for itself, which no token gets; default learned from the API server")
+	set.StringSliceVar(&f.APIAudiences, "api-audiences", nil,
+		"audiences that the API server accepts for itself, which no token gets; default learned from the API server")
 
-	set.StringVar(&trustDomain, "spiffe-trust-domain", "", "SPIFFE trust domain of the SVIDs of objects, such as example.com; each cluster needs its own; default none")
+	set.StringVar(&trustDomain, "spiffe-trust-domain", "",
+		"SPIFFE trust domain of the SVIDs of objects, such as example.com; each cluster needs its own; default none")
 	set.StringVar(&f.SPIFFEIssuer, "spiffe-issuer", "", "URL of the issuer of JWT-SVIDs, under which services read its public documents and the SPIFFE bundle; another URL than --issuer; default none, so that only certificates are issued")
 	set.StringVar(&f.SPIFFESecretName, "spiffe-secret-name", "", "Secret in --namespace, of the type kubernetes.io/tls, with the CA of X.509-SVIDs, such as cert-manager writes; it is only read; default an own CA")
 	set.StringVar(&f.SPIFFEKMSKey, "spiffe-kms-key", "", "ARN of the key of AWS KMS that belongs to the CA in --spiffe-secret-name, whose tls.key is then ignored; default the key in the Secret")
 	set.StringVar(&spiffeAlgorithm, "spiffe-jwt-algorithm", string(identityv1.RS256), "how JWT-SVIDs are signed: RS256, ES256 or ES384")
-	set.StringVar(&f.SPIFFEProbeURL, "spiffe-probe-url", "", "base URL at which this program reads the public documents of --spiffe-issuer; default --spiffe-issuer")
+	set.StringVar(&f.SPIFFEProbeURL, "spiffe-probe-url", "",
+		"base URL at which this program reads the public documents of --spiffe-issuer; default --spiffe-issuer")
 
 	set.StringVar(&f.Namespace, "namespace", "", "namespace of the KeyRings, their keys and the leases (required)")
 	set.StringVar(&f.ListenAddress, "listen-address", ":8443", "address on which the API server reaches this program")
-	set.StringSliceVar(&f.Hosts, "host", nil, "name under which the API server reaches this program, such as lanyard-token-server.lanyard-system.svc; may be repeated (required)")
+	set.StringSliceVar(&f.Hosts, "host", nil,
+		"name under which the API server reaches this program, such as lanyard-token-server.lanyard-system.svc; may be repeated (required)")
 	set.StringVar(&f.AuditLogPath, "audit-log-path", "-", "file for an audit event of each token request, with the token's jti and never the token; - is the standard output, empty writes none")
 
-	set.StringVar(&f.KeyStore, "key-store", KeysInSecrets, "where new private keys are: secrets (of --namespace) or aws-kms (AWS KMS, as the AWS identity of the environment)")
+	set.StringVar(&f.KeyStore, "key-store", KeysInSecrets,
+		"where new private keys are: secrets (of --namespace) or aws-kms (AWS KMS, as the AWS identity of the environment)")
 	set.StringVar(&f.AWSRegion, "aws-region", "", "region of new keys in AWS KMS; default $AWS_REGION")
-	set.StringSliceVar(&algorithms, "key-algorithms", []string{string(identityv1.RS256), string(identityv1.ES256)}, "algorithms that the issuer has keys for: RS256, ES256, ES384")
-	set.DurationVar(&f.PublishDelay, "publish-delay", 24*time.Hour, "how long a key is published before it signs; longer than any service caches the public documents")
+	set.StringSliceVar(&algorithms, "key-algorithms", []string{string(identityv1.RS256), string(identityv1.ES256)},
+		"algorithms that the issuer has keys for: RS256, ES256, ES384")
+	set.DurationVar(&f.PublishDelay, "publish-delay", 24*time.Hour,
+		"how long a key is published before it signs; longer than any service caches the public documents")
 	set.DurationVar(&f.RotationPeriod, "rotation-period", 90*24*time.Hour, "how long a key signs before the next one replaces it")
-	set.StringSliceVar(&f.RevokedKIDs, "revoked-kids", nil, "keys, authorities of X.509-SVIDs, and keys of such authorities, that are revoked even if a backup of the cluster brings them back")
-	set.StringVar(&f.ProbeURL, "probe-url", "", "base URL at which this program reads the public documents, as services do; default --issuer")
-	set.BoolVar(&manual, "confirm-manually", false, "do not read the public documents: people confirm with lanyard keys confirm that a key is published")
+	set.StringSliceVar(&f.RevokedKIDs, "revoked-kids", nil,
+		"keys, authorities of X.509-SVIDs, and keys of such authorities, that are revoked even if a backup of the cluster brings them back")
+	set.StringVar(&f.ProbeURL, "probe-url", "",
+		"base URL at which this program reads the public documents, as services do; default --issuer")
+	set.BoolVar(&manual, "confirm-manually", false,
+		"do not read the public documents: people confirm with lanyard keys confirm that a key is published")
 
-	set.StringSliceVar(&f.OtherAccounts, "other-accounts", []string{"lanyard-controller", "lanyard-identity-controller", "lanyard-discovery", "lanyard-discovery-mirror"}, "ServiceAccounts of Lanyard's other programs in --namespace, which must not reach the signing keys")
-	set.BoolVar(&f.AcceptOtherAccounts, "accept-controller-reads-all-secrets", false, "serve even if another program of Lanyard can reach the signing keys")
+	set.StringSliceVar(&f.OtherAccounts, "other-accounts", []string{
+		"lanyard-controller", "lanyard-identity-controller", "lanyard-discovery", "lanyard-discovery-mirror",
+	}, "ServiceAccounts of Lanyard's other programs in --namespace, which must not reach the signing keys")
+	set.BoolVar(&f.AcceptOtherAccounts, "accept-controller-reads-all-secrets", false,
+		"serve even if another program of Lanyard can reach the signing keys")
 	if done, err = f.Parse(set, args, intro, version, out); done || err != nil {
 		return f, done, err
 	}
