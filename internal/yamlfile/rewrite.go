@@ -41,7 +41,8 @@ func (d *Document) Rewrite(change func()) ([]byte, error) {
 		return nil, d.Member(alias).At("", errors.New("an alias (*"+alias.Value+") cannot be rewritten: write the value itself"))
 	}
 	if again, err := d.encode(); err != nil || !bytes.Equal(toJSON(again), d.json) {
-		return nil, d.At("", errors.New("the document's values would change if its text were written again: write it as plain YAML or JSON"))
+		return nil, d.At("",
+			errors.New("the document's values would change if its text were written again: write it as plain YAML or JSON"))
 	}
 	change()
 	text, err := d.encode()
