@@ -13,7 +13,11 @@ import (
 // part has one rule for each API group, and takes the verbs. The command dev/kinds writes the template
 // into the chart.
 func (t Table) ChartTemplate() string {
+	scans := func(k Kind) bool { return k.Fetches() && !k.KeepsArtifacts() }
+	isNamed := func(k Kind) bool { return k.Relation != "" || k.HasSVIDs() }
 	isAWSIdentity := func(k Kind) bool { return k.AWSIdentity }
+	isShared := func(k Kind) bool { return k.AWSIdentity && k.ClusterScoped }
+	isTenants := func(k Kind) bool { return k.AWSIdentity && !k.ClusterScoped }
 	actsAtAWS := func(k Kind) bool { return k.Server == AWS }
 	parts := []struct {
 		name, what, subresource string
@@ -23,18 +27,14 @@ func (t Table) ChartTemplate() string {
 		{"fetching", "kinds whose objects fetch", "", "", Kind.Fetches},
 		{"fetching.status", "their statuses", "/status", "", Kind.Fetches},
 		{"keeping", "kinds whose objects keep artifacts", "", "", Kind.KeepsArtifacts},
-		{"scanning", "kinds whose objects fetch and keep no artifact", "", "",
-			func(k Kind) bool { return k.Fetches() && !k.KeepsArtifacts() }},
+		{"scanning", "kinds whose objects fetch and keep no artifact", "", "", scans},
 		{"proving", "kinds whose objects can have SVIDs", "", "", Kind.HasSVIDs},
 		{"proving.svid", "the requests for their SVIDs", "/svid", tokenv1.Group, Kind.HasSVIDs},
-		{"contexts", "kinds whose objects tokens can name, or that can have SVIDs", "", "",
-			func(k Kind) bool { return k.Relation != "" || k.HasSVIDs() }},
+		{"contexts", "kinds whose objects tokens can name, or that can have SVIDs", "", "", isNamed},
 		{"awsIdentities", "kinds of AWS identities", "", "", isAWSIdentity},
 		{"awsIdentities.status", "their statuses", "/status", "", isAWSIdentity},
-		{"awsIdentities.cluster", "kinds of AWS identities without a namespace", "", "",
-			func(k Kind) bool { return k.AWSIdentity && k.ClusterScoped }},
-		{"awsIdentities.tenant", "kinds of AWS identities in namespaces", "", "",
-			func(k Kind) bool { return k.AWSIdentity && !k.ClusterScoped }},
+		{"awsIdentities.cluster", "kinds of AWS identities without a namespace", "", "", isShared},
+		{"awsIdentities.tenant", "kinds of AWS identities in namespaces", "", "", isTenants},
 		{"atAWS", "kinds whose objects act at AWS's APIs", "", "", actsAtAWS},
 		{"atAWS.status", "their statuses", "/status", "", actsAtAWS},
 	}
