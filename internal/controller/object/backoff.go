@@ -8,33 +8,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Bounds of the pause after a failure. They do not depend on the interval: an object with a short
-// interval must not ask a service that refuses it every second.
+// Bounds of the pause after a failure. They do not depend on spec.interval: an object with a short
+// interval must not call a refusing server every second.
 const (
 	firstPause = time.Second
 	lastPause  = 2 * time.Minute
 )
 
-// rewordPause is how long a status stays as it is if only messages would change. Remote servers
-// control some of the text: limit status writes. Each write stays in the cluster's database for
-// minutes.
+// rewordPause is the time after a status write in which a change of messages alone is not written.
+// Remote servers control some of the text, so such writes are limited: each write stays in the
+// cluster's database for minutes.
 const rewordPause = time.Minute
 
-// failures remembers the failures in a row and the last write of each object's status. The queue's
-// own counter cannot be used: it would take a tenant's mistakes for errors of the controller.
+// failures counts each object's consecutive failures, and remembers the last write of its status.
+// The work queue's own counter is not used: it would count a tenant's mistakes as errors of the
+// controller.
 type failures struct {
 	mu   sync.Mutex // guards past
 	past map[client.ObjectKey]past
 }
 
 type past struct {
-	failed  int       // times in a row
-	written time.Time // when the status was written last; zero if not since the start
-	version string    // of the object after that write; empty if there was none
-	doubt   bool      // whether a later write took place
+	failed  int       // number of consecutive failures
+	written time.Time // time of the last status write; zero if none since the start
+	version string    // the object's resourceVersion after that write; empty if none
+	doubt   bool      // whether a later write has begun whose result is unknown
 }
 
-// next counts another failure and returns the pause after it: twice the last one, up to the
+// next counts another failure and returns the pause after it: twice the previous pause, at most
 // longest.
 func (f *failures) next(object client.ObjectKey, longest time.Duration) time.Duration {
 	pause := longest
@@ -47,27 +48,29 @@ func (f *failures) next(object client.ObjectKey, longest time.Duration) time.Dur
 	return pause
 }
 
-// doublings is how often a pause is doubled: beyond a day, which is longer than all bounds.
+// doublings is the number of failures after which every pause has its maximum length. firstPause
+// doubled so often is over a day, longer than every bound.
 const doublings = 17
 
-// reset ends a row of failures.
+// reset sets the object's number of consecutive failures to zero.
 func (f *failures) reset(object client.ObjectKey) {
 	f.change(object, func(p *past) { p.failed = 0 })
 }
 
-// writing remembers that the status is being written. The API server may carry out a write whose
-// request ends early.
+// writing records that a status write begins. The API server may carry out a write even if the
+// request is cut off.
 func (f *failures) writing(object client.ObjectKey) {
 	f.change(object, func(p *past) { p.doubt = true })
 }
 
-// wrote remembers that the status was written now, which made this version of the object.
+// wrote records that the status was written now. The version is the object's resourceVersion after
+// the write.
 func (f *failures) wrote(object client.ObjectKey, version string) {
 	f.change(object, func(p *past) { p.written, p.version, p.doubt = time.Now(), version, false })
 }
 
-// outdated reports whether the status of this version of the object may be another than the one
-// that was written last: memory may be behind.
+// outdated reports whether this version of the object, read from the cache, may be older than the
+// last status write.
 func (f *failures) outdated(object client.ObjectKey, version string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +88,7 @@ func (f *failures) fresh(object client.ObjectKey) (fresh bool) {
 	return fresh
 }
 
-// forget removes what is remembered of an object that is gone.
+// forget removes the entry of an object that is gone.
 func (f *failures) forget(object client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

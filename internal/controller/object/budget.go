@@ -8,20 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// spender is an object whose events and status writes are limited.
+// spender identifies an object whose events and status writes are limited.
 type spender struct {
 	kind, namespace, name string
 	uid                   types.UID
 }
 
-// rate allows number at once. They come back one by one, each after every.
+// rate allows number actions at once. After that, it allows one more action per duration every.
 type rate struct {
 	number int
 	every  time.Duration
 }
 
-// budget limits what objects cause, for each object and for each namespace. The zero value is ready
-// for use.
+// budget limits the events, or the status writes, of each object and of each namespace. The zero
+// value is ready for use.
 type budget struct {
 	mu         sync.Mutex // guards all
 	objects    allowance[spender]
@@ -29,7 +29,8 @@ type budget struct {
 	pruned     time.Time
 }
 
-// delays returns how long the object's and its namespace's budget stay spent; zero if they are not.
+// delays returns how long the object's budget and its namespace's budget stay used up; zero for a
+// budget that is not used up.
 func (b *budget) delays(object spender, perObject, perNamespace rate) (ofObject, ofNamespace time.Duration) {
 	now := time.Now()
 	b.mu.Lock()
@@ -37,7 +38,8 @@ func (b *budget) delays(object spender, perObject, perNamespace rate) (ofObject,
 	return b.objects.delay(object, perObject, now), b.namespaces.delay(object.namespace, perNamespace, now)
 }
 
-// spend takes cost from the budgets of the object and of its namespace, also beyond what is left.
+// spend takes cost from the budgets of the object and of its namespace. If cost is more than is
+// left, the delay gets longer.
 func (b *budget) spend(object spender, cost int, perObject, perNamespace rate) {
 	now := time.Now()
 	b.mu.Lock()
@@ -51,13 +53,13 @@ func (b *budget) spend(object spender, cost int, perObject, perNamespace rate) {
 	b.namespaces.spend(object.namespace, cost, perNamespace, now)
 }
 
-// allowance maps each key that has spent a part of its allowance to the time when the allowance is
-// whole again.
+// allowance maps a key to the time when the key's budget is full again. A key that has spent
+// nothing has no entry.
 type allowance[K comparable] map[K]time.Time
 
-// delay returns how long the key's allowance stays spent.
+// delay returns how long the key has to wait until it may spend again; zero if it may spend now.
 func (a allowance[K]) delay(key K, r rate, now time.Time) time.Duration {
-	untilWhole := max(0, a[key].Sub(now)) // a key that has spent nothing is not in the map
+	untilWhole := max(0, a[key].Sub(now)) // zero time for a key without an entry
 	return max(0, untilWhole-time.Duration(r.number-1)*r.every)
 }
 
@@ -72,7 +74,7 @@ func (a *allowance[K]) spend(key K, cost int, r rate, now time.Time) {
 	(*a)[key] = whole.Add(time.Duration(cost) * r.every)
 }
 
-// prune forgets the keys whose allowance is whole.
+// prune removes the keys whose budget is full again.
 func (a allowance[K]) prune(now time.Time) {
 	maps.DeleteFunc(a, func(_ K, whole time.Time) bool { return !whole.After(now) })
 }

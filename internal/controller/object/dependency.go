@@ -25,49 +25,50 @@ import (
 
 // Dependency is something that objects depend on, such as a ServiceAccount.
 type Dependency struct {
-	// Kind is its kind, such as ServiceAccount.
+	// Kind is the dependency's kind, such as ServiceAccount.
 	Kind string
-	// Namespace is its namespace; empty if it is cluster-scoped.
+	// Namespace is the dependency's namespace; empty if the dependency is cluster-scoped.
 	Namespace string
-	// Name is its name.
+	// Name is the dependency's name.
 	Name string
-	// UsedIn is the namespace of the objects that a change is about; empty for those of all
+	// UsedIn limits a change to the dependents in this namespace; empty for the dependents in all
 	// namespaces.
 	UsedIn string
 }
 
-// DependencyOn is a subject as something that objects depend on.
+// DependencyOn returns the dependency that identifies a subject.
 func DependencyOn(subject auth.Subject) Dependency {
 	return Dependency{Kind: string(subject.Kind()), Namespace: subject.Namespace(), Name: subject.Name()}
 }
 
-// Dependencies tell when something changes that objects depend on.
+// Dependencies reports changes of the dependencies of objects.
 type Dependencies struct {
-	// Created has an empty object for each kind of dependency that objects may wait for. The frame
-	// watches the metadata of that kind, and wakes the objects that depend on a new one.
+	// Created maps each kind of dependency whose creation objects may wait for to an empty object
+	// of that kind. The frame watches the metadata of the kind. When a dependency is created, the
+	// frame wakes the objects that depend on it.
 	Created map[string]client.Object
-	// Subscribe has changed called after a dependency was changed or deleted. Programs that keep
-	// tokens must have subscribed before, so that they know of the change before an object is
-	// reconciled. changed returns at once. Required.
+	// Subscribe registers the function changed. It is called after a dependency was changed or
+	// deleted. Code that caches tokens must have subscribed earlier, so that it learns of the
+	// change before an object is reconciled. changed must return at once. Required.
 	Subscribe func(changed func(Dependency))
 }
 
-// dependencyIndex finds the objects that depend on something, by the dependency's key.
+// dependencyIndex is the name of the cache's index that finds objects by the key of a dependency.
 const dependencyIndex = "dependencies"
 
 func (d Dependency) key() string { return d.Kind + "/" + d.Namespace + "/" + d.Name }
 
-// dependencies are the keys of what an object depends on.
+// dependencies returns the keys of the object's dependencies.
 func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
 	var keys []string
-	for _, d := range r.kind.View(o.(O)).DependsOn { // the index is of this kind
+	for _, d := range r.kind.View(o.(O)).DependsOn { // the index has only objects of this kind
 		keys = append(keys, d.key())
 	}
 	return keys
 }
 
-// SetupWithManager has the manager run the reconciler, which works on at most so many objects at
-// once. Call it before the manager starts.
+// SetupWithManager registers the reconciler with the manager. At most concurrent objects are
+// reconciled at once. Call SetupWithManager before the manager starts.
 func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Manager, concurrent int) error {
 	empty, _ := r.kind.Empty()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, empty, dependencyIndex, r.dependencies); err != nil {
@@ -90,24 +91,26 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 	return setup.Complete(r)
 }
 
-// startWithin is how long an object may wait that is there when the controller starts.
+// startWithin returns how long an object that exists when the controller starts may wait for its
+// first reconciliation.
 func (r *Reconciler[O, P]) startWithin(e event.CreateEvent) time.Duration {
-	o := e.Object.(O) // the watch is of this kind
+	o := e.Object.(O) // the watch has only objects of this kind
 	if asked(o) || RenewalRequested(o) {
 		return 0
 	}
 	return r.kind.View(o).StartWithin
 }
 
-// notCreated passes all events but creations, which startCreated handles.
+// notCreated lets all events through except creations, which startCreated handles.
 func notCreated() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 }
 
-// startCreated queues each new object. An object that the controller found when it began to
-// watch may wait for StartWithin, so that thousands of objects are no herd after a restart. One
-// handler must decide this. Handlers are added one after the other, while objects are created. So the
-// same object can be new for one handler and found for another handler.
+// startCreated queues each object that is new or in the watch's initial list. An object from the
+// initial list may wait for StartWithin, so that thousands of objects do not begin at once after a
+// restart. One handler must decide this. Handlers are added one after the other, while objects are
+// created. So the same object can be new for one handler and in the initial list for another
+// handler.
 func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -125,8 +128,8 @@ func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	}
 }
 
-// requestChanged passes objects whose request to be reconciled has changed, for which somebody
-// begins to ask for new tokens, or which somebody allows another account.
+// requestChanged lets an update through if an annotation has a new request: to reconcile the
+// object, to get new tokens, or to allow another account.
 func requestChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -149,10 +152,10 @@ func createdOnly() predicate.Predicate {
 	}
 }
 
-// watchChanges is a source of requests; it runs once this replica begins to reconcile. A subscriber
-// must return at once, because all other subscribers wait for it, and a dependency may have many
-// dependents and change often. So changes are queued, each dependency once however often it
-// changes, and the dependents are looked up later.
+// watchChanges is a source of reconcile requests. It starts when this replica begins to reconcile.
+// A subscriber must return at once, because all other subscribers wait for it. But a dependency may
+// have many dependents and change often. So changes go to a queue, which holds each dependency at
+// most once. The dependents are looked up later.
 //
 //nolint:unparam // controller-runtime takes a function that may fail
 func (r *Reconciler[O, P]) watchChanges(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -163,8 +166,9 @@ func (r *Reconciler[O, P]) watchChanges(ctx context.Context, queue workqueue.Typ
 	return nil
 }
 
-// wakeDependents has the objects that depend on a changed object begin anew, until ctx ends. It
-// works for at most a tenth of the time.
+// wakeDependents takes changed dependencies from the queue until ctx ends. It ends the work on
+// their dependents and has the dependents reconciled again. It works for at most a tenth of the
+// time.
 func (r *Reconciler[O, P]) wakeDependents(ctx context.Context, changed workqueue.TypedInterface[Dependency], wake func(reconcile.Request)) {
 	for {
 		dependency, ended := changed.Get()
@@ -190,13 +194,14 @@ func (r *Reconciler[O, P]) dependentsOf(kind string) handler.MapFunc {
 	}
 }
 
-// dependents are the objects that depend on d, from memory.
+// dependents returns requests for the objects that depend on d, from the cache.
 func (r *Reconciler[O, P]) dependents(ctx context.Context, d Dependency) []reconcile.Request {
 	var requests []reconcile.Request
 	empty, list := r.kind.Empty()
 	options := []client.ListOption{client.MatchingFields{dependencyIndex: d.key()}}
 	if d.UsedIn != "" {
-		// A cluster-scoped object has users in all namespaces, so it hears of each of them.
+		// A cluster-scoped dependent has users in all namespaces, so a change for any namespace
+		// wakes it.
 		if namespaced, err := r.shared.Client.IsObjectNamespaced(empty); err != nil || namespaced {
 			options = append(options, client.InNamespace(d.UsedIn))
 		}
@@ -205,12 +210,12 @@ func (r *Reconciler[O, P]) dependents(ctx context.Context, d Dependency) []recon
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 	}, options...)
 	if err != nil {
-		return nil // the controller is ending, or has not begun and will see every object
+		return nil // the controller ends, or has not started and will see every object
 	}
 	return requests
 }
 
-// Each shows the objects that list is a list of, from memory. They must not be changed.
+// Each calls show for each object of the list's kind in the cache. show must not change the object.
 func Each[O client.Object](ctx context.Context, reader client.Reader, list client.ObjectList, show func(O), options ...client.ListOption) error {
 	if err := reader.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return err

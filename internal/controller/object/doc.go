@@ -6,18 +6,18 @@
 //	                            └──▶ refusal ───────────────────────▲
 //
 // A failure becomes the condition Ready=False with a stable reason and the next step to take. A
-// failure that a retry can heal is retried with exponential backoff. If what was found is unusable,
-// it is checked again at the interval. Other failures heal only by a change of the object, of a
+// failure that a retry can heal is retried with exponential backoff. Content that is unusable is
+// checked again at the interval. Other failures heal only by a change of the object, of a
 // dependency or of the controller's flags. They make the object Stalled: it waits for that change.
 //
 // A tenant may choose the server that its objects name. That server may answer with any text, and
 // as slowly as it likes. So a new text alone makes no event and few writes. Events are limited for
 // each object and namespace, and so are status writes. No namespace gets all workers.
 //
-// Work ends early if its object was changed or deleted meanwhile, or what the object depends on.
-// The object is then reconciled again.
+// Work on an object ends early if the object or one of its dependencies is changed or deleted
+// meanwhile. The object is then reconciled again.
 //
-// The package knows neither artifacts nor connections, so kinds that fetch nothing use it too.
-// Package tenant builds on it the frame of the kinds that act as a tenant, and package source that of
-// the kinds that fetch an artifact.
+// The package depends on neither artifacts nor connections, so kinds that fetch nothing use it too.
+// Package tenant extends the frame for kinds that act as a tenant, and package source for kinds
+// that fetch an artifact.
 package object

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// What the tests of the frame with a toy kind, which are outside the package, look at.
+// Constants for package object_test, which tests the frame with a toy kind.
 const (
 	RewordPause      = rewordPause
 	LastPause        = lastPause
@@ -22,28 +22,28 @@ const (
 	Stride           = stride
 )
 
-// Together is when an object at rest is due after a pause.
+// Together exports together.
 func Together(pause time.Duration) time.Duration { return together(pause) }
 
-// Noticed are the numbers of objects and of namespaces whose events are remembered.
+// Noticed returns the numbers of objects and of namespaces whose events are remembered.
 func (s *Shared) Noticed() (objects, namespaces int) {
 	return len(s.notices.objects), len(s.notices.namespaces)
 }
 
-// Wrote are the numbers of objects and of namespaces whose status writes are remembered.
+// Wrote returns the numbers of objects and of namespaces whose status writes are remembered.
 func (s *Shared) Wrote() (objects, namespaces int) {
 	return len(s.writes.objects), len(s.writes.namespaces)
 }
 
-// Dependents are the objects that a change of d wakes.
+// Dependents returns the objects that a change of d wakes.
 func (r *Reconciler[O, P]) Dependents(ctx context.Context, d Dependency) []reconcile.Request {
 	return r.dependents(ctx, d)
 }
 
-// Index is the index of dependencies.
+// Index returns the keys of the object's dependencies, for the index.
 func (r *Reconciler[O, P]) Index(o client.Object) []string { return r.dependencies(o) }
 
-// WatchChanges is the source of requests of dependencies that changed.
+// WatchChanges queues the dependents of each dependency that changes.
 func (r *Reconciler[O, P]) WatchChanges(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	return r.watchChanges(ctx, queue)
 }
@@ -54,23 +54,23 @@ func (r *Reconciler[O, P]) EndOutdatedWork() handler.EventHandler { return r.end
 // StartCreated handles the creations of objects.
 func (r *Reconciler[O, P]) StartCreated() handler.EventHandler { return r.startCreated() }
 
-// UnderWork is the number of objects that are being worked on.
+// UnderWork returns the number of objects that are being worked on.
 func (r *Reconciler[O, P]) UnderWork() int {
 	r.underWork.mu.Lock()
 	defer r.underWork.mu.Unlock()
 	return len(r.underWork.works)
 }
 
-// DependentsOf is the watch for new dependencies.
+// DependentsOf returns the handler of new dependencies of a kind.
 func (r *Reconciler[O, P]) DependentsOf(kind string) handler.MapFunc { return r.dependentsOf(kind) }
 
-// StartWorkers is what the manager does when it starts.
+// StartWorkers sets the workers, as the manager does when it starts.
 func (r *Reconciler[O, P]) StartWorkers(number int, wake func(reconcile.Request)) {
 	r.workers.start(number, wake)
 }
 
-// Enter takes a worker, if there is room.
+// Enter takes a worker for the object, if one is free.
 func (r *Reconciler[O, P]) Enter(object reconcile.Request) bool { return r.workers.enter(object) }
 
-// Leave gives it back.
+// Leave gives the object's worker back.
 func (r *Reconciler[O, P]) Leave(object reconcile.Request) { r.workers.leave(object) }

@@ -15,30 +15,30 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// Failure is an error as an object's conditions show it.
+// Failure describes an error for an object's conditions.
 type Failure struct {
-	// Reason is stable; for a credential it is the auth.Error's code.
+	// Reason is the condition's reason. It is stable. For a credential it is the auth.Error's code.
 	Reason string
 	// Message says what happened and how to fix it.
 	Message string
 	// Stalled: retrying does not help.
 	Stalled bool
-	// RetryAfter is the pause that the other side asked for, zero for none.
+	// RetryAfter is the pause that the server asked for; zero if the server asked for no pause.
 	RetryAfter time.Duration
-	// AtInterval: what was found is unusable; check again at the next interval, or when the object
-	// changes.
+	// AtInterval: the content that was found is unusable. Check it again at the next interval, or
+	// when the object changes.
 	AtInterval bool
 }
 
-// refusal is a spec that is not carried out.
+// refusal is the error for a spec that breaks a rule of the schema.
 type refusal struct {
-	field string // that must change
+	field string // the field that must change
 	fix   string
 	err   error
 }
 
-// Invalid refuses a spec: the field breaks a rule of the schema. The format says what is wrong; fix
-// may be empty.
+// Invalid returns the error for a spec in which a field breaks a rule of the schema. The format
+// says what is wrong; fix may be empty.
 func Invalid(field, fix, format string, args ...any) error {
 	return &refusal{field: field, fix: fix, err: fmt.Errorf(format, args...)}
 }
@@ -53,15 +53,15 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// SecretError is a Secret that cannot be used. Its text never holds a value of the Secret.
+// SecretError reports a Secret that cannot be used. Its text never contains a value of the Secret.
 type SecretError struct {
-	// Field is what names the Secret, such as spec.secretRef.
+	// Field is the field that refers to the Secret, such as spec.secretRef.
 	Field string
-	// Name is the Secret's.
+	// Name is the Secret's name.
 	Name string
-	// Fix is what to do, one sentence.
+	// Fix says how to fix the Secret, in one sentence.
 	Fix string
-	// Err says what is wrong with it.
+	// Err says what is wrong with the Secret.
 	Err error
 }
 
@@ -71,18 +71,18 @@ func (e *SecretError) Error() string {
 
 func (e *SecretError) Unwrap() error { return e.Err }
 
-// ForbiddenError is a call that the Kubernetes API does not let the controller make. It does not
+// ForbiddenError reports a call that the controller's RBAC rules do not allow. Its text does not
 // quote the API server, whose message is for the administrator.
 type ForbiddenError struct {
 	// Verb and Resource are the verb and resource of the missing RBAC rule, such as get and
 	// secrets.
 	Verb, Resource string
-	// Namespace is where it is missing; empty for what is in no namespace.
+	// Namespace is where the rule is missing; empty for a cluster-scoped resource.
 	Namespace string
 }
 
-// Forbidden returns a [*ForbiddenError] if err says that the controller may not do this, and
-// otherwise err.
+// Forbidden returns a [*ForbiddenError] if err is the API server's answer Forbidden, and otherwise
+// err.
 func Forbidden(err error, verb, resource, namespace string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -99,13 +99,14 @@ func (e *ForbiddenError) Error() string {
 		e.Verb, e.Resource, where, e.Verb, e.Resource, where)
 }
 
-// retryableError is an error that is retried even if its code is one of those that stall an object.
+// retryableError is an error that is retried, even if its code normally makes an object Stalled.
 type retryableError struct{ err error }
 
 func (e *retryableError) Error() string { return e.err.Error() }
 func (e *retryableError) Unwrap() error { return e.err }
 
-// Retryable marks an error that may pass without our being told: it never makes an object Stalled.
+// Retryable marks an error that may go away without any event that the controller can watch. Such
+// an error never makes an object Stalled.
 func Retryable(err error) error { return &retryableError{err} }
 
 // Explain turns an error of a reconciliation into a failure that people can read; own explains the
@@ -125,14 +126,14 @@ func Explain(err error, own func(error) (Failure, bool)) Failure {
 	return f
 }
 
-// Internal is the failure of an error that has no reason of its own.
+// Internal returns the failure for an error without a known reason.
 func Internal(err error) Failure {
 	return Failure{
 		Reason: meta.ReasonInternalError, Message: err.Error() + "; the controller tries again: if the error stays, look at the controller's log",
 	}
 }
 
-// common explains what may happen to every kind.
+// common explains the errors that can occur in every kind.
 func common(err error) (Failure, bool) {
 	var (
 		refused  *refusal
@@ -159,15 +160,15 @@ func common(err error) (Failure, bool) {
 	}
 }
 
-// reasoned is an error that has a reason of its own, in place of its code.
+// reasoned is an error with a reason that replaces the reason of its code.
 type reasoned interface {
 	error
 	// Reason is one of the reasons in package api/meta.
 	Reason() string
 }
 
-// credentialReason returns the reason for the error's code, unless the object's own fields decide
-// it.
+// credentialReason returns the condition's reason for a credential error. It is the code, unless
+// the error has its own reason or refuses a field of the spec.
 func credentialReason(err error, code auth.Code) string {
 	_, refused := errors.AsType[*spec.Refusal](err)
 	own, hasOwn := errors.AsType[reasoned](err)
@@ -183,7 +184,7 @@ func credentialReason(err error, code auth.Code) string {
 	}
 }
 
-// outOfTime is an error of an act that spec.timeout ended.
+// outOfTime is an error of Act that occurred because spec.timeout had passed.
 //
 //nolint:errname // the name says what happened
 type outOfTime struct{ err error }
@@ -191,12 +192,12 @@ type outOfTime struct{ err error }
 func (e *outOfTime) Error() string { return e.err.Error() }
 func (e *outOfTime) Unwrap() error { return e.err }
 
-// OutOfTime marks an error of calls that spec.timeout ended. A client's own time-outs are no such
-// errors, although those of net/http are [context.DeadlineExceeded] too.
+// OutOfTime marks an error of calls that ended because spec.timeout had passed. Do not mark a
+// client's own timeouts, although those of net/http are [context.DeadlineExceeded] too.
 func OutOfTime(err error) error { return &outOfTime{err} }
 
-// TimedOut explains an error that is marked by [OutOfTime]; reason is the kind's reason for a
-// server without an answer.
+// TimedOut explains an error that is marked by [OutOfTime]. The reason is the kind's reason for a
+// server that does not answer.
 func TimedOut(err error, reason string) (Failure, bool) {
 	if _, ok := errors.AsType[*outOfTime](err); !ok {
 		return Failure{}, false
@@ -213,8 +214,8 @@ const (
 	maxNote    = 1000
 )
 
-// clip makes text fit for a condition, an event or a log, whoever wrote it: one line that shows all
-// its characters, of at most limit bytes.
+// clip returns text as one line of at most limit bytes, for a condition, an event or a log. Whoever
+// wrote the text, all characters of the result are visible.
 func clip(text string, limit int) string {
 	text = plain.Text(text)
 	if len(text) <= limit {

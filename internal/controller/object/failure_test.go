@@ -19,7 +19,7 @@ var (
 	errUnusable = errors.New("unusable")
 )
 
-// odd knows the failures of one kind.
+// odd explains the failures of one kind.
 func odd(err error) (Failure, bool) {
 	if errors.Is(err, errUnusable) {
 		return Failure{Reason: "Unusable", AtInterval: true}, true
@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 		reason  string
 		stalled bool
 		after   time.Duration
-		seldom  bool // at the interval
+		seldom  bool // checked again at the interval only
 	}{
 		"address":              {fmt.Errorf("x: %w", &endpoint.AddressError{Kind: "loopback"}), "EndpointRefused", false, 0, false},
 		"secret":               {&SecretError{"spec.secretRef", "x", "make it", errors.New("does not exist")}, "SecretRefused", false, 0, false},
@@ -83,7 +83,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// The missing rule is named, and nothing of what the API server said.
+// The error names the missing RBAC rule, and does not quote the API server.
 func TestForbidden(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("details for the administrator"))
 	for namespace, want := range map[string]string{

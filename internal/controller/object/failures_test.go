@@ -17,8 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// A client's own time-out, as for the headers of an answer, is not called spec.timeout: to raise
-// that would not help. net/http gives both the same identity.
+// A client's own timeout, for example for the headers of an answer, is not reported as
+// spec.timeout: to raise spec.timeout would not help. In net/http, both timeouts give
+// [context.DeadlineExceeded].
 func TestOwnTimeoutIsToldFromOthers(t *testing.T) {
 	for timeout, passed := range map[time.Duration]bool{30 * time.Minute: false, time.Nanosecond: true} {
 		w := newWorld(t)
@@ -32,7 +33,8 @@ func TestOwnTimeoutIsToldFromOthers(t *testing.T) {
 	}
 }
 
-// Whatever words end up in a failure, all of their characters show.
+// A failure's message shows all its characters, whoever wrote the text: invisible ones become
+// spaces.
 func TestFailuresShowAllTheirCharacters(t *testing.T) {
 	w := newWorld(t)
 	w.fails(errors.New("the registry says txt.\u202eexe\u2066\u200b\r\nReady\x1b[2J"))
@@ -49,8 +51,8 @@ func TestFailuresShowAllTheirCharacters(t *testing.T) {
 	}
 }
 
-// Who answers in other words each time makes neither events nor writes of it, however short the
-// interval is.
+// A server whose error text differs in each answer does not cause an event or a write with each
+// answer, however short the interval is.
 func TestOtherWordsAreNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -72,7 +74,7 @@ func TestOtherWordsAreNoNews(t *testing.T) {
 		}
 
 		before, asked := w.Writes.Statuses, answers
-		for range 30 { // whatever wakes it
+		for range 30 { // woken for whatever reason
 			w.reconcile(o)
 			time.Sleep(time.Second)
 		}
@@ -85,7 +87,7 @@ func TestOtherWordsAreNoNews(t *testing.T) {
 			t.Errorf("after a minute: %+v", controllertest.Ready(got))
 		}
 
-		// A request gets the newest answer, and another reason is news.
+		// After a request, the newest answer is written. Another reason makes an event.
 		w.Request(o, "now")
 		w.reconcile(o)
 		if got := w.Get(o); got.Status.LastHandledReconcileAt != "now" || !strings.Contains(controllertest.Ready(got).Message, fmt.Sprint("answer ", asked+32)) {
@@ -100,8 +102,8 @@ func TestOtherWordsAreNoNews(t *testing.T) {
 	})
 }
 
-// No words stay that are not true any more: nobody tries a stalled object again, and one with a
-// long interval not soon.
+// An outdated message is replaced in the end. This happens at once for a stalled object, because it
+// is not tried again. It happens within minutes for an object with a long interval.
 func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
 	message := func(w *world, o *v1alpha1.OCIRepository) string { return w.ready(o).Message }
 	t.Run("stalled", func(t *testing.T) {
@@ -143,7 +145,7 @@ func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
 	})
 }
 
-// The end of a failure makes an event, also if the spec had to change.
+// The end of a failure makes an event, even if the spec had to change.
 func TestTheEndOfAFailureIsNews(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
@@ -158,7 +160,7 @@ func TestTheEndOfAFailureIsNews(t *testing.T) {
 	}
 }
 
-// A registry that is now this, now that makes events, and not without end.
+// A registry with alternating results causes only a limited number of events.
 func TestEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -198,8 +200,8 @@ func TestEventsAreBounded(t *testing.T) {
 	})
 }
 
-// What a retry cannot heal is fetched again no more often than what is well, and at once when
-// somebody asks.
+// Unusable content is fetched again at the interval only, because a retry cannot heal it. With a
+// short interval, the longer backoff applies.
 func TestWhatDoesNotDoIsLookedForAtTheInterval(t *testing.T) {
 	w := newWorld(t)
 	refused := fmt.Errorf("x: %w", errUnusable)

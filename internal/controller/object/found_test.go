@@ -24,10 +24,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// An object that is created while the controller begins to watch is new for some handlers of the
-// watch, and was there before for others. The controller reconciles the object in each case.
+// An object that is created while the watch begins is new for some handlers, and in the initial
+// list for others. The controller reconciles the object in each case.
 func TestObjectIsFoundWhileTheWatchBegins(t *testing.T) {
-	const handlers = 3 // that SetupWithManager adds for the kind itself
+	const handlers = 3 // handlers that SetupWithManager adds for the kind itself
 	for found := range 1 << handlers {
 		t.Run(fmt.Sprintf("handlers %03b find it", found), func(t *testing.T) {
 			w := newWorld(t)
@@ -75,8 +75,8 @@ func TestObjectIsFoundWhileTheWatchBegins(t *testing.T) {
 	}
 }
 
-// beginning is an informer that has one object. Of its handlers, the i-th finds the object when bit i
-// of found is set; the others hear of a new object.
+// beginning is an informer that has one object. The handler number i gets it in the initial list if
+// bit i of found is set, and otherwise as a new object.
 type beginning struct {
 	*runtimetest.FakeInformer
 

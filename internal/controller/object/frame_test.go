@@ -29,8 +29,7 @@ func asks(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "tenant-a", Name: name}}
 }
 
-// What a namespace has of one kind under way takes nothing from another kind: these have workers of
-// their own.
+// Work on objects of one kind takes no workers from another kind: each kind has its own workers.
 func TestKindsHaveWorkersOfTheirOwn(t *testing.T) {
 	w := newWorld(t)
 	other := object.New(w.Shared.Shared.Shared, v1alpha1.BucketKind, w.kind)
@@ -117,8 +116,8 @@ func burdened(o *v1alpha1.OCIRepository) {
 	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "y"}}
 }
 
-// What is not remembered is not taken from the object, from the finalizer that is added to the one
-// that is removed.
+// Metadata that the cache does not have stays on the object, also when the finalizer is added or
+// removed.
 func TestNothingIsLostThatIsNotRemembered(t *testing.T) {
 	w := newWorld(t)
 	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
@@ -143,7 +142,7 @@ func TestNothingIsLostThatIsNotRemembered(t *testing.T) {
 				len(got.Annotations), got.Labels, got.OwnerReferences, got.Finalizers, got.Status.LastHandledReconcileAt)
 		}
 	}
-	for range 2 { // with the finalizer to add, and without
+	for range 2 { // the first adds the finalizer, the second does not
 		w.reconcile(o)
 		check("example.com/other", meta.Finalizer)
 	}
@@ -156,11 +155,12 @@ func TestNothingIsLostThatIsNotRemembered(t *testing.T) {
 	check("example.com/other")
 }
 
-// From memory, an object costs one write for its finalizer and one for its status; when nothing
-// changes, it costs none.
+// An object that is read from the cache costs one write for its finalizer and one for its status.
+// If nothing changes, it costs no writes.
 func TestWritesAreFew(t *testing.T) {
 	w := newWorld(t)
-	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Status.ObservedGeneration = -1 }) // as the schema has it
+	// Objects begin with the schema's default of observedGeneration.
+	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Status.ObservedGeneration = -1 })
 	if w.reconcile(o); *w.Writes != (controllertest.Writes{Objects: 1, Statuses: 1}) {
 		t.Errorf("first: %+v", *w.Writes)
 	}
@@ -177,7 +177,7 @@ func TestWritesAreFew(t *testing.T) {
 	}
 }
 
-// Objects at rest wake the process together.
+// Objects that are due at nearly the same time wake the process together.
 func TestDueTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -201,8 +201,8 @@ func TestDueTogether(t *testing.T) {
 	})
 }
 
-// While a generation is worked on for the first time, and that takes a while, nobody takes the last
-// generation's result for its own.
+// If the first work on a generation takes a while, the status shows progress. So nobody takes the
+// result of the last generation for the result of this one.
 func TestProgressIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -255,7 +255,7 @@ func TestRecoveryIsTold(t *testing.T) {
 	}
 }
 
-// An error of a report is a failure like any other. A report knows the outcome.
+// An error of Report is a failure like any other. Report gets the outcome of Decide and Act.
 func TestReportsFail(t *testing.T) {
 	w := newWorld(t)
 	w.kind.report = errOdd
@@ -277,7 +277,8 @@ func TestReportsFail(t *testing.T) {
 	}
 }
 
-// A kind may save what must not be lost; what comes later is a difference to that.
+// A kind may save a status that must not be lost. The next write has only the differences to the
+// saved status.
 func TestSavedBeforeTheEnd(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
@@ -336,7 +337,7 @@ func TestSuspensionWinsOverNonsense(t *testing.T) {
 	}
 }
 
-// forgetting are metrics that remember whom they forgot.
+// forgetting is a Metrics that records the objects whose metrics it removed.
 type forgetting struct{ what string }
 
 func (f *forgetting) Forget(kind, namespace, name string) {
@@ -352,7 +353,7 @@ func TestDeletedObjectLeavesNothing(t *testing.T) {
 	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds nothing
+	for range 2 { // the second call finds no object
 		if result := w.Attempt(o); result.RequeueAfter != 0 {
 			t.Fatalf("delete: %+v", result)
 		}
@@ -365,8 +366,7 @@ func TestDeletedObjectLeavesNothing(t *testing.T) {
 	}
 }
 
-// The finalizer stays while there is something to clean up, and people are told what the deletion
-// waits for.
+// The finalizer stays while Finalize fails, and an event says what the deletion waits for.
 func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
@@ -387,8 +387,8 @@ func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	}
 }
 
-// The API server refuses a second event of the same object version, reason and note. A finalizer
-// that fails again, also while memory is behind, gives no second event.
+// The API server refuses a second event of the same object version, reason and note. If Finalize
+// fails again, no second event is made, even while the cache is behind.
 func TestDeletionThatWaitsLongIsToldOnce(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
@@ -429,7 +429,8 @@ func TestConflictBeginsAnew(t *testing.T) {
 	o := w.create("tenant-a", "app", nil)
 	w.reconcile(o)
 	w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
-		w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour }) // meanwhile
+		// The object changes while Act runs.
+		w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour })
 		return "", errOdd
 	}
 	if result := w.Attempt(o); result.RequeueAfter == 0 || result.RequeueAfter > 2*time.Second {

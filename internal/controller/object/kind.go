@@ -12,73 +12,74 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Object is a custom resource with the status that all of Lanyard's have.
+// Object is a custom resource of Lanyard. All of these have a [meta.Status].
 type Object interface {
 	client.Object
 
-	// GetStatus is the object's own status, for reading and writing.
+	// GetStatus returns a pointer to the object's own status, for reading and writing.
 	GetStatus() *meta.Status
 }
 
-// Kind has the parts that differ between kinds of objects. O is the pointer to its API type, P the
-// plan that it makes of a spec.
+// Kind has the parts that differ between kinds of objects. O is the pointer to the kind's API type,
+// P the type of the plan that Decide makes.
 type Kind[O Object, P any] interface {
 	Definition[O]
 
 	// Decide makes the plan of the spec, or refuses the spec with an error of [Invalid] or another
-	// error that Explain knows. It may read, but changes neither o nor anything at the API server. It
-	// relies on no rule of the schema: an object may be older than the rule.
+	// error that Explain knows. It may read, but must not change o or anything at the API server.
+	// It must not rely on a rule of the schema: an object may be older than the rule.
 	Decide(ctx context.Context, o O) (P, error)
-	// Act carries out the plan and changes o's status accordingly, except for conditions. After an
-	// error the status keeps what it had before. ctx ends with the object's timeout. If Act found
-	// something that an event should announce, news is the event's reason, such as NewArtifact.
+	// Act carries out the plan and changes o's status accordingly, except for conditions. If it
+	// returns an error, it leaves the status as it was. ctx ends with the object's timeout. If Act
+	// found something that an event should announce, news is the event's reason, such as
+	// NewArtifact.
 	Act(ctx context.Context, o O, plan P) (news string, err error)
-	// Report follows every Decide and Act, and replaces them while the object is suspended. It
-	// writes the conditions that only this kind has, and publishes what the status offers. found is
-	// the message of the condition Ready. It says in a few words what the status offers, such as
-	// "stored artifact for revision 1.2.0"; empty if the status offers nothing.
+	// Report is called after every Decide and Act, and instead of them while the object is
+	// suspended. Report writes the conditions that only this kind has, and publishes what the
+	// status offers. found is the message of the condition Ready. It says in a few words what the
+	// status offers, such as "stored artifact for revision 1.2.0"; empty if the status offers
+	// nothing.
 	Report(ctx context.Context, o O, outcome Outcome) (found string, err error)
-	// Finalize removes what is kept for an object that is being deleted. The frame calls it if the
-	// object has the finalizer. After an error the object stays; if the failure is Stalled, until a
-	// dependency changes.
+	// Finalize removes the data outside of an object that is being deleted. The frame calls it if
+	// the object has the finalizer. After an error the object stays, and Finalize is tried again.
+	// After a Stalled failure, it is tried again only when a dependency changes.
 	Finalize(ctx context.Context, o O) error
 }
 
-// Definition says what the objects of a kind are.
+// Definition describes the objects of a kind.
 type Definition[O Object] interface {
-	// Empty makes an object without content, and a list of them.
+	// Empty returns an empty object and an empty list of the kind.
 	Empty() (O, client.ObjectList)
-	// View copies from an object what the frame needs.
+	// View returns a copy of the fields that the frame needs of an object.
 	View(o O) View
-	// Explain knows the failures of this kind alone. The frame asks it about errors that the frame
-	// does not know. If Message is empty, the error's text is the message.
+	// Explain returns the failure for an error that only this kind knows. The frame calls it for
+	// errors that the frame does not know. If Message is empty, the error's text is the message.
 	Explain(err error) (Failure, bool)
 }
 
-// View is what the frame needs of an object, copied.
+// View has copies of the fields that the frame needs of an object.
 type View struct {
 	// Suspend is spec.suspend.
 	Suspend bool
-	// Finalizer says that something is kept for the object outside of it: the object gets the
+	// Finalizer says that the object has data outside of it, so that the object needs the
 	// finalizer.
 	Finalizer bool
 	// Renewable says that Act renews the object's tokens on request ([RenewalRequested]). After Act
 	// has succeeded, the frame removes the request.
 	Renewable bool
-	// Interval is how long after a success the object is reconciled again; zero if only a change
-	// wakes it. The frame asks for the view again after Act, from which the interval may follow.
+	// Interval is the time from a success to the next reconciliation; zero if only a change wakes
+	// the object. The frame calls View again after Act, because Act may change the interval.
 	Interval time.Duration
-	// RetryWithin bounds the pause after a failure, which doubles up to this bound; zero for two
-	// minutes.
+	// RetryWithin is the longest pause after a failure. The pause doubles up to this bound. Zero
+	// means two minutes.
 	RetryWithin time.Duration
-	// StartWithin spreads the first look at objects that are there when the controller starts. An
-	// object is looked at within this time, or when it changes. Zero, and for an object that nobody
-	// has looked at since its last change: at once.
+	// StartWithin spreads the first reconciliation of objects that exist when the controller
+	// starts. Such an object is reconciled within this time, or when it changes. With zero it is
+	// reconciled at once, and so is an object with a change or a request that was not handled yet.
 	StartWithin time.Duration
-	// Timeout bounds Act; at most [MaxTimeout], and nil for a minute.
+	// Timeout bounds Act. It is at most [MaxTimeout]; nil means a minute.
 	Timeout *metav1.Duration
-	// DependsOn has the objects on which the object depends: when one of them changes, the object
-	// is reconciled.
+	// DependsOn has the object's dependencies: when one of them changes, the object is reconciled.
 	DependsOn []Dependency
 }
 
@@ -87,7 +88,7 @@ const MaxTimeout = 30 * time.Minute
 
 const defaultTimeout = time.Minute
 
-// Outcome is what a reconciliation came to.
+// Outcome is the result of a reconciliation.
 type Outcome struct {
 	// Reason is the failure's reason, as in Failure.Reason. It is empty if the spec is fulfilled,
 	// or was not examined.
@@ -96,21 +97,21 @@ type Outcome struct {
 	Message string
 	// Err is the error of Decide or Act; nil if there is none.
 	Err error
-	// Refused says that Err is of Decide, so Act was not called. What the status says about an
-	// earlier Act may no longer be true.
+	// Refused says that Err comes from Decide, so Act was not called. The status may still show the
+	// results of an earlier Act, which may be outdated.
 	Refused bool
 	// Suspended says that spec.suspend holds the object: neither Decide nor Act was called.
 	Suspended bool
 	// Save writes the current status, so that a controller that is killed in the next moment finds
-	// it after its restart.
+	// the status after its restart.
 	Save func(ctx context.Context) error
 }
 
 // Fulfilled reports whether the spec was examined and is fulfilled.
 func (o Outcome) Fulfilled() bool { return o.Reason == "" && !o.Suspended }
 
-// RetryNow reports whether somebody did something since the last attempt that may have healed its
-// failure.
+// RetryNow reports whether the cause of the object's failure may have been fixed since the last
+// attempt: by a change, by a request, or by a new account.
 func RetryNow(o Object) bool {
 	status := o.GetStatus()
 	// An object that waits for its account is woken by the account's creation.
@@ -118,8 +119,8 @@ func RetryNow(o Object) bool {
 	return status.ObservedGeneration > 0 && (asked(o) || waits)
 }
 
-// asked reports whether somebody changed the object, or asked for its reconciliation, since the
-// last one.
+// asked reports whether somebody changed the object, or requested its reconciliation, since its
+// last reconciliation.
 func asked(o Object) bool {
 	return isNew(o) || requested(o) != o.GetStatus().LastHandledReconcileAt
 }
@@ -128,8 +129,8 @@ func asked(o Object) bool {
 // default of observedGeneration is -1.
 func isNew(o Object) bool { return o.GetGeneration() != o.GetStatus().ObservedGeneration }
 
-// requested is the object's request to be reconciled now, or empty. It is repeated in the status,
-// so its length is limited.
+// requested returns the object's request to be reconciled now, or an empty string. The status
+// repeats the request, so the length is limited.
 func requested(o client.Object) string {
 	annotations := o.GetAnnotations()
 	value, flux := annotations[meta.ReconcileRequestedAnnotation], annotations[meta.FluxReconcileRequestedAnnotation]
@@ -144,13 +145,13 @@ func RenewalRequested(o client.Object) bool {
 	return o.GetAnnotations()[meta.OperationAnnotation] == meta.OperationRenewToken
 }
 
-// AllowedAccount is the account to which the object may change, or empty.
+// AllowedAccount returns the account to which the object may change, or an empty string.
 func AllowedAccount(o client.Object) string {
 	return clip(o.GetAnnotations()[meta.AllowAccountChangeAnnotation], 256)
 }
 
-// requestTime is the time that a request names, in RFC 3339 or in seconds since 1970; zero for
-// none.
+// requestTime parses a request as a time in RFC 3339 or in seconds since 1970. For other values the
+// time is zero.
 func requestTime(value string) time.Time {
 	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return time.Unix(seconds, 0)

@@ -42,8 +42,8 @@ func TestRetryNow(t *testing.T) {
 	}
 }
 
-// TestRequestsOfBothNames: the request of Flux's name counts like ours, and of two requests the
-// later.
+// TestRequestsOfBothNames checks that Flux's annotation requests a reconciliation too. If an object
+// has both annotations, the later request counts.
 func TestRequestsOfBothNames(t *testing.T) {
 	const early, late = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00.123456789+01:00"
 	for name, c := range map[string]struct{ own, flux, want string }{

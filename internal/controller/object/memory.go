@@ -6,14 +6,14 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// Remember strips an object to what a manager's cache needs to keep, for ByObject.Transform. It
-// removes the metadata whose size no schema limits: annotations (up to 256 KiB, except the requests
-// to the controller), labels, owners and managed fields. Patches are differences, so what is
-// missing in memory is not removed from the object.
+// Remember removes the parts of an object that a manager's cache does not need, for
+// ByObject.Transform. These are the metadata whose size no schema limits: annotations (up to 256
+// KiB, except the requests to the controller), labels, owners and managed fields. The controller's
+// patches contain only differences, so they do not remove these parts from the object itself.
 func Remember(object any) (any, error) {
 	o, ok := object.(client.Object)
 	if !ok {
-		return object, nil // the end of an object that the watch has missed
+		return object, nil // a tombstone: the watch missed the object's deletion
 	}
 	requests := map[string]string{}
 	if asked := requested(o); asked != "" {

@@ -14,13 +14,14 @@ import (
 // state is an object's condition Ready without its message.
 type state struct{ kind, namespace, ready, reason string }
 
-// NewMetrics makes the metric lanyard_objects of the objects of all reconcilers that were made with
-// shared; make these first.
+// NewMetrics returns the collector of the metric lanyard_objects. It counts the objects of all
+// reconcilers that were made with shared; make the reconcilers first.
 //
-// The metric has a series for each kind, namespace, status and reason that some object has. So
-// there are never more series than objects, and for one namespace never more than reasons
-// (docs/errors.md), however many objects a tenant makes. The objects are counted at each scrape
-// until ctx ends, and only by the replica that reconciles, so that replicas can be added up.
+// The metric has a series for each combination of kind, namespace, status and reason that some
+// object has. So there are never more series than objects. The number of reasons (docs/errors.md)
+// limits the series of a namespace, however many objects a tenant makes. The objects are counted at
+// each scrape until ctx ends. Only the replica that reconciles counts, so that the values of all
+// replicas can be added up.
 func NewMetrics(ctx context.Context, shared *Shared) prometheus.Collector {
 	return &objectMetrics{
 		ctx:    ctx,
@@ -40,8 +41,8 @@ type objectMetrics struct {
 // Describe implements prometheus.Collector.
 func (m *objectMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.objects }
 
-// countTimeout bounds the counting, which waits only for the first lists of a controller that
-// starts.
+// countTimeout bounds the counting. Counting has to wait only while a starting controller reads its
+// first lists.
 const countTimeout = 5 * time.Second
 
 // Collect implements prometheus.Collector.
@@ -64,7 +65,7 @@ func (m *objectMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// count adds the kind's objects to objects, from memory.
+// count adds the numbers of the kind's objects in the cache to objects.
 func (r *Reconciler[O, P]) count(ctx context.Context, objects map[state]int) error {
 	_, list := r.kind.Empty()
 	return Each(ctx, r.shared.Client, list, func(o O) {

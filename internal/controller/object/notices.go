@@ -2,9 +2,9 @@ package object
 
 import "time"
 
-// Bounds of the events that objects make. An event stays in the cluster's database for an hour, and
-// the server that an object names can cause another event by failing in another way. A failure
-// without an event stands in the conditions all the same.
+// Bounds of the events of objects. An event stays in the cluster's database for an hour, and an
+// object's server can cause another event by failing in another way. The conditions show a failure
+// even without an event.
 const (
 	objectNotices        = 10 // of one object at once
 	objectNoticeEvery    = time.Minute

@@ -7,14 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// progressAfter is how long a new generation is worked on before its status says so. Most work
-// takes less, and then costs one write instead of two. Until then kstatus sees from
-// observedGeneration that the object is in progress.
+// progressAfter is the time after which the status of a new generation says that work is in
+// progress. Most work takes less time, and then costs one write instead of two. Until then kstatus
+// sees from observedGeneration that the object is in progress.
 const progressAfter = time.Second
 
-// showProgress has the status of a new generation say that work is under way, once that has taken
-// progressAfter. The caller calls ended when the work is done; until then it writes nothing itself,
-// and the kind may change t.o.
+// showProgress waits for progressAfter and then writes to the status of a new generation that work
+// is in progress. The caller must call ended when the work is done, and must write nothing before.
+// The kind may change t.o meanwhile.
 func (r *Reconciler[O, P]) showProgress(ctx context.Context, t *turn[O, P]) (ended func()) {
 	if !t.isNew {
 		return func() {}
@@ -27,7 +27,8 @@ func (r *Reconciler[O, P]) showProgress(ctx context.Context, t *turn[O, P]) (end
 			return
 		}
 		if err := <-written; err != nil {
-			log.FromContext(ctx).Info("progress was not written", "cause", err.Error()) // nor will the result be, if that was a conflict
+			// After a conflict, the result will not be written either.
+			log.FromContext(ctx).Info("progress was not written", "cause", err.Error())
 			return
 		}
 		*t.before.GetStatus() = *shown.GetStatus()

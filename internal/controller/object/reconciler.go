@@ -23,18 +23,18 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// Shared is what the reconcilers of one controller share. All exported fields but Metrics are
-// required.
+// Shared has the parts that all reconcilers of one controller use together. All exported fields
+// except Metrics are required.
 type Shared struct {
-	// Client reads the objects from memory, and patches them and their status.
+	// Client reads the objects from the cache, and patches them and their status.
 	Client client.Client
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Metrics are kept for single objects; nil for none.
+	// Metrics has metrics of single objects; nil if there are no such metrics.
 	Metrics Metrics
 	// Elected is closed when this replica begins to reconcile.
 	Elected <-chan struct{}
-	// Dependencies tell when something changes that objects depend on.
+	// Dependencies reports changes of the dependencies of objects.
 	Dependencies Dependencies
 
 	notices notices                                                  // of all kinds
@@ -42,9 +42,9 @@ type Shared struct {
 	counts  []func(ctx context.Context, objects map[state]int) error // of each kind; fixed before the manager starts
 }
 
-// Metrics are kept for objects; *cache.Cache is one.
+// Metrics has metrics of single objects; *cache.Cache implements it.
 type Metrics interface {
-	// Forget removes those of an object that is gone.
+	// Forget removes the metrics of an object that is gone.
 	Forget(kind, namespace, name string)
 }
 
@@ -58,20 +58,20 @@ type Reconciler[O Object, P any] struct {
 	failures  failures
 }
 
-// New makes the reconciler of the kind with that name, such as OCIRepository.
+// New returns the reconciler of a kind. The name is the kind's name, such as OCIRepository.
 func New[O Object, P any](shared *Shared, name string, kind Kind[O, P]) *Reconciler[O, P] {
 	r := &Reconciler[O, P]{shared: shared, name: name, kind: kind}
 	shared.counts = append(shared.counts, r.count)
 	return r
 }
 
-// turn is one reconciliation of an object; its phases pass it on.
+// turn is the state of one reconciliation of an object. The phases of the reconciliation share it.
 type turn[O Object, P any] struct {
-	before O // as the API server has it
-	o      O // as it will be written
+	before O // the object as it was last read or written
+	o      O // the object as it will be written
 	key    client.ObjectKey
 	view   View
-	was    metav1.Condition // Ready, at the beginning
+	was    metav1.Condition // the condition Ready at the beginning
 	isNew  bool             // this generation was not reconciled before
 	asked  bool             // somebody changed the object or asked for its reconciliation
 	plan   P
@@ -79,15 +79,15 @@ type turn[O Object, P any] struct {
 	cause  error  // why the spec is not fulfilled; nil if it is
 	result reconcile.Result
 
-	refused bool // cause is of Decide, so Act was not called
+	refused bool // cause comes from Decide, so Act was not called
 }
 
-// crowdedPause is how long an object waits if its namespace has its share of the workers and
-// nothing wakes the object earlier.
+// crowdedPause is how long an object waits if its namespace uses its whole share of the workers. A
+// free worker may wake the object earlier.
 const crowdedPause = time.Minute
 
-// Judge has the kind decide about an object, and returns the refusal; nil if the kind has a plan. It
-// changes nothing, and the conformance suite of kinds checks that.
+// Judge calls the kind's Decide for an object and returns the refusal; nil if Decide made a plan.
+// Judge changes nothing, and the conformance suite of kinds checks that.
 func (r *Reconciler[O, P]) Judge(ctx context.Context, o O) error {
 	_, err := r.kind.Decide(ctx, o)
 	return err
@@ -108,7 +108,7 @@ func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request)
 func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	o, _ := r.kind.Empty()
 	if err := r.shared.Client.Get(ctx, req.NamespacedName, o); apierrors.IsNotFound(err) {
-		r.forget(req.NamespacedName) // it is gone, or another shard's
+		r.forget(req.NamespacedName) // the object is gone, or belongs to another shard
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
@@ -129,10 +129,10 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 		before: clone(o), o: o, key: req.NamespacedName, view: r.kind.View(o), was: ready(o.GetStatus()), isNew: isNew(o), asked: asked(o),
 	}
 	for _, phase := range []func(context.Context, *turn[O, P]) error{
-		r.addFinalizer, // before there is anything to clean up
-		r.decide,       // what the spec comes to, or why it is refused
-		r.act,          // do it
-		r.report,       // say what came of it
+		r.addFinalizer, // add it before there is anything to clean up
+		r.decide,       // make a plan, or refuse the spec
+		r.act,          // carry out the plan
+		r.report,       // write the result to the status
 	} {
 		if err := phase(ctx, t); apierrors.IsConflict(err) {
 			return reconcile.Result{RequeueAfter: jitter(time.Second)}, nil // the object changed meanwhile: begin anew
@@ -143,9 +143,8 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 	return t.result, nil
 }
 
-// addFinalizer adds the finalizer if the kind keeps something for the object. Objects of other
-// kinds get none, so neither a broken store nor a removed controller can keep them from being
-// deleted.
+// addFinalizer adds the finalizer if the object has data outside of it. Other objects get no
+// finalizer, so neither a broken store nor a removed controller can prevent their deletion.
 func (r *Reconciler[O, P]) addFinalizer(ctx context.Context, t *turn[O, P]) error {
 	if !t.view.Finalizer || !controllerutil.AddFinalizer(t.o, meta.Finalizer) {
 		return nil
@@ -157,7 +156,7 @@ func (r *Reconciler[O, P]) addFinalizer(ctx context.Context, t *turn[O, P]) erro
 	return nil
 }
 
-// decide has the kind make a plan of an object that is not suspended.
+// decide has the kind make a plan, unless the object is suspended.
 func (r *Reconciler[O, P]) decide(ctx context.Context, t *turn[O, P]) error {
 	if t.view.Suspend {
 		return nil
@@ -168,7 +167,7 @@ func (r *Reconciler[O, P]) decide(ctx context.Context, t *turn[O, P]) error {
 }
 
 // act has the kind carry out the plan, if there is one. If the controller ends meanwhile, no status
-// is written. A stored artifact is then found again, or collected.
+// is written. An artifact that was stored is later found again, or collected as garbage.
 func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 	if t.view.Suspend || t.cause != nil {
 		return nil
@@ -185,11 +184,11 @@ func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 		t.cause = OutOfTime(t.cause)
 	}
 	acted()
-	t.view = r.kind.View(t.o) // with the times that follow from the status
+	t.view = r.kind.View(t.o) // again, because the times in it may depend on the status
 	return ctx.Err()
 }
 
-// report has the kind report, and writes the status.
+// report calls the kind's Report and writes the status.
 func (r *Reconciler[O, P]) report(ctx context.Context, t *turn[O, P]) error {
 	outcome := Outcome{Suspended: t.view.Suspend, Save: func(ctx context.Context) error { return r.save(ctx, t) }}
 	if !t.view.Suspend {
@@ -216,7 +215,7 @@ func (r *Reconciler[O, P]) report(ctx context.Context, t *turn[O, P]) error {
 	}
 }
 
-// suspended writes that nothing is done.
+// suspended writes the status of a suspended object.
 func (r *Reconciler[O, P]) suspended(ctx context.Context, t *turn[O, P], found string) error {
 	markSuspended(t.o, found)
 	if err := r.save(ctx, t); err != nil {
@@ -230,7 +229,8 @@ func (r *Reconciler[O, P]) suspended(ctx context.Context, t *turn[O, P], found s
 	return nil
 }
 
-// succeeded writes that all is well.
+// succeeded writes the status of an object whose spec is fulfilled. It emits an event if the result
+// is new.
 func (r *Reconciler[O, P]) succeeded(ctx context.Context, t *turn[O, P], found string) error {
 	markReady(t.o, found)
 	r.failures.reset(t.key)
@@ -250,8 +250,8 @@ func (r *Reconciler[O, P]) succeeded(ctx context.Context, t *turn[O, P], found s
 	return nil
 }
 
-// endRenewal removes the request for new tokens, which Act has fulfilled. The patch names this
-// annotation alone: memory does not have the object's other annotations.
+// endRenewal removes the request for new tokens after Act has fulfilled it. The patch contains only
+// this annotation: the cache does not have the object's other annotations.
 func (r *Reconciler[O, P]) endRenewal(ctx context.Context, t *turn[O, P]) error {
 	if !t.view.Renewable || !RenewalRequested(t.o) {
 		return nil
@@ -264,7 +264,7 @@ func (r *Reconciler[O, P]) endRenewal(ctx context.Context, t *turn[O, P]) error 
 	return nil
 }
 
-// failed writes what went wrong, and plans the next attempt.
+// failed writes the failure to the status, and plans the next attempt.
 func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 	f := r.explain(t.cause)
 	markFailed(t.o, f)
@@ -276,9 +276,10 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 	}
 	words := []any{"reason", f.Reason, "stalled", f.Stalled, "message", f.Message}
 	if t.isNew || t.was.Status != metav1.ConditionFalse || t.was.Reason != f.Reason {
-		log.FromContext(ctx).Error(nil, "failed", words...) // an error, so that every level of the log shows it once
+		// At level error, every level of the log shows the failure once.
+		log.FromContext(ctx).Error(nil, "failed", words...)
 		r.emitEvent(t.o, corev1.EventTypeWarning, f.Reason, f.Message)
-	} else { // another message alone is no news
+	} else { // a new message alone makes no event
 		log.FromContext(ctx).Info("still failing", words...)
 	}
 	if f.Stalled {
@@ -287,14 +288,14 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 	}
 	pause := r.pause(t, f)
 	if withheld && f.RetryAfter == 0 {
-		pause = min(pause, jitter(rewordPause)) // the message is written then
+		pause = min(pause, jitter(rewordPause)) // the new message is written then
 	}
 	t.result.RequeueAfter = pause
 	return nil
 }
 
-// pause is how long a failure waits to be retried. A pause that the other side asked for is not cut
-// short.
+// pause returns how long to wait until the next attempt. A pause that the server asked for is not
+// cut short.
 func (r *Reconciler[O, P]) pause(t *turn[O, P], f Failure) time.Duration {
 	pause := r.failures.next(t.key, cmp.Or(t.view.RetryWithin, lastPause))
 	if f.AtInterval {
@@ -303,11 +304,12 @@ func (r *Reconciler[O, P]) pause(t *turn[O, P], f Failure) time.Duration {
 	return max(f.RetryAfter, jitter(pause))
 }
 
-// save writes the status if it differs. Nothing else of the object is changed here.
+// save writes the status if it has changed. It writes nothing else of the object.
 func (r *Reconciler[O, P]) save(ctx context.Context, t *turn[O, P]) error {
-	// At rest nothing differs, which reflect sees sooner.
+	// Most often nothing has changed. reflect.DeepEqual finds that out faster.
 	same := reflect.DeepEqual(t.before, t.o) || equality.Semantic.DeepEqual(t.before, t.o)
-	if same && !r.failures.outdated(t.key, t.before.GetResourceVersion()) { // else the patch finds out
+	// If the cached version may be outdated, patch anyway: an outdated version gives a conflict.
+	if same && !r.failures.outdated(t.key, t.before.GetResourceVersion()) {
 		return nil
 	}
 	if err := r.patchStatus(ctx, t.before, t.o); err != nil {
@@ -320,8 +322,8 @@ func (r *Reconciler[O, P]) save(ctx context.Context, t *turn[O, P]) error {
 	return nil
 }
 
-// patchStatus fails with a conflict if somebody has changed the object meanwhile: a status speaks
-// of the spec that was read.
+// patchStatus writes the status. It fails with a conflict if somebody has changed the object
+// meanwhile: a status must describe the spec that was read.
 func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
 	object := client.ObjectKeyFromObject(o)
 	r.failures.writing(object)
@@ -332,13 +334,14 @@ func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
 	return err
 }
 
-// withholds reports whether the status is left as it is because nothing but messages would change
-// in it. A later attempt writes them. A stalled object has no later attempt.
+// withholds reports whether the status is not written now, because only messages would change. A
+// later attempt writes the messages. A stalled object has no later attempt, so its status is always
+// written.
 func (r *Reconciler[O, P]) withholds(t *turn[O, P], f Failure) bool {
 	return !f.Stalled && !equality.Semantic.DeepEqual(t.before, t.o) && r.failures.fresh(t.key) && reworded(t.before, t.o)
 }
 
-// finalize removes what was kept for the object and lets it go.
+// finalize has the kind remove the object's data, and then removes the finalizer.
 func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 	before := clone(o)
 	if !controllerutil.ContainsFinalizer(o, meta.Finalizer) {
@@ -351,15 +354,17 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 	return client.IgnoreNotFound(r.shared.Client.Patch(ctx, o, onlyIfUnchanged(before)))
 }
 
-// notFinalized says why the object stays: who waits for its deletion, or for its namespace's, looks
-// at the object. A change of a dependency wakes an object that is Stalled.
+// notFinalized writes to the status why the object is not deleted yet. People who wait for the
+// deletion of the object, or of its namespace, look there. A change of a dependency wakes an object
+// that is Stalled.
 func (r *Reconciler[O, P]) notFinalized(ctx context.Context, before, o O, cause error) error {
 	f := r.explain(cause)
 	news := ready(o.GetStatus()).Reason != f.Reason
 	markFailed(o, f)
 	if (f.Stalled || news) && !equality.Semantic.DeepEqual(before, o) {
 		if err := r.patchStatus(ctx, before, o); err != nil {
-			return client.IgnoreNotFound(err) // a conflict: memory is behind, and the news may be old
+			// After a conflict, the cache is behind, and the failure may not be new.
+			return client.IgnoreNotFound(err)
 		}
 	}
 	if news {
@@ -371,7 +376,7 @@ func (r *Reconciler[O, P]) notFinalized(ctx context.Context, before, o O, cause 
 	return cause
 }
 
-// forget removes what is remembered of an object.
+// forget removes the failures and metrics of an object.
 func (r *Reconciler[O, P]) forget(object client.ObjectKey) {
 	r.failures.forget(object)
 	if r.shared.Metrics != nil {
@@ -392,27 +397,27 @@ func (r *Reconciler[O, P]) spender(o O) spender {
 
 func (r *Reconciler[O, P]) explain(err error) Failure { return Explain(err, r.kind.Explain) }
 
-// onlyIfUnchanged is a patch from before that fails with a conflict if before is not the newest
-// version.
+// onlyIfUnchanged returns a patch with the differences from before. The patch fails with a conflict
+// if before is not the newest version.
 func onlyIfUnchanged(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
 func clone[O Object](o O) O { return o.DeepCopyObject().(O) } // a copy is of the same type
 
-// jitter spreads a pause by a twentieth either way, so that objects made together do not stay
-// together.
+// jitter changes a pause at random by up to a twentieth, up or down. So objects that were created
+// together are not always reconciled together.
 func jitter(d time.Duration) time.Duration {
 	//nolint:gosec // spreads load; not a secret.
 	return d + time.Duration((rand.Float64()-0.5)/10*float64(d))
 }
 
-// stride is the distance between the times at which objects at rest are due.
+// stride is the distance between the possible due times of objects that succeeded.
 const stride = 250 * time.Millisecond
 
-// together lengthens a pause by up to a stride, so that objects that are due at nearly the same
-// time are due at the same time. A process that wakes once for several objects takes a third less
-// CPU time for each. A pause of zero stays zero.
+// together lengthens a pause by up to a stride. Objects that are due at nearly the same time are
+// then due at exactly the same time. A process that wakes once for several objects takes a third
+// less CPU time for each object. A pause of zero stays zero.
 func together(pause time.Duration) time.Duration {
 	if pause == 0 {
 		return 0

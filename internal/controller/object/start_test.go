@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// Objects that may wait are looked at one after the other when the controller starts, and those
-// that are created later at once.
+// When the controller starts, the first reconciliations of objects that may wait are spread over
+// time. Objects that are created later are reconciled at once.
 func TestObjectsStartSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, within = 1000, 10 * time.Minute
@@ -70,14 +70,15 @@ func TestObjectsStartSpreadOut(t *testing.T) {
 	})
 }
 
-// urgent is an object that may not wait.
+// urgent returns an object that must not wait. The function because makes the change that is the
+// reason.
 func urgent(because func(*v1alpha1.OCIRepository)) client.Object {
 	o := &v1alpha1.OCIRepository{}
 	because(o)
 	return o
 }
 
-// The times of the next look follow from what Act has found.
+// The time of the next reconciliation depends on the result of Act.
 func TestTimesFollowFromTheStatus(t *testing.T) {
 	w := newWorld(t)
 	w.kind.retryWithin = 10 * time.Millisecond

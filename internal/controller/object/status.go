@@ -14,7 +14,7 @@ import (
 // leaves the object in one state of kstatus: Ready is always there, Reconciling and Stalled only
 // while they are true and never both.
 
-// markProgressing says that a generation is being worked on for the first time.
+// markProgressing sets the conditions while a generation is worked on for the first time.
 func markProgressing(o Object) {
 	message := fmt.Sprintf("working on generation %d of the spec", o.GetGeneration())
 	SetCondition(o, meta.ConditionReady, metav1.ConditionUnknown, meta.ReasonProgressing, message)
@@ -22,7 +22,8 @@ func markProgressing(o Object) {
 	RemoveCondition(o, meta.ConditionStalled)
 }
 
-// markSuspended says that nothing is done. Ready tells whether the status offers something.
+// markSuspended sets the conditions of a suspended object. Ready is true if the status offers an
+// earlier result.
 func markSuspended(o Object, found string) {
 	if found != "" {
 		SetCondition(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSuspended,
@@ -36,7 +37,7 @@ func markSuspended(o Object, found string) {
 	o.GetStatus().ObservedGeneration = o.GetGeneration()
 }
 
-// markFailed says what went wrong. What was found before stays.
+// markFailed sets the conditions of a failure. An earlier result stays in the status.
 func markFailed(o Object, f Failure) {
 	SetCondition(o, meta.ConditionReady, metav1.ConditionFalse, f.Reason, f.Message)
 	if f.Stalled {
@@ -49,7 +50,7 @@ func markFailed(o Object, f Failure) {
 	o.GetStatus().ObservedGeneration = o.GetGeneration()
 }
 
-// markReady says that the spec is fulfilled.
+// markReady sets the conditions of an object whose spec is fulfilled.
 func markReady(o Object, found string) {
 	SetCondition(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, found)
 	RemoveCondition(o, meta.ConditionReconciling)
@@ -58,19 +59,19 @@ func markReady(o Object, found string) {
 }
 
 // SetCondition sets a condition for the object's present generation. The frame sets Ready,
-// Reconciling and Stalled; a kind sets those that it alone has.
+// Reconciling and Stalled; a kind sets the conditions that only this kind has.
 func SetCondition(o Object, kind string, value metav1.ConditionStatus, reason, message string) {
 	apimeta.SetStatusCondition(&o.GetStatus().Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: clip(message, maxMessage), ObservedGeneration: o.GetGeneration(),
 	})
 }
 
-// RemoveCondition removes a condition that is not true.
+// RemoveCondition removes a condition that does not apply.
 func RemoveCondition(o Object, kind string) {
 	apimeta.RemoveStatusCondition(&o.GetStatus().Conditions, kind)
 }
 
-// ready is the condition Ready, or its zero.
+// ready returns the condition Ready, or the zero value if there is none.
 func ready(status *meta.Status) metav1.Condition {
 	if c := apimeta.FindStatusCondition(status.Conditions, meta.ConditionReady); c != nil {
 		return *c
@@ -78,7 +79,7 @@ func ready(status *meta.Status) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// reworded reports whether nothing differs but messages of conditions.
+// reworded reports whether before and o are equal except for the messages of conditions.
 func reworded[O Object](before, o O) bool {
 	before, o = clone(before), clone(o)
 	for _, status := range []*meta.Status{before.GetStatus(), o.GetStatus()} {

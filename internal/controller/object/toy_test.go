@@ -17,11 +17,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// toy is a kind that fetches nothing and stores nothing. Its objects are of type OCIRepository, of
-// which it knows only a few fields.
+// toy is a kind that fetches nothing and stores nothing. Its objects are of type OCIRepository; it
+// uses only a few of their fields.
 type toy struct {
-	act      func(o *v1alpha1.OCIRepository) (news string, err error) // nil for nothing
-	wait     func(ctx context.Context)                                // before act; nil for nothing
+	act      func(o *v1alpha1.OCIRepository) (news string, err error) // nil: Act does nothing
+	wait     func(ctx context.Context)                                // before act; nil: no call
 	report   error
 	finalize error
 
@@ -48,7 +48,7 @@ func (k *toy) View(o *v1alpha1.OCIRepository) object.View {
 	if name := o.Spec.ServiceAccountName; name != "" {
 		v.DependsOn = append(v.DependsOn, object.Dependency{Kind: "ServiceAccount", Namespace: o.Namespace, Name: name})
 	}
-	if o.Spec.SecretRef != nil { // which stands for something cluster-scoped
+	if o.Spec.SecretRef != nil { // SecretRef stands for a cluster-scoped dependency
 		v.DependsOn = append(v.DependsOn, object.Dependency{Kind: "Cluster", Name: o.Spec.SecretRef.Name})
 	}
 	return v
@@ -97,7 +97,7 @@ func (*toy) Explain(err error) (object.Failure, bool) {
 
 var errUnusable = errors.New("what was found is unusable")
 
-// world is the frame around the toy.
+// world runs the frame with the toy as its kind.
 type world struct {
 	*controllertest.World[*v1alpha1.OCIRepository]
 
@@ -116,7 +116,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// fails has acts end with the errors, one after the other and then from the start.
+// fails makes Act return the errors, one after the other and then again from the first.
 func (w *world) fails(errs ...error) {
 	n := map[string]int{}
 	w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
@@ -137,7 +137,7 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	}, edit)
 }
 
-// reconcile runs once, and checks what must hold of every object that a worker had time for.
+// reconcile reconciles the object once, and checks the rules that hold for all reconciled objects.
 func (w *world) reconcile(o *v1alpha1.OCIRepository) reconcile.Result {
 	w.T.Helper()
 	_, result := w.Reconcile(o)
@@ -148,7 +148,7 @@ func (w *world) ready(o *v1alpha1.OCIRepository) metav1.Condition {
 	return controllertest.Ready(w.Get(o))
 }
 
-// change tells that an account has changed.
+// change reports to the subscribers that an account has changed.
 func (w *world) change(namespace, name string) {
 	w.T.Helper()
 	subject, err := auth.ServiceAccount(namespace, name)
@@ -158,12 +158,12 @@ func (w *world) change(namespace, name string) {
 	w.Accounts.Tell(subject)
 }
 
-// remembering is how a reconciler reads from memory. While memory is behind, it has the object as it
-// was before.
+// remembering returns the function Get of a reconciler's cache. While *behind is true, Get returns
+// the old object before.
 func remembering(before *v1alpha1.OCIRepository, behind *bool) func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
 		if *behind {
-			before.DeepCopyInto(read.(*v1alpha1.OCIRepository)) // the toy's
+			before.DeepCopyInto(read.(*v1alpha1.OCIRepository)) // the toy's type
 			return nil
 		}
 		return c.Get(ctx, key, read, opts...)

@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// A change of an account wakes the objects of its own namespace that name it, after those who keep
-// tokens have heard of it.
+// A change of an account wakes the objects in the account's namespace that use it. Code that caches
+// tokens learns of the change first.
 func TestAccountsWakeTheirObjects(t *testing.T) {
 	synctest.Test(t, accountsWakeTheirObjects)
 }
@@ -79,8 +79,8 @@ func TestUsersOfOneNamespaceWake(t *testing.T) {
 	})
 }
 
-// However many objects an account has and however often it changes, nobody's tokens outlive what
-// they stand on because of it.
+// Even if an account has many objects and changes often, its changes are reported to all
+// subscribers at once. So no cached token is used for longer than its account allows.
 func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -115,7 +115,7 @@ func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 			t.Errorf("%d of 2000 changes were told within %s", invalidated, took)
 		}
 		time.Sleep(time.Minute)
-		if n := lists.Load(); n < 2 || n > 3 || queue.Len() != 2 { // one may have been under way
+		if n := lists.Load(); n < 2 || n > 3 || queue.Len() != 2 { // one more may be running
 			t.Errorf("%d lists, %d objects woken", n, queue.Len())
 		}
 		for range 100 {
@@ -125,12 +125,12 @@ func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 		if n := lists.Load(); n > 14 {
 			t.Errorf("%d lists of a second each in 100 seconds", n)
 		}
-		stop() // and the goroutine ends, or the test never does
+		stop() // ends the goroutine; otherwise the test would never end
 	})
 }
 
-// A dependency that is cluster-scoped, or of another kind, wakes those who depend on that very one,
-// in all namespaces.
+// A new dependency of another kind, here a cluster-scoped kind, wakes exactly the objects that
+// depend on it, in all namespaces.
 func TestDependenciesOfOtherKindsWakeTheirObjects(t *testing.T) {
 	w := newWorld(t)
 	on := func(name string) func(*v1alpha1.OCIRepository) {

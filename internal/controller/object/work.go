@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Causes of work that ends early. Whoever ends it has the object reconciled again.
+// Causes for which work ends early. The code that ends the work has the object reconciled again.
 var (
 	errObjectChanged     = errors.New("the object was changed or deleted meanwhile")
 	errDependencyChanged = errors.New("what the object depends on was changed or deleted meanwhile")
@@ -25,16 +25,17 @@ func superseded(ctx context.Context) bool {
 	return errors.Is(cause, errObjectChanged) || errors.Is(cause, errDependencyChanged)
 }
 
-// underWork has the objects that are being worked on. Work may take until spec.timeout, since a
-// server that a tenant names may be slow on purpose. So work ends at once when it is outdated: a
-// credential is not used any longer than its account allows, and an object that is being deleted
-// does not wait. The zero value is ready for use.
+// underWork tracks the objects that are being worked on. Work may take until spec.timeout, since a
+// tenant's server may be slow on purpose. So work ends at once when it is outdated. Otherwise a
+// credential could be used for longer than its account allows, and an object could not be deleted
+// soon. The zero value is ready for use.
 type underWork struct {
 	mu    sync.Mutex // guards all fields, also those of works; never held during I/O
 	works map[client.ObjectKey]*work
 }
 
-// work is the reconciliation of one object. The queue gives an object to one worker at a time.
+// work is a running reconciliation of one object. The queue gives an object to one worker at a
+// time.
 type work struct {
 	cancel     context.CancelCauseFunc
 	uid        types.UID // of the object as it was read; empty until then
@@ -62,7 +63,7 @@ func (u *underWork) begin(ctx context.Context, object client.ObjectKey) (_ conte
 	}
 }
 
-// read remembers which generation of the object is worked on.
+// read records the generation of the object that is worked on.
 func (u *underWork) read(o client.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -71,15 +72,16 @@ func (u *underWork) read(o client.Object) {
 	}
 }
 
-// supersede ends work on another generation than o's, and reports whether it did. Work whose
-// generation is not known yet may be on an older one.
+// supersede ends the work on an older generation than o's, or on an earlier object of the same
+// name. It reports whether there was such work. Work whose generation is not known yet may be on an
+// older generation, and ends too.
 func (u *underWork) supersede(o client.Object) bool {
 	return u.stop(client.ObjectKeyFromObject(o), errObjectChanged, func(w *work) bool {
 		return w.uid != o.GetUID() || w.generation < o.GetGeneration()
 	})
 }
 
-// abandon ends all work on an object for that cause, and reports whether there was any.
+// abandon ends all work on an object with the cause, and reports whether there was any work.
 func (u *underWork) abandon(object client.ObjectKey, cause error) bool {
 	return u.stop(object, cause, func(*work) bool { return true })
 }
@@ -95,8 +97,8 @@ func (u *underWork) stop(object client.ObjectKey, cause error, outdated func(*wo
 	return true
 }
 
-// endOutdatedWork handles the watch's events of the objects themselves. It adds an object to the
-// queue after it has ended the object's work: the queue keeps the request until the work is done.
+// endOutdatedWork handles the watch events of the reconciled objects. It first ends an object's
+// work, and then adds the object to the queue. The queue holds the request until the work is done.
 func (r *Reconciler[O, P]) endOutdatedWork() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	request := func(o client.Object) reconcile.Request {

@@ -17,17 +17,17 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// atWork is an object that a worker is working on, of a server that does not answer.
+// atWork has an object that a worker is working on; the object's server does not answer.
 type atWork struct {
 	*world
 
 	o     *v1alpha1.OCIRepository
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	took  time.Duration // of the work; zero while it goes on
-	again time.Duration // result of the work
+	took  time.Duration // duration of the work; zero while the work goes on
+	again time.Duration // result.RequeueAfter of the work
 }
 
-// startWork has a worker begin with an object; timeout is the object's.
+// startWork has a worker begin to work on an object that has this spec.timeout.
 func startWork(t *testing.T, timeout time.Duration) *atWork {
 	t.Helper()
 	w := &atWork{world: newWorld(t), queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
@@ -57,8 +57,8 @@ func (w *atWork) events() []string {
 	return woken
 }
 
-// Work ends at once when its object or what the object depends on is not what it was, and is begun
-// anew. It writes nothing. Other changes leave it alone.
+// Work ends at once when the object or one of its dependencies changes. It writes nothing, and it
+// begins again. Other changes do not end the work.
 func TestOutdatedWorkEnds(t *testing.T) {
 	const timeout = 30 * time.Minute
 	update := func(change func(*v1alpha1.OCIRepository)) func(*atWork) {
@@ -115,8 +115,8 @@ func TestOutdatedWorkEnds(t *testing.T) {
 	}
 }
 
-// A change that comes while the object is being read is not missed: nobody knows which generation
-// was read.
+// A change while the object is being read ends the work too: the work does not know yet which
+// generation was read.
 func TestChangesWhileReadingEndWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -6,37 +6,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// workers keep one namespace from taking all workers of a kind. A server that a tenant names may be
-// slow on purpose, until spec.timeout, and work that has begun is not stopped for others. Objects
-// that have to wait are woken when there is room, so that a namespace with many of them does not
-// keep the workers busy with asking. The zero value lets every object in.
+// workers limits how many of a kind's workers one namespace may use. A tenant's server may be slow
+// on purpose, until spec.timeout, and running work is not stopped to make room for others. Objects
+// that have to wait are woken when a worker is free. So the waiting objects of a large namespace do
+// not keep the workers busy with retries. The zero value has no limit.
 type workers struct {
 	mu      sync.Mutex // guards the fields below; never held during I/O
-	number  int        // of the workers; zero for any
+	number  int        // number of workers; zero for no limit
 	wake    func(reconcile.Request)
 	all     int            // objects that are being worked on
-	busy    map[string]int // of them, by namespace
+	busy    map[string]int // the same number, by namespace
 	waiting map[string]map[reconcile.Request]struct{}
 }
 
-// start sets the number of workers, and the function that has a worker look at an object.
+// start sets the number of workers, and the function that queues an object again.
 func (w *workers) start(number int, wake func(reconcile.Request)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.number, w.wake = number, wake
 }
 
-// room returns how many more objects of the namespace may be reconciled now. A namespace may have
-// half of the workers that other namespaces leave, even while the other workers are idle. Of ten,
-// the first namespace has five, the second two, and three more one each. A namespace may always
-// have one worker, so a single worker is never kept free for others.
+// room returns how many more objects of the namespace may be reconciled now. A namespace may use
+// half of the workers that other namespaces do not use; the other half may stay idle. Of ten
+// workers, the first namespace gets five, the second two, and three more get one each. A namespace
+// may always use one worker, so a single worker is not held back for other namespaces.
 func (w *workers) room(namespace string) int {
 	own := w.busy[namespace]
 	return max(1, (w.number-(w.all-own))/2) - own
 }
 
-// enter reports whether the object may be worked on. If so, leave must follow; if not, the object
-// will be woken.
+// enter reports whether the object may be worked on. If it may, the caller must call leave
+// afterwards. If not, the object will be woken later.
 func (w *workers) enter(object reconcile.Request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,8 +71,8 @@ func (w *workers) leave(object reconcile.Request) {
 	}
 }
 
-// left takes those that there is room for now from those that wait. Room for one namespace may be
-// room for another.
+// left frees a worker of the namespace. It returns the waiting objects that may be worked on now,
+// of all namespaces, because the free worker may serve another namespace.
 func (w *workers) left(namespace string) (woken []reconcile.Request, wake func(reconcile.Request)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,7 @@ func asks(namespace string, i int) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}
 }
 
-// Two hostile namespaces must not be able to have all workers wait for their registries.
+// Two hostile namespaces must not be able to occupy all workers with waiting for their servers.
 func TestSharesOfTheWorkers(t *testing.T) {
 	shared := &workers{}
 	shared.start(10, func(reconcile.Request) {})
@@ -48,7 +48,7 @@ func TestRoomWakesThoseWhoWait(t *testing.T) {
 			t.Fatalf("object %d has no worker", i)
 		}
 	}
-	for range 3 { // however often an object asks, it waits once
+	for range 3 { // an object that asks several times waits only once
 		for i := range 100 {
 			if shared.enter(asks("a", 100+i)) {
 				t.Fatal("more than half of the workers")
@@ -60,7 +60,7 @@ func TestRoomWakesThoseWhoWait(t *testing.T) {
 	if len(woken) != 0 {
 		t.Fatalf("woken without room: %v", woken)
 	}
-	// One leaves, one is woken, until nobody waits.
+	// Each object that leaves wakes one waiting object, until no object waits.
 	leaving := asks("a", 0)
 	for i := range 100 {
 		shared.leave(leaving)

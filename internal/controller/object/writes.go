@@ -6,25 +6,27 @@ import (
 	"time"
 )
 
-// Bounds of the status writes of objects that nobody has asked to be reconciled. With each write,
-// the API server decodes, checks and encodes the whole object again, with all that its tenant wrote
-// into it. The cluster's database keeps each copy for minutes. The server that an object names can
-// cause a write with each answer: new content, or another failure.
+// Bounds of the status writes of objects whose reconciliation nobody has requested. With each
+// write, the API server decodes, checks and encodes the whole object again, with everything that
+// its tenant wrote into it. The cluster's database stores each copy for minutes. The object's
+// server can cause a write with each answer: by new content, or by another failure.
 const (
-	objectWrites        = 10 // of one object at once
-	objectWriteEvery    = 10 * time.Second
-	namespaceWrites     = 500 // of all objects of a namespace at once: a registry of hundreds may fail and recover
+	objectWrites     = 10 // of one object at once
+	objectWriteEvery = 10 * time.Second
+	// of all objects of a namespace at once: the registry of hundreds of objects may fail and
+	// recover
+	namespaceWrites     = 500
 	namespaceWriteEvery = time.Second
-	// writeBytes are the bytes of an object that cost as much as a write itself.
+	// writeBytes is the number of bytes in an object that cost as much as one more write.
 	writeBytes = 8 << 10
 )
 
 // writes limits the status writes of objects. The zero value is ready for use.
 type writes struct{ budget }
 
-// delay returns how long the object has to wait until its status may change again. It is
-// reconciled then: what was found earlier could not be published. Objects that have spent their
-// budget, or that of their namespace, together come back spread out.
+// delay returns how long the object has to wait until its status may change again. The object is
+// not reconciled earlier, because the result could not be written. If many objects use up a budget
+// together, a random part of the delay spreads them out.
 func (w *writes) delay(object spender) time.Duration {
 	ofObject, ofNamespace := w.delays(object, objectWriteRate(), namespaceWriteRate())
 	pause := max(ofObject, ofNamespace)
@@ -34,12 +36,12 @@ func (w *writes) delay(object spender) time.Duration {
 	return pause
 }
 
-// count counts a write of an object, which is what the API server answered to the write.
+// count counts a write of an object. The parameter written is the API server's answer to the write.
 func (w *writes) count(object spender, written Object) {
 	w.spend(object, writeCost(written), objectWriteRate(), namespaceWriteRate())
 }
 
-// writeCost is how many writes of a small object a write of this object counts for.
+// writeCost returns the cost of a write of this object, in writes of a small object.
 func writeCost(o Object) int {
 	data, err := json.Marshal(o)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// run has the objects reconciled for that long, each when its last result says.
+// run reconciles the objects for that long, each object at the time that its last result asked for.
 func (w *world) run(objects []*v1alpha1.OCIRepository, d time.Duration) {
 	w.T.Helper()
 	next := make([]time.Time, len(objects))
@@ -39,7 +39,7 @@ func (w *world) run(objects []*v1alpha1.OCIRepository, d time.Duration) {
 	}
 }
 
-// everySecond are objects of a namespace with an interval of a second.
+// everySecond creates objects with an interval of a second in a namespace.
 func (w *world) everySecond(namespace string, number int) (objects []*v1alpha1.OCIRepository) {
 	w.T.Helper()
 	for i := range number {
@@ -50,8 +50,8 @@ func (w *world) everySecond(namespace string, number int) (objects []*v1alpha1.O
 	return objects
 }
 
-// A server that answers with something new each second has neither its objects written each second,
-// nor fetched in vain.
+// A server that answers with new content each second does not cause a write of its objects each
+// second. Content that could not be written is not fetched.
 func TestSuccessesThatChangeAreBounded(t *testing.T) {
 	const minutes = 4
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestSuccessesThatChangeAreBounded(t *testing.T) {
 			answers++
 			o.Status.ObservedIgnore = new(fmt.Sprint("answer ", answers))
 			if answers%3 == 0 {
-				return "", errOdd // not even if it fails now and then
+				return "", errOdd // the limit also holds with occasional failures
 			}
 			return "", nil
 		}
@@ -80,7 +80,8 @@ func TestSuccessesThatChangeAreBounded(t *testing.T) {
 			t.Errorf("a namespace: %d writes in %d minutes, want %d at the most", wrote, minutes, most)
 		}
 
-		// Neither its neighbour nor who changes an object or asks for it waits.
+		// Objects of another namespace do not wait, and neither do objects with a change or a
+		// request.
 		acted := answers
 		w.Attempt(one[0])
 		w.Edit(many[0], func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour })
@@ -98,7 +99,7 @@ func TestSuccessesThatChangeAreBounded(t *testing.T) {
 	})
 }
 
-// A write of an object counts for more the larger the object is, whatever makes it large.
+// The larger an object is, the more its write counts, whatever makes the object large.
 func TestLargeObjectsAreWrittenLess(t *testing.T) {
 	const minutes, large = 30, 250 << 10
 	for name, enlarge := range map[string]func(o *v1alpha1.OCIRepository){
@@ -131,7 +132,8 @@ func TestLargeObjectsAreWrittenLess(t *testing.T) {
 					enlarge(o)
 				})
 				w.run([]*v1alpha1.OCIRepository{o}, minutes*time.Minute)
-				// The new object's write, one at once, and then one for every 32 of a small object.
+				// The new object's write, one at once, and then one in the time of 32 writes of a
+				// small object.
 				if most := 1 + 1 + minutes*60/320; answers > most || answers < most/2 || w.Writes.Statuses > answers {
 					t.Errorf("%d answers and %d writes in %d minutes, want %d at the most", answers, w.Writes.Statuses, minutes, most)
 				}
@@ -140,7 +142,8 @@ func TestLargeObjectsAreWrittenLess(t *testing.T) {
 	}
 }
 
-// An object that stays as it is costs no write, and so is reconciled at its interval for ever.
+// An object whose status does not change costs no writes, so it is always reconciled at its
+// interval.
 func TestWithoutChangesNothingIsPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -151,7 +154,7 @@ func TestWithoutChangesNothingIsPutOff(t *testing.T) {
 	})
 }
 
-// What a tenant wrote is not sent back to the API server with each status.
+// A patch of the status contains no metadata or spec that a tenant wrote.
 func TestStatusPatchesHaveOnlyTheStatus(t *testing.T) {
 	w := newWorld(t)
 	var sent []map[string]json.RawMessage
@@ -188,8 +191,8 @@ func TestStatusPatchesHaveOnlyTheStatus(t *testing.T) {
 	}
 }
 
-// The API server may carry out a write whose request ends early, while memory still has the status
-// before it. That status is not taken for the present one.
+// The API server may carry out a write whose request is cut off. The cache then still has the
+// status before the write. The controller must not take the old status for the present one.
 func TestStatusThatMemoryDoesNotShowYet(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
