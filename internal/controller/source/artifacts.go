@@ -19,25 +19,30 @@ import (
 type Artifacts struct {
 	// Store keeps the files.
 	Store *store.Store
-	// BaseURL is the start of artifacts' URLs, without a slash at its end.
+	// BaseURL is the start of the artifacts' URLs, without a slash at its end.
 	BaseURL string
 	// Elected is closed when this replica begins to reconcile.
 	Elected <-chan struct{}
 
-	kinds     []func(ctx context.Context, show func(claim)) error // claims of each; fixed before the manager starts
-	verified  sync.Map                                            // store.Object -> digest that was found whole since the start
-	changed   sync.Map                                            // store.Object -> nothing; who stored something that the collector has not settled yet
+	// kinds has one function per kind, which reads the claims of its objects. It does not change
+	// after the manager starts.
+	kinds []func(ctx context.Context, show func(claim)) error
+	// verified maps a store.Object to the digest that was stored or verified since the start.
+	verified sync.Map
+	// changed has each store.Object with files for the collector to look at: it stored something,
+	// or the collector could not remove everything. The values are nil.
+	changed   sync.Map
 	readiness readiness
 }
 
-// claim is an object's claim to an artifact.
+// claim is an object's claim to an artifact in the store.
 type claim struct {
 	owner  store.Object
-	digest string // in its status; empty for none
-	idle   bool   // nobody will fetch it: the object is suspended, or being deleted
+	digest string // digest of the artifact in the status; empty if there is none
+	idle   bool   // the artifact will not be fetched: the object is suspended, or being deleted
 }
 
-// claims shows the claims of the objects of all kinds, from memory.
+// claims calls show for each claim of the objects of all kinds, from the cache.
 func (a *Artifacts) claims(ctx context.Context, show func(claim)) error {
 	for _, claims := range a.kinds {
 		if err := claims(ctx, show); err != nil {
@@ -48,8 +53,8 @@ func (a *Artifacts) claims(ctx context.Context, show func(claim)) error {
 }
 
 // Put stores the bytes that write writes, and describes them as an artifact of that revision. The
-// argument old is the artifact in the status, or nil if there is none. Content that stays the same
-// keeps its time. An error of write is returned as it is.
+// argument old is the artifact in the status, or nil if there is none. Content that has not changed
+// keeps its LastUpdateTime. An error of write is returned as it is.
 func (a *Artifacts) Put(
 	ctx context.Context, owner store.Object, old *v1alpha1.Artifact, revision string, write func(io.Writer) error,
 ) (*v1alpha1.Artifact, error) {
@@ -76,8 +81,8 @@ func (a *Artifacts) Put(
 	return a.Renew(owner, artifact)
 }
 
-// Annotate stores a note of the kind beside the artifact; see [store.Store.Annotate]. An error of
-// write is returned as it is.
+// Annotate stores a note of the kind beside the artifact in the store; see [store.Store.Annotate].
+// An error of write is returned as it is.
 func (a *Artifacts) Annotate(ctx context.Context, owner store.Object, artifact *v1alpha1.Artifact, write func(io.Writer) error) error {
 	var source error
 	err := a.Store.Annotate(ctx, owner, artifact.Digest, func(w io.Writer) error {
@@ -90,8 +95,8 @@ func (a *Artifacts) Annotate(ctx context.Context, owner store.Object, artifact *
 	return err
 }
 
-// Renew returns the artifact with its present URL, which depends on the store's key and the
-// controller's address.
+// Renew returns a copy of the artifact with its present URL, which depends on the store's key and
+// the controller's address.
 func (a *Artifacts) Renew(owner store.Object, artifact *v1alpha1.Artifact) (*v1alpha1.Artifact, error) {
 	path, err := a.Store.URLPath(owner, artifact.Digest)
 	if err != nil {
@@ -102,8 +107,8 @@ func (a *Artifacts) Renew(owner store.Object, artifact *v1alpha1.Artifact) (*v1a
 	return renewed, nil
 }
 
-// stored reports whether the artifact is in the store. False for nil. Content is verified once per
-// digest after each start; later only its existence is checked.
+// stored reports whether the artifact is in the store; false if artifact is nil. The content is
+// verified once per digest after each start. Later only the file's existence is checked.
 func (a *Artifacts) stored(ctx context.Context, owner store.Object, artifact *v1alpha1.Artifact) bool {
 	if artifact == nil {
 		return false
@@ -119,7 +124,7 @@ func (a *Artifacts) stored(ctx context.Context, owner store.Object, artifact *v1
 	return true
 }
 
-// remove removes what is kept for an object that goes.
+// remove removes the files of an object that is being deleted.
 func (a *Artifacts) remove(owner store.Object) error {
 	if err := a.Store.Remove(owner); err != nil {
 		return &storeError{err}

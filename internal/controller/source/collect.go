@@ -9,24 +9,24 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// How often the collector looks for garbage: among the artifacts of objects that stored a new one,
-// and in the whole store. Only the whole store shows the files of a killed controller, and of
-// objects that were deleted without a last reconciliation.
+// Intervals of the collector. At collectEvery, it looks for garbage among the files of objects that
+// stored a new artifact. At walkEvery, it looks through the whole store. Only this finds the files
+// of a killed controller, and those of objects that were deleted without a last reconciliation.
 const (
 	collectEvery = time.Minute
 	walkEvery    = time.Hour
 )
 
-// Collector removes artifacts that no object names any more. It is a runnable of a manager and runs
-// where the objects are reconciled.
+// Collector removes artifacts that are in no object's status. It is a runnable of a manager and
+// runs in the replica that reconciles.
 type Collector struct {
-	// Artifacts are those of all kinds.
+	// Artifacts has the artifacts of all kinds.
 	Artifacts *Artifacts
-	// Log hears what was removed.
+	// Log gets a message when artifacts were removed.
 	Log logr.Logger
 }
 
-// NeedLeaderElection makes the collector run in the replica that reconciles: no other replica knows
+// NeedLeaderElection makes the collector run in the replica that reconciles. No other replica knows
 // which artifacts are being written.
 func (*Collector) NeedLeaderElection() bool { return true }
 
@@ -43,7 +43,7 @@ func (c *Collector) Start(ctx context.Context) error {
 		done, err := collect(ctx)
 		if err != nil && ctx.Err() == nil {
 			c.Log.Error(err, "collect artifacts")
-			walked = time.Time{} // begin anew with the whole store
+			walked = time.Time{} // begin again with the whole store
 		}
 		if done.Artifacts > 0 {
 			c.Log.Info("removed artifacts that no object names", "artifacts", done.Artifacts, "bytes", done.Bytes)
@@ -56,10 +56,10 @@ func (c *Collector) Start(ctx context.Context) error {
 	}
 }
 
-// live tells for each object that exists which digests its status names, or is about to name.
+// live reports whether an object exists, and which digests are in its status or will soon be.
 type live func(store.Object) (digests []string, exists bool)
 
-// live reads the claims of all objects.
+// live reads the claims of all objects, and returns a function that looks up an object's digests.
 func (a *Artifacts) live(ctx context.Context) (live, error) {
 	named := map[store.Object][]string{}
 	err := a.claims(ctx, func(c claim) {
@@ -70,16 +70,16 @@ func (a *Artifacts) live(ctx context.Context) (live, error) {
 	})
 	return func(o store.Object) ([]string, bool) {
 		digests, exists := named[o]
-		// The cache may be behind: the newest artifact may be named in a status that the cache has
-		// not yet seen.
+		// The cache may be behind: the newest artifact may be in a status that the cache has not
+		// seen yet.
 		if last, ok := a.verified.Load(o); ok {
-			digests = append(digests, last.(string)) // nothing else is put there
+			digests = append(digests, last.(string)) // all values are strings
 		}
 		return digests, exists
 	}, err
 }
 
-// Collect looks through the whole store and removes artifacts that no object names any more.
+// Collect looks through the whole store and removes artifacts that are in no object's status.
 func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 	live, err := a.live(ctx)
 	if err != nil {
@@ -87,10 +87,10 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 	}
 	done, err := a.Store.Collect(ctx, live)
 	a.watch(done.Pending)
-	// An object that went to another shard, or without its finalizer, is not reconciled a last
-	// time.
+	// Objects that moved to another shard, or were deleted without a finalizer, never reach
+	// Finalize: remove their entries here.
 	a.verified.Range(func(o, _ any) bool {
-		if _, exists := live(o.(store.Object)); !exists { // nothing else is put there
+		if _, exists := live(o.(store.Object)); !exists { // all keys are of this type
 			a.verified.Delete(o)
 		}
 		return true
@@ -98,12 +98,13 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 	return done, err
 }
 
-// collectChanged is Collect for the objects that have stored something since, and for those with
-// artifacts that were too young to be removed, or that a status still names beside newer artifacts.
+// collectChanged is like Collect, for some objects only. These are objects that have stored
+// something since the last call, or that had artifacts which could not be removed: too young, or
+// still in a status beside newer artifacts.
 func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error) {
 	var changed []store.Object
 	a.changed.Range(func(o, _ any) bool {
-		changed = append(changed, o.(store.Object)) // nothing else is put there
+		changed = append(changed, o.(store.Object)) // all keys are of this type
 		return true
 	})
 	if len(changed) == 0 {
@@ -114,14 +115,16 @@ func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error)
 		return store.Collected{}, err
 	}
 	for _, o := range changed {
-		a.changed.Delete(o) // before, so that what is stored meanwhile is not forgotten
+		// Delete before the collection: an object that stores something meanwhile is then looked at
+		// again.
+		a.changed.Delete(o)
 	}
 	done, err := a.Store.CollectObjects(ctx, changed, live)
 	a.watch(done.Pending)
 	return done, err
 }
 
-// watch has the objects looked at again soon.
+// watch has the collector look at the objects again soon.
 func (a *Artifacts) watch(objects []store.Object) {
 	for _, o := range objects {
 		a.changed.Store(o, nil)

@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 )
 
-// sharing is what reconcilers share that have artifacts of their own in the world's store.
+// sharing returns a Shared that has its own artifacts in the world's store.
 func (w *world) sharing(elected <-chan struct{}) *source.Shared {
 	return &source.Shared{
 		Shared:    &tenant.Shared{Shared: &object.Shared{Client: w.Kube}},
@@ -30,7 +30,7 @@ func (w *world) sharing(elected <-chan struct{}) *source.Shared {
 	}
 }
 
-// age makes a file of the store look as if it had been written then.
+// age sets the time at which a file of the store was written.
 func (w *world) age(path string, then time.Time) {
 	w.T.Helper()
 	if err := os.Chtimes(filepath.Join(w.Dir, path), then, then); err != nil {
@@ -43,7 +43,7 @@ func (w *world) remains(path string) bool {
 	return err == nil
 }
 
-// leave writes a file that nobody names beside an artifact.
+// leave writes a file beside an artifact. No status refers to the file.
 func (w *world) leave(artifact string) (path string) {
 	w.T.Helper()
 	path = filepath.Join(filepath.Dir(artifact), strings.Repeat("0", 64)+".tar.gz")
@@ -53,7 +53,8 @@ func (w *world) leave(artifact string) (path string) {
 	return path
 }
 
-// One collector knows the objects of all kinds: what it does not know is garbage.
+// One collector serves the objects of all kinds. It removes the files of kinds that are not
+// registered.
 func TestCollectorKnowsAllKinds(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
@@ -62,7 +63,8 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 	}
 	first := w.sharing(nil)
 	source.New(first, named("One"), w.kind)
-	source.New(first, named("Another"), w.kind) // of the same objects, which is all that the test needs
+	// Both kinds have the same objects, which is enough for the test.
+	source.New(first, named("Another"), w.kind)
 	put := func(owner store.Object) *v1alpha1.Artifact {
 		t.Helper()
 		kept, err := first.Artifacts.Put(t.Context(), owner, nil, "v1", func(out io.Writer) error {
@@ -93,8 +95,8 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 	}
 }
 
-// What was replaced goes within minutes. What nobody has touched is not looked at before an hour
-// has passed.
+// A replaced artifact is removed within minutes. Files of other objects are not looked at before an
+// hour has passed.
 func TestCollectorLooksAtWhatChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -103,13 +105,13 @@ func TestCollectorLooksAtWhatChanged(t *testing.T) {
 			w.finds(revision)
 			w.reconcile(o)
 			path := w.Get(o).Status.Artifact.Path
-			w.age(path, time.Now()) // of the test's clock
+			w.age(path, time.Now()) // the time of the test's clock
 			return path
 		}
 		o, quiet := w.create("tenant-a", "app", nil), w.create("tenant-a", "quiet", nil)
 		still := find(quiet, "v1")
 		first := find(o, "v1")
-		fresh := w.leave(first) // by a controller that was killed just now
+		fresh := w.leave(first) // left by a controller that was killed at this moment
 		w.age(fresh, time.Now())
 		w.Restart()
 		ctx, stop := context.WithCancel(t.Context())
@@ -145,8 +147,8 @@ func TestCollectorLooksAtWhatChanged(t *testing.T) {
 	})
 }
 
-// Memory may not have heard of a status that was just written. What that status names must stay all
-// the same.
+// The cache may not have seen a status that was just written. The artifact of that status must stay
+// all the same.
 func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -172,7 +174,7 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 		t.Error("an artifact that a status names is gone")
 	}
 
-	// Nothing is remembered of an object that is not ours any more.
+	// If the cache does not have an object, its files and its entry are removed.
 	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 	})
@@ -184,7 +186,7 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 	}
 }
 
-// What cannot be known is not garbage.
+// If the objects cannot be listed, nothing is garbage.
 func TestCollectorNeedsToKnowAllObjects(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -202,7 +204,8 @@ func TestCollectorNeedsToKnowAllObjects(t *testing.T) {
 	}
 }
 
-// A process that is killed between store and status leaves a file that nobody names, which goes.
+// If a process is killed after it wrote the store and before it wrote the status, no status refers
+// to the written file. The collector removes this file.
 func TestLeftoversAreCollected(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")

@@ -1,7 +1,7 @@
-// Package source is the frame of the kinds that fetch an artifact. A source is an object that names a
-// repository or a bucket outside the cluster. Its controller looks there at every interval, as the
-// object's own tenant. The artifact that it finds goes into the artifact store, and its description
-// into the object's status.
+// Package source is the frame of the kinds that fetch an artifact. A source is an object that
+// refers to a repository or a bucket outside the cluster. Its controller reads the repository or
+// bucket at every interval, with the credential of the object's tenant. It puts the artifact into
+// the artifact store, and the artifact's description into the object's status.
 //
 // The package builds on package tenant, whose phases become:
 //
@@ -11,10 +11,10 @@
 //	             └─ [Artifacts]: the store
 //	Report:  ArtifactInStorage, ExternalArtifact
 //
-// The store is written before the status, so a status never names an artifact that was not there.
-// If the controller is killed in between, no status names the artifact, and the collector removes
-// it. If the store loses its volume, the artifacts in statuses are fetched again before the
-// controller is ready, for a few minutes at most.
+// The store is written before the status, so a status never refers to an artifact that was not
+// stored. If the controller is killed in between, the artifact is in no status, and the collector
+// removes it. If the store loses its volume, the artifacts in statuses are fetched again before the
+// controller is ready. The controller waits for a few minutes at most.
 //
-// The package knows no cloud: providers come in by name.
+// The package depends on no cloud: it gets providers by their names.
 package source

@@ -15,8 +15,8 @@ type storeError struct{ err error }
 func (e *storeError) Error() string { return e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// Explain implements object.Definition: it knows the failures of all sources, and asks the kind
-// about others.
+// Explain implements object.Definition. It explains the failures that all sources can have, and
+// asks the kind about others.
 func (f *fetching[O, P]) Explain(err error) (object.Failure, bool) {
 	if failure, known := explain(err); known {
 		return failure, true
@@ -24,7 +24,7 @@ func (f *fetching[O, P]) Explain(err error) (object.Failure, bool) {
 	return f.kind.Explain(err)
 }
 
-// explain knows the failures of artifacts.
+// explain returns the failure for an error of artifacts.
 func explain(err error) (object.Failure, bool) {
 	var (
 		content  *archive.Error

@@ -41,7 +41,7 @@ func TestFetchHasTheTimeoutOfTheSpec(t *testing.T) {
 	}
 }
 
-// slow is a toy that knows how long a fetch may take.
+// slow is a toy that records how much time a fetch has.
 type slow struct {
 	*toy
 
@@ -54,8 +54,8 @@ func (k *slow) Fetch(ctx context.Context, _ *v1alpha1.OCIRepository, _ string, _
 	return nil
 }
 
-// Suspension wins over nonsense, and both an identity and a spec are judged before anybody is
-// asked: first whose object it is.
+// An object is checked in this order: first for suspension, then its identity, then its spec.
+// Requests are made only after these checks.
 func TestWhatIsDoneFirst(t *testing.T) {
 	w := newWorld(t)
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestWhatIsDoneFirst(t *testing.T) {
 	}
 }
 
-// Objects that name no account are fetched as the default one.
+// Objects without a service account are fetched as the default service account.
 func TestDefaultAccountCounts(t *testing.T) {
 	w := newWorld(t)
 	w.Shared.Rules.DefaultServiceAccount = "default"
@@ -112,7 +112,7 @@ func TestNewArtifactsAreTold(t *testing.T) {
 	}
 }
 
-// A new revision of the same content is not an update.
+// If a new revision has the same content, the artifact keeps its time.
 func TestSameContentKeepsItsTime(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
@@ -151,7 +151,7 @@ func TestDeletionWaitsForTheStore(t *testing.T) {
 	}
 }
 
-// Suspended sources whose artifact is lost have nothing to offer.
+// A suspended source whose artifact is lost has no earlier result.
 func TestSuspendedAndLost(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -167,7 +167,7 @@ func TestSuspendedAndLost(t *testing.T) {
 	w.Wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonSuspended, "there is no earlier result")
 }
 
-// A store that is full says by which flag, and keeps what was there before.
+// If the store is full, the message says which flag to raise, and the earlier artifact stays.
 func TestStoreThatIsFull(t *testing.T) {
 	for flag, options := range map[string]store.Options{
 		"--artifact-store-max-size":     {MaxBytes: 400},
@@ -186,7 +186,7 @@ func TestStoreThatIsFull(t *testing.T) {
 	}
 }
 
-// What each failure of an artifact comes to.
+// Each failure of an artifact gets the right reason and the right time of the next attempt.
 func TestFailuresOfArtifacts(t *testing.T) {
 	putting := func(w *world, err error) {
 		w.kind.fetch = func(_ *v1alpha1.OCIRepository, call source.Call) error {
@@ -197,7 +197,7 @@ func TestFailuresOfArtifacts(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail   func(*world)
 		reason string
-		seldom bool // at the interval
+		seldom bool // checked again at the interval only
 		says   string
 	}{
 		"archive": {func(w *world) {

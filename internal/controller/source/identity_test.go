@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	serviceHost = "registry.example.com" // belongs to the cloud
+	serviceHost = "registry.example.com" // a service of the cloud
 	roleA       = "role/tenant-a"
 	roleB       = "role/tenant-b"
 )
 
 var errRejected = errors.New("the service does not accept the credential")
 
-// newTenant makes a world with an account of tenant-a, whose role trusts it. The kind uses a
-// service of the cloud as that role.
+// newTenant returns a world in which tenant-a has an account, and a role trusts the account. The
+// kind uses a service of the cloud as that role.
 func newTenant(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -34,13 +34,14 @@ func newTenant(t *testing.T) *world {
 	return w
 }
 
-// account makes or changes the tenant's account.
+// account creates or changes the tenant's account.
 func (w *world) account(uid, role string) {
 	w.T.Helper()
 	w.Accounts.Put(w.T, "tenant-a", "puller", uid, map[string]string{"role": role})
 }
 
-// useService shows the service a credential, which the service accepts while the cloud knows it.
+// useService sends a credential to the service. The service accepts a credential until the cloud
+// revokes it.
 func (w *world) useService(o *v1alpha1.OCIRepository, call source.Call) error {
 	ctx := w.T.Context()
 	conn, err := w.Access.Connect(ctx, call.Call, serviceHost)
@@ -68,8 +69,8 @@ func TestAccountThatChanges(t *testing.T) {
 		t.Fatalf("without the account: %s", got)
 	}
 
-	// The account is made, and memory has not heard of it: the failure that is remembered is passed,
-	// and the identity is shown.
+	// The account is created, and the cache has not seen it yet. The cached failure is ignored, and
+	// the status shows the identity.
 	w.account("uid-1", roleA)
 	w.Accounts.Unheard(true)
 	o, _ = w.Reconcile(o)
@@ -78,7 +79,7 @@ func TestAccountThatChanges(t *testing.T) {
 	}
 	w.Accounts.Unheard(false)
 
-	// Another role is in force at the next reconciliation, cached token or not.
+	// Another role takes effect at the next reconciliation, even if a token is cached.
 	w.reconcile(o)
 	w.account("uid-1", roleB)
 	o, _ = w.Reconcile(o)
@@ -86,7 +87,7 @@ func TestAccountThatChanges(t *testing.T) {
 		t.Errorf("with another role: %s, identity %+v", got, o.Status.Identity)
 	}
 
-	// An account that is deleted and made again inherits no token.
+	// An account that is deleted and created again does not inherit a token.
 	w.account("uid-1", roleA)
 	w.Request(o, "1")
 	w.reconcile(o)
@@ -126,7 +127,7 @@ func TestCloudThatIsDown(t *testing.T) {
 		t.Errorf("with a token in memory: %+v", w.ready(o))
 	}
 	w.Accounts.Remove(t, "tenant-a", "puller")
-	w.account("uid-2", roleA) // which has no token yet
+	w.account("uid-2", roleA) // there is no token for the new account
 	o, result := w.Reconcile(o)
 	if got := controllertest.Ready(o); got.Reason != string(auth.CodeThrottled) || o.Status.Identity == nil {
 		t.Errorf("without: %+v, identity %+v", got, o.Status.Identity)
@@ -141,7 +142,7 @@ func TestCredentialThatTheServiceEnded(t *testing.T) {
 	o, other := w.create("tenant-a", "app", nil), w.create("tenant-a", "other", nil)
 	w.reconcile(o)
 
-	// One fresh credential is got, at once, and serves the other object too.
+	// The controller gets one new credential at once, and uses it for the other object too.
 	w.Cloud.Revoke()
 	for _, each := range []*v1alpha1.OCIRepository{o, other} {
 		if w.reconcile(each); w.ready(each).Status != metav1.ConditionTrue || len(w.Cloud.Exchanges()) != 2 {
@@ -149,7 +150,8 @@ func TestCredentialThatTheServiceEnded(t *testing.T) {
 		}
 	}
 
-	// A service that accepts nothing does not make the controller exchange as often as it is asked.
+	// If a service accepts no credential, the number of exchanges does not grow with the number of
+	// reconciliations.
 	w.Cloud.Revoke()
 	for range 5 {
 		if w.reconcile(o); w.ready(o).Status != metav1.ConditionFalse || len(w.Cloud.Exchanges()) != 2 {
@@ -158,7 +160,8 @@ func TestCredentialThatTheServiceEnded(t *testing.T) {
 	}
 }
 
-// If by then the role trusts us no more, that is what people are told, and the identity is gone.
+// If the service rejects the credential, and the role does not trust the account any more, the
+// failure says so, and the status has no identity.
 func TestCredentialThatTheServiceEndedAndTheCloudToo(t *testing.T) {
 	w := newTenant(t)
 	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))

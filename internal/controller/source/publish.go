@@ -12,10 +12,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// publish makes the object's ExternalArtifact offer the artifact in the status, or removes the
-// ExternalArtifact, and sets the condition accordingly. The condition is saved before the first
-// ExternalArtifact is made: a controller that is killed in between removes the ExternalArtifact
-// later.
+// publish creates, updates or removes the object's ExternalArtifact, which offers the artifact in
+// the status. It sets the condition accordingly. The condition is saved before the first
+// ExternalArtifact is created. So a controller that is killed in between removes the
+// ExternalArtifact later.
 func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifact.Offer, save func(context.Context) error) error {
 	wanted, announced := o.GetPublication().ExternalArtifact, published(o.GetStatus())
 	source := externalartifact.Source{Kind: f.Entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
@@ -50,19 +50,21 @@ func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifac
 	failure := object.Explain(err, explain)
 	object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionFalse, failure.Reason, failure.Message)
 	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !wanted {
-		return nil // the spec asks for none, and without the right to look there may be none: the condition says so
+		// The spec does not ask for an ExternalArtifact. Without the right to read it, nobody knows
+		// whether one is left: the condition says so.
+		return nil
 	}
 	return err
 }
 
-// publishError is an artifact that is stored and not published.
+// publishError is the error for an artifact that is stored but could not be published.
 type publishError struct{ err error }
 
 func (e *publishError) Error() string { return e.err.Error() }
 func (e *publishError) Unwrap() error { return e.err }
 
-// failure explains the error. We are not told when the cluster, the controller's rights or
-// another's object change, so these are checked once per interval.
+// failure explains the error. The controller gets no event when the cluster, its own rights or a
+// foreign object change, so it checks these once per interval.
 func (e *publishError) failure() object.Failure {
 	refused, ok := errors.AsType[*externalartifact.Error](e.err)
 	if !ok {
@@ -71,8 +73,8 @@ func (e *publishError) failure() object.Failure {
 	return object.Failure{Reason: refused.Reason, AtInterval: !refused.Passing}
 }
 
-// published reports whether the object may have an ExternalArtifact: the condition is saved before
-// the ExternalArtifact is made.
+// published reports whether the object may have an ExternalArtifact. The condition shows this: it
+// is saved before the ExternalArtifact is created.
 func published(status *meta.Status) bool {
 	return apimeta.FindStatusCondition(status.Conditions, meta.ConditionExternalArtifactPublished) != nil
 }

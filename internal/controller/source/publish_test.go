@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 )
 
-// offered is the published artifact of the object, or nil.
+// offered returns the artifact in the object's ExternalArtifact, or nil if there is none.
 func (w *world) offered(o *v1alpha1.OCIRepository) map[string]any {
 	w.T.Helper()
 	external := controllertest.ExternalArtifact()
@@ -89,8 +89,8 @@ func TestArtifactsArePublishedOnRequest(t *testing.T) {
 	}
 }
 
-// The condition stands before the ExternalArtifact does: a controller that is killed in between
-// takes it back later.
+// The condition is saved before the ExternalArtifact is created. So a controller that is killed in
+// between removes the ExternalArtifact later.
 func TestPublicationIsAnnounced(t *testing.T) {
 	w := newWorld(t)
 	w.fails(errOdd)
@@ -120,7 +120,8 @@ func TestPublicationIsAnnounced(t *testing.T) {
 	w.Wants(o, meta.ConditionExternalArtifactPublished, metav1.ConditionTrue, meta.ReasonSucceeded, "v1")
 }
 
-// After a failure, whatever it is, Flux keeps what was there before, and is told.
+// After any failure, the ExternalArtifact keeps the earlier artifact, and its condition shows the
+// failure to Flux.
 func TestFailuresLeaveWhatIsPublished(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -139,7 +140,8 @@ func TestFailuresLeaveWhatIsPublished(t *testing.T) {
 	}
 }
 
-// Somebody else's ExternalArtifact stays; the object says so, and looks again.
+// An ExternalArtifact of somebody else is not changed. The object's conditions say so, and the
+// controller checks again at the interval.
 func TestForeignExternalArtifactsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -180,8 +182,8 @@ func TestForeignExternalArtifactsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A cluster without Flux, or without the right to write its kind: the object says what is missing
-// and looks again.
+// Flux may not be installed, or the controller may lack the right to write ExternalArtifacts. Then
+// the object's conditions say what is missing, and the controller checks again.
 func TestNoExternalArtifacts(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -207,8 +209,8 @@ func TestNoExternalArtifacts(t *testing.T) {
 	w.Wants(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, "")
 }
 
-// Who asked for what the controller may not write, and asks no more, has what the spec asks for.
-// What may be left is told.
+// The controller may lack the right to write the ExternalArtifact. If the spec then stops asking
+// for one, the spec is fulfilled. A condition says that an ExternalArtifact may be left.
 func TestWithoutTheRightNothingIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -233,8 +235,8 @@ func TestWithoutTheRightNothingIsTakenBack(t *testing.T) {
 	w.Wants(o, meta.ConditionExternalArtifactPublished, "", "", "")
 }
 
-// What was published for an object of the same name that is gone is the garbage collector's, which
-// is a matter of moments.
+// The garbage collector soon removes the ExternalArtifact of an earlier object of the same name. So
+// the controller checks again soon, and does not wait for the interval.
 func TestLeftoversAreLookedAtSoon(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -247,7 +249,7 @@ func TestLeftoversAreLookedAtSoon(t *testing.T) {
 	w.Wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonExternalArtifactUnavailable, "was made for an earlier OCIRepository")
 }
 
-// An API server that fails is no reason to wait for the interval.
+// If the API server fails, the controller does not wait for the interval.
 func TestPublicationIsRetried(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -263,8 +265,8 @@ func TestPublicationIsRetried(t *testing.T) {
 	w.Wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonInternalError, "write ExternalArtifact tenant-a/app")
 }
 
-// While an object is suspended, Flux goes on with what is there, and is told; whether it is
-// published is still the spec's to say.
+// While an object is suspended, Flux keeps the published artifact, and a condition tells Flux of
+// the suspension. spec.externalArtifact still decides whether the artifact is published.
 func TestSuspendedObjectsStayPublished(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -292,7 +294,7 @@ func TestSuspendedObjectsStayPublished(t *testing.T) {
 	w.tellsFlux(o, "True", meta.ReasonSuspended, "v1")
 	w.Wants(o, meta.ConditionExternalArtifactPublished, metav1.ConditionTrue, meta.ReasonSucceeded, "v1")
 
-	// A volume that is lost while nobody fetches.
+	// The volume is lost while the object is suspended.
 	got := w.Get(o)
 	if err := w.Shared.Artifacts.Store.Remove(controllertest.Owner(got)); err != nil {
 		t.Fatal(err)
@@ -307,7 +309,7 @@ func TestSuspendedObjectsStayPublished(t *testing.T) {
 	w.tellsFlux(o, "True", meta.ReasonSucceeded, "v2")
 }
 
-// What cannot be published while an object is suspended is tried again.
+// If the artifact of a suspended object cannot be published, the controller tries again.
 func TestPublicationOfTheSuspendedIsRetried(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")

@@ -11,19 +11,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// readyWithin is how long a replica that reconciles waits for missing artifacts. Tenants choose the
-// servers and the timeouts, and no tenant may keep the others' artifacts from being served.
+// readyWithin is how long a replica that reconciles waits for missing artifacts. Tenants choose
+// servers and timeouts, but no tenant may prevent the serving of other tenants' artifacts.
 const readyWithin = 5 * time.Minute
 
-// readiness knows which objects were tried since the start.
+// readiness records which objects were tried since the start.
 type readiness struct {
 	mu    sync.Mutex // guards all; never held during I/O
 	tried map[store.Object]struct{}
-	since time.Time // of the first check on a replica that reconciles; zero until then
+	since time.Time // time of the first check on a replica that reconciles; zero until then
 	done  bool
 }
 
-// asked reports whether the replica is done, or has waited long enough.
+// asked reports whether the wait is over: everything was there, or the replica has waited long
+// enough.
 func (r *readiness) asked(elected bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,10 +37,10 @@ func (r *readiness) asked(elected bool) bool {
 	return r.done
 }
 
-// finish ends the wait for good. The caller holds mu.
+// finish ends the wait permanently. The caller holds mu.
 func (r *readiness) finish() { r.done, r.tried = true, nil }
 
-// try remembers that an object's artifact was fetched, or could not be.
+// try records that an object's artifact was fetched, or that a fetch was tried and failed.
 func (r *readiness) try(owner store.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,17 +53,17 @@ func (r *readiness) try(owner store.Object) {
 	r.tried[owner] = struct{}{}
 }
 
-// Ready is a readiness check (healthz.Checker). It fails while an artifact that a status names is
-// missing from the store and its object was not tried since the start. So clients are not sent to a
-// replica that lost its volume. An object that is suspended, or whose artifact cannot be fetched
-// any more, does not hold up the others. A slow registry does so for readyWithin at most. Once the
-// check has passed on the replica that reconciles, it always passes.
+// Ready is a readiness check (healthz.Checker). It fails while an artifact of a status is missing
+// from the store, if its object was not tried since the start. So clients are not sent to a replica
+// that lost its volume. A suspended object, and an object whose artifact cannot be fetched, do not
+// delay the others. A slow registry delays them for readyWithin at most. Once the check has passed
+// on the replica that reconciles, it always passes.
 func (a *Artifacts) Ready(req *http.Request) error {
 	elected := false
 	select {
 	case <-a.Elected:
 		elected = true
-	default: // another replica reconciles; what it fetches may be missing here
+	default: // another replica reconciles; artifacts that it fetches may be missing here
 	}
 	if a.readiness.asked(elected) {
 		return nil
@@ -88,12 +89,12 @@ func (a *Artifacts) Ready(req *http.Request) error {
 	return nil
 }
 
-// knownPause is how often the check looks whether the objects are known. A reader that waits for
-// the manager's cache looks only every 100 ms, which is half of a start.
+// knownPause is how often the check tries to read the objects. A reader that waits for the
+// manager's cache tries only every 100 ms, which is half the time of a start.
 const knownPause = 5 * time.Millisecond
 
-// wanted returns the claims to artifacts that somebody may fetch. It waits until the objects are
-// known, or ctx ends.
+// wanted returns the claims to artifacts that may be fetched. It waits until the cache has the
+// objects, or ctx ends.
 func (a *Artifacts) wanted(ctx context.Context) ([]claim, error) {
 	for {
 		var wanted []claim

@@ -24,7 +24,7 @@ func (w *world) isReady() error {
 	return w.Shared.Artifacts.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil))
 }
 
-// A tenant's slow registry must not keep everybody's artifacts from being served.
+// A tenant's slow registry must not prevent the serving of other tenants' artifacts.
 func TestReadyDoesNotWaitForEver(t *testing.T) {
 	w := newWorld(t)
 	w.create("tenant-a", "lost", func(o *v1alpha1.OCIRepository) {
@@ -37,7 +37,7 @@ func TestReadyDoesNotWaitForEver(t *testing.T) {
 		check := func() error {
 			return late.Artifacts.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		}
-		for range 2 { // a standby waits as long as it has to
+		for range 2 { // a standby has no time limit
 			if check() == nil {
 				t.Fatal("a standby that lacks an artifact is ready")
 			}
@@ -70,8 +70,7 @@ func TestReadyOfAReplica(t *testing.T) {
 		t.Error("a standby that lacks an artifact is ready")
 	}
 
-	// An object that cannot be fetched any more does not hold up the others, nor does one that is
-	// suspended.
+	// An object whose fetch fails does not delay the others, and neither does a suspended object.
 	close(w.Elected)
 	w.fails(errOdd)
 	w.reconcile(o)
@@ -85,8 +84,8 @@ func TestReadyOfAReplica(t *testing.T) {
 	}
 }
 
-// A controller that lost its volume is not ready until the artifacts are fetched again. A damaged
-// file is found at the next start.
+// A controller that lost its volume is not ready until it has fetched the artifacts again. It
+// detects a damaged file at its next start.
 func TestLostArtifactsAreFetchedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -123,8 +122,8 @@ func TestLostArtifactsAreFetchedAgain(t *testing.T) {
 	}
 }
 
-// A reader of a cache that has not synced looks again only every 100 ms. The check does not wait
-// for its next look.
+// A reader of a cache that has not synced checks again only every 100 ms. Ready does not wait that
+// long.
 func TestReadyAsSoonAsTheObjectsAreKnown(t *testing.T) {
 	w := newWorld(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -16,12 +16,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Shared is what the reconcilers of all sources of one controller share. All fields are required.
+// Shared has the parts that the reconcilers of all sources of one controller use together. All
+// fields are required.
 type Shared struct {
-	// Shared is what they share with the reconcilers of other kinds that act as a tenant.
+	// Shared has the parts that reconcilers of other kinds that act as a tenant use too.
 	*tenant.Shared
 
-	// Artifacts are the store, and which objects have something in it.
+	// Artifacts has the store, and knows which objects have artifacts in it.
 	Artifacts *Artifacts
 	// External publishes artifacts to Flux.
 	External *externalartifact.Publisher
@@ -30,8 +31,8 @@ type Shared struct {
 // Reconciler reconciles the sources of one kind.
 type Reconciler[O kinds.Keeper, P any] = tenant.Reconciler[O, task[P]]
 
-// New makes the reconciler of a kind, and makes its objects known to the shared artifacts. The entry
-// is the kind's one of the table; its objects are of type O.
+// New returns the reconciler of a kind, and registers the kind's objects with the shared artifacts.
+// The entry is the kind's entry in the table of kinds; its objects are of type O.
 func New[O kinds.Keeper, P any](shared *Shared, entry kinds.Kind, kind Kind[O, P]) *Reconciler[O, P] {
 	f := &fetching[O, P]{tenant.Toolkit[O]{Entry: entry, Shared: shared.Shared}, shared, kind}
 	shared.Artifacts.kinds = append(shared.Artifacts.kinds, f.claims)
@@ -46,14 +47,14 @@ type fetching[O kinds.Keeper, P any] struct {
 	kind   Kind[O, P]
 }
 
-// task is a kind's plan, and the permission to carry it out.
+// task has a kind's plan, and the call to carry it out with.
 type task[P any] struct {
 	plan P
 	call Call
 }
 
-// View implements tenant.Kind. An object has the finalizer because its artifact must be removed with
-// the object.
+// View implements tenant.Kind. Each object gets the finalizer, because its artifact must be removed
+// with the object.
 func (f *fetching[O, P]) View(o O) object.View {
 	view := f.Toolkit.View(o)
 	view.Finalizer = true
@@ -101,7 +102,8 @@ func (f *fetching[O, P]) Report(ctx context.Context, o O, outcome object.Outcome
 	if err != nil {
 		return "", err
 	}
-	stored := outcome.Fulfilled() && artifact != nil || // Decide found it in the store, or Fetch has put it there
+	// With a fulfilled spec, Decide found the artifact in the store, or Fetch has put it there.
+	stored := outcome.Fulfilled() && artifact != nil ||
 		f.shared.Artifacts.stored(ctx, f.owner(o), artifact)
 	if stored {
 		object.SetCondition(o, meta.ConditionArtifactInStorage, metav1.ConditionTrue, meta.ReasonSucceeded, text)
@@ -111,7 +113,7 @@ func (f *fetching[O, P]) Report(ctx context.Context, o O, outcome object.Outcome
 	if stored || artifact == nil {
 		found = text
 	} else if outcome.Suspended {
-		offer.Failed = meta.ReasonSuspended // nobody fetches what the store has lost
+		offer.Failed = meta.ReasonSuspended // a suspended object does not fetch a lost artifact
 	}
 	return found, f.publish(ctx, o, offer, outcome.Save)
 }
@@ -121,12 +123,12 @@ func (f *fetching[O, P]) Finalize(_ context.Context, o O) error {
 	return f.shared.Artifacts.remove(f.owner(o))
 }
 
-// owner is the object as the store knows it.
+// owner returns the object's key in the store.
 func (f *fetching[O, P]) owner(o O) store.Object {
 	return store.Object{Kind: strings.ToLower(f.Entry.Kind), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
 }
 
-// claims shows the claims of the kind's objects, from memory.
+// claims calls show for the claim of each of the kind's objects, from the cache.
 func (f *fetching[O, P]) claims(ctx context.Context, show func(claim)) error {
 	return object.Each(ctx, f.shared.Client, f.Entry.NewList(), func(o O) {
 		c := claim{owner: f.owner(o), idle: o.GetSchedule().Suspend || !o.GetDeletionTimestamp().IsZero()}

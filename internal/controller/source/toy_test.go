@@ -19,11 +19,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// toy is a kind of source whose objects are of type OCIRepository. It finds what its fetch says.
+// toy is a kind of source whose objects are of type OCIRepository. The function in its field fetch
+// does the work of Fetch.
 type toy struct {
-	fetch   func(o *v1alpha1.OCIRepository, call source.Call) error // nil for nothing
+	fetch   func(o *v1alpha1.OCIRepository, call source.Call) error // nil: Fetch does nothing
 	fetched []string                                                // names of the objects
-	calls   []source.Call                                           // of Decide
+	calls   []source.Call                                           // of the calls of Decide
 }
 
 func (k *toy) Decide(o *v1alpha1.OCIRepository, call source.Call) (string, error) {
@@ -48,7 +49,7 @@ func (*toy) Explain(err error) (object.Failure, bool) {
 	return object.Failure{Reason: "Odd", Message: "that was odd"}, errors.Is(err, errOdd)
 }
 
-// world is the frame around the toy.
+// world runs the frame with the toy as its kind.
 type world struct {
 	*controllertest.World[*v1alpha1.OCIRepository]
 
@@ -67,7 +68,7 @@ func newWorldWith(t *testing.T, options store.Options) *world {
 	return w
 }
 
-// named returns the entry of a kind of this name, whose objects are OCIRepositories.
+// named returns an entry whose kind has this name, and whose objects are OCIRepositories.
 func named(name string) kinds.Kind {
 	entry := kinds.OCIRepository()
 	entry.Kind = name
@@ -86,7 +87,7 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	}, edit)
 }
 
-// reconcile runs once, and checks what must hold of every object.
+// reconcile reconciles the object once, and checks the rules that hold for all objects.
 func (w *world) reconcile(o *v1alpha1.OCIRepository) reconcile.Result {
 	w.T.Helper()
 	_, result := w.Reconcile(o)
@@ -97,7 +98,7 @@ func (w *world) ready(o *v1alpha1.OCIRepository) metav1.Condition {
 	return controllertest.Ready(w.Get(o))
 }
 
-// finds has the kind find an artifact of this revision, and keep it.
+// finds makes fetches find an artifact of this revision and store it.
 func (w *world) finds(revision string) { w.findsContent(revision, "content of "+revision) }
 
 func (w *world) findsContent(revision, content string) {
@@ -113,12 +114,12 @@ func (w *world) findsContent(revision, content string) {
 	}
 }
 
-// fails has fetches end with the error.
+// fails makes fetches return the error.
 func (w *world) fails(err error) {
 	w.kind.fetch = func(*v1alpha1.OCIRepository, source.Call) error { return err }
 }
 
-// published is the condition ExternalArtifactPublished, or its zero.
+// published returns the condition ExternalArtifactPublished, or the zero value if there is none.
 func (w *world) published(o *v1alpha1.OCIRepository) metav1.Condition {
 	return controllertest.Condition(w.Get(o), meta.ConditionExternalArtifactPublished)
 }
