@@ -1,9 +1,10 @@
 // Package tenant is the frame of kinds whose objects act as a tenant: with the credential of an
-// identity that the object names. The frame finds the identity, has the object reconciled when the
-// identity changes, renews tokens on request and measures the work. A kind says what to do.
+// identity in the object's spec. The frame resolves the identity, reconciles the object again when
+// the identity changes, renews tokens on request and measures durations. The kind decides what to
+// do with the credential.
 //
-// Package object is the frame of all objects, below this frame. Package source adds a store of
-// artifacts, above this frame.
+// This frame is built on package object, the frame of all objects. Package source is built on this
+// frame, and adds a store of artifacts.
 package tenant
 
 import (
@@ -21,14 +22,14 @@ import (
 )
 
 // Kind has the parts that differ between kinds. O is the pointer to the API type of the objects, P
-// the plan that the kind makes of a spec. Kinds of the API group toolkit.lanyard.dev embed [Toolkit]
-// for the parts that they share.
+// the type of the plan that Decide makes. Kinds of the API group toolkit.lanyard.dev embed
+// [Toolkit] for the parts that they share.
 type Kind[O object.Object, P any] interface {
-	// View returns what the frame needs of an object, without the dependency on the object's
-	// identity, which the frame adds.
+	// View returns the fields that the frame needs of an object. The frame itself adds the
+	// dependency on the object's identity.
 	View(o O) object.View
-	// Subject returns the subject that an object names. Subject is zero if the object names no valid
-	// one. A change of the subject has the object reconciled.
+	// Subject returns the subject in an object's spec; zero if the spec has no valid subject. When
+	// the subject changes, the object is reconciled.
 	Subject(o O) auth.Subject
 	// Identify returns the identity with whose credential the object acts, or refuses the spec. It
 	// may read, but changes nothing.
@@ -37,25 +38,26 @@ type Kind[O object.Object, P any] interface {
 	Decide(ctx context.Context, o O, call access.Call) (P, error)
 	// Act carries out the plan for the call's identity, with the rules of object.Kind.Act.
 	Act(ctx context.Context, o O, plan P, call access.Call) (news string, err error)
-	// Report is that of object.Kind.
+	// Report has the rules of object.Kind.Report.
 	Report(ctx context.Context, o O, outcome object.Outcome) (found string, err error)
-	// Finalize is that of object.Kind.
+	// Finalize has the rules of object.Kind.Finalize.
 	Finalize(ctx context.Context, o O) error
-	// Explain is that of object.Definition.
+	// Explain has the rules of object.Definition.Explain.
 	Explain(err error) (object.Failure, bool)
 }
 
-// Shared is what the reconcilers of all kinds of one controller share.
+// Shared has the parts that the reconcilers of all kinds of one controller use together.
 type Shared struct {
-	// Shared is what they share with the reconcilers of all other objects. Required.
+	// Shared has the parts that the reconcilers of all other objects use too. Required.
 	*object.Shared
 
 	// Rules turn the identity fields of a [Toolkit]'s objects into an identity or a refusal.
 	Rules spec.Rules
-	// Renew drops the tokens of a subject, so that the next use gets a new one. It may be called at
-	// any rate. If Renew is nil, the kinds renew tokens themselves.
+	// Renew drops the tokens of a subject, so that the next use gets a new token. It may be called
+	// as often as callers like. If Renew is nil, the kinds renew tokens themselves.
 	Renew func(auth.Subject)
-	// Durations hear how long Act took; see [NewDurations]. Nil for no measurement.
+	// Durations records how long Act took; see [NewDurations]. If Durations is nil, nothing is
+	// measured.
 	Durations *prometheus.HistogramVec
 }
 
@@ -71,13 +73,13 @@ func NewDurations() *prometheus.HistogramVec {
 // Reconciler reconciles the objects of one kind.
 type Reconciler[O object.Object, P any] = object.Reconciler[O, task[P]]
 
-// New makes the reconciler of a kind. The entry is that of the kind in the table; its objects are of
-// type O.
+// New returns the reconciler of a kind. The entry is the kind's entry in the table of kinds; its
+// objects are of type O.
 func New[O object.Object, P any](shared *Shared, entry kinds.Kind, kind Kind[O, P]) *Reconciler[O, P] {
 	return object.New(shared.Shared, entry.Kind, &frame[O, P]{kind, shared, entry})
 }
 
-// frame implements object.Kind for a kind.
+// frame implements object.Kind with the methods of a [Kind].
 type frame[O object.Object, P any] struct {
 	Kind[O, P]
 
@@ -85,7 +87,7 @@ type frame[O object.Object, P any] struct {
 	entry  kinds.Kind
 }
 
-// task is a kind's plan, and the identity that carries it out.
+// task has a kind's plan, and the call to carry it out with.
 type task[P any] struct {
 	plan P
 	call access.Call
@@ -103,8 +105,8 @@ func (f *frame[O, P]) View(o O) object.View {
 	return view
 }
 
-// Decide implements object.Kind. The identity comes first, so that a kind knows the identity when it
-// makes its plan.
+// Decide implements object.Kind. It resolves the identity first, because the kind needs the
+// identity to make its plan.
 func (f *frame[O, P]) Decide(ctx context.Context, o O) (task[P], error) {
 	if err := checkBounds(f.Kind.View(o)); err != nil {
 		return task[P]{}, err
@@ -141,7 +143,7 @@ func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P]) (news string, err
 	return news, err
 }
 
-// Bounds of the schemas, which hold for stored objects too.
+// Bounds of the schemas. They also apply to objects that are stored already.
 const (
 	minInterval = time.Second
 	maxInterval = 8760 * time.Hour

@@ -13,14 +13,13 @@ import (
 // have a schedule and identity fields in the spec, and the used identity in the status. O is the
 // pointer to the API type of the objects.
 type Toolkit[O kinds.Tenant] struct {
-	// Entry is that of the kind in the table. Required.
+	// Entry is the kind's entry in the table of kinds. Required.
 	Entry kinds.Kind
 	// Shared has the rules for identity fields. Required.
 	Shared *Shared
 }
 
-// View returns the schedule of an object. It is a copy: changes of the object do not change the
-// view.
+// View returns the schedule of an object, as a copy: changes of the object do not change the view.
 func (Toolkit[O]) View(o O) object.View {
 	schedule := o.GetSchedule()
 	return object.View{
@@ -29,17 +28,17 @@ func (Toolkit[O]) View(o O) object.View {
 	}
 }
 
-// Subject returns the subject that the identity fields of an object name, or the default one.
+// Subject returns the subject in the identity fields of an object, or the default subject.
 func (t Toolkit[O]) Subject(o O) auth.Subject { return t.Shared.Rules.Named(t.Entry.Fields(o)) }
 
-// Identify turns the identity fields of an object into an identity. The error of a refusal is that
-// of [spec.Resolve].
+// Identify turns the identity fields of an object into an identity. A refusal is an error of
+// [spec.Resolve].
 func (t Toolkit[O]) Identify(ctx context.Context, o O) (spec.Identity, error) {
 	return spec.Resolve(ctx, t.Entry.Fields(o), t.Shared.Rules)
 }
 
 // Report returns in a few words what the status of an object offers. If the spec was refused, no
-// identity was granted, so the status names none.
+// identity was granted, so Report removes the identity from the status.
 func (t Toolkit[O]) Report(_ context.Context, o O, outcome object.Outcome) (found string, err error) {
 	if outcome.Refused {
 		o.GetFetchStatus().Identity = nil
@@ -50,5 +49,5 @@ func (t Toolkit[O]) Report(_ context.Context, o O, outcome object.Outcome) (foun
 	return "", nil
 }
 
-// Finalize does nothing, because nothing is kept for an object.
+// Finalize does nothing, because the object has no data outside of it.
 func (Toolkit[O]) Finalize(context.Context, O) error { return nil }

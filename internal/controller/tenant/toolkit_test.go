@@ -45,7 +45,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestView checks that the frame sees every field of the schedule, of each kind. The view is a copy.
+// TestView checks for each kind that the view has every field of the schedule, and that the view is
+// a copy.
 func TestView(t *testing.T) {
 	schedule := v1alpha1.Schedule{Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute}}
 	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
