@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Explain knows the failures of registries (source.Kind.Explain).
+// Explain returns the failure for an error of registries (source.Kind.Explain).
 func Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*PullSecretsError](err); ok {
 		return object.Failure{Reason: meta.ReasonSecretRefused}, true

@@ -19,15 +19,15 @@ import (
 )
 
 // maxPullSecrets bounds the Secrets that one reconciliation reads for a ServiceAccount. A
-// ServiceAccount can name tens of thousands.
+// ServiceAccount can list tens of thousands of Secrets.
 const maxPullSecrets = 16
 
-// PullSecretsError is the reason why a ServiceAccount's image pull secrets cannot be used. Its text
+// PullSecretsError reports why a ServiceAccount's image pull secrets cannot be used. Its text
 // contains no value of a Secret.
 type PullSecretsError struct {
 	// Account is the ServiceAccount, as namespace/name.
 	Account string
-	// Fix is what to do, one sentence.
+	// Fix says what to do, in one sentence.
 	Fix string
 	// Err says what is wrong.
 	Err error
@@ -39,11 +39,11 @@ func (e *PullSecretsError) Error() string {
 
 func (e *PullSecretsError) Unwrap() error { return e.Err }
 
-// fromPullSecrets reads the imagePullSecrets of a ServiceAccount. The first Secret with an entry
-// for the repository is used. As for a Pod of that account, Secrets that are missing or unusable
-// are skipped. If no Secret has an entry, the repository is asked without a credential. Unlike for
-// a Pod, this is an error if a Secret was unusable: the error names it, since it may have been
-// meant.
+// fromPullSecrets returns the login with the imagePullSecrets of a ServiceAccount. It uses the
+// first Secret with an entry for the repository. As for a Pod of that account, it skips Secrets
+// that are missing or unusable. If no Secret has an entry, the login is anonymous. But if a Secret
+// was unusable, the result is an error, unlike for a Pod. The error lists the Secret, because the
+// user may have meant this one.
 func (r Registries) fromPullSecrets(ctx context.Context, call access.Call, repository oci.Repository) (access.Login, error) {
 	namespace, account := call.Object.Namespace, call.Identity.ServiceAccountName
 	names, err := r.pullSecretNames(ctx, namespace, account)
@@ -73,7 +73,8 @@ func (r Registries) fromPullSecrets(ctx context.Context, call access.Call, repos
 	return access.Login{}, nil
 }
 
-// pullSecretNames are the names in a ServiceAccount's imagePullSecrets in their order, each once.
+// pullSecretNames returns the names in a ServiceAccount's imagePullSecrets in their order, each
+// name once.
 func (r Registries) pullSecretNames(ctx context.Context, namespace, account string) ([]string, error) {
 	serviceAccount := &corev1.ServiceAccount{}
 	err := r.Access.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: account}, serviceAccount)
@@ -88,7 +89,7 @@ func (r Registries) pullSecretNames(ctx context.Context, namespace, account stri
 		return nil, fmt.Errorf("read ServiceAccount %s/%s: %w", namespace, account, object.Forbidden(err, "get", "serviceaccounts", namespace))
 	}
 	var names []string
-	known := sets.New("") // a reference may be empty, and names nothing
+	known := sets.New("") // an empty reference is ignored
 	for _, reference := range serviceAccount.ImagePullSecrets {
 		if known.Has(reference.Name) {
 			continue
@@ -105,11 +106,12 @@ func (r Registries) pullSecretNames(ctx context.Context, namespace, account stri
 	return names, nil
 }
 
-// fromPullSecret reads one of these Secrets. If it is missing or unusable, the error is an
-// [*object.SecretError].
+// fromPullSecret returns the credential for the repository in one Secret; nil if there is none. If
+// the Secret is missing or unusable, the error is an [*object.SecretError].
 func (r Registries) fromPullSecret(ctx context.Context, namespace, name string, repository oci.Repository) (*access.Credential, error) {
 	const field = "imagePullSecrets"
-	if len(validation.IsDNS1123Subdomain(name)) > 0 { // which nobody checks in a ServiceAccount
+	// The API server does not check these names in a ServiceAccount.
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil, &object.SecretError{Field: field, Name: name, Fix: "correct the name", Err: errors.New("this is not a valid name of a Secret")}
 	}
 	secret, err := r.Access.Secret(ctx, field, namespace, name)

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// pullSecrets are Secrets of tenant-a; their passwords are all the same, and shown nowhere.
+// pullSecrets returns Secrets of tenant-a. All have the same password, which no error may contain.
 func pullSecrets() []client.Object {
 	secret := func(name string, kind corev1.SecretType, key, data string) *corev1.Secret {
 		return &corev1.Secret{
@@ -57,8 +57,8 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 	for name, c := range map[string]struct {
 		names []string
 		user  string   // empty for none
-		says  []string // of a refusal
-		reads int      // of Secrets
+		says  []string // texts in the refusal
+		reads int      // number of Secrets that are read
 	}{
 		"none":                             {},
 		"one":                              {names: []string{"good"}, user: "good", reads: 1},
@@ -123,7 +123,8 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 	}
 }
 
-// A Secret that could not be asked for may be the one: that is not passed over.
+// If the API server fails to return a Secret, the result is an error: the Secret may be the right
+// one.
 func TestPullSecretThatCannotBeAskedFor(t *testing.T) {
 	down := errors.New("the API server is down")
 	r := registriesOf(t, []string{"gone", "good"}, interceptor.Funcs{
@@ -142,7 +143,7 @@ func TestPullSecretThatCannotBeAskedFor(t *testing.T) {
 	}
 }
 
-// A controller that may not look says which right it lacks.
+// If the controller may not read the ServiceAccount, the error says which right is missing.
 func TestAccountThatMayNotBeRead(t *testing.T) {
 	r := registriesOf(t, nil, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
@@ -156,8 +157,8 @@ func TestAccountThatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// registriesOf are registries at whose API server ServiceAccount tenant-a/runner names these
-// Secrets.
+// registriesOf returns Registries with an API server. There, ServiceAccount tenant-a/runner has
+// these imagePullSecrets.
 func registriesOf(t *testing.T, names []string, funcs interceptor.Funcs) Registries {
 	t.Helper()
 	scheme := runtime.NewScheme()

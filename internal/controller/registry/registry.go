@@ -17,18 +17,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 )
 
-// Registries are the registries that sources name.
+// Registries gives access to the registries of sources.
 type Registries struct {
-	// Access is how they are reached. Required.
+	// Access makes the connections and gets the credentials. Required.
 	Access *access.Access
-	// MaxLayerBytes bounds a layer as it is transferred. Zero stands for the default of package oci.
+	// MaxLayerBytes bounds the size of a layer as it is transferred. Zero means the default of
+	// package oci.
 	MaxLayerBytes int64
-	// Challenges remembers how the registries want to be authenticated to; nil remembers nothing.
+	// Challenges remembers which authentication each registry asks for; nil if nothing is
+	// remembered.
 	Challenges *oci.Challenges
 }
 
-// Ask connects to the repository as the call's identity and has work use the connection, with the
-// promises of [access.Access.WithCredential].
+// Ask connects to the repository as the call's identity, and calls work with the client. It gives
+// the guarantees of [access.Access.WithCredential].
 func (r Registries) Ask(
 	ctx context.Context, call access.Call, status *meta.FetchStatus, repository oci.Repository, work func(context.Context, *oci.Client) error,
 ) error {
@@ -52,7 +54,7 @@ func (r Registries) Ask(
 	})
 }
 
-// service says how a registry takes credentials for a repository.
+// service describes which credentials a registry accepts for a repository.
 func (r Registries) service(repository oci.Repository) access.Service {
 	return access.Service{
 		Name:       "registry",
@@ -75,11 +77,12 @@ func (r Registries) service(repository oci.Repository) access.Service {
 	}
 }
 
-// defaultUser is the user that goes with a token where a registry takes only a user and a password,
-// and nobody has named the user. Registries that find the user in the token ignore it.
+// defaultUser is the user name for a token, if a registry accepts only a user and a password and no
+// user name is set. Registries that find the user in the token ignore the name.
 const defaultUser = "token"
 
-// authenticator has the client show the login's bearer, or its user and password; nil for none.
+// authenticator returns the authenticator with the login's bearer, or with its user and password;
+// nil if the login has neither.
 func authenticator(login access.Login) authn.Authenticator {
 	basic, bearer := login.Credential.Basic, login.Credential.Bearer
 	switch {
@@ -94,7 +97,8 @@ func authenticator(login access.Login) authn.Authenticator {
 	}
 }
 
-// wire makes the error of a detour one of the registry's: the registry must not ask for it.
+// wire turns a [*access.DetourError] into an error of the registry: the registry must not ask for a
+// detour.
 type wire struct{ conn http.RoundTripper }
 
 func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {

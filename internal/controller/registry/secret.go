@@ -43,7 +43,8 @@ func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Crede
 	host := registryName(repository.Host())
 	var found *access.Credential
 	closest := -1
-	for _, key := range slices.Sorted(maps.Keys(entries)) { // two keys may be one place: it is always the same that counts
+	// Two keys may mean one place. The keys are sorted, so that always the same key is used.
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if how := closeness(configPlace(key), host, repository.Name()); how > closest {
 			found, closest = credentialOf(entries[key]), how
 		}
@@ -51,10 +52,11 @@ func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Crede
 	return found, nil
 }
 
-// closeness says how closely a place, host[:port][/path], fits a repository; -1 for not at all. The
-// host's own name is closer than any pattern, and then the longer place is closer.
+// closeness returns how closely a place, host[:port][/path], matches a repository; -1 if it does
+// not match. A place with the host's own name is closer than any pattern. Otherwise the longer
+// place is closer.
 func closeness(place, host, repository string) int {
-	const own = 1 << 20 // more than the length of a Secret's key
+	const own = 1 << 20 // more than the length of any place
 	pattern, folder, _ := strings.Cut(place, "/")
 	switch {
 	case folder != "" && repository != folder && !strings.HasPrefix(repository, folder+"/"):
@@ -96,8 +98,8 @@ func credentialOf(entry authn.AuthConfig) *access.Credential {
 	}}
 }
 
-// entriesOf reads the two types of Secrets that a kubelet knows. The older type, which OpenShift
-// makes for every ServiceAccount, has only the entries.
+// entriesOf returns the entries in a Secret of one of the two types that a kubelet accepts. The
+// older type, which OpenShift makes for every ServiceAccount, has only the entries.
 func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
 	var config struct {
 		Auths map[string]authn.AuthConfig `json:"auths"`
@@ -113,14 +115,14 @@ func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
 		return nil, fmt.Errorf("it is of type %q, neither %s nor %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
 	}
 	if err := json.Unmarshal(secret.Data[key], into); err != nil {
-		// The decoder's error may quote what it could not decode.
+		// The decoder's error is left out, because it may quote a part of the Secret.
 		return nil, fmt.Errorf("its key %s is not a Docker configuration", key)
 	}
 	return config.Auths, nil
 }
 
-// configPlace is a key of a Docker configuration as host[:port][/path]. Keys are also written as
-// URLs of the registry's API.
+// configPlace converts a key of a Docker configuration to host[:port][/path]. Some keys are URLs of
+// the registry's API.
 func configPlace(key string) string {
 	_, rest, hasScheme := strings.Cut(key, "://")
 	if !hasScheme {
@@ -134,7 +136,7 @@ func configPlace(key string) string {
 	return host + "/" + path
 }
 
-// registryName is one name for each of Docker Hub's.
+// registryName returns the host; for all hosts of Docker Hub, it returns the same name.
 func registryName(host string) string {
 	switch host {
 	case "docker.io", "registry-1.docker.io":

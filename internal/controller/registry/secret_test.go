@@ -52,8 +52,8 @@ func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
 	}
 }
 
-// TestPullSecretMayHaveHostPatterns: patterns match as they do in a kubelet, which Flux's keychain
-// follows too.
+// TestPullSecretMayHaveHostPatterns checks that patterns match as in a kubelet, and as in Flux's
+// keychain.
 func TestPullSecretMayHaveHostPatterns(t *testing.T) {
 	secret := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{
 		"*.example.com":{"username":"any","password":"x"},
@@ -95,8 +95,8 @@ func TestPullSecretMayHaveHostPatterns(t *testing.T) {
 	}
 }
 
-// Of two keys for one place the same counts each time: a registry is not asked now as this user,
-// now as that.
+// If several keys mean one place, always the same key is used. So the user at a registry does not
+// change at random.
 func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 	repository, err := oci.ParseURL("oci://reg.example.com/team/app")
 	if err != nil {
@@ -117,8 +117,8 @@ func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 	}
 }
 
-// An entry may hold a token in place of a password: one that the registry's token endpoint takes,
-// or one that the registry takes itself.
+// An entry may have a token instead of a password: a token for the registry's token endpoint, or a
+// token for the registry itself.
 func TestPullSecretMayHoldATokenInstead(t *testing.T) {
 	repository, err := oci.ParseURL("oci://reg.example.com/app")
 	if err != nil {
