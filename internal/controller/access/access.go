@@ -17,53 +17,53 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Access is what reconcilers need to reach what objects name. All exported fields but
-// AWSIdentities are required.
+// Access gives reconcilers the Secrets, connections and credentials that their objects need. All
+// exported fields except AWSIdentities are required.
 type Access struct {
 	// Live reads Secrets and ServiceAccounts from the API server, one by one and never from a
 	// cache.
 	Live client.Reader
-	// Provider returns the provider of a name: a cloud, or a type of spec.credential. An unknown name
-	// is an error.
+	// Provider returns the provider for a name: the name of a cloud, or a type of spec.credential.
+	// An unknown name is an error.
 	Provider func(name string) (auth.Provider, error)
-	// Accounts know and prove ServiceAccounts. If the cluster has a token server, they also know
-	// WorkloadIdentities, and the objects themselves.
+	// Accounts reads ServiceAccounts and gets proofs of their identity. If the cluster has a token
+	// server, it also does this for WorkloadIdentities, and for the objects themselves.
 	Accounts auth.Accounts
-	// AWSIdentities are the AWS identities as a namespace may use them; nil if the controller knows
-	// none.
+	// AWSIdentities returns the AWS identities that a namespace may use; nil if the controller
+	// supports no AWS identities.
 	AWSIdentities func(namespace string) auth.Accounts
-	// Cache keeps tokens.
+	// Cache stores tokens.
 	Cache auth.Cache
 	// Invalidate drops all tokens of a subject from Cache.
 	Invalidate func(auth.Subject)
-	// Observer hears of exchanges.
+	// Observer is called for each exchange.
 	Observer auth.Observer
-	// Transports connect to the hosts that tenants name. Their dial function must refuse the
-	// addresses that tenants may not reach.
+	// Transports has the transports to the hosts that tenants choose. Their dial function must
+	// refuse the addresses that tenants may not reach.
 	Transports *transport.Pool
 
-	replaced lately[auth.Key]     // tokens that a service rejected
-	renewed  lately[auth.Subject] // tokens that a tenant asked to renew
+	replaced lately[auth.Key]     // recently replaced tokens that a service rejected
+	renewed  lately[auth.Subject] // subjects whose tokens were recently renewed on request
 }
 
-// Call is the permission for one reconciliation's calls.
+// Call says for which object, and as which identity, one reconciliation makes its calls.
 type Call struct {
-	// Object is the object, with its kind as people write it.
+	// Object identifies the object, with the kind's name in manifests.
 	Object auth.InvolvedObject
-	// Self is the object as a token names it.
+	// Self is the reference to the object in a token.
 	Self auth.ObjectReference
-	// Identity is whose credential the object gets.
+	// Identity says whose credential the object gets.
 	Identity spec.Identity
-	// RetryNow passes failures that are remembered: somebody changed the object or asked for it
-	// since.
+	// RetryNow ignores cached failures, because the object was changed or a reconciliation was
+	// requested.
 	RetryNow bool
 }
 
-// Lent reports whether the identity is not the tenant's own but lent to it.
+// Lent reports whether the identity is lent to the tenant, and not the tenant's own.
 func (c Call) Lent() bool { return c.Identity.Subject.Lent() }
 
-// explain adds to an error about a missing identity where the identity comes from, if the object
-// does not name the subject. If the controller's own identity is missing, it may come later.
+// explain adds to an error about a missing identity that the identity is that of the default
+// ServiceAccount. If a lent identity is missing or invalid, the error becomes retryable.
 func (c Call) explain(err error) error {
 	code := auth.CodeOf(err)
 	missing := code == auth.CodeIdentityMissing
@@ -84,9 +84,9 @@ func (a *Access) Subscribe(changed func(object.Dependency)) {
 	a.Accounts.Subscribe(func(s auth.Subject) { changed(object.DependencyOn(s)) })
 }
 
-// Renew drops the tokens of a subject, so that the next use of each gets a new one. Calls within
-// [renewAfter] of one that did are answered by that one: many objects may ask at once for their
-// common identity, and a tenant may ask as often as it likes.
+// Renew drops the tokens of a subject, so that the next use gets a new token. Within [renewAfter]
+// after a call that dropped tokens, further calls do nothing. Many objects may ask at once for
+// their common identity, and a tenant may ask as often as it likes.
 func (a *Access) Renew(subject auth.Subject) {
 	if a.renewed.allow(subject, time.Now(), renewAfter) {
 		a.Invalidate(subject)
@@ -96,8 +96,8 @@ func (a *Access) Renew(subject auth.Subject) {
 // renewAfter is the least time between two renewals of a subject's tokens.
 const renewAfter = 10 * time.Second
 
-// Connect prepares the connection to the host[:port] that the object names, with the object's proxy
-// and certificates.
+// Connect prepares the connection to the host[:port] of the object's server, with the object's
+// proxy and certificates.
 func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connection, error) {
 	proxy, err := named(ctx, a, call, "spec.proxySecretRef", call.Identity.ProxySecretName, readProxy)
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connecti
 	}
 	read := readCertificates
 	if call.Identity.Credential == spec.SpiffeCertificate {
-		read = readAuthorities // the client certificate is the minted one
+		read = readAuthorities // the minted certificate is the client certificate
 	}
 	certs, err := named(ctx, a, call, "spec.certSecretRef", call.Identity.CertSecretName, read)
 	if err != nil {
@@ -116,10 +116,10 @@ func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connecti
 	}, nil
 }
 
-// Options returns the options of auth.GetToken for the call's identity, which must be minted:
-// subject, audiences, cache, observer and the proxy of the connection, if the proof is exchanged.
-// The token of a WorkloadIdentity that is itself the credential names the object that it is used
-// for. The caller adds the token's purpose, such as auth.WithImageRepository.
+// Options returns the options of auth.GetToken for the call's identity, whose credential must be
+// minted: subject, audiences, cache, observer and, if the proof is exchanged, the connection's
+// proxy. If the token of a WorkloadIdentity is itself the credential, it contains the object that
+// uses it. The caller adds the token's purpose, such as auth.WithImageRepository.
 func (a *Access) Options(call Call, conn *Connection) []auth.Option {
 	options := []auth.Option{
 		call.Identity.Option(a.accounts(call)),
@@ -139,8 +139,8 @@ func (a *Access) Options(call Call, conn *Connection) []auth.Option {
 	return options
 }
 
-// accounts know and prove the subject of the call. AWS identities are asked as the object's
-// namespace may use them.
+// accounts returns the Accounts for the subject of the call. For an AWS identity, they are limited
+// to the identities that the object's namespace may use.
 func (a *Access) accounts(call Call) auth.Accounts {
 	if a.AWSIdentities != nil && slices.Contains(spec.AWSIdentityKinds(), call.Identity.Subject.Kind()) {
 		return a.AWSIdentities(call.Object.Namespace)
@@ -180,7 +180,7 @@ func credentialOf(token auth.Token) Credential {
 	}
 }
 
-// timedOut gives an end of ctx within [auth.GetToken] a code.
+// timedOut adds a code to an error if the deadline of ctx ended [auth.GetToken].
 func timedOut(err error) error {
 	if auth.CodeOf(err) != "" || !errors.Is(err, context.DeadlineExceeded) {
 		return err

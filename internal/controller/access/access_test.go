@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// An account is annotated before our eyes. Nobody tells us that the controller's node was given a
-// role.
+// The controller watches accounts, so it sees when an account gets its annotation. It gets no event
+// when its own node gets a role, so objects must be retried.
 func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
 	account, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
 	}
 }
 
-// What subscribes to dependencies hears of accounts, by their kind.
+// Subscribe reports changed accounts as dependencies of their kind.
 func TestSubscribe(t *testing.T) {
 	accounts := &controllertest.Accounts{}
 	reach := &access.Access{Accounts: accounts}

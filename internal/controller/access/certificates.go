@@ -20,8 +20,8 @@ import (
 const (
 	// maxRSABits bounds an RSA key. crypto/tls has the same bound for the keys of servers.
 	maxRSABits = 8192
-	// maxCertificate bounds a certificate's DER, in bytes. With the largest RSA key and signature
-	// it takes 3 KB.
+	// maxCertificate bounds a certificate's DER, in bytes. A certificate with the largest RSA key
+	// and signature takes 3 KB.
 	maxCertificate = 16 << 10
 	// maxAuthorities bounds the certificates of ca.crt. Operating systems trust about 150.
 	maxAuthorities = 256
@@ -29,12 +29,12 @@ const (
 	maxChain = 16
 )
 
-// fixRSA is the fix for a certificate whose key takes too long.
+// fixRSA is the fix for a certificate whose key takes too long to compute with.
 const fixRSA = "use RSA of at most 8192 bits, or ECDSA"
 
-// certificates is what spec.certSecretRef holds.
+// certificates has the certificates in the Secret of spec.certSecretRef.
 type certificates struct {
-	authorities []*x509.Certificate // none for the system's
+	authorities []*x509.Certificate // empty for the system's authorities
 	client      []tls.Certificate   // at most one
 }
 
@@ -62,8 +62,8 @@ func readAuthorities(field string, secret *corev1.Secret) (*certificates, error)
 	return c, nil
 }
 
-// fault is why a Secret cannot be used, and what to do. It quotes no parser: the text may be of a
-// key.
+// fault says why a Secret cannot be used, and what to do. It quotes no parser's error, which may
+// contain a part of a key.
 type fault struct{ what, fix string }
 
 // entry is a value of a Secret with the name of its key.
@@ -72,7 +72,8 @@ type entry struct {
 	data []byte
 }
 
-// either returns the value of the newer key or, if the Secret lacks that key, of the older one.
+// either returns the value of the newer key or, if the Secret lacks the newer key, the value of the
+// older key.
 func either(secret *corev1.Secret, name, old string) entry {
 	if len(secret.Data[name]) == 0 && len(secret.Data[old]) > 0 {
 		name = old
@@ -103,7 +104,7 @@ func parseSecret(secret *corev1.Secret) (*certificates, *fault) {
 	return c, nil
 }
 
-// parseClient parses a client certificate and its key. What it returns is made of what was judged:
+// parseClient parses a client certificate and its key. The result has only parts that were checked:
 // [tls.X509KeyPair] would parse the text again, in its own way.
 func parseClient(certificate, key entry) ([]tls.Certificate, *fault) {
 	chain, f := parseCertificates(certificate, maxChain)
@@ -129,8 +130,9 @@ func parseClient(certificate, key entry) ([]tls.Certificate, *fault) {
 	return []tls.Certificate{pair}, nil
 }
 
-// parseCertificates parses the PEM certificates of an entry, at most that many. Those with headers
-// and those that cannot be parsed are left out, as [x509.CertPool.AppendCertsFromPEM] does.
+// parseCertificates parses the PEM certificates of an entry. It returns a fault if there are more
+// than most. Certificates with headers or with invalid content are left out, as in
+// [x509.CertPool.AppendCertsFromPEM].
 func parseCertificates(e entry, most int) ([]*x509.Certificate, *fault) {
 	var parsed []*x509.Certificate
 	for block, rest := pem.Decode(e.data); block != nil; block, rest = pem.Decode(rest) {

@@ -18,38 +18,39 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
-// Connection carries the requests to one host and to the hosts to which it redirects. It belongs to
-// one reconciliation, but reuses connections that are kept for all reconciliations.
+// Connection sends requests to one host, and to the hosts to which that host redirects. It belongs
+// to one reconciliation, but reuses connections that are kept for all reconciliations.
 // [Access.Connect] makes it; the caller closes it.
 type Connection struct {
-	// host is the host[:port] that the object names.
+	// host is the host[:port] in the object's spec.
 	host string
-	// bound: the credential was issued for this host and goes nowhere else.
+	// bound: the credential was minted for this host, and must not be sent to another host.
 	bound bool
 	// insecure: the object allows plain HTTP. Never together with bound.
 	insecure bool
 	pool     *transport.Pool
-	// proxy is the tenant's; nil for none.
+	// proxy is the tenant's proxy; nil if there is none.
 	proxy *url.URL
-	// certs are the tenant's; nil for none.
+	// certs has the tenant's certificates; nil if there are none.
 	certs *certificates
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	made    map[transportKey]*http.Transport
-	refused *endpoint.AddressError // the last
+	refused *endpoint.AddressError // the last refusal to dial
 }
 
-// transportKey is the key of a transport that this connection made, because a certificate of the
-// tenant is used with it.
+// transportKey identifies a transport that this connection made for itself, because the transport
+// uses a certificate of the tenant.
 type transportKey struct {
 	base   *http.Transport
-	home   bool             // to the host itself
-	client *tls.Certificate // of the login; nil for none
+	home   bool             // for requests to the host itself
+	client *tls.Certificate // client certificate of the login; nil if there is none
 }
 
-// As is the connection as a login: its client certificate goes with requests to the host that the
-// object names, and to no other. Such a request without TLS is a [*DetourError], unless the object
-// allows plain HTTP. The service's client adds the login's other parts to its requests.
+// As returns the connection with the login's credential. The login's client certificate is used for
+// requests to the connection's host only. Such a request without TLS is a [*DetourError], unless
+// the object allows plain HTTP. The service's client adds the other parts of the credential to its
+// requests.
 func (c *Connection) As(login Login) http.RoundTripper { return session{c, login.Credential} }
 
 // session is a connection with a credential.
@@ -69,8 +70,7 @@ func (s session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.conn.roundTrip(req, s.shown.Certificate)
 }
 
-// DetourError is a request that would have carried a credential elsewhere than to the host that it
-// is for.
+// DetourError reports a request that would have sent a credential to another host, or without TLS.
 type DetourError struct {
 	// Host is the host[:port] that the credential is for.
 	Host string
@@ -86,7 +86,8 @@ func (c *Connection) roundTrip(req *http.Request, client *tls.Certificate) (*htt
 	if c.bound && (!home || req.URL.Scheme != "https") && req.Header.Get("Authorization") != "" {
 		return nil, &DetourError{c.host}
 	}
-	// Each target is judged by itself: a redirect may leave the administrator's proxy.
+	// Each target has its own transport: a redirect's target may not need the administrator's
+	// proxy.
 	base := c.pool.Host(req.URL)
 	if c.proxy != nil {
 		base = c.pool.Proxy(c.proxy)
@@ -117,7 +118,7 @@ func (c *Connection) Explain(err error) error {
 	return err
 }
 
-// own is the transport for a key, with the tenant's certificates.
+// own returns the transport for a key, with the tenant's certificates.
 func (c *Connection) own(key transportKey) (*http.Transport, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,9 +147,9 @@ func (c *Connection) own(key transportKey) (*http.Transport, error) {
 // proxyTimeout bounds the connection to an https proxy and its TLS handshake.
 const proxyTimeout = 10 * time.Second
 
-// toProxy returns how an https proxy is connected to: net/http would show the proxy the client
-// certificate, and check the administrator's proxy by the tenant's authorities. A proxy of the
-// tenant is checked by them.
+// toProxy returns the function that connects to an https proxy. net/http would send the client
+// certificate to the proxy, and verify the administrator's proxy with the tenant's authorities.
+// Only a tenant's proxy is verified with the tenant's authorities.
 func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.DialFunc {
 	dial, config := base.DialContext, base.TLSClientConfig.Clone()
 	if dial == nil {
@@ -166,7 +167,8 @@ func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.Di
 			return nil, err
 		}
 		to := config.Clone()
-		to.ServerName, _, _ = net.SplitHostPort(address) // net/http makes the address
+		// net/http makes the address, so there is no error.
+		to.ServerName, _, _ = net.SplitHostPort(address)
 		secured := tls.Client(conn, to)
 		if err := secured.HandshakeContext(ctx); err != nil {
 			_ = conn.Close()
@@ -176,9 +178,9 @@ func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.Di
 	}
 }
 
-// apply adds the certificates to a configuration. The host that the object names is checked against
-// the tenant's authorities alone and gets the client certificate. Storage that the host redirects
-// to may have a certificate of a public authority, and gets none.
+// apply adds the certificates to a TLS configuration. The connection's host gets the client
+// certificate, and is verified with the tenant's authorities only. Storage to which the host
+// redirects gets no client certificate, and may have a server certificate of a public authority.
 func (c *certificates) apply(config *tls.Config, home bool) error {
 	if home {
 		config.Certificates = c.client
@@ -204,8 +206,8 @@ func (c *certificates) apply(config *tls.Config, home bool) error {
 	return nil
 }
 
-// Route names, by digest, what decides which server is reached under the host's name: the tenant's
-// proxy and certificates. It is empty where there are none.
+// Route returns a digest of the tenant's proxy and certificates, which decide which server is
+// reached under the host's name. Without proxy and certificates, it is empty.
 func (c *Connection) Route() string {
 	if c.proxy == nil && c.certs == nil {
 		return ""
@@ -226,16 +228,18 @@ func (c *Connection) Route() string {
 	}
 	h := sha256.New()
 	for _, part := range parts {
-		digest := sha256.Sum256(part) // of equal length, or parts could be cut in two ways
+		// Each part is hashed: digests have equal length, so different parts never join to the same
+		// bytes.
+		digest := sha256.Sum256(part)
 		h.Write(digest[:])
 	}
 	return string(h.Sum(nil))
 }
 
-// Host returns the host[:port] that the object names.
+// Host returns the host[:port] of the object's server.
 func (c *Connection) Host() string { return c.host }
 
-// Proxy returns the setting that names the proxy on the way to the host; empty without a proxy.
+// Proxy returns the name of the setting with the proxy to the host; empty without a proxy.
 func (c *Connection) Proxy() string {
 	switch {
 	case c.proxy != nil:
@@ -249,7 +253,7 @@ func (c *Connection) Proxy() string {
 	}
 }
 
-// Close closes the connections that are not kept.
+// Close closes the idle connections that no other reconciliation can use.
 func (c *Connection) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,8 +262,9 @@ func (c *Connection) Close() {
 	}
 }
 
-// sameHost compares host and port, 443 and 80 standing for https and http. strings.ToLower would
-// make an i of the letter İ, and with it one host of two.
+// sameHost compares host and port. The default port is 443 for https and 80 for http.
+// strings.ToLower is not used, because it maps the letter İ to i: two different hosts would be
+// equal.
 func sameHost(u *url.URL, hostport string) bool {
 	normal := func(v *url.URL) string {
 		port := v.Port()

@@ -25,7 +25,7 @@ func TestConnectionKeepsTheCredential(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
 	base := server.Client().Transport.(*http.Transport).Clone()
-	base.TLSClientConfig.ServerName = "example.com" // of httptest's certificate
+	base.TLSClientConfig.ServerName = "example.com" // the name in httptest's certificate
 	pool, err := transport.NewPool(transport.Options{Base: base, CheckTarget: endpoint.Guard{}.CheckTarget, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	}})
@@ -93,7 +93,7 @@ func TestSameHost(t *testing.T) {
 	}
 }
 
-// Tenants share what is remembered of a host only if they reach it in the same way.
+// Tenants share cached facts about a host only if they reach the host in the same way.
 func TestRoutesDiffer(t *testing.T) {
 	proxy, other := &url.URL{Scheme: "http", Host: "proxy.example.com", User: url.UserPassword("a", "1")},
 		&url.URL{Scheme: "http", Host: "proxy.example.com", User: url.UserPassword("a", "2")}

@@ -24,14 +24,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
-// Hosts of the tests' network, under the names of httptest's certificate.
+// Hosts of the tests' network. httptest's certificate is valid for these names.
 const (
 	homeHost    = "home.example.com"
 	storageHost = "storage.example.com"
 	plainHost   = "plain.example.com:80"
 )
 
-// door is a registry with one repository. It lets in who shows all that it asks for.
+// door is a registry with one repository. It accepts requests that have every credential which the
+// fields ask for.
 type door struct {
 	basic, bearer, certificate bool
 
@@ -95,7 +96,8 @@ func credentials(t *testing.T) (basic *access.Basic, bearer auth.Secret, certifi
 	return &access.Basic{User: "robot", Password: auth.NewSecret("hunter2")}, auth.NewSecret("a.jwt"), &pair
 }
 
-// A registry's client works with each sort of credential; storage gets none of them.
+// A registry's client works with each sort of credential. Storage to which the registry redirects
+// gets no credential.
 func TestCredentialsAtARegistry(t *testing.T) {
 	basic, bearer, certificate := credentials(t)
 	for name, c := range map[string]struct {
@@ -141,7 +143,7 @@ func TestCredentialsAtARegistry(t *testing.T) {
 	}
 }
 
-// An https proxy is on the way to the host, and is not the host: it is shown no certificate.
+// An https proxy on the way to the host does not get the client certificate.
 func TestCertificateAtAProxy(t *testing.T) {
 	const proxyHost = "proxy.example.com"
 	_, _, certificate := credentials(t)
@@ -194,8 +196,8 @@ func TestCertificateAtAProxy(t *testing.T) {
 	}
 }
 
-// Without TLS a certificate is not shown, unless the object allows plain HTTP. Nor is a header of
-// the service's client, if the credential was minted.
+// Without TLS, a client certificate is not sent, unless the object allows plain HTTP. A minted
+// token in a header is not sent either.
 func TestCredentialsNeedTLS(t *testing.T) {
 	_, _, certificate := credentials(t)
 	minted, err := auth.ServiceAccount("tenant-a", "puller")
@@ -211,8 +213,9 @@ func TestCredentialsNeedTLS(t *testing.T) {
 		"certificate":           {shown: access.Credential{Certificate: certificate}, refused: true},
 		"certificate, insecure": {shown: access.Credential{Certificate: certificate}, identity: spec.Identity{Insecure: true}},
 		"a minted token":        {header: "Bearer a.jwt", identity: spec.Identity{Source: spec.Proof, Subject: minted}, refused: true},
-		"a stored token":        {header: "Bearer a.jwt"}, // the client refuses, unless the object is insecure
-		"nothing":               {},
+		// The service's client refuses this, unless the object is insecure.
+		"a stored token": {header: "Bearer a.jwt"},
+		"nothing":        {},
 	} {
 		d := &door{}
 		conn := d.connectAs(t, plainHost, c.identity)
@@ -233,7 +236,7 @@ func TestCredentialsNeedTLS(t *testing.T) {
 	}
 }
 
-// No credential is shown by printing it.
+// Printing a credential does not show its secrets.
 func TestCredentialsDoNotPrint(t *testing.T) {
 	basic, bearer, _ := credentials(t)
 	shown := fmt.Sprintf("%+v %#v", access.Login{Credential: access.Credential{Basic: basic, Bearer: bearer}}, basic)

@@ -1,6 +1,6 @@
-// Package access gives reconcilers access to what their objects name, each object as its own
-// tenant. It reads Secrets, opens connections with the tenant's proxy and certificates, and gets
-// credentials.
+// Package access connects reconcilers to the Secrets and servers of their objects, each object as
+// its own tenant. It reads Secrets, opens connections with the tenant's proxy and certificates, and
+// gets credentials.
 //
 //	Call ──Connect──▶ Connection ──As(Login)──▶ requests with the credential, to the host that the object names and no other
 //	  └────Mint, or a Secret──▶ Login

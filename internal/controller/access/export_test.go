@@ -12,8 +12,8 @@ func ReadProxy(secret *corev1.Secret) (*url.URL, error) {
 	return readProxy("spec.proxySecretRef", secret)
 }
 
-// ReadCertificates reads the Secret of spec.certSecretRef.
-// It returns the client's, and how many authorities there are.
+// ReadCertificates reads the Secret of spec.certSecretRef. It returns the client certificates and
+// the number of authorities.
 func ReadCertificates(secret *corev1.Secret) ([]tls.Certificate, int, error) {
 	c, err := readCertificates("spec.certSecretRef", secret)
 	if err != nil {
@@ -22,5 +22,5 @@ func ReadCertificates(secret *corev1.Secret) ([]tls.Certificate, int, error) {
 	return c.client, len(c.authorities), nil
 }
 
-// Explain adds to an error where the missing identity comes from.
+// Explain exports explain.
 func (c Call) Explain(err error) error { return c.explain(err) }

@@ -15,51 +15,52 @@ import (
 // Login is the identity and the credential with which a service is used during one reconciliation.
 // The zero Login is anonymous.
 type Login struct {
-	// Identity is whose credential it is, for the object's status; nil for nobody's.
+	// Identity says whose credential it is, for the object's status; nil if the Login is anonymous.
 	Identity *meta.Identity
-	// Token is the credential if it was minted, else nil.
+	// Token is the credential if it was minted, and nil otherwise.
 	Token auth.Token
 	// Credential is sent to the service. It is zero if the Login is anonymous, or if an SDK signs
 	// requests with Token, or shows it.
 	Credential Credential
 
-	key auth.Key // of Token; zero if memory has not heard of the subject yet
+	key auth.Key // key of Token; zero if Token is nil
 }
 
-// Credential is sent to a service: any combination of the fields. The zero Credential sends
-// nothing.
+// Credential has the secrets for a service: any combination of the fields. The zero Credential
+// sends nothing.
 type Credential struct {
-	// Basic are a user and a password, which the service's client shows: some services take them
-	// only at a token endpoint. Nil for none.
+	// Basic has a user and a password; nil if there are none. The service's client sends them,
+	// because some services accept them only at a token endpoint.
 	Basic *Basic
-	// Bearer is a token that the service takes as it is (RFC 6750, section 2.1), and which the
-	// service's client shows; zero for none.
+	// Bearer is a token that the service accepts as it is (RFC 6750, section 2.1); zero if there is
+	// none. The service's client sends it.
 	Bearer auth.Secret
-	// Certificate is the client's in TLS; nil for none. [Connection.As] adds it.
+	// Certificate is the client certificate for TLS; nil if there is none. [Connection.As] adds it.
 	Certificate *tls.Certificate
 }
 
-// IsZero reports whether nothing is shown.
+// IsZero reports whether no field is set.
 func (c Credential) IsZero() bool { return c.Basic == nil && c.Bearer.IsZero() && c.Certificate == nil }
 
-// Basic are a user and a password, or the two keys of a user of an S3-compatible service.
+// Basic is a user and a password, or the access key and the secret key of a user of an
+// S3-compatible service.
 type Basic struct {
-	// User is not secret.
+	// User is the user or the access key. It is not secret.
 	User string
-	// Password is.
+	// Password is the password or the secret key.
 	Password auth.Secret
-	// Refresh is a refresh token, which a token endpoint takes in place of the password (Docker's
-	// identitytoken); zero for none.
+	// Refresh is a refresh token, which a token endpoint accepts instead of the password (Docker's
+	// identitytoken); zero if there is none.
 	Refresh auth.Secret
 }
 
-// StaticLogin returns the login with a stored credential. subject says where the credential came
-// from; nothing else is known of it.
+// StaticLogin returns the login with a stored credential. The subject says where the credential is
+// stored, because its identity is not known.
 func StaticLogin(subject string, shown Credential) Login {
 	return Login{Identity: &meta.Identity{Subject: subject, Provider: spec.Generic}, Credential: shown}
 }
 
-// nameIdentity adds to an error whose credential was used.
+// nameIdentity adds to an error the identity whose credential was used.
 func (l Login) nameIdentity(err error) error {
 	if err == nil || l.Identity == nil {
 		return err
@@ -67,13 +68,13 @@ func (l Login) nameIdentity(err error) error {
 	return fmt.Errorf("as %s: %w", cmp.Or(l.Identity.CloudIdentity, l.Identity.Subject), err)
 }
 
-// WithCredential logs in and has work use the service over the connection. The status and errors
-// name the identity, even if the service refuses it.
+// WithCredential logs in and calls work to use the service over the connection. The status and
+// errors contain the identity, even if the service refuses it.
 //
 // rejected reports whether work's error says that the service does not accept the credential. A
-// minted token may have been revoked early, so work runs once more with another token. login's
-// argument is the least remaining life of that token. A tenant may choose a service that rejects
-// every credential, so a token is replaced at most once a minute.
+// minted token may have been revoked early. In this case work runs once more with another token.
+// login's argument is the minimum remaining life of that token. A tenant may choose a service that
+// rejects every credential, so a token is replaced at most once a minute.
 func (a *Access) WithCredential(
 	conn *Connection, status *meta.FetchStatus,
 	login func(minRemaining time.Duration) (Login, error), work func(Login) error, rejected func(error) bool,
@@ -82,7 +83,7 @@ func (a *Access) WithCredential(
 		l, err := login(minRemaining)
 		if err != nil {
 			if !auth.IsTemporary(err) {
-				status.Identity = nil // it was refused
+				status.Identity = nil // the identity was refused
 			}
 			return Login{}, err
 		}
@@ -93,26 +94,28 @@ func (a *Access) WithCredential(
 	if first.Token == nil || !rejected(err) || !a.replaced.allow(first.key, time.Now(), replaceAfter) {
 		return err
 	}
-	// A token that lives longer than the first is another one.
+	// A token with a longer life than the first is a different token.
 	_, err = attempt(first.Token.GetDuration() + time.Second)
 	return err
 }
 
-// replaceAfter is the least time between two replacements of a rejected token. Otherwise a server
-// that answers 401 to everything would have each reconciliation, up to one a second, make an
-// exchange at a token service that all tenants share. A younger token was not rejected for its age.
+// replaceAfter is the least time between two replacements of a rejected token. A server may answer
+// 401 to everything. Without this limit, each reconciliation, up to one a second, would then make
+// an exchange at a token service that all tenants share. A token that is younger than this was not
+// rejected because of its age.
 const replaceAfter = time.Minute
 
-// lately remembers what was done lately, by key. The zero value is ready for use.
+// lately limits how often an action may be repeated for a key. The zero value is ready for use.
 type lately[K comparable] struct {
 	mu     sync.Mutex      // guards the fields below
-	began  time.Time       // of recent
-	recent map[K]time.Time // when
-	older  map[K]time.Time // recent, until began
+	began  time.Time       // time when recent was last emptied
+	recent map[K]time.Time // time of the last action for each key
+	older  map[K]time.Time // content of recent before began
 }
 
-// allow reports whether nothing was allowed for the key in the time before now that every says, and
-// remembers that something is. Calls for one lately have the same every.
+// allow reports whether the action is allowed for the key now. It is not allowed if it was allowed
+// within the duration every before now. allow records an allowed action. All calls for one lately
+// must have the same every.
 func (l *lately[K]) allow(key K, now time.Time, every time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,16 +22,16 @@ var (
 	errDenied       = errors.New("HTTP 403")
 )
 
-// loginWorld is a service that answers as a test says, and a cloud whose role trusts tenant-a's
-// account.
+// loginWorld has a service whose answers a test sets, and a cloud with roles that trust the
+// accounts of tenant-a.
 type loginWorld struct {
 	t        *testing.T
 	access   *access.Access
 	accounts *controllertest.Accounts
 	cloud    *controllertest.Cloud
 	status   meta.FetchStatus
-	answers  []error  // of the service, one after the other; none is success
-	seen     []string // IDs of the sessions that the service was shown
+	answers  []error  // answers of the service, one after the other; success after the last
+	seen     []string // IDs of the sessions that were sent to the service
 }
 
 const role = "role/tenant-a"
@@ -50,7 +50,7 @@ func newLoginWorld(t *testing.T) *loginWorld {
 	return w
 }
 
-// use is one reconciliation as tenant-a/reader, or another account.
+// use runs one reconciliation as an account of tenant-a.
 func (w *loginWorld) use(account string) error {
 	w.t.Helper()
 	subject, err := auth.ServiceAccount("tenant-a", account)
@@ -89,7 +89,7 @@ func (w *loginWorld) useAs(call access.Call, login func(*access.Connection, time
 		func(err error) bool { return errors.Is(err, errUnauthorized) })
 }
 
-// What becomes of each kind of credential with each answer.
+// Each kind of credential is tested with different answers of the service.
 func TestWithCredential(t *testing.T) {
 	stored := func(*access.Connection, time.Duration) (access.Login, error) {
 		return access.StaticLogin("secret:tenant-a:keys", access.Credential{}), nil
@@ -147,8 +147,8 @@ func TestWithCredential(t *testing.T) {
 	}
 }
 
-// If the identity is refused by the time that another credential is asked for, that is what is
-// told.
+// If the service rejects a token, and the cloud then refuses the identity, the error is the
+// cloud's.
 func TestWithCredentialOfAnIdentityThatWasRevoked(t *testing.T) {
 	w := newLoginWorld(t)
 	if err := w.use("reader"); err != nil {
@@ -161,8 +161,9 @@ func TestWithCredentialOfAnIdentityThatWasRevoked(t *testing.T) {
 	}
 }
 
-// A service that takes no credential, which a tenant may have set up on purpose, costs one exchange
-// a minute and key, however often it is asked. What others use is replaced all the same.
+// A service that rejects every credential causes one exchange per minute and key, however often it
+// is called. A tenant may have set up such a service on purpose. Tokens of others are replaced all
+// the same.
 func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLoginWorld(t)
@@ -190,7 +191,7 @@ func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 		}
 		exchanges(2, "within a minute, once a second")
 
-		// Another subject's tokens are not held back.
+		// The limit does not apply to another subject's tokens.
 		w.answers = []error{errUnauthorized}
 		if err := w.use("other"); err != nil {
 			t.Error(err)
@@ -206,7 +207,7 @@ func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 		}
 		exchanges(7, "two minutes later")
 
-		// The next one that was ended early is replaced at once.
+		// A later token that is revoked early is replaced at once.
 		time.Sleep(10 * time.Minute)
 		w.answers = []error{errUnauthorized}
 		if err := w.use("reader"); err != nil {
@@ -216,8 +217,8 @@ func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 	})
 }
 
-// The token of an account that memory has not heard of names its identity, and is replaced once a
-// minute like any other.
+// If the cache does not have the account yet, the status still has the identity of the account's
+// token. The token is replaced once a minute like any other.
 func TestTokenOfANewAccount(t *testing.T) {
 	w := newLoginWorld(t)
 	w.accounts.Unheard(true)
@@ -229,7 +230,8 @@ func TestTokenOfANewAccount(t *testing.T) {
 	}
 }
 
-// Many requests for new tokens of one subject are one, and those for another subject are their own.
+// Many requests for new tokens of one subject count as one request. Requests for another subject
+// are counted separately.
 func TestRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dropped := map[auth.Subject]int{}

@@ -9,8 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Caller returns how the server at the other end of conn is asked with the login, for the texts of
-// errors.
+// Caller describes the login and the proxy of a request, for error texts.
 func Caller(conn *Connection, login Login) origin.Caller {
 	caller := origin.Caller{Anonymous: login.Identity == nil, Proxy: conn.Proxy()}
 	if caller.Anonymous {
@@ -19,8 +18,8 @@ func Caller(conn *Connection, login Login) origin.Caller {
 	return caller
 }
 
-// ExplainOrigin explains the failures of the servers that artifacts come from. unreachable and
-// refused are the reasons of the kind's server.
+// ExplainOrigin returns the failure for an error of a server that artifacts come from. The reasons
+// unreachable and refused are those of the kind's sort of server.
 func ExplainOrigin(err error, unreachable, refused string) (object.Failure, bool) {
 	if f, ok := object.TimedOut(err, unreachable); ok {
 		return f, true
@@ -47,7 +46,9 @@ func ExplainOrigin(err error, unreachable, refused string) (object.Failure, bool
 		f.Reason, f.AtInterval = meta.ReasonArchiveRefused, true
 	case origin.CodeChanged:
 		f.Reason = meta.ReasonBucketChanged
-	default: // 401, 403, 404, and what is no registry; never stalled, since the controller does not learn when a server is mended
+	// 401, 403, 404, and servers that are not registries. These failures never stall an object: the
+	// controller gets no event when somebody repairs a server.
+	default:
 		f.Reason = refused
 	}
 	return f, true

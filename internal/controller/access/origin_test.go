@@ -11,7 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// An object without a credential is told which field sends one where the host is a cloud's.
+// For an anonymous login at a cloud's host, Caller returns the cloud's provider. So an error text
+// can suggest a field that makes the controller send a credential.
 func TestCaller(t *testing.T) {
 	pool, err := transport.NewPool(transport.Options{
 		Base: &http.Transport{}, CheckTarget: endpoint.Guard{}.CheckTarget, Dial: (&net.Dialer{}).DialContext,

@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
-// The setting of the proxy on the way is named for whoever must correct it.
+// Proxy returns the setting of the proxy in use, so that an error says which setting to correct.
 func TestConnectionNamesItsProxy(t *testing.T) {
 	behind := func(request *http.Request) (*url.URL, error) {
 		if request.URL.Hostname() == "direct.example.com" || request.URL.Hostname() == "plain.example.com" && request.URL.Scheme == "https" {

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Keys of Secrets, which are Flux's and kubernetes.io/tls's.
+// Keys of Secrets. Flux and the Secret type kubernetes.io/tls use the same keys.
 const (
 	keyCA            = "ca.crt"
 	keyCertificate   = "tls.crt"
@@ -31,8 +31,8 @@ const (
 	oldKeyPrivateKey  = "keyFile"
 )
 
-// Secret reads one Secret of the object's namespace from the API server: the controller keeps no
-// copy of Secrets. field is the path of the field that names the Secret. If the Secret does not
+// Secret reads one Secret of the object's namespace from the API server: the controller stores no
+// copy of Secrets. field is the path of the field with the Secret's name. If the Secret does not
 // exist, the error is an [*object.SecretError].
 func (a *Access) Secret(ctx context.Context, field, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
@@ -46,7 +46,7 @@ func (a *Access) Secret(ctx context.Context, field, namespace, name string) (*co
 	return secret, nil
 }
 
-// named reads the Secret that a field of the object names; nil if name is empty.
+// named reads and parses the Secret whose name is in a field of the object; nil if name is empty.
 func named[T any](
 	ctx context.Context, a *Access, call Call, field, name string, read func(field string, secret *corev1.Secret) (*T, error),
 ) (*T, error) {
@@ -72,7 +72,7 @@ func readProxy(field string, secret *corev1.Secret) (*url.URL, error) {
 	if address == "" {
 		return refused("it has no key " + keyProxyAddress)
 	}
-	// Never quoted: people write passwords into it.
+	// The address is never quoted, because people write passwords into it.
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Opaque != "":

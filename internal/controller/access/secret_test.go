@@ -74,7 +74,7 @@ func TestReadCertificates(t *testing.T) {
 	_, otherKey := controllertest.Pair(t)
 	issuer, issuerKey := authority(t)
 	of := func(bits, names int) string { return issued(t, issuer, issuerKey, odd(bits), names) }
-	// The primes are 3 and 5. To crypto/tls this is a pair like any other.
+	// The key's primes are 3 and 5. crypto/tls accepts this pair like any other.
 	const fifteenKey = "-----BEGIN RSA PRIVATE KEY-----\nMBsCAQACAQ8CAQMCAQMCAQMCAQUCAQECAQMCAQI=\n-----END RSA PRIVATE KEY-----\n"
 	fifteen := issued(t, issuer, issuerKey, big.NewInt(15), 0)
 	for name, c := range map[string]struct {
@@ -87,7 +87,8 @@ func TestReadCertificates(t *testing.T) {
 		"nothing":           {says: "holds no certificate"},
 		"authority is none": {data: map[string]string{"ca.crt": key}, says: "ca.crt holds no certificate"},
 		"half a pair":       {data: map[string]string{"tls.key": key}, says: "one half"},
-		// What takes seconds or minutes of the processor is refused before it is computed with.
+		// Keys and certificates that take seconds or minutes of CPU time are refused before any
+		// computation.
 		"key that burns":                {data: map[string]string{"tls.crt": of(4096, 0), "tls.key": burning(t, 65536)}, says: "tls.key: the key has more than 5120 bytes; use an RSA key of 2048 to 8192 bits"},
 		"first of two keys":             {data: map[string]string{"tls.crt": certificate, "tls.key": key + burning(t, 65536)}},
 		"key of four bits":              {data: map[string]string{"tls.crt": fifteen, "tls.key": fifteenKey}, says: "tls.key: the RSA key has 4 bits; use an RSA key of 2048 to 8192 bits"},
@@ -125,7 +126,7 @@ func TestReadCertificates(t *testing.T) {
 	}
 }
 
-// authority is a certificate that signs, with its key.
+// authority returns a certificate that can sign other certificates, and its key.
 func authority(t *testing.T) (*x509.Certificate, crypto.Signer) {
 	t.Helper()
 	text, key := controllertest.Pair(t)
@@ -136,12 +137,12 @@ func authority(t *testing.T) (*x509.Certificate, crypto.Signer) {
 	return pair.Leaf, pair.PrivateKey.(crypto.Signer)
 }
 
-// headed is a certificate's PEM with a header.
+// headed returns a certificate's PEM with a header.
 func headed(text string) string {
 	return strings.Replace(text, "CERTIFICATE-----\n", "CERTIFICATE-----\nComment: x\n\n", 1)
 }
 
-// What was not judged does not get into the certificate of a client: crypto/tls reads headers and
+// The client certificate has only parts that were checked. crypto/tls would read PEM headers and
 // blocks in its own way.
 func TestClientIsWhatWasJudged(t *testing.T) {
 	certificate, key := controllertest.Pair(t)
@@ -163,7 +164,7 @@ func TestClientIsWhatWasJudged(t *testing.T) {
 	}
 }
 
-// issued is a certificate for an RSA key of the modulus, with so many names.
+// issued returns a certificate for an RSA key with this modulus, with so many names.
 func issued(t *testing.T, issuer *x509.Certificate, key crypto.Signer, modulus *big.Int, names int) string {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour)}
@@ -177,8 +178,8 @@ func issued(t *testing.T, issuer *x509.Certificate, key crypto.Signer, modulus *
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// burning is a private key of PKCS #1 whose primes are none: nobody needs to find primes of a size
-// that nobody should compute with.
+// burning returns a PKCS #1 private key whose factors are not prime. Large primes would take too
+// long to find, and these tests do not need them.
 func burning(t *testing.T, bits int) string {
 	t.Helper()
 	p := odd(bits / 2)
@@ -192,14 +193,14 @@ func burning(t *testing.T, bits int) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}))
 }
 
-// odd is an odd number of so many bits.
+// odd returns an odd number with so many bits.
 func odd(bits int) *big.Int {
 	n := new(big.Int).Lsh(big.NewInt(1), uint(bits))
 	return n.Sub(n, big.NewInt(1))
 }
 
-// A controller with fewer rights than the chart's says which one an object lacks, and passes on
-// nothing of what the API server said.
+// If the controller lacks a right that the chart grants, the failure says which right. It does not
+// quote the API server.
 func TestSecretThatMayNotBeRead(t *testing.T) {
 	reach := &access.Access{Live: interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

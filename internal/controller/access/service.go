@@ -14,18 +14,19 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Service says which credentials one sort of server takes, and what its tokens are for.
+// Service describes one sort of server: which credentials it accepts, and the purpose of its
+// tokens.
 type Service struct {
-	// Name is what error texts call the server, such as "registry". Required.
+	// Name is the server's name in error texts, such as "registry". Required.
 	Name string
-	// ReadSecret returns the credential in the Secret that spec.secretRef names. If the Secret has
-	// none, err says why, and fix says what to do. Required.
+	// ReadSecret returns the credential in the Secret of spec.secretRef. If the Secret has no
+	// credential, err says why, and fix says what to do. Required.
 	ReadSecret func(secret *corev1.Secret) (shown Credential, fix string, err error)
-	// PullSecrets returns the login with the image pull secrets of the call's ServiceAccount; nil if
-	// the server takes no such secrets.
+	// PullSecrets returns the login with the image pull secrets of the call's ServiceAccount; nil
+	// if the server accepts no such secrets.
 	PullSecrets func(ctx context.Context, call Call) (Login, error)
-	// Purpose returns the options of auth.GetToken that say what a token is for. It is false for a
-	// source whose tokens the server does not take. Required.
+	// Purpose returns the options of auth.GetToken for the purpose of a token. ok is false for a
+	// source whose tokens the server does not accept. Required.
 	Purpose func(source spec.Source) (options []auth.Option, ok bool)
 	// Bearer are the sources whose tokens the service's client shows as they are (RFC 6750). A token
 	// of another source is not shown: an SDK signs with the token, or shows it by itself. A cloud's
@@ -37,8 +38,8 @@ type Service struct {
 	Rejected func(err error) bool
 }
 
-// Use logs in at a server as the call's identity, and has work use the server over the connection,
-// with the promises of [Access.WithCredential].
+// Use logs in at a server as the call's identity, and calls work to use the server over the
+// connection. It gives the guarantees of [Access.WithCredential].
 func (a *Access) Use(ctx context.Context, call Call, conn *Connection, status *meta.FetchStatus, service Service, work func(Login) error) error {
 	login := func(minRemaining time.Duration) (Login, error) {
 		return a.login(ctx, call, conn, service, minRemaining)
@@ -46,8 +47,8 @@ func (a *Access) Use(ctx context.Context, call Call, conn *Connection, status *m
 	return call.explain(a.WithCredential(conn, status, login, work, service.Rejected))
 }
 
-// login gets the credential from the source that the object's identity fields name. A minted
-// credential lives at least minRemaining.
+// login gets the credential from the source of the call's identity. A minted credential lives at
+// least minRemaining.
 func (a *Access) login(ctx context.Context, call Call, conn *Connection, service Service, minRemaining time.Duration) (Login, error) {
 	source := call.Identity.Source
 	switch source {
@@ -72,7 +73,7 @@ func (a *Access) login(ctx context.Context, call Call, conn *Connection, service
 	return Login{}, fmt.Errorf("a %s does not take credentials of source %q", service.Name, source)
 }
 
-// secretLogin reads spec.secretRef.
+// secretLogin returns the login with the credential in the Secret of spec.secretRef.
 func (a *Access) secretLogin(ctx context.Context, call Call, service Service) (Login, error) {
 	const field = "spec.secretRef"
 	namespace, name := call.Object.Namespace, call.Identity.SecretName

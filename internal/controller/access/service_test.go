@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// TestUse checks which credential a server gets for each source of credentials. A server never gets a
-// credential of a source that it does not take.
+// TestUse checks which credential a server gets for each source of credentials. A server never gets
+// a credential of a source that it does not accept.
 func TestUse(t *testing.T) {
 	w := newLoginWorld(t)
 	w.access.Live = fake.NewClientBuilder().WithObjects(&corev1.Secret{
