@@ -19,11 +19,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// registryOfRows is the registry of all rows: rows of the truth table name no registry.
+// registryOfRows is the registry for all rows, because rows of the truth table have no registry.
 const registryOfRows = "registry.example.com"
 
-// TestExclusions checks that each kind judges its rows of the truth table as the table says. The
-// table is in auth/spec/testdata; the schemas follow it too.
+// TestExclusions checks that each kind accepts or refuses its rows of the truth table as the table
+// says. The table is in auth/spec/testdata. The schemas follow the same table.
 func TestExclusions(t *testing.T) {
 	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
 		t.Run(kind.Kind, func(t *testing.T) { testExclusions(t, kind) })
@@ -49,8 +49,8 @@ func testExclusions(t *testing.T, kind kinds.Kind) {
 	if err := yaml.UnmarshalStrict(data, &table); err != nil {
 		t.Fatal(err)
 	}
-	// In Go an empty string is an absent one; the schema tells them apart. Absent, none of the
-	// fields means a wider identity.
+	// In Go an empty string is the same as an absent field, but in the schema it is not. If these
+	// fields are absent, the identity does not get more rights.
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	registry, err := endpoint.ParseAllowed(registryOfRows)
 	if err != nil {

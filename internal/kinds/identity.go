@@ -108,7 +108,7 @@ type lentIdentity interface {
 }
 
 // awsIdentity completes the entry of a kind of AWS identities. The source of an identity is its
-// chain, the root last, unless the entry has a source already.
+// chain, with the root last, unless the entry already has a source.
 func awsIdentity(k Kind) Kind {
 	k.Program, k.AWSIdentity, k.Success = IdentityController, true, "Ready"
 	if k.Source == nil {

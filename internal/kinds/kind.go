@@ -1,6 +1,6 @@
 // Package kinds is the table of Lanyard's kinds of objects. Code that handles objects of any kind
-// ranges over a [Table] and names no kind. A new kind is one entry of [All], its Go type in module
-// api, its reconciler, and one line in the program that runs the reconciler.
+// ranges over a [Table] and does not mention single kinds. A new kind needs an entry in [All], its
+// Go type in module api, its reconciler, and one line in the program that runs the reconciler.
 package kinds
 
 import (
@@ -22,29 +22,29 @@ type Program string
 
 // The programs that reconcile objects.
 const (
-	// Controller fetches artifacts, and reads what strangers send.
+	// Controller fetches artifacts, and so reads data from untrusted servers.
 	Controller Program = "lanyard-controller"
-	// IdentityController keeps identities and the Secrets of bindings.
+	// IdentityController reconciles identities and the Secrets of bindings.
 	IdentityController Program = "lanyard-identity-controller"
 	// TokenServer issues tokens and rotates keys.
 	TokenServer Program = "lanyard-token-server"
 )
 
-// Server is the sort of server that the objects of a kind name. It decides what a token is for.
+// Server is the sort of server that the objects of a kind use. It decides the purpose of a token.
 type Server string
 
 // The sorts of servers.
 const (
 	// Registry is an OCI registry.
 	Registry Server = "registry"
-	// Buckets is a service that keeps buckets.
+	// Buckets is an object storage service.
 	Buckets Server = "buckets"
-	// AWS is the APIs of Amazon Web Services in a region.
+	// AWS stands for the APIs of Amazon Web Services in a region.
 	AWS Server = "aws"
 )
 
-// Resource is an object of any kind, as package client of controller-runtime has it. This package
-// does not import that package, because programs that reach no cluster link this package.
+// Resource is an object of any kind, like client.Object of controller-runtime. This package does
+// not import controller-runtime, because programs that reach no cluster link this package.
 type Resource interface {
 	metav1.Object
 	runtime.Object
@@ -56,7 +56,7 @@ type List interface {
 	runtime.Object
 }
 
-// Object is an object with the status that almost all of Lanyard's kinds have.
+// Object is an object with the status that almost all kinds of Lanyard have.
 type Object interface {
 	Resource
 
@@ -64,29 +64,29 @@ type Object interface {
 	GetStatus() *meta.Status
 }
 
-// Actor is an object that gets a credential to act with.
+// Actor is an object that gets a credential to use at a service.
 type Actor interface {
 	Object
 
-	// GetFetchStatus returns the part of the status that says whose credential was used.
+	// GetFetchStatus returns the part of the status with the identity whose credential was used.
 	GetFetchStatus() *meta.FetchStatus
 }
 
-// Tenant is an object that acts as a tenant, at a server that its spec names.
+// Tenant is an object that acts as a tenant, at a server in its spec.
 type Tenant interface {
 	Actor
 
-	// GetSchedule returns the part of the spec that says when the controller works.
+	// GetSchedule returns the part of the spec that says when the object is reconciled.
 	GetSchedule() *toolkitv1.Schedule
-	// GetAccess returns the part of the spec that says with whose credential the controller works.
+	// GetAccess returns the part of the spec that selects the credential for the work.
 	GetAccess() *toolkitv1.Access
 }
 
-// Keeper is an object that keeps an artifact.
+// Keeper is an object that has an artifact in the artifact store.
 type Keeper interface {
 	Tenant
 
-	// GetPublication returns the part of the spec that says who else is offered the artifact.
+	// GetPublication returns the part of the spec that says to whom else the artifact is published.
 	GetPublication() *toolkitv1.Publication
 	// GetArtifactStatus returns the part of the status that has the artifact.
 	GetArtifactStatus() *toolkitv1.ArtifactStatus
@@ -122,53 +122,55 @@ type Kind struct {
 	// NewList returns a list without items. Required.
 	NewList func() List
 
-	// Server is the sort of server that the spec names; empty if it names none.
+	// Server is the sort of server in the spec; empty if the spec has no server.
 	Server Server
-	// AddressField is the path of the field that names the server, such as "spec.url".
+	// AddressField is the path of the field with the server's address, such as "spec.url".
 	AddressField string
-	// Source returns what people call the source of an object: a repository, a bucket, a Secret.
-	// If Source is nil, there is no such name.
+	// Source returns the short name of an object's source for people: a repository, a bucket, a
+	// Secret. If Source is nil, there is no such name.
 	Source func(Resource) string
-	// Fields returns the identity fields of an object, for package auth/spec. The result is a copy.
-	// Nil if the kind has no identity fields, so that no credential can be explained.
+	// Fields returns a copy of the identity fields of an object, for package auth/spec. Fields is
+	// nil if the kind has no identity fields. Commands cannot explain the credentials of such a
+	// kind.
 	Fields func(Resource) spec.Fields
-	// IdentityRef returns the AWS identity that an object names; nil if it names none. IdentityRef is
-	// itself nil if objects of the kind cannot name an AWS identity.
+	// IdentityRef returns an object's reference to an AWS identity; nil if there is no reference.
+	// IdentityRef is itself nil if objects of the kind cannot refer to an AWS identity.
 	IdentityRef func(Resource) *spec.IdentityRef
-	// WorkloadIdentity returns the name of the WorkloadIdentity that an object names; empty if it
-	// names none. Nil if objects of the kind cannot name a WorkloadIdentity.
+	// WorkloadIdentity returns the name of the WorkloadIdentity that an object uses; empty if it
+	// uses none. WorkloadIdentity is itself nil if objects of the kind cannot use a
+	// WorkloadIdentity.
 	WorkloadIdentity func(Resource) string
-	// AWSIdentity says that the objects are AWS identities, which other objects name.
+	// AWSIdentity says that the objects are AWS identities, to which other objects refer.
 	AWSIdentity bool
 	// Relation is a CEL expression over object and identity: true if the object uses the
-	// WorkloadIdentity. A token may then name the object as its context. Empty if tokens cannot name
-	// objects of the kind.
+	// WorkloadIdentity. A token may then contain the object as its context. Empty if tokens cannot
+	// contain objects of the kind.
 	Relation string
 
-	// Success is the word for an object that is Ready, such as "Pulled". Empty if reports leave the
-	// kind out.
+	// Success is the word in reports for an object that is Ready, such as "Pulled". Empty if
+	// reports leave the kind out.
 	Success string
-	// Found returns what the status of an object offers; nil if it offers nothing yet. An empty Found
-	// means that the condition Ready alone says it. Required with Success.
+	// Found returns the results in the status of an object; nil if there is no result yet. An empty
+	// Found means that the condition Ready is the only result. Required if Success is set.
 	Found func(Resource) *Found
 }
 
-// Found is what the status of an object offers. Each field may be zero.
+// Found has the results in the status of an object. Each field may be zero.
 type Found struct {
-	// Text says in a few words what there is, for the message of the condition Ready.
+	// Text describes the result in a few words, for the message of the condition Ready.
 	Text string
 	// Revision is the revision of the artifact.
 	Revision string
 	// Tags is the number of tags of a repository; nil if no tags were counted.
 	Tags *int
-	// ExpiresAt is when the credential in a Secret ends; nil if there is none.
+	// ExpiresAt is when the credential in a Secret expires; nil if there is no such credential.
 	ExpiresAt *metav1.Time
-	// CloudIdentity is the identity at the cloud that the object stands for.
+	// CloudIdentity is the cloud identity that the object represents.
 	CloudIdentity string
 }
 
-// NamedIdentity returns the AWS identity that an object names; the zero subject if it names none. The
-// error says that the object names no valid identity.
+// NamedIdentity returns the AWS identity to which an object refers; the zero subject if there is no
+// reference. It returns an error if the reference is invalid.
 func (k Kind) NamedIdentity(o Resource) (auth.Subject, error) {
 	if k.IdentityRef == nil {
 		return auth.Subject{}, nil
@@ -191,13 +193,13 @@ func (k Kind) Fetches() bool {
 	return ok
 }
 
-// KeepsArtifacts reports whether the objects keep artifacts.
+// KeepsArtifacts reports whether the objects have artifacts in the artifact store.
 func (k Kind) KeepsArtifacts() bool {
 	_, ok := k.New().(Keeper)
 	return ok
 }
 
-// UsesAWSIdentities reports whether the objects can name an AWS identity.
+// UsesAWSIdentities reports whether the objects can refer to an AWS identity.
 func (k Kind) UsesAWSIdentities() bool { return k.IdentityRef != nil }
 
 // HasSVIDs reports whether the objects can have SVIDs: their spec has the field credential.
@@ -206,8 +208,8 @@ func (k Kind) HasSVIDs() bool {
 	return ok
 }
 
-// Acting completes an entry of a kind whose objects act as a tenant: New returns a [Tenant], and
-// address returns the address of the server as the spec names it. Acting does not change the Program,
+// Acting completes an entry of a kind whose objects act as a tenant: New must return a [Tenant],
+// and address must return the server's address in the spec. Acting does not change the Program,
 // Relation, Source, Fields and Found that the entry already has.
 func Acting(k Kind, address func(Resource) string) Kind {
 	k.Program = cmp.Or(k.Program, Controller)
@@ -226,7 +228,7 @@ func Acting(k Kind, address func(Resource) string) Kind {
 	return k
 }
 
-// accessFields returns the identity fields that are in the common part of a spec.
+// accessFields returns the identity fields in the common part of a spec.
 func accessFields(k Kind, o Tenant, address string) spec.Fields {
 	a := o.GetAccess()
 	fields := spec.Fields{
@@ -253,13 +255,13 @@ func foundArtifact(o Resource) *Found {
 	return &Found{Text: "stored artifact for revision " + revision, Revision: revision}
 }
 
-// of makes a function of one type of objects a function of all objects. The result panics for an
-// object of another type, so callers pass only objects of the entry's kind.
+// of converts a function of one type of objects to a function of all objects. The result panics for
+// an object of another type, so callers pass only objects of the entry's kind.
 func of[O any, R any](f func(O) R) func(Resource) R {
 	return func(o Resource) R { return f(o.(O)) }
 }
 
-// refOf returns the AWS identity that a spec names; nil for none.
+// refOf converts a reference to an AWS identity; nil stays nil.
 func refOf(ref *meta.AWSIdentityReference) *spec.IdentityRef {
 	if ref == nil {
 		return nil
@@ -267,7 +269,7 @@ func refOf(ref *meta.AWSIdentityReference) *spec.IdentityRef {
 	return &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
 }
 
-// nameOf returns the name that a reference has; nil for none.
+// nameOf returns the name in a reference; nil if there is no reference.
 func nameOf(ref *meta.LocalReference) *string {
 	if ref == nil {
 		return nil

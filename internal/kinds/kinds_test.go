@@ -26,7 +26,7 @@ import (
 )
 
 // TestTableFitsTheCRDs checks each entry against the CustomResourceDefinition of the kind: names,
-// scope, and what follows from the fields of the schema. Each definition has an entry.
+// scope, and the facts that depend on fields of the schema. Each definition must have an entry.
 func TestTableFitsTheCRDs(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "*.yaml"))
 	if err != nil {
@@ -85,8 +85,8 @@ func readCRD(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinitio
 	return crd
 }
 
-// TestTableFitsTheLibrary compares the table with the lists of package auth/svid and auth/spec, which
-// cannot import the table.
+// TestTableFitsTheLibrary compares the table with the lists of packages auth/svid and auth/spec,
+// which cannot import the table.
 func TestTableFitsTheLibrary(t *testing.T) {
 	names := func(is func(kinds.Kind) bool) (found []auth.Kind) {
 		for _, kind := range kinds.All().Where(is) {
@@ -132,8 +132,9 @@ func TestSchemeWithoutEntry(t *testing.T) {
 	}
 }
 
-// TestAdmissionOfAWSIdentities checks that the admission policy judges each kind of AWS identities. The
-// schema of such a kind keeps unknown fields, so without the policy a misspelt grant would be stored.
+// TestAdmissionOfAWSIdentities checks that the admission policy covers each kind of AWS identities.
+// The schema of such a kind keeps unknown fields, so without the policy a misspelt grant would be
+// stored.
 func TestAdmissionOfAWSIdentities(t *testing.T) {
 	policy, err := os.ReadFile(filepath.Join("..", "..", "config", "admission", "awsidentities.yaml"))
 	if err != nil {
@@ -152,7 +153,7 @@ func TestAdmissionOfAWSIdentities(t *testing.T) {
 	}
 }
 
-// TestWrongEntries checks that a program does not start with an entry that lacks what other code needs.
+// TestWrongEntries checks that a program does not start with an entry that lacks a required field.
 func TestWrongEntries(t *testing.T) {
 	for says, spoil := range map[string]func(*kinds.Kind){
 		"needs Plural and Short":                    func(k *kinds.Kind) { k.Plural = "" },
@@ -171,8 +172,8 @@ func TestWrongEntries(t *testing.T) {
 	}
 }
 
-// TestRelations checks that each relation compares the WorkloadIdentity that an object names, by the
-// field in which the object names it.
+// TestRelations checks that each relation compares the field with the name of the object's
+// WorkloadIdentity.
 func TestRelations(t *testing.T) {
 	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Relation != "" }) {
 		o := kind.New()
@@ -242,7 +243,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestFields checks that the identity fields of each kind are all that the spec has, and a copy.
+// TestFields checks that the identity fields of each kind are a complete copy of the fields in the
+// spec.
 func TestFields(t *testing.T) {
 	secret, certs, proxy := "keys", "certs", "proxy"
 	named := metav1.ObjectMeta{Namespace: "tenant-a", Name: "app"}

@@ -2,8 +2,8 @@ package kinds_test
 
 import "reflect"
 
-// overwriteAll sets everything that an object refers to by pointers, slices and maps to zero values.
-// What was copied from the object before stays as it was; what was shared with the object does not.
+// overwriteAll sets everything to which an object refers by pointers, slices and maps to zero
+// values. Earlier copies of the object stay as they were, unless they share data with the object.
 func overwriteAll(object any) { overwrite(reflect.ValueOf(object).Elem()) }
 
 func overwrite(v reflect.Value) {

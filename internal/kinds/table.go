@@ -16,7 +16,7 @@ import (
 	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// Table has the entries of kinds, in the order in which people see the kinds.
+// Table has the entries of kinds, in the order in which output lists the kinds.
 type Table []Kind
 
 // All returns the table of all kinds of Lanyard.
@@ -29,12 +29,12 @@ func All() Table {
 	}
 }
 
-// Where returns the kinds for which a test is true.
+// Where returns the kinds for which is(kind) is true.
 func (t Table) Where(is func(Kind) bool) Table {
 	return slices.DeleteFunc(slices.Clone(t), func(k Kind) bool { return !is(k) })
 }
 
-// Names returns the names of the kinds in manifests.
+// Names returns the kinds' names, as in manifests.
 func (t Table) Names() []string {
 	names := make([]string, 0, len(t))
 	for _, k := range t {
@@ -43,19 +43,19 @@ func (t Table) Names() []string {
 	return names
 }
 
-// Named returns the kind with a name in manifests.
+// Named returns the kind with this name, as in manifests.
 func (t Table) Named(name string) (Kind, bool) {
 	return t.find(func(k Kind) bool { return k.Kind == name })
 }
 
-// Of returns the kind of an object. The object's Go type decides, because objects that a client has
-// read do not say their kind.
+// Of returns the kind of an object. It compares Go types, because objects that a client has read do
+// not contain their kind.
 func (t Table) Of(o Resource) (Kind, bool) {
 	return t.find(func(k Kind) bool { return reflect.TypeOf(k.New()) == reflect.TypeOf(o) })
 }
 
-// Written returns the kind that a user means by a word. The word is what kubectl takes: the name,
-// the plural or the short name, in any case, with or without the API group.
+// Written returns the kind for a word that a user wrote. The word is one that kubectl accepts: the
+// name, the plural or the short name, in any case, with or without the API group.
 func (t Table) Written(word string) (Kind, bool) {
 	word = strings.ToLower(word)
 	return t.find(func(k Kind) bool {
@@ -71,10 +71,10 @@ func (t Table) find(is func(Kind) bool) (Kind, bool) {
 	return Kind{}, false
 }
 
-// AddToScheme registers the types of the kinds, and of Lanyard's API groups, with s. All programs make
-// their schemes with it. It refuses a table with a wrong entry. It also refuses a scheme that has a
-// kind of Lanyard's API groups without an entry: code that ranges over the table would leave the kind
-// out.
+// AddToScheme registers the types of the kinds, and of Lanyard's API groups, with s. All programs
+// make their schemes with it. It returns an error for a table with a wrong entry. It also returns
+// an error if a kind of Lanyard's API groups has no entry: code that ranges over the table would
+// leave this kind out.
 func (t Table) AddToScheme(s *runtime.Scheme) error {
 	for _, group := range groups() {
 		if err := group.add(s); err != nil {
@@ -112,8 +112,8 @@ func groups() []group {
 	}
 }
 
-// check refuses an entry that lacks what its other fields need. Callers of the entry's functions rely
-// on these rules.
+// check returns an error for an entry that lacks a field which its other fields need. Callers of
+// the entry's functions rely on these rules.
 func (k Kind) check() error {
 	_, hasStatus := k.New().(Object)
 	for _, rule := range []struct {

@@ -28,7 +28,7 @@ func Bucket() Kind {
 		NewList: func() List { return &v1alpha1.BucketList{} },
 		Server:  Buckets, AddressField: "spec.endpoint", Success: "Pulled",
 		Source: of(func(o *v1alpha1.Bucket) string { return strings.TrimPrefix(o.Spec.Endpoint+"/"+o.Spec.BucketName, "/") }),
-	}, func(Resource) string { return "" }) // no credential is shown to the endpoint, so it is no audience
+	}, func(Resource) string { return "" }) // the endpoint gets no credential: no audience
 	access := k.Fields
 	k.Fields = of(func(o *v1alpha1.Bucket) spec.Fields {
 		fields := access(o)
