@@ -65,7 +65,8 @@ func TestUse(t *testing.T) {
 		"a Secret that is missing": {spec.Identity{Source: spec.StaticSecret, SecretName: "gone"}, all, "", "", false, "does not exist"},
 		"pull secrets":             {spec.Identity{Source: spec.PullSecrets}, all, "pull", "", false, ""},
 		"a default account that is missing": {
-			spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: gone, Defaulted: true}, all, "", "", false,
+			spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: gone, Defaulted: true},
+			all, "", "", false,
 			"spec.serviceAccountName is not set, so --default-service-account applies",
 		},
 		"a cloud":                   {spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: reader}, all, reader.String(), "", true, ""},

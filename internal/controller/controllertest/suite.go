@@ -90,8 +90,8 @@ func Lines[O object.Object]() []Line[O] {
 		{"ended at work", endedAtWork[O]},
 		{"timeout", timeout[O]},
 		{"finalizer", finalizer[O]},
-		{"namespace deleted, identity first", func(tb testing.TB, c *Case[O]) { namespaceDeleted(tb, c, c.Revoke, c.delete) }},
-		{"namespace deleted, object first", func(tb testing.TB, c *Case[O]) { namespaceDeleted(tb, c, c.delete, c.Revoke) }},
+		{"namespace deleted, identity first", identityDeletedFirst[O]},
+		{"namespace deleted, object first", objectDeletedFirst[O]},
 		{"renewal", renewal[O]},
 		{"identity revoked", identityRevoked[O]},
 		{"identities that exclude each other", exclusions[O]},
@@ -169,7 +169,7 @@ func endedAtWork[O object.Object](tb testing.TB, c *Case[O]) {
 		_, _ = c.Reconciler().Reconcile(ctx, c.request())
 	}()
 	within(tb, asked, "the kind asks for a credential")
-	c.delete()
+	c.delete(tb)
 	there := c.everything(tb)
 	end()
 	if !within(tb, done, "the work of a deleted object ends") {
@@ -205,18 +205,29 @@ func finalizer[O object.Object](tb testing.TB, c *Case[O]) {
 	if has := len(o.GetFinalizers()) > 0; has != (c.Kept != nil) || c.Kept != nil && !c.Kept() {
 		tb.Errorf("the finalizers are %q; something is kept: %v", o.GetFinalizers(), c.Kept != nil)
 	}
-	c.delete()
+	c.delete(tb)
 	c.reconcileGone(tb)
 }
 
-// namespaceDeleted deletes an object and its identity, in the order of the steps. The object is
-// reconciled after each step, and must not wait for what is gone.
-func namespaceDeleted[O object.Object](tb testing.TB, c *Case[O], first, second func()) {
+// identityDeletedFirst deletes an object whose identity is gone. The object must not wait for the
+// identity.
+func identityDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.succeed(tb)
-	first()
+	c.Revoke()
 	c.attempt(tb)
-	second()
+	c.delete(tb)
+	c.reconcileGone(tb)
+}
+
+// objectDeletedFirst deletes the identity of an object that is gone. Nothing of the object comes
+// back.
+func objectDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	c.succeed(tb)
+	c.delete(tb)
+	c.attempt(tb)
+	c.Revoke()
 	c.reconcileGone(tb)
 }
 
@@ -422,9 +433,12 @@ func (c *Case[O]) annotate(tb testing.TB, annotations map[string]string) {
 	}
 }
 
-// delete deletes the object as a user does, and so does the end of its namespace.
-func (c *Case[O]) delete() {
-	_ = c.Kube.Delete(context.Background(), c.Object) // reconcileGone looks whether it is gone
+// delete deletes the object as a user does, and as the end of its namespace does.
+func (c *Case[O]) delete(tb testing.TB) {
+	tb.Helper()
+	if err := c.Kube.Delete(tb.Context(), c.Object); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // everything returns the objects of Lanyard's kinds and the Secrets that the API server has, with

@@ -25,6 +25,20 @@ import (
 // the type of the plan that Decide makes. Kinds of the API group toolkit.lanyard.dev embed
 // [Toolkit] for the parts that they share.
 type Kind[O object.Object, P any] interface {
+	Definition[O]
+
+	// Decide makes the plan of the spec for the call's identity, with the rules of object.Kind.Decide.
+	Decide(ctx context.Context, o O, call access.Call) (P, error)
+	// Act carries out the plan for the call's identity, with the rules of object.Kind.Act.
+	Act(ctx context.Context, o O, plan P, call access.Call) (news string, err error)
+	// Report has the rules of object.Kind.Report.
+	Report(ctx context.Context, o O, outcome object.Outcome) (found string, err error)
+	// Finalize has the rules of object.Kind.Finalize.
+	Finalize(ctx context.Context, o O) error
+}
+
+// Definition says what the frame must know about the objects of a kind.
+type Definition[O object.Object] interface {
 	// View returns the fields that the frame needs of an object. The frame itself adds the
 	// dependency on the object's identity.
 	View(o O) object.View
@@ -34,14 +48,6 @@ type Kind[O object.Object, P any] interface {
 	// Identify returns the identity with whose credential the object acts, or refuses the spec. It
 	// may read, but changes nothing.
 	Identify(ctx context.Context, o O) (spec.Identity, error)
-	// Decide makes the plan of the spec for the call's identity, with the rules of object.Kind.Decide.
-	Decide(ctx context.Context, o O, call access.Call) (P, error)
-	// Act carries out the plan for the call's identity, with the rules of object.Kind.Act.
-	Act(ctx context.Context, o O, plan P, call access.Call) (news string, err error)
-	// Report has the rules of object.Kind.Report.
-	Report(ctx context.Context, o O, outcome object.Outcome) (found string, err error)
-	// Finalize has the rules of object.Kind.Finalize.
-	Finalize(ctx context.Context, o O) error
 	// Explain has the rules of object.Definition.Explain.
 	Explain(err error) (object.Failure, bool)
 }

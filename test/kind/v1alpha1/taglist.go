@@ -15,10 +15,10 @@ import (
 // TagList keeps the last tags of a repository, which it lists as a tenant.
 type TagList struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata"`
 
 	Spec   TagListSpec   `json:"spec"`
-	Status TagListStatus `json:"status,omitempty"`
+	Status TagListStatus `json:"status"`
 }
 
 // TagListSpec says which repository is listed, and as whom.
@@ -40,7 +40,7 @@ type TagListStatus struct {
 // TagListList is a list of TagLists.
 type TagListList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata"`
 
 	Items []TagList `json:"items"`
 }
