@@ -44,10 +44,11 @@ type Flags struct {
 	// ArtifactMaxDecompressedSize is the largest size of one artifact in bytes.
 	ArtifactMaxDecompressedSize int64
 
-	// ProfileAddress is the loopback address on which profiles (pprof) are served; empty serves none.
+	// ProfileAddress is the loopback address on which profiles (pprof) are served; empty to serve
+	// no profiles.
 	ProfileAddress string
 
-	// LeaderElect has only one of several replicas reconcile.
+	// LeaderElect lets only one of several replicas reconcile.
 	LeaderElect bool
 	// LeaderElectNamespace is the namespace of the lease; empty for the controller's own namespace.
 	LeaderElectNamespace string
@@ -58,29 +59,31 @@ type Flags struct {
 	// Concurrent is how many objects of each kind are reconciled at once.
 	Concurrent int
 
-	// TokenCacheMaxSize is how many tokens are kept; 0 keeps none.
+	// TokenCacheMaxSize is the largest number of cached tokens; 0 turns the cache off.
 	TokenCacheMaxSize int
-	// TokenCacheMaxDuration bounds how long a token is served.
+	// TokenCacheMaxDuration is the longest time for which a token is served from the cache.
 	TokenCacheMaxDuration time.Duration
-	// TokenCacheRefreshFraction is the part of a token's life after which it is refreshed.
+	// TokenCacheRefreshFraction is the part of a token's life after which the token is refreshed.
 	TokenCacheRefreshFraction float64
 	// TokenCacheObjectMetrics counts hits and misses for every object.
 	TokenCacheObjectMetrics bool
 
-	// DefaultServiceAccount is used by objects that need a token of an account, for a cloud or as
-	// their credential, and name none. It is in the object's namespace; empty for no default.
+	// DefaultServiceAccount is the name of a ServiceAccount in the object's namespace. Objects use
+	// it if they need a ServiceAccount's token, for a cloud or as their credential, but name no
+	// ServiceAccount. Empty: there is no default.
 	DefaultServiceAccount string
-	// RequireServiceAccount refuses objects that need a token of an account and have no account.
+	// RequireServiceAccount refuses objects that need a ServiceAccount's token but have no
+	// ServiceAccount.
 	RequireServiceAccount bool
-	// KeyRingNamespace is the namespace of the KeyRings of Lanyard's token server. Empty: the cluster
-	// has no token server, and objects with workloadIdentityName are refused. So are objects with a
-	// SPIFFE credential, unless there is a SPIFFEBroker.
+	// KeyRingNamespace is the namespace of the KeyRings of Lanyard's token server. Empty: the
+	// cluster has no token server. Objects with workloadIdentityName are then refused. Objects with
+	// a SPIFFE credential are refused too, unless SPIFFEBroker has an endpoint.
 	KeyRingNamespace string
-	// SPIFFEBroker is where SVIDs of objects come from. Without Endpoint they come from the token
-	// server; with both, from the broker.
+	// SPIFFEBroker is the configuration of the broker that issues the SVIDs of objects. Without
+	// Endpoint, the token server issues them. If there are both servers, the broker issues them.
 	SPIFFEBroker broker.Config
-	// AWSIdentities: the cluster has AWS identities. Objects may name one, and the controller's own
-	// identity at AWS needs the grant of the AWSClusterControllerIdentity too.
+	// AWSIdentities lets objects name AWS identities. The controller's own identity at AWS is then
+	// lent only to namespaces that the AWSClusterControllerIdentity admits too.
 	AWSIdentities bool
 	// IdentitySecretNamespace is the namespace of the static keys of AWS identities. Empty: no static
 	// keys are read, and objects whose identity needs them are refused.
@@ -95,10 +98,11 @@ type Flags struct {
 	// ControllerCredentialHosts are the servers that may get a token of the controller's own
 	// ServiceAccount as a credential.
 	ControllerCredentialHosts endpoint.Allowed
-	// AllowedEndpointHosts are hosts outside the clouds' tables that tenants may name.
+	// AllowedEndpointHosts are the hosts that tenants may name besides the known hosts of the
+	// clouds.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are networks in which a host named by a tenant must not be, by default the private
-	// ranges. Hosts in AllowedEndpointHosts and the clouds' own hosts are exempt.
+	// DenyCIDRs are networks in which hosts named by tenants must not be. The default is the
+	// private address ranges. Hosts in AllowedEndpointHosts and the clouds' own hosts are exempt.
 	DenyCIDRs endpoint.CIDRs
 	// AWSRegion is the default region of AWS STS. An endpoint's own region, or another partition of
 	// the registry or bucket, overrides it. It is also the region of Buckets that name neither
@@ -117,8 +121,8 @@ Example, for a program that runs outside the cluster:
     --aws-region=eu-west-1
 `
 
-// Parse parses a command line, as [program.Flags.Parse] does. env looks up environment variables,
-// which some defaults come from.
+// Parse parses a command line, as [program.Flags.Parse] does. env looks up environment variables.
+// They give some of the defaults.
 func Parse(args []string, env func(string) string, version string, out io.Writer) (f Flags, done bool, err error) {
 	var (
 		storeSize     = size(8 << 30)
@@ -194,7 +198,7 @@ func (f *Flags) check(selector string) (err error) {
 		return fmt.Errorf("--token-cache-max-size: %d is negative; 0 keeps no token", f.TokenCacheMaxSize)
 	case f.TokenCacheMaxDuration <= 0:
 		return fmt.Errorf("--token-cache-max-duration: %s is not positive; to keep no token, set --token-cache-max-size=0", f.TokenCacheMaxDuration)
-	case !(f.TokenCacheRefreshFraction > 0 && f.TokenCacheRefreshFraction <= 1): // also NaN
+	case !(f.TokenCacheRefreshFraction > 0 && f.TokenCacheRefreshFraction <= 1): // refuses NaN too
 		return fmt.Errorf("--token-cache-refresh-fraction: %v is not in the range above 0 up to 1", f.TokenCacheRefreshFraction)
 	case f.DefaultServiceAccount != "" && len(validation.IsDNS1123Subdomain(f.DefaultServiceAccount)) > 0:
 		return fmt.Errorf("--default-service-account: %q is not a name of a ServiceAccount; give no namespace, it is the object's own", f.DefaultServiceAccount)
@@ -214,8 +218,8 @@ func (f *Flags) check(selector string) (err error) {
 	return nil
 }
 
-// loopback refuses an address that others could reach: a profile shows what the controller works
-// on, and costs it time.
+// loopback refuses an address that other hosts could reach. A profile shows what the controller
+// works on, and making a profile costs the controller time.
 func loopback(address string) error {
 	if address == "" {
 		return nil
@@ -244,7 +248,7 @@ func baseURL(raw string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// size is a number of bytes as a flag's value, in Kubernetes' notation.
+// size is a flag's value: a number of bytes in Kubernetes' notation.
 type size int64
 
 // Set reads a quantity such as 8Gi.

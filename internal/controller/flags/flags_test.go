@@ -27,7 +27,7 @@ func nothing(string) string { return "" }
 
 const base = "--artifact-base-url=http://artifacts.example.com"
 
-// help is what --help prints.
+// help returns the output of --help.
 func help(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -39,7 +39,7 @@ func help(t *testing.T) string {
 
 func TestHelpIsGolden(t *testing.T) {
 	help := help(t)
-	for line := range strings.Lines(help) { // pflag counts bytes where it aligns
+	for line := range strings.Lines(help) { // pflag aligns columns by bytes, not by characters
 		name, _, _ := strings.Cut(strings.TrimSpace(line), "   ")
 		if strings.HasPrefix(name, "--") && strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
 			t.Errorf("%s: what is not ASCII puts its column out of line", name)
@@ -65,7 +65,8 @@ func TestDefaults(t *testing.T) {
 	if f, _, err := flags.Parse([]string{base}, socket, "", io.Discard); err != nil || f.SPIFFEBroker.Endpoint != "unix:///run/b.sock" {
 		t.Errorf("the broker of the environment is %+v, %v", f.SPIFFEBroker, err)
 	}
-	// Nobody is lent anything, and no host is allowed, unless somebody says so.
+	// By default, no namespace may use the controller's own identity, and no further host is
+	// allowed.
 	if private := endpoint.PrivateCIDRs(); f.DenyCIDRs.String() != private.String() {
 		t.Errorf("tenants may name hosts in all but %s", &f.DenyCIDRs)
 	}
@@ -96,8 +97,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Who needs hosts of private addresses takes the default away: in whole, or by naming what else is
-// refused.
+// TestDeniedNetworksReplaceTheDefault checks that --deny-cidrs replaces the private address ranges,
+// also with the empty value. Operators need that to reach hosts with private addresses.
 func TestDeniedNetworksReplaceTheDefault(t *testing.T) {
 	for want, args := range map[string][]string{
 		"":                          {"--deny-cidrs="},
@@ -149,8 +150,8 @@ func TestRefusalsNameTheFlag(t *testing.T) {
 	}
 }
 
-// The chart passes no flag that there is not, and none is out of its values' reach, but for those
-// of other ways to run.
+// TestChartKnowsTheFlags checks that the chart passes only existing flags, and can pass every flag
+// except --kubeconfig and --version.
 func TestChartKnowsTheFlags(t *testing.T) {
 	chart, err := charts.Lanyard()
 	if err != nil {

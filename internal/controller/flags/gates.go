@@ -8,18 +8,19 @@ import (
 
 // Gates are the features that --feature-gates switches. The names are those of Flux.
 type Gates struct {
-	// ObjectLevelWorkloadIdentity gives objects identities of their own: those of the
-	// ServiceAccounts that they name.
+	// ObjectLevelWorkloadIdentity lets objects use the identities of the ServiceAccounts that they
+	// name.
 	ObjectLevelWorkloadIdentity bool
 }
 
-// defaultGates are the gates where the flag says nothing.
+// defaultGates returns the gates that apply without --feature-gates.
 func defaultGates() Gates { return Gates{ObjectLevelWorkloadIdentity: true} }
 
-// objectLevel is the name of the one gate.
+// objectLevel is the name of the only gate.
 const objectLevel = "ObjectLevelWorkloadIdentity"
 
-// Set switches the gate, as Name=true or Name=false; the last of several counts.
+// Set reads a list of Name=true or Name=false, separated by commas. The last value of a gate
+// counts.
 func (g *Gates) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -35,7 +36,7 @@ func (g *Gates) Set(text string) error {
 	return nil
 }
 
-// String is the gate as Set reads it.
+// String returns the gate in the format that Set reads.
 func (g *Gates) String() string {
 	return objectLevel + "=" + strconv.FormatBool(g.ObjectLevelWorkloadIdentity)
 }
