@@ -20,9 +20,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
-// TestExchangesOfManyClusters counts the calls of AWS STS: one for each role, whatever the number
-// of clusters, of their regions and of their reconciliations. Package identity counts for 200 roles
-// and 10,000 uses.
+// TestExchangesOfManyClusters counts the calls of AWS STS. Each role needs one call, whatever the
+// number of clusters, regions and reconciliations. A test of package identity counts the calls for
+// 200 roles and 10,000 uses.
 func TestExchangesOfManyClusters(t *testing.T) {
 	const roles, clustersOfEach = 30, 3
 	w := newWorld(t, false)
@@ -55,9 +55,10 @@ func TestExchangesOfManyClusters(t *testing.T) {
 	}
 }
 
-// TestThrottledForTenMinutes: AWS STS throttles the account of the source for ten minutes. All
-// clusters with an identity of that account say so, and make few calls together. Those of another
-// account are ready meanwhile, and all are ready soon after, without a restart.
+// TestThrottledForTenMinutes lets AWS STS throttle the account of the source for ten minutes. All
+// clusters with an identity of that account must report the throttling, and make few calls
+// together. A cluster with an identity of another account must become ready. After the throttling,
+// all clusters must become ready soon, without a restart.
 func TestThrottledForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clusters, otherKey, otherSecret = 40, "AKIAOTHEROTHEROTHERO", "other-secret-other-secret"
@@ -107,7 +108,7 @@ func TestThrottledForTenMinutes(t *testing.T) {
 	})
 }
 
-// otherStatic makes the identity of a user of the account Workload.
+// otherStatic creates a static identity with the access key of a user in the account Workload.
 func (w *world) otherStatic(name, id, secret string) {
 	w.t.Helper()
 	err := w.Cloud.AWS().PutUser(identitytest.Workload, cloudaws.User{

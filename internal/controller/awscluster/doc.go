@@ -1,5 +1,6 @@
-// Package awscluster is the reference consumer of the AWS identities. It checks for each AWSCluster
-// that its namespace may use the identity that it names, that the identity gives credentials, and
-// that they are of the right account. A controller that manages clusters hands in its own work,
-// which gets clients of AWS that act as this identity only ([Options].Manage).
+// Package awscluster is the reference consumer of the AWS identities. For each AWSCluster it checks
+// that the namespace may use the AWS identity that the AWSCluster names. It also checks that the
+// identity gives credentials, and that the credentials belong to the right account. A controller
+// that manages clusters adds its own work by [Options].Manage. This work gets AWS clients that act
+// only as the identity.
 package awscluster

@@ -24,24 +24,25 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Options are what the reconciler needs. All fields but Manage and CreateControllerIdentity are
+// Options configure the reconciler. All fields except Manage and CreateControllerIdentity are
 // required.
 type Options struct {
-	// Identities know the identities, and get their credentials.
+	// Identities check the grants of AWS identities, and prove the identities to AWS.
 	Identities *identity.Identities
-	// Provider exchanges the proofs.
+	// Provider exchanges proofs for AWS credentials.
 	Provider *aws.Provider
-	// Cache keeps the credentials.
+	// Cache caches the credentials.
 	Cache auth.Cache
-	// Observer hears of the exchanges.
+	// Observer is notified of each exchange.
 	Observer auth.Observer
-	// Memory lists AWSClusters, and has the index of [AddIndex].
+	// Memory lists AWSClusters from a cache with the index of [AddIndex].
 	Memory client.Reader
-	// Manage does the work of a controller that manages clusters, once the identity is proved. It
-	// makes its clients of AWS from the scope. Nil: an AWSCluster only proves its identity.
+	// Manage does the work of a controller that manages clusters. It runs after the identity's
+	// credential was retrieved and its account checked, and makes its AWS clients from the scope.
+	// Nil: the reconciler only checks the identity.
 	Manage func(ctx context.Context, o *v1alpha1.AWSCluster, scope awsclient.Scope) error
-	// CreateControllerIdentity makes the AWSClusterControllerIdentity default if an AWSCluster needs
-	// it and it does not exist; nil leaves that to the administrator.
+	// CreateControllerIdentity creates the AWSClusterControllerIdentity default if it does not
+	// exist and an AWSCluster needs it. Nil: the administrator creates it.
 	CreateControllerIdentity func(ctx context.Context) error
 }
 
@@ -56,21 +57,22 @@ func New(shared *tenant.Shared, options Options) *Reconciler {
 // kind implements tenant.Kind.
 type kind struct{ Options }
 
-// plan is the identity of an AWSCluster, which its namespace may use.
+// plan has the AWS identity of an AWSCluster, after the grants for the namespace were checked.
 type plan struct {
 	subject  auth.Subject
 	accounts auth.Accounts
 	region   endpoint.AWSRegion
-	// missing is not nil if the AWSClusterControllerIdentity default must be created first. It is the
-	// refusal that stands until the created identity is known.
+	// missing is not nil if the AWSClusterControllerIdentity default must be created first. It is
+	// the error that the AWSCluster reports until the created identity arrives in memory.
 	missing error
 }
 
-// interval is how long after a look an AWSCluster is looked at again. The credential is in the
-// cache then, and being used keeps it fresh.
+// interval is the time between two reconciliations of an AWSCluster. The cache still has the
+// credential then, and refreshes a credential that is used.
 const interval = 10 * time.Minute
 
-// View implements tenant.Kind. Nothing is kept for an AWSCluster, so it has no finalizer.
+// View implements tenant.Kind. An AWSCluster has no finalizer, because its deletion leaves nothing
+// to clean up.
 func (*kind) View(*v1alpha1.AWSCluster) object.View { return object.View{Interval: interval} }
 
 // Subject implements tenant.Kind.
@@ -94,8 +96,8 @@ func subjectOf(o *v1alpha1.AWSCluster) (auth.Subject, error) {
 	return spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
 }
 
-// Decide implements tenant.Kind. It asks for the grants of the whole chain, before anything else is
-// done with the identity.
+// Decide implements tenant.Kind. It checks the grants of all identities in the chain before the
+// AWSCluster uses its identity.
 func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster, call access.Call) (plan, error) {
 	region, err := endpoint.ParseAWSRegion(o.Spec.Region)
 	if err != nil {
@@ -125,9 +127,9 @@ func isAccount(text string) bool {
 	return len(text) == 12
 }
 
-// Act implements tenant.Kind. It gets the credential, compares its account, and lets the options'
-// Manage work with it. If the controller's own identity is missing, Act creates it; the new identity
-// wakes the AWSCluster.
+// Act implements tenant.Kind. It gets the credential, compares the credential's account with the
+// spec, and calls Manage. If the controller's own identity is missing, Act creates it; the new
+// identity wakes the AWSCluster.
 func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan, call access.Call) (news string, err error) {
 	if p.missing != nil {
 		if err := k.CreateControllerIdentity(ctx); err != nil {
@@ -161,8 +163,8 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan, call acc
 	return "", k.Manage(ctx, o, scope)
 }
 
-// forgetSession removes from the status whose credential was used last. It stays only if the
-// identity is the same, and the failure may pass.
+// forgetSession removes the last used identity and its account from the status after a failure.
+// They stay only if the spec still has this identity, and the failure is temporary.
 func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 	last := o.Status.Identity
 	if !auth.IsTemporary(err) || last != nil && last.Subject != subject.String() {
@@ -170,9 +172,9 @@ func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 	}
 }
 
-// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. The
-// program's own region serves all regions of its partition, so that one credential serves all
-// clusters of an identity.
+// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. All regions
+// of the program's own partition use the STS of the program's region. So all clusters with one
+// identity share one credential in this partition.
 func (k *kind) credential(call access.Call, p plan) []auth.Option {
 	options := []auth.Option{
 		auth.WithSubject(p.subject, p.accounts), auth.WithTenant(call.Object.Namespace), auth.WithObserver(k.Observer),
@@ -184,7 +186,7 @@ func (k *kind) credential(call access.Call, p plan) []auth.Option {
 	return options
 }
 
-// Report implements tenant.Kind. Its conditions say the same on success and on failure.
+// Report implements tenant.Kind. It sets its conditions on success and on failure alike.
 func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome object.Outcome) (found string, err error) {
 	const allowed, retrieved = v1alpha1.ConditionPrincipalUsageAllowed, v1alpha1.ConditionPrincipalCredentialRetrieved
 	subject, err := subjectOf(o)
@@ -216,15 +218,15 @@ func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome objec
 	return fmt.Sprintf("%s %s gives credentials of account %s", ref.Kind, ref.Name, o.Status.AccountID), nil
 }
 
-// reportAllowed says that the namespace may use the identity and its sources.
+// reportAllowed sets the condition that the namespace may use the identity and its sources.
 func (*kind) reportAllowed(o *v1alpha1.AWSCluster) {
 	ref := kinds.AWSClusterIdentity(o)
 	object.SetCondition(o, v1alpha1.ConditionPrincipalUsageAllowed, metav1.ConditionTrue, meta.ReasonSucceeded,
 		fmt.Sprintf("namespace %s may use %s %s", o.Namespace, ref.Kind, ref.Name))
 }
 
-// reportName says whether another AWSCluster has the same name and account. It does not name the
-// other one, which may be another tenant's.
+// reportName sets the condition whether another AWSCluster has the same name and account. The
+// message does not name the other AWSCluster, which may belong to another tenant.
 func (k *kind) reportName(ctx context.Context, o *v1alpha1.AWSCluster) error {
 	const unique = v1alpha1.ConditionClusterNameUnique
 	if o.Status.AccountID == "" {

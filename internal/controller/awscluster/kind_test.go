@@ -32,7 +32,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// world is a reconciler of AWSClusters with identities, and an API server's memory.
+// world has a reconciler of AWSClusters, AWS identities and a fake API server.
 type world struct {
 	*identitytest.World
 
@@ -40,7 +40,7 @@ type world struct {
 	kube    client.Client
 	r       *awscluster.Reconciler
 	options awscluster.Options
-	created int // AWSClusterControllerIdentities
+	created int // number of created AWSClusterControllerIdentities
 }
 
 func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *world {
@@ -67,12 +67,12 @@ func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *
 	return w
 }
 
-// restart replaces the reconciler by one that remembers nothing.
+// restart replaces the reconciler by a new one, without memory of earlier reconciliations.
 func (w *world) restart() {
 	w.r = awscluster.New(&tenant.Shared{Shared: &object.Shared{Client: w.kube, Recorder: events.NewFakeRecorder(1000)}}, w.options)
 }
 
-// indexer is that of a fake client.
+// indexer adds indexes to a fake client.
 type indexer struct{ *fake.ClientBuilder }
 
 func (i indexer) IndexField(_ context.Context, o client.Object, field string, values client.IndexerFunc) error {
@@ -91,7 +91,7 @@ func (w *world) cluster(namespace, name string, spec v1alpha1.AWSClusterSpec) {
 	}
 }
 
-// reconcile reconciles a cluster and returns what the API server has of it.
+// reconcile reconciles a cluster, and returns the object that the API server then stores.
 func (w *world) reconcile(namespace, name string) *v1alpha1.AWSCluster {
 	w.t.Helper()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -111,14 +111,14 @@ func ref(kind, name string) *meta.AWSIdentityReference {
 	return &meta.AWSIdentityReference{Kind: kind, Name: name}
 }
 
-// TestConditions holds that the conditions are stored on success and on failure. CAPA's were never
-// stored.
+// TestConditions checks that the conditions are stored on success and on failure. Cluster API
+// Provider AWS (CAPA) never stored its conditions.
 func TestConditions(t *testing.T) {
 	const role, static, controller = identityv1.AWSClusterRoleIdentityKind, identityv1.AWSClusterStaticIdentityKind, identityv1.AWSClusterControllerIdentityKind
 	succeeded := meta.ReasonSucceeded
 	for name, c := range map[string]struct {
 		spec                      v1alpha1.AWSClusterSpec
-		ready, allowed, retrieved string // reasons
+		ready, allowed, retrieved string // reasons of the conditions
 		account                   string
 		says                      string // part of Ready's message
 	}{
@@ -135,7 +135,7 @@ func TestConditions(t *testing.T) {
 			meta.ReasonSourcePrincipalUsageUnauthorized, meta.ReasonSourcePrincipalUsageUnauthorized, meta.ReasonSourcePrincipalUsageUnauthorized, "", "root-of-others",
 		},
 		"no identity at all": {
-			v1alpha1.AWSClusterSpec{}, // an object from before the schema's default
+			v1alpha1.AWSClusterSpec{}, // created before the schema had a default
 			meta.ReasonControllerIdentityMissing, meta.ReasonControllerIdentityMissing, meta.ReasonControllerIdentityMissing, "", `"kind":"AWSClusterControllerIdentity"`,
 		},
 		"an identity that does not exist": {
@@ -204,8 +204,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestConditionsRecover: a condition resets once the grant is there, and a change of the reference
-// is in force at once.
+// TestConditionsRecover checks that all conditions become true after the namespace gets the grant,
+// and that a new identityRef takes effect at once.
 func TestConditionsRecover(t *testing.T) {
 	w := newWorld(t, false)
 	w.Static("root", identitytest.Admits())
@@ -233,7 +233,7 @@ func TestConditionsRecover(t *testing.T) {
 	}
 }
 
-// TestFailedManagement: the credential was retrieved, whatever becomes of the work with it.
+// TestFailedManagement checks that the conditions of the identity stay true if Manage fails.
 func TestFailedManagement(t *testing.T) {
 	w := newWorld(t, false, func(o *awscluster.Options) {
 		o.Manage = func(context.Context, *v1alpha1.AWSCluster, awsclient.Scope) error {
@@ -253,8 +253,8 @@ func TestFailedManagement(t *testing.T) {
 	}
 }
 
-// TestStatusForgetsTheOldIdentity: while AWS throttles, the status does not show an identity that
-// the spec no longer names.
+// TestStatusForgetsTheOldIdentity changes the identity while AWS throttles. The status must not
+// show the old identity.
 func TestStatusForgetsTheOldIdentity(t *testing.T) {
 	w := newWorld(t, false)
 	w.Static("root", identitytest.Admits())
@@ -274,8 +274,8 @@ func TestStatusForgetsTheOldIdentity(t *testing.T) {
 	}
 }
 
-// TestManage: what manages a cluster works once the identity is proved. A grant that is withdrawn
-// meanwhile ends the work at its next call, and the conditions say so.
+// TestManage checks that Manage runs only with a credential of the right account. If the grant is
+// withdrawn meanwhile, the next AWS call fails, and the conditions report the missing grant.
 func TestManage(t *testing.T) {
 	var w *world
 	var regions []string
@@ -322,8 +322,8 @@ func TestManage(t *testing.T) {
 	}
 }
 
-// TestClusterNames: two clusters of one name and account are reported, and neither is told where
-// the other one is.
+// TestClusterNames checks that two clusters with the same name and account are reported. The
+// message must not reveal the other cluster's namespace.
 func TestClusterNames(t *testing.T) {
 	w := newWorld(t, false)
 	w.Static("root", identitytest.Admits())
@@ -344,7 +344,8 @@ func TestClusterNames(t *testing.T) {
 	}
 }
 
-// TestCreator: the creator makes the identity only if an AWSCluster needs it.
+// TestCreator checks that CreateControllerIdentity is called only if an AWSCluster needs the
+// identity.
 func TestCreator(t *testing.T) {
 	w := newWorld(t, true)
 	w.Static("root", identitytest.Admits())

@@ -54,7 +54,8 @@ func TestConformance(t *testing.T) {
 				fails(fault.Fault{Kind: fault.Latency, Delay: time.Hour, Count: 1})
 				began := make(chan struct{})
 				go func() {
-					for len(w.Cloud.Faults().List()) > 0 && t.Context().Err() == nil { // until a call has taken it
+					// Until a call has used up the fault.
+					for len(w.Cloud.Faults().List()) > 0 && t.Context().Err() == nil {
 						time.Sleep(time.Millisecond)
 					}
 					close(began)
@@ -64,7 +65,8 @@ func TestConformance(t *testing.T) {
 			Revoke: func() { admit("team-b") },
 			Grant:  func() { admit("team-a") },
 			Exclude: func(o *v1alpha1.AWSCluster) {
-				o.Spec.IdentityRef.Kind = "Secret" // it can name one identity only
+				// An AWSCluster cannot name two identities, so make the spec invalid.
+				o.Spec.IdentityRef.Kind = "Secret"
 			},
 			Forge: func(o *v1alpha1.AWSCluster) {
 				o.Status.AccountID, o.Status.Identity.CloudIdentity = identitytest.Management, identitytest.Root
