@@ -1,7 +1,7 @@
-// Package awsidentity keeps the status of the AWS identities: whether they give credentials, as
-// whom, and how many objects use them. An identity that objects use is not deleted before they are
-// gone.
+// Package awsidentity writes the status of the AWS identities: whether an identity gives
+// credentials, for which AWS account and ARN, and how many objects use the identity. An identity is
+// not deleted while objects use it.
 //
-// Nobody reads this status to decide anything. Objects get their credentials from package
-// internal/identity, also while this controller is down.
+// No program makes decisions from this status. Objects get their credentials from package
+// internal/identity, even while this controller is down.
 package awsidentity

@@ -20,23 +20,23 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Identity is an API object of one of the four kinds.
+// Identity is an API object of one of the four kinds of AWS identities.
 type Identity interface {
 	object.Object
 
-	// GetIdentityStatus is the object's own status, for reading and writing.
+	// GetIdentityStatus returns a pointer to the object's status, for reading and writing.
 	GetIdentityStatus() *v1alpha1.AWSIdentityStatus
 }
 
-// Options are what the reconcilers of all kinds share. All fields are required.
+// Options are shared by the reconcilers of all four kinds. All fields are required.
 type Options struct {
-	// Identities know the identities, and get their credentials.
+	// Identities look up AWS identities, and prove them to AWS.
 	Identities *identity.Identities
-	// Provider exchanges the proofs.
+	// Provider exchanges proofs for AWS credentials.
 	Provider *aws.Provider
-	// Cache keeps the credentials, together with those of the objects that use the identities.
+	// Cache caches the credentials. The objects that use the identities share this cache.
 	Cache auth.Cache
-	// Observer hears of the exchanges.
+	// Observer is notified of each exchange.
 	Observer auth.Observer
 	// Users counts the objects that use an identity.
 	Users *Users
@@ -45,22 +45,22 @@ type Options struct {
 // Reconciler reconciles the identities of one kind.
 type Reconciler[O Identity] = object.Reconciler[O, auth.Subject]
 
-// New makes the reconciler of a kind. The entry is that of the kind in the table; its objects are of
-// type O.
+// New makes the reconciler of a kind. The entry is the kind's entry in the table of kinds; its
+// objects have the type O.
 func New[O Identity](shared *object.Shared, entry kinds.Kind, options Options) *Reconciler[O] {
 	return object.New(shared, entry.Kind, &kind[O]{options, entry})
 }
 
-// kind is one kind of identity as the frame knows it. The plan is the identity's subject.
+// kind implements object.Kind for one kind of identity. The plan is the identity's subject.
 type kind[O Identity] struct {
 	Options
 
 	entry kinds.Kind
 }
 
-// interval is how long after a look an identity is looked at again. Changes of the identity, of its
-// sources and of the objects that use it wake it earlier. A credential lives about as long, so that
-// the status of an identity that nobody uses costs one exchange each time.
+// interval is the time between two reconciliations of an identity. Changes of the identity, of its
+// sources and of the objects that use it cause an earlier reconciliation. A credential lives about
+// as long as the interval. So the status of an unused identity costs one exchange per interval.
 const interval = time.Hour
 
 // Empty implements object.Definition.
@@ -84,8 +84,9 @@ func (k *kind[O]) Decide(ctx context.Context, o O) (auth.Subject, error) {
 	return subject, Passing(subject, err)
 }
 
-// Passing marks the error of a ServiceAccount that memory does not have: memory may only be behind,
-// and nobody tells when it has caught up. All other errors are noticed when they are mended.
+// Passing marks an error as retryable if memory does not have the ServiceAccount of an
+// AWSServiceAccountIdentity. Memory may only be behind, and no event reports that memory has caught
+// up. All other errors need no retry: the change that repairs their cause wakes the object.
 func Passing(subject auth.Subject, err error) error {
 	if auth.CodeOf(err) == auth.CodeSubjectNotFound && subject.Kind() == v1alpha1.AWSServiceAccountIdentityKind {
 		return object.Retryable(err)
@@ -93,7 +94,7 @@ func Passing(subject auth.Subject, err error) error {
 	return err
 }
 
-// Act implements object.Kind. It gets the credential that the objects get which use the identity.
+// Act implements object.Kind. It gets the same credential that the users of the identity get.
 func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject) (news string, err error) {
 	own := k.Identities.Own()
 	options := []auth.Option{
@@ -117,16 +118,17 @@ func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject) (news stri
 	return "", nil
 }
 
-// forgetSession removes the last session from the status. It stays only if the spec is the same,
-// and the failure may pass.
+// forgetSession removes the last session from the status after a failure. The session stays only if
+// the spec is unchanged, and the failure is temporary.
 func forgetSession(o Identity, status *v1alpha1.AWSIdentityStatus, err error) {
 	if !auth.IsTemporary(err) || status.ObservedGeneration != o.GetGeneration() {
 		status.AccountID, status.ARN, status.ExpiresAt = "", "", nil
 	}
 }
 
-// region returns the region of AWS STS for the identity: empty for the program's own region, and
-// the main region of the role's partition if the program's is in another one.
+// region returns the region of AWS STS for the identity, or an empty text for the program's own
+// region. If the role is in another partition than the program, region returns the main region of
+// the role's partition.
 func (k *kind[O]) region(ctx context.Context, own auth.AccountReader, subject auth.Subject) string {
 	account, err := own.Lookup(ctx, subject)
 	if err != nil {
@@ -158,7 +160,8 @@ func (k *kind[O]) Report(ctx context.Context, o O, outcome object.Outcome) (foun
 	if outcome.Refused {
 		forgetSession(o, status, outcome.Err)
 	}
-	chain, _ := k.Identities.Chain(ctx, subject) // with an error, as far as the chain is known
+	// After an error, chain has the identities that are known.
+	chain, _ := k.Identities.Chain(ctx, subject)
 	status.Chain = nil
 	for _, link := range chain {
 		status.Chain = append(status.Chain, string(link.Kind())+"/"+link.Name())
@@ -174,7 +177,7 @@ func (k *kind[O]) Report(ctx context.Context, o O, outcome object.Outcome) (foun
 	return "gives credentials of " + status.ARN + lentTo(o), nil
 }
 
-// lentTo warns of a grant that admits every namespace.
+// lentTo returns a warning if the grant admits every namespace, or if there is no grant.
 func lentTo(o any) string {
 	var allowed *v1alpha1.AllowedNamespaces
 	switch o := o.(type) {
@@ -197,7 +200,7 @@ func lentTo(o any) string {
 	}
 }
 
-// Finalize implements object.Kind. An identity that objects use stays.
+// Finalize implements object.Kind. It refuses to delete an identity that objects use.
 func (k *kind[O]) Finalize(ctx context.Context, o O) error {
 	subject, err := spec.AWSIdentity(k.entry.Kind, o.GetNamespace(), o.GetName())
 	if err != nil {
@@ -221,7 +224,8 @@ func (e *inUseError) Error() string {
 	return fmt.Sprintf("%d objects use the identity; it is deleted when they name another one, are deleted, or are no longer admitted by spec.allowedNamespaces", e.users)
 }
 
-// Explain implements object.Definition. A change of the objects that use the identity wakes it.
+// Explain implements object.Definition. A change of the objects that use the identity wakes the
+// identity.
 func (*kind[O]) Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*inUseError](err); ok {
 		return object.Failure{Reason: meta.ReasonIdentityInUse, Stalled: true}, true

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Users knows which objects use which identity.
+// Users finds the objects that use an AWS identity.
 type Users struct {
 	memory     client.Reader
 	identities *identity.Identities
@@ -36,8 +36,8 @@ type userKind struct {
 // identityIndex finds objects by the identity that they name.
 const identityIndex = "identity"
 
-// NewUsers makes a Users, and indexes of the objects in memory. Of the table, the kinds count whose
-// objects can name an AWS identity. The program must keep the objects of these kinds.
+// NewUsers makes a Users, and adds an index to memory. It covers the kinds of the table whose
+// objects can name an AWS identity. The program's cache must hold the objects of these kinds.
 func NewUsers(
 	ctx context.Context, memory client.Reader, informers cache.Informers, indexer client.FieldIndexer, identities *identity.Identities, table kinds.Table,
 ) (*Users, error) {
@@ -55,8 +55,8 @@ func NewUsers(
 	return u, nil
 }
 
-// ByObject says what a manager's cache keeps for AWS identities. Their static keys are in one
-// namespace; without a namespace, no Secret is kept.
+// ByObject returns the settings of a manager's cache for AWS identities. The Secrets with their
+// static keys are in one namespace. Without a namespace, the cache holds no Secrets.
 func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(func(k kinds.Kind) bool { return k.AWSIdentity }) {
@@ -71,8 +71,9 @@ func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache
 	return kept
 }
 
-// UsersByObject says what a manager's cache keeps for [NewUsers] with the same table. Of objects that
-// another program reconciles, it keeps only the identity that they name.
+// UsersByObject returns the settings of a manager's cache for [NewUsers] with the same table. For
+// objects that another program reconciles, the cache holds only their names and the AWS identity
+// that they name.
 func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(kinds.Kind.UsesAWSIdentities) {
@@ -85,13 +86,13 @@ func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 	return kept
 }
 
-// rememberRef returns the transform of a cache that keeps of an object only its names, and the AWS
-// identity that it names. The objects of the kind act as a tenant.
+// rememberRef returns a cache's transform. The transform reduces an object to its names and the AWS
+// identity that the object names. The objects of the kind must act as a tenant.
 func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 	return func(stored any) (any, error) {
 		o, ok := stored.(kinds.Tenant)
 		if !ok {
-			return stored, nil // the end of an object that the watch has missed
+			return stored, nil // a deletion that the watch has missed
 		}
 		kept, ok := kind.New().(kinds.Tenant)
 		if !ok {
@@ -106,7 +107,7 @@ func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 	}
 }
 
-// referenced returns the AWS identities that an object of a kind can mean by its reference.
+// referenced returns the AWS identities that an object's reference can refer to.
 func referenced(kind kinds.Kind, o client.Object) []auth.Subject {
 	ref := kind.IdentityRef(o)
 	if ref == nil {
@@ -115,7 +116,8 @@ func referenced(kind kinds.Kind, o client.Object) []auth.Subject {
 	return identity.Referenced(ref.Kind, o.GetNamespace(), ref.Name)
 }
 
-// indexOf returns the index of the identities that an object of a kind can mean.
+// indexOf returns the index function for a kind. It lists the AWS identities that an object's
+// reference can refer to.
 func indexOf(kind kinds.Kind) client.IndexerFunc {
 	return func(o client.Object) []string {
 		var names []string
@@ -126,10 +128,10 @@ func indexOf(kind kinds.Kind) client.IndexerFunc {
 	}
 }
 
-// Count returns how many objects use an identity, directly or in a chain. An object whose namespace
-// is not admitted does not count: it would otherwise keep the administrator from deleting the
-// identity. An object that names an unknown kind counts for each identity of that name. The log has
-// such objects.
+// Count returns how many objects use an identity, directly or in a chain. Objects in namespaces
+// that the identity does not admit do not count. Otherwise they could prevent the administrator
+// from deleting the identity. An object that names an unknown kind counts as a user of each
+// identity with that name, and is logged.
 func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) {
 	var users int32
 	dependents, err := u.identities.Dependents(subject)
@@ -162,15 +164,15 @@ func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) 
 	return users, nil
 }
 
-// DependencyOn is a use of an identity as something that objects depend on.
+// DependencyOn returns the use of an identity as a dependency of objects.
 func DependencyOn(use identity.Use) object.Dependency {
 	d := object.DependencyOn(use.Identity)
 	d.UsedIn = use.Namespace
 	return d
 }
 
-// Subscribe calls changed for each identity that may answer otherwise than before. When an object
-// begins or ceases to use an identity, it calls changed for each identity of the chain.
+// Subscribe registers changed, to be called for each identity whose results may have changed. When
+// an object begins or ceases to use an identity, changed is called for each identity of the chain.
 func (u *Users) Subscribe(changed func(object.Dependency)) {
 	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
 	for _, kind := range u.kinds {
@@ -179,7 +181,7 @@ func (u *Users) Subscribe(changed func(object.Dependency)) {
 }
 
 // handler calls changed for the identities of a chain when an object of a kind begins or ceases to
-// use it.
+// use the chain.
 func (u *Users) handler(kind kinds.Kind, changed func(object.Dependency)) toolscache.ResourceEventHandler {
 	named := func(seen any) []auth.Subject {
 		o, ok := seen.(client.Object)

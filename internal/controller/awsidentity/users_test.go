@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// users returns an object of each kind that can name an AWS identity. Each names the
-// AWSClusterRoleIdentity lent, and has all metadata.
+// users returns an object of each kind that can name an AWS identity. Each object names the
+// AWSClusterRoleIdentity "lent", and has labels, annotations and a finalizer.
 func users() []client.Object {
 	named := metav1.ObjectMeta{
 		Namespace: "team-a", Name: "app", UID: "uid-1", ResourceVersion: "7", Labels: map[string]string{"large": "label"},
@@ -78,7 +78,7 @@ func TestUsersOfAllKinds(t *testing.T) {
 	}
 }
 
-// TestRememberRef checks that memory has nothing of a tenant's object but its names and its identity.
+// TestRememberRef checks that a tenant's object in memory has only its names and its identity.
 func TestRememberRef(t *testing.T) {
 	for _, o := range users() {
 		kind, _ := kinds.All().Of(o)
