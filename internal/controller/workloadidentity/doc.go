@@ -1,7 +1,6 @@
-// Package workloadidentity keeps the status of WorkloadIdentities. It says which subject the tokens
-// of an identity have, and whether tokens can be requested and checked: the spec is one that the
-// issuer accepts, and a published key signs.
+// Package workloadidentity writes the status of WorkloadIdentities. The status has the subject of
+// the identity's tokens. It also says whether tokens can be requested and checked: the issuer
+// accepts the spec, and signs with a published key.
 //
-// The issuer reads nothing of this status. If this controller is down, tokens are made all the
-// same.
+// The issuer does not read this status. It issues tokens even while this controller is down.
 package workloadidentity

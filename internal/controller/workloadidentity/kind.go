@@ -21,14 +21,14 @@ func New(shared *object.Shared, made *issuer.Issuer, ring *Ring) *Reconciler {
 	return object.New(shared, identityv1.WorkloadIdentityKind, &kind{issuer: made, ring: ring})
 }
 
-// kind is WorkloadIdentity as the frame knows it. The plan is the claim sub.
+// kind implements object.Kind for WorkloadIdentities. The plan is the claim sub of the tokens.
 type kind struct {
 	issuer *issuer.Issuer
 	ring   *Ring
 }
 
-// Remember is [object.Remember] for WorkloadIdentities, for ByObject.Transform. It bounds the
-// providerConfig too.
+// Remember is [object.Remember] for WorkloadIdentities, for ByObject.Transform. It also shortens a
+// providerConfig that is too large.
 func Remember(o any) (any, error) {
 	if identity, ok := o.(*identityv1.WorkloadIdentity); ok {
 		issuer.Bound(identity)
@@ -36,8 +36,8 @@ func Remember(o any) (any, error) {
 	return object.Remember(o)
 }
 
-// interval is how long after a look an identity is looked at again. Changes of the identity and of
-// the ring wake it earlier.
+// interval is the time between two reconciliations of an identity. Changes of the identity and of
+// the ring cause an earlier reconciliation.
 const interval = time.Hour
 
 // Empty implements object.Definition.
@@ -45,12 +45,14 @@ func (*kind) Empty() (*identityv1.WorkloadIdentity, client.ObjectList) {
 	return &identityv1.WorkloadIdentity{}, &identityv1.WorkloadIdentityList{}
 }
 
-// View implements object.Definition. Nothing is kept for an identity, so it has no finalizer.
+// View implements object.Definition. An identity has no finalizer, because its deletion leaves
+// nothing to clean up.
 func (k *kind) View(*identityv1.WorkloadIdentity) object.View {
 	return object.View{Interval: interval, DependsOn: []object.Dependency{k.ring.dependency()}}
 }
 
-// Decide implements object.Kind. It asks what the issuer would answer to a request for a token.
+// Decide implements object.Kind. It checks the spec by the rules that the issuer has for token
+// requests.
 func (k *kind) Decide(_ context.Context, o *identityv1.WorkloadIdentity) (string, error) {
 	if errs := k.issuer.Validate(o); len(errs) > 0 {
 		return "", invalid(errs)
@@ -58,7 +60,7 @@ func (k *kind) Decide(_ context.Context, o *identityv1.WorkloadIdentity) (string
 	return issuer.Subject(o), nil
 }
 
-// invalid names every field that is wrong.
+// invalid returns one error that names all wrong fields.
 func invalid(errs field.ErrorList) error {
 	first, rest := errs[0], errs[1:]
 	if len(rest) == 0 {
@@ -67,11 +69,11 @@ func invalid(errs field.ErrorList) error {
 	return object.Invalid(first.Field, "", "%s; %w", first.ErrorBody(), rest.ToAggregate())
 }
 
-// Act implements object.Kind. Subject and issuer are shown before tokens can be made, so that trust
-// policies can be written meanwhile.
+// Act implements object.Kind. It writes subject and issuer even if tokens cannot be made yet, so
+// that people can write trust policies meanwhile.
 func (k *kind) Act(_ context.Context, o *identityv1.WorkloadIdentity, subject string) (news string, err error) {
 	if o.Status.Issuer != k.issuer.URL {
-		o.Status.KeyRing = "" // nobody remembers keys of this issuer because of this identity
+		o.Status.KeyRing = "" // the recorded ring belongs to another issuer
 	}
 	o.Status.Sub, o.Status.Issuer = subject, k.issuer.URL
 	return "", nil
@@ -84,10 +86,10 @@ func (k *kind) Report(ctx context.Context, o *identityv1.WorkloadIdentity, outco
 	}
 	ring, err := k.ring.check(ctx, o.Spec.SigningAlgorithm)
 	if err != nil {
-		return "", err // keyRing stays: services remember its keys
+		return "", err // status.keyRing stays, because services remember the keys of that ring
 	}
 	o.Status.KeyRing = string(ring)
-	// The text names no key: a rotation changes nothing for identities.
+	// The text names no key, so that a rotation of keys does not change the status.
 	return "tokens can be requested, and are checked with the keys that " + k.issuer.URL + " publishes", nil
 }
 

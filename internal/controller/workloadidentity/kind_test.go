@@ -36,14 +36,14 @@ const (
 	uid       = "12b580fe-1f74-4195-852b-e1a74b03496a"
 )
 
-// world is an API server's memory with a reconciler of WorkloadIdentities.
+// world has a fake API server and a reconciler of WorkloadIdentities.
 type world struct {
 	t        *testing.T
 	kube     client.Client
 	informer *informers.FakeInformer
 	ring     *workloadidentity.Ring
 	r        *workloadidentity.Reconciler
-	written  int // statuses
+	written  int // number of status writes
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// reconcile reconciles an identity, checks what must hold of every object, and returns the
+// reconcile reconciles an identity, checks the rules of [controllertest.Holds], and returns the
 // identity.
 func (w *world) reconcile(name string) *identityv1.WorkloadIdentity {
 	w.t.Helper()
@@ -99,7 +99,7 @@ func (w *world) reconcile(name string) *identityv1.WorkloadIdentity {
 	return o
 }
 
-// setRing replaces the status of the ring, which is made if it is not there.
+// setRing replaces the status of the ring, and creates the ring if it does not exist.
 func (w *world) setRing(status identityv1.KeyRingStatus) {
 	w.t.Helper()
 	ring := newRing(identityv1.KeyRingStatus{})
@@ -119,7 +119,7 @@ func newRing(status identityv1.KeyRingStatus) *identityv1.KeyRing {
 	return &identityv1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: "lanyard-system", Name: keyring.IssuerRing, UID: "new"}, Status: status}
 }
 
-// ringOf is the status of a ring with new ES256 keys in these states.
+// ringOf returns the status of a ring with new ES256 keys in these states.
 func ringOf(t *testing.T, states ...identityv1.KeyState) identityv1.KeyRingStatus {
 	t.Helper()
 	status := identityv1.KeyRingStatus{Issuer: issuerURL, PublishDelay: metav1.Duration{Duration: 24 * time.Hour}}
@@ -145,7 +145,7 @@ func ringOf(t *testing.T, states ...identityv1.KeyState) identityv1.KeyRingStatu
 	return status
 }
 
-// identity is a WorkloadIdentity as the API server has it before the controller has seen it.
+// identity returns a WorkloadIdentity that was never reconciled.
 func identity(name string, change ...func(*identityv1.WorkloadIdentity)) *identityv1.WorkloadIdentity {
 	o := &identityv1.WorkloadIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: name, UID: uid, Generation: 1},
@@ -168,7 +168,7 @@ func ready(o *identityv1.WorkloadIdentity) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// TestStatus is the table of what an identity says.
+// TestStatus checks the status of an identity for various KeyRings and specs.
 func TestStatus(t *testing.T) {
 	const sub = "lanyard.dev:workloadidentity:tenant-a:app:" + uid
 	published := ringOf(t, identityv1.KeyActive, identityv1.KeyPublished)
@@ -236,8 +236,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestKeyRingIsRemembered: the status names the last ring whose keys services could read, also when
-// the ring is gone. A ring that is made anew learns from it that services remember other keys.
+// TestKeyRingIsRemembered checks that the status has the UID of the last ring whose keys services
+// could read, even after the ring was deleted. If a new ring is made, this UID shows that services
+// may remember other keys.
 func TestKeyRingIsRemembered(t *testing.T) {
 	published := ringOf(t, identityv1.KeyActive)
 	for _, tt := range []struct {
@@ -264,8 +265,8 @@ func TestKeyRingIsRemembered(t *testing.T) {
 	}
 }
 
-// TestRotationIsNoNews holds that the rotation of keys wakes and changes no identity, and that what
-// changes for identities wakes them.
+// TestRotationIsNoNews checks that a rotation of keys neither wakes nor changes an identity.
+// Changes of the ring that concern identities must wake them.
 func TestRotationIsNoNews(t *testing.T) {
 	const many = 100
 	w := newWorld(t)
@@ -284,7 +285,7 @@ func TestRotationIsNoNews(t *testing.T) {
 	last := newRing(identityv1.KeyRingStatus{})
 	for _, step := range []struct {
 		name string
-		ring *identityv1.KeyRingStatus // nil: it is deleted
+		ring *identityv1.KeyRingStatus // nil: the ring is deleted
 		wake bool
 	}{
 		{"the first key is made", new(ringOf(t, identityv1.KeyPending)), true},
@@ -319,20 +320,20 @@ func TestRotationIsNoNews(t *testing.T) {
 	}
 }
 
-// TestRingThatIsThereFromTheBeginning holds that a ring which appears ready wakes those that were
-// told that there is none.
+// TestRingThatIsThereFromTheBeginning adds a ring that is ready at once. The ring must wake the
+// identities whose status says that no ring exists.
 func TestRingThatIsThereFromTheBeginning(t *testing.T) {
 	w := newWorld(t)
 	woken := 0
 	w.ring.Subscribe(func(object.Dependency) { woken++ })
-	for range 2 { // the second is the same
+	for range 2 { // the second time, nothing has changed
 		if w.informer.Add(newRing(ringOf(t, identityv1.KeyActive))); woken != 1 {
 			t.Errorf("woken %d times", woken)
 		}
 	}
 }
 
-// TestDeleted holds that an identity that is gone is no error.
+// TestDeleted checks that the reconciliation of a deleted identity returns no error.
 func TestDeleted(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "tenant-a", Name: "gone"}})

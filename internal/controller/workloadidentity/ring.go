@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// Ring knows whether the issuer's keys sign what services can check.
+// Ring finds out from the KeyRing of an issuer whether services can check the issuer's tokens.
 type Ring struct {
 	memory   client.Reader
 	key      client.ObjectKey
@@ -28,8 +28,8 @@ type Ring struct {
 	informer cache.Informer
 }
 
-// NewRing makes the Ring of an issuer. The memory and its informers follow the KeyRing of that key,
-// and no other KeyRing.
+// NewRing makes the Ring of an issuer. The memory and its informers must watch the KeyRing with
+// that key, and no other KeyRing.
 func NewRing(ctx context.Context, memory client.Reader, informers cache.Informers, key client.ObjectKey, issuer string) (*Ring, error) {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -38,16 +38,16 @@ func NewRing(ctx context.Context, memory client.Reader, informers cache.Informer
 	return &Ring{memory: memory, key: key, issuer: issuer, informer: informer}, nil
 }
 
-// dependency is the ring as something that identities depend on.
+// dependency returns the ring as a dependency of identities.
 func (r *Ring) dependency() object.Dependency {
 	return object.Dependency{Kind: identityv1.KeyRingKind, Namespace: r.key.Namespace, Name: r.key.Name}
 }
 
-// verdicts are what check finds for each algorithm of identities.
+// verdicts has the error text of judge for each algorithm of identities.
 type verdicts [2]string
 
-// Subscribe has changed called after the ring has changed for identities. Most changes of a ring
-// are none for them: while keys rotate, thousands of identities stay asleep.
+// Subscribe registers changed, to be called after each change of the ring that concerns identities.
+// Most changes do not concern identities: a rotation of keys must not wake thousands of them.
 func (r *Ring) Subscribe(changed func(object.Dependency)) {
 	last := r.verdicts(nil)
 	see := func(ring *identityv1.KeyRing) {
@@ -56,11 +56,12 @@ func (r *Ring) Subscribe(changed func(object.Dependency)) {
 			changed(r.dependency())
 		}
 	}
-	// An informer calls a handler's functions one after the other. It refuses a handler only when it
-	// has ended, and then the program ends too.
+	// An informer calls a handler's functions one after the other. AddEventHandler fails only after
+	// the informer has ended, and then the program ends too.
 	_, _ = r.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { see(o.(*identityv1.KeyRing)) },    // the informer is of this kind
-		UpdateFunc: func(_, o any) { see(o.(*identityv1.KeyRing)) }, // the same
+		// The informer has only KeyRings.
+		AddFunc:    func(o any) { see(o.(*identityv1.KeyRing)) },
+		UpdateFunc: func(_, o any) { see(o.(*identityv1.KeyRing)) },
 		DeleteFunc: func(any) { see(nil) },
 	})
 }
@@ -89,8 +90,8 @@ func (r *Ring) check(ctx context.Context, algorithm identityv1.Algorithm) (types
 	return ring.UID, r.judge(ring, algorithm)
 }
 
-// judge returns a *ringError, or nil if an active key of the algorithm was seen published. The ring
-// is nil if there is none.
+// judge returns nil if an active key of the algorithm was seen published, and otherwise a
+// *ringError. The ring is nil if it does not exist.
 func (r *Ring) judge(ring *identityv1.KeyRing, algorithm identityv1.Algorithm) error {
 	if ring == nil {
 		return unavailable("there is no KeyRing %s, which the token server makes: see the log of lanyard-token-server", r.key)
@@ -104,7 +105,7 @@ func (r *Ring) judge(ring *identityv1.KeyRing, algorithm identityv1.Algorithm) e
 	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == identityv1.ReasonForeignKey:
 		return unavailable("%s", ready.Message)
 	}
-	keys, _ := keyring.Parse(status) // the token server logs keys that are not used
+	keys, _ := keyring.Parse(status) // the token server logs the keys that Parse leaves out
 	for _, key := range keys.ActiveKeys() {
 		if key.Algorithm == algorithm && key.Entry.PublishedAt != nil {
 			return nil
@@ -123,7 +124,7 @@ func (r *Ring) judge(ring *identityv1.KeyRing, algorithm identityv1.Algorithm) e
 	}
 }
 
-// ringError is the reason for which no service could check a token.
+// ringError is the reason why no service could check a token.
 type ringError struct{ reason, message string }
 
 func (e *ringError) Error() string { return e.message }
@@ -136,8 +137,8 @@ func notPublished(format string, args ...any) error {
 	return &ringError{meta.ReasonIssuerNotPublished, fmt.Sprintf(format, args...)}
 }
 
-// explain returns the failure of a *ringError. It needs no retries, because a change of the ring
-// wakes the identity.
+// explain returns the failure of a *ringError. The failure needs no retries, because a change of
+// the ring wakes the identity.
 func explain(err error) (object.Failure, bool) {
 	if found, ok := errors.AsType[*ringError](err); ok {
 		return object.Failure{Reason: found.reason, AtInterval: true}, true

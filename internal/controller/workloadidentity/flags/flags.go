@@ -25,53 +25,56 @@ const Name = "lanyard-identity-controller"
 type Flags struct {
 	program.Flags
 
-	// Issuer is the URL of the issuer, as the token server has it. Empty: there is no issuer, and no
-	// WorkloadIdentity is looked at.
+	// Issuer is the URL of the issuer, the same as in the token server's flags. Empty: there is no
+	// issuer, and no WorkloadIdentity is reconciled.
 	Issuer string
-	// Limits bound the life of tokens, as the token server has them.
+	// Limits bound the life of tokens. They are the same as in the token server's flags.
 	Limits issuer.Limits
-	// APIAudiences are the audiences that the API server accepts; empty if they are to be learned.
+	// APIAudiences are the audiences that the API server accepts; empty to learn them from the API
+	// server.
 	APIAudiences []string
 
-	// HubKubeconfig is the file that says how to reach the hub, which has this cluster's
+	// HubKubeconfig is the kubeconfig file for the hub: the cluster that has this cluster's
 	// WorkloadIdentities. Empty: there is no hub.
 	HubKubeconfig string
-	// HubNamespaces are the namespaces with identities at the hub.
+	// HubNamespaces maps each namespace with identities to its namespace at the hub.
 	HubNamespaces hub.Namespaces
 	// HubKeyRingNamespace is the namespace of the KeyRing at the hub.
 	HubKeyRingNamespace string
 
 	// Namespace is the namespace of the KeyRing and of the lease.
 	Namespace string
-	// LeaderElect has only one of several replicas reconcile.
+	// LeaderElect lets only one of several replicas reconcile.
 	LeaderElect bool
 	// LeaderElectID is the name of the lease.
 	LeaderElectID string
 	// Concurrent is how many identities are reconciled at once.
 	Concurrent int
 
-	// Bindings: the credentials in the Secrets of WorkloadIdentityBindings are kept.
+	// Bindings lets the controller write the credentials of WorkloadIdentityBindings into Secrets,
+	// and renew them.
 	Bindings bool
-	// RenewalFraction is the part of its life after which the credential of a binding is renewed.
+	// RenewalFraction is the part of a credential's life after which the credential of a binding is
+	// renewed.
 	RenewalFraction float64
 
-	// AWSIdentities: the AWS identities and AWSClusters are kept.
+	// AWSIdentities lets the controller reconcile AWS identities and AWSClusters.
 	AWSIdentities bool
 	// AWSRegion is the region of AWS STS; empty for AWS_REGION.
 	AWSRegion string
 	// SecretNamespace is the only namespace whose Secrets static AWS identities read. Empty: no
 	// static keys are read.
 	SecretNamespace string
-	// TokenCacheMaxDuration bounds how long a credential is used.
+	// TokenCacheMaxDuration is the longest time for which a cached credential is used.
 	TokenCacheMaxDuration time.Duration
-	// AutoControllerIdentityCreator has an AWSClusterControllerIdentity made that admits every
-	// namespace, if an AWSCluster needs it and there is none.
+	// AutoControllerIdentityCreator creates a missing AWSClusterControllerIdentity if an AWSCluster
+	// needs it. The created identity admits every namespace.
 	AutoControllerIdentityCreator bool
 
 	gates map[string]string
 }
 
-// autoCreator is the one feature gate.
+// autoCreator is the name of the only feature gate.
 const autoCreator = "AutoControllerIdentityCreator"
 
 const intro = `lanyard-identity-controller keeps identities. With --issuer it writes the status of WorkloadIdentities: their subject, and
@@ -120,7 +123,7 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 // maxIssuer is the schema's bound of status.issuer, in bytes.
 const maxIssuer = 512
 
-// check refuses values with which no status could be told.
+// check refuses values with which the controller could write no status.
 func (f *Flags) check() error {
 	if err := f.setGates(); err != nil {
 		return err
@@ -153,7 +156,8 @@ func (f *Flags) check() error {
 	return f.checkIssuer()
 }
 
-// checkHub refuses a hub with which no binding would have an identity, or an unclear one.
+// checkHub refuses flags for a hub that contradict each other, or with which no binding would get
+// an identity.
 func (f *Flags) checkHub() error {
 	switch {
 	case f.HubKubeconfig == "" && len(f.HubNamespaces) > 0:
