@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Accounts are ServiceAccounts and WorkloadIdentities without an API server. Whoever subscribed
-// hears of changes, and of deletions. The zero value has none.
+// Accounts are fake ServiceAccounts and WorkloadIdentities, without an API server. Subscribers are
+// called after changes and deletions. The zero value has no accounts.
 type Accounts struct {
 	mu          sync.Mutex // guards the fields below
 	known       map[auth.Subject]auth.Account
@@ -53,8 +53,7 @@ func (a *Accounts) Remove(t *testing.T, namespace, name string) {
 	a.Tell(subject)
 }
 
-// Unheard reports whether memory has heard of nothing yet, so that only the source of truth knows
-// accounts.
+// Unheard sets whether memory is still empty. Then Lookup finds no account, but Read does.
 func (a *Accounts) Unheard(unheard bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +114,7 @@ func (a *Accounts) Subscribe(changed func(auth.Subject)) {
 	a.subscribers = append(a.subscribers, changed)
 }
 
-// Prove implements auth.Prover. The proof is the subject and its receiver in plain words.
+// Prove implements auth.Prover. The text of the proof has the subject and the audiences.
 func (*Accounts) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	return &auth.JWT{Token: auth.NewSecret(account.Subject.String() + " for " + strings.Join(request.Audiences, " and ")), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
 }

@@ -10,9 +10,8 @@ import (
 )
 
 // CaseOf returns the case of the conformance suite for an object of the world that was never
-// reconciled. Its ServiceAccount gets credentials of the cloud; the account has a role that trusts
-// the account.
-// For a kind that keeps no artifact, the caller sets Forge and Offers.
+// reconciled. The object's ServiceAccount must have a role in the cloud that trusts the account.
+// For a kind without artifacts, the caller sets Forge and Offers.
 func CaseOf[O kinds.Tenant](w *World[O], o O) *Case[O] {
 	w.T.Helper()
 	account, err := w.Accounts.Read(w.T.Context(), subjectOf(w.T, o.GetNamespace(), o.GetAccess().ServiceAccountName))
@@ -48,7 +47,8 @@ func CaseOf[O kinds.Tenant](w *World[O], o O) *Case[O] {
 	}
 	if _, ok := any(o).(kinds.Keeper); ok {
 		artifact := func(o O) *v1alpha1.Artifact { return any(o).(kinds.Keeper).GetArtifactStatus().Artifact }
-		c.Kept = func() bool { return w.Shared.Artifacts.Store.Size() > 0 } // of this object, which is the only one
+		// The store has artifacts of this object only.
+		c.Kept = func() bool { return w.Shared.Artifacts.Store.Size() > 0 }
 		c.Forge = func(o O) { artifact(o).Path, artifact(o).Digest = "another", "sha256:another" }
 		c.Offers = func(o O) string {
 			if artifact(o) == nil {

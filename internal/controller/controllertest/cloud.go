@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Cloud is a provider, aws by name, whose roles trust one subject each. An account's role is its
-// attribute "role", and is called role/<name>. It is also asked by the services that check what it
-// issued.
+// Cloud is a fake provider with the name aws. Each of its roles trusts one subject. An account has
+// its role, such as role/<name>, in the attribute "role". The tests' services ask the cloud to
+// check its credentials.
 type Cloud struct {
 	registry string
 
@@ -27,38 +27,38 @@ type Cloud struct {
 	exchanges []Exchange
 }
 
-// Exchange is one that the cloud was asked for.
+// Exchange is a request to exchange a proof for a session.
 type Exchange struct {
 	// Endpoint is the security token service that the object chose; empty for the cloud's own.
 	Endpoint string
-	// Proxy is the host[:port] of the proxy on the way; empty for none.
+	// Proxy is the host[:port] of the request's proxy; empty without a proxy.
 	Proxy string
 }
 
-// Session is what the cloud issues.
+// Session is a token that the cloud issued.
 type Session struct {
-	// ID is not secret: AKID and a number.
+	// ID is AKID and a number. It is not secret.
 	ID string
 }
 
-// GetDuration implements auth.Token: a session always has an hour.
+// GetDuration implements auth.Token. A session always lives for an hour.
 func (*Session) GetDuration() time.Duration { return time.Hour }
 
 var _ auth.RegistryProvider = (*Cloud)(nil)
 
-// NewCloud makes a cloud whose registry is that host, and that nobody trusts.
+// NewCloud makes a cloud with a registry at the host. Its roles trust no subject yet.
 func NewCloud(registry string) *Cloud {
 	return &Cloud{registry: registry, trust: map[string]string{}, holders: map[string]string{}}
 }
 
-// Trust has the role trust a subject, and no other any more.
+// Trust makes the role trust this subject, and no other subject.
 func (c *Cloud) Trust(role, subject string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trust[role] = subject
 }
 
-// Fail has all exchanges end with the error; nil for no more.
+// Fail makes all exchanges fail with the error. With nil, exchanges succeed again.
 func (c *Cloud) Fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,8 @@ func (c *Cloud) Revoke() {
 	clear(c.holders)
 }
 
-// Holder is the role of a session, by its ID or the password that was made of it.
+// Holder returns the role of a session. The credential is the session's ID, or the registry
+// password made from the ID.
 func (c *Cloud) Holder(credential string) (role string, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,14 +97,14 @@ func (c *Cloud) Holder(credential string) (role string, known bool) {
 	return role, known
 }
 
-// Exchanges are all that the cloud was asked for.
+// Exchanges returns all exchanges that were requested so far.
 func (c *Cloud) Exchanges() []Exchange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.exchanges)
 }
 
-// passwordPrefix marks what must be shown nowhere.
+// passwordPrefix marks passwords. Tests check that no object contains the prefix.
 const passwordPrefix = "s3cret-"
 
 // GetName implements auth.Provider.
@@ -153,7 +154,7 @@ func (c *Cloud) NewToken(ctx context.Context, proof auth.Proof, request *auth.Re
 	if hanging != nil {
 		select {
 		case hanging <- struct{}{}:
-		default: // an earlier request has said so
+		default: // an earlier request has already sent a value
 		}
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -185,6 +186,7 @@ func (c *Cloud) NewToken(ctx context.Context, proof auth.Proof, request *auth.Re
 
 // NewRegistryToken implements auth.RegistryProvider.
 func (*Cloud) NewRegistryToken(_ context.Context, token auth.Token, _ *auth.Request) (*auth.RegistryCredentials, error) {
-	password := auth.NewSecret(passwordPrefix + token.(*Session).ID) // it issues no other
+	// The cloud issues no other tokens.
+	password := auth.NewSecret(passwordPrefix + token.(*Session).ID)
 	return &auth.RegistryCredentials{Username: "AWS", Password: password, ExpiresAt: time.Now().Add(30 * time.Minute)}, nil
 }

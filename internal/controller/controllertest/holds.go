@@ -10,20 +10,21 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// View is what the rules look at, wherever the kind keeps it.
+// View has the fields of an object that [Holds] checks. Kinds have these fields in different
+// places.
 type View struct {
-	// Status is the object's own.
+	// Status is the object's status.
 	Status meta.Status
 	// Suspended is spec.suspend.
 	Suspended bool
-	// Stored says that the store has the artifact that the status names, and whole; false for kinds
-	// that keep none.
+	// Stored says that the store has the complete artifact that the status names. It is false for
+	// kinds without artifacts.
 	Stored bool
 }
 
-// Holds checks the object as it stands after a reconciliation with this result. It checks the rules
-// of kstatus, and that all of the status speaks of the object's generation. An object that waits
-// for a retry must have one, and status and store must agree.
+// Holds checks the rules for every object after a reconciliation with this result. The conditions
+// must follow kstatus, and have the object's generation. An object that waits for a retry must be
+// queued again. The status must agree with the store.
 func Holds(tb testing.TB, o client.Object, view View, result reconcile.Result) {
 	tb.Helper()
 	conditions := map[string]metav1.Condition{}

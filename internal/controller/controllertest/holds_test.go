@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
-// complaints is a test that only listens.
+// complaints is a testing.TB that only collects the errors.
 type complaints struct {
 	testing.TB
 
@@ -50,7 +50,7 @@ func TestHolds(t *testing.T) {
 		suspended  bool
 		stored     bool
 		observed   int64
-		says       string // empty when all is well
+		says       string // part of the error; empty if no rule is broken
 	}{
 		"ready":                         {[]metav1.Condition{ready, inStorage}, again, false, true, 3, ""},
 		"retried":                       {[]metav1.Condition{failed, reconciling}, again, false, false, 3, ""},

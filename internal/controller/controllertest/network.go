@@ -23,20 +23,21 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
-// Network has hosts of any name on this machine, and no others.
+// Network has servers on this machine under any host names. Other hosts cannot be reached.
 type Network struct {
-	// Addresses are where hosts are, host:port -> address. Tests may move them.
+	// Addresses are the addresses of the servers: host:port -> address. Tests may change them.
 	Addresses map[string]string
 	// Roots are the authorities of the hosts' certificates.
 	Roots *x509.CertPool
-	// CA is one of them, PEM.
+	// CA is the certificate of one of these authorities, in PEM.
 	CA string
 
 	mu     sync.Mutex // guards dialed
 	dialed []string
 }
 
-// NewNetwork has each handler answer as the host of its name, with TLS at port 443.
+// NewNetwork starts a TLS server for each handler. The handler's key is the host name; the port is
+// 443.
 func NewNetwork(t *testing.T, handlers map[string]http.Handler) *Network {
 	t.Helper()
 	n := &Network{Addresses: map[string]string{}, Roots: x509.NewCertPool()}
@@ -53,7 +54,8 @@ func NewNetwork(t *testing.T, handlers map[string]http.Handler) *Network {
 	return n
 }
 
-// Transport trusts the network's hosts. It needs [Network.Dial] to find them.
+// Transport returns a transport that trusts the network's hosts. The transport needs [Network.Dial]
+// as its dialer to find these hosts.
 func (n *Network) Transport() *http.Transport {
 	t := transport.Default()
 	t.Proxy = nil
@@ -61,7 +63,7 @@ func (n *Network) Transport() *http.Transport {
 	return t
 }
 
-// Dial is a transport.DialFunc.
+// Dial is a transport.DialFunc that reaches only the network's hosts.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	n.mu.Lock()
 	n.dialed = append(n.dialed, address)
@@ -73,7 +75,7 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return (&net.Dialer{}).DialContext(ctx, network, to)
 }
 
-// Dialed are the hosts that were called since the last call of Dialed, each once, as host:port.
+// Dialed returns the hosts that were dialed since the last call of Dialed, each once, as host:port.
 func (n *Network) Dialed() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +85,8 @@ func (n *Network) Dialed() []string {
 	return slices.Compact(dialed)
 }
 
-// Pool makes connections in the network, to hosts that roots trust; nil stands for all.
+// Pool returns a pool of connections to the network's hosts. The pool trusts the authorities in
+// roots. With nil, it trusts all hosts of the network.
 func (n *Network) Pool(t *testing.T, roots *x509.CertPool) *transport.Pool {
 	t.Helper()
 	base := n.Transport()
@@ -98,9 +101,9 @@ func (n *Network) Pool(t *testing.T, roots *x509.CertPool) *transport.Pool {
 	return pool
 }
 
-// Proxy is an HTTP proxy that makes tunnels alone (RFC 9110, section 9.3.6).
+// Proxy is an HTTP proxy that only makes tunnels (CONNECT, RFC 9110, section 9.3.6).
 type Proxy struct {
-	// Refuses is the HTTP status of every answer; 0 has the proxy do its work. Set it before the
+	// Refuses is the HTTP status of every answer; 0 lets the proxy make tunnels. Set it before the
 	// first request.
 	Refuses int
 
@@ -110,7 +113,7 @@ type Proxy struct {
 	tunnels []string
 }
 
-// ServeProxy has a proxy answer at host:port, without TLS.
+// ServeProxy starts a proxy at host:port, without TLS.
 func (n *Network) ServeProxy(t *testing.T, hostport string) *Proxy {
 	t.Helper()
 	p := &Proxy{network: n}
@@ -120,7 +123,7 @@ func (n *Network) ServeProxy(t *testing.T, hostport string) *Proxy {
 	return p
 }
 
-// Tunnels are the hosts that tunnels were made to, each once, as host:port.
+// Tunnels returns the hosts to which the proxy made tunnels, each once, as host:port.
 func (p *Proxy) Tunnels() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +165,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-ended
 }
 
-// Pair makes a self-signed certificate for the hosts, and its key, PEM.
+// Pair makes a self-signed certificate for the hosts and its private key, both in PEM.
 func Pair(t *testing.T, hosts ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -44,10 +44,10 @@ func CreateAccount(t *testing.T, kube client.Client, namespace, name string, pul
 	Create(t, kube, account)
 }
 
-// BaseURL is the artifact server's.
+// BaseURL is the base URL of the artifact server.
 const BaseURL = "http://artifacts.example.com"
 
-// Served reads an artifact by its URL below [BaseURL], as file -> content.
+// Served reads an artifact by its URL below [BaseURL], and returns its files: name -> content.
 func Served(t *testing.T, artifacts *store.Store, artifact *v1alpha1.Artifact) map[string]string {
 	t.Helper()
 	if artifact == nil {

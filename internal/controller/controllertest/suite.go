@@ -17,23 +17,25 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Case is one object of a kind in a world of its own. It says to the conformance suite how to make
-// the world change. All fields are required unless they say otherwise.
+// Case is one object of a kind in its own test world. The conformance suite changes this world with
+// the functions of the case. All fields are required unless they say otherwise.
 type Case[O object.Object] struct {
 	// Kube is the API server as users see it.
 	Kube client.Client
-	// Object is stored and was never reconciled. Its first reconciliation succeeds.
+	// Object is an object that is stored and was never reconciled. Its first reconciliation
+	// succeeds.
 	Object O
-	// Lent says that the identity is not the tenant's own. A tenant's request then makes no exchange
-	// before the pause after a failure has passed.
+	// Lent says that the identity is not the tenant's own. After a failure, a tenant's request to
+	// reconcile then makes no exchange before the pause has passed.
 	Lent bool
 	// Reconciler returns the reconciler of the running process.
 	Reconciler func() Reconciler[O]
-	// Restart replaces the process by one that remembers nothing.
+	// Restart replaces the process by a new process with empty caches.
 	Restart func()
-	// Exchanges returns how often the world was asked for a credential.
+	// Exchanges returns the number of requests for a credential so far.
 	Exchanges func() int
-	// Fail makes requests for a credential fail for a reason that passes, or ends that.
+	// Fail makes requests for a credential fail with a temporary error. With false, they succeed
+	// again.
 	Fail func(fails bool)
 	// Hang makes requests for a credential wait until their context ends. The channel gets a value
 	// when such a request begins.
@@ -44,28 +46,28 @@ type Case[O object.Object] struct {
 	Grant func()
 	// Exclude changes a spec so that it names two identities which exclude each other.
 	Exclude func(O)
-	// Forge writes into the status what the object does not have.
+	// Forge writes false results into the status.
 	Forge func(O)
-	// Offers returns what the status offers to readers, without times.
+	// Offers returns the results in the status that other programs read, without times.
 	Offers func(O) string
-	// Kept reports whether something is kept for the object outside of it. Nil if the kind keeps
-	// nothing.
+	// Kept reports whether data of the object is stored outside of the object, such as an artifact.
+	// Nil if the kind stores no such data.
 	Kept func() bool
 	// NameIdentity changes a spec so that it names a WorkloadIdentity. Nil if the kind has no such
 	// field.
 	NameIdentity func(O)
 }
 
-// Reconciler is that of package object.
+// Reconciler has the methods of [object.Reconciler] that the suite needs.
 type Reconciler[O object.Object] interface {
 	reconcile.Reconciler
 
-	// Judge returns the refusal of an object's spec.
+	// Judge returns an error if the object's spec is refused.
 	Judge(ctx context.Context, o O) error
 }
 
-// Run is the conformance suite of kinds whose objects act as a tenant. Each of its lines gets a case
-// of its own from start.
+// Run runs the conformance suite for a kind whose objects act as a tenant. Each line of the suite
+// gets its own case from start.
 func Run[O object.Object](t *testing.T, start func(t *testing.T) *Case[O]) {
 	t.Helper()
 	for _, line := range Lines[O]() {
@@ -73,11 +75,11 @@ func Run[O object.Object](t *testing.T, start func(t *testing.T) *Case[O]) {
 	}
 }
 
-// Line is a rule that all kinds keep.
+// Line is a rule that all kinds must follow.
 type Line[O object.Object] struct {
 	// Name is the rule in a few words.
 	Name string
-	// Check reports to tb whether the kind of the case keeps the rule.
+	// Check reports an error to tb if the kind of the case breaks the rule.
 	Check func(tb testing.TB, c *Case[O])
 }
 
@@ -101,8 +103,8 @@ func Lines[O object.Object]() []Line[O] {
 	}
 }
 
-// decisionChangesNothing judges an object that is new, that is fulfilled, and whose identity is
-// gone. Neither the object nor anything at the API server is another one afterwards.
+// decisionChangesNothing judges an object three times: when it is new, after a success, and after
+// its identity was revoked. No decision may change the object or any object at the API server.
 func decisionChangesNothing[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	for _, step := range []func(){func() {}, func() { c.reconcile(tb) }, c.Revoke} {
@@ -119,7 +121,7 @@ func decisionChangesNothing[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// objectAtRest reconciles an object twice. The second time changes nothing.
+// objectAtRest reconciles an object twice. The second reconciliation must not write the object.
 func objectAtRest[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	first := c.succeed(tb)
@@ -128,8 +130,8 @@ func objectAtRest[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// suspended suspends an object before and after its first success. No credential is asked for, and
-// what was found stays.
+// suspended suspends an object before and after its first success. No credential may be requested,
+// and the status must still offer the earlier results.
 func suspended[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	if _, ok := any(c.Object).(kinds.Tenant); !ok {
@@ -156,8 +158,8 @@ func suspended[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// endedAtWork deletes an object while a worker waits for a credential. The worker ends at once and
-// writes nothing, and the object goes.
+// endedAtWork deletes an object while a worker waits for a credential. The worker must end at once
+// without writing. The next reconciliation must remove the object.
 func endedAtWork[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	asked := c.Hang()
@@ -181,7 +183,7 @@ func endedAtWork[O object.Object](tb testing.TB, c *Case[O]) {
 	c.reconcileGone(tb)
 }
 
-// timeout has the credential come later than spec.timeout allows.
+// timeout delays the credential beyond spec.timeout. The reconciliation must fail and be retried.
 func timeout[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	if _, ok := any(c.Object).(kinds.Tenant); !ok {
@@ -197,8 +199,8 @@ func timeout[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// finalizer holds that an object has the finalizer while something is kept for the object, that no
-// other object has the finalizer, and that nothing is left of an object that is deleted.
+// finalizer checks that an object has the finalizer while data is stored for the object, and that
+// no other object has the finalizer. A deleted object must leave nothing behind.
 func finalizer[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	o := c.succeed(tb)
@@ -231,8 +233,8 @@ func objectDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	c.reconcileGone(tb)
 }
 
-// renewal asks for new tokens of a WorkloadIdentity. One more credential is got, and the request
-// goes. Other annotations stay.
+// renewal requests new tokens of a WorkloadIdentity. The kind must get one more credential and
+// remove the request. Other annotations must stay.
 func renewal[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	if c.NameIdentity == nil {
@@ -248,8 +250,8 @@ func renewal[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// identityRevoked takes the identity away. A credential in memory serves no longer, and the status
-// names no identity. The object recovers with the identity.
+// identityRevoked revokes the identity. The kind must not use a cached credential, and the status
+// must name no identity. When the identity is back, the object must recover.
 func identityRevoked[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.succeed(tb)
@@ -266,8 +268,8 @@ func identityRevoked[O object.Object](tb testing.TB, c *Case[O]) {
 	c.succeed(tb)
 }
 
-// exclusions names two identities. The object is refused, also if it is older than the schema's
-// rule, and no credential is asked for.
+// exclusions puts two identities into the spec. The schema refuses that, but the object may be
+// older than the schema's rule. The kind must refuse the object without a request for a credential.
 func exclusions[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.edit(tb, c.Exclude)
@@ -278,8 +280,8 @@ func exclusions[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// failureMemory has several attempts fail. The pauses between them grow. A request to reconcile is
-// heeded at once.
+// failureMemory makes several attempts fail. The pauses between the attempts must grow. A request
+// to reconcile must be handled at once, except with a lent identity.
 func failureMemory[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.Fail(true)
@@ -309,7 +311,8 @@ func failureMemory[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// forgedStatus writes a lie into the status. The next reconciliation mends the status.
+// forgedStatus writes false results into the status. The next reconciliation must correct the
+// status.
 func forgedStatus[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	honest := c.Offers(c.succeed(tb))
@@ -326,7 +329,8 @@ func forgedStatus[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// restart replaces the process. The new one finds what there is, and changes nothing.
+// restart replaces the process. The new process must find the old results, and must not write the
+// object.
 func restart[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	first := c.succeed(tb)
@@ -337,7 +341,7 @@ func restart[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// patience is how long the suite waits for what must happen at once.
+// patience is the time that the suite waits for events that must happen at once.
 const patience = 5 * time.Second
 
 func within(tb testing.TB, happened <-chan struct{}, what string) bool {
@@ -355,7 +359,7 @@ func (c *Case[O]) request() reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c.Object)}
 }
 
-// attempt reconciles once, whatever becomes of the object.
+// attempt reconciles once, and does not check the object.
 func (c *Case[O]) attempt(tb testing.TB) reconcile.Result {
 	tb.Helper()
 	result, err := c.Reconciler().Reconcile(tb.Context(), c.request())
@@ -365,7 +369,7 @@ func (c *Case[O]) attempt(tb testing.TB) reconcile.Result {
 	return result
 }
 
-// reconcile reconciles once, and checks what must hold of every object.
+// reconcile reconciles once, and checks the rules of [Holds].
 func (c *Case[O]) reconcile(tb testing.TB) (O, reconcile.Result) {
 	tb.Helper()
 	result := c.attempt(tb)
@@ -381,7 +385,7 @@ func (c *Case[O]) reconcile(tb testing.TB) (O, reconcile.Result) {
 	return o, result
 }
 
-// succeed reconciles once, and wants the object to be ready.
+// succeed reconciles once, and checks that the object is ready.
 func (c *Case[O]) succeed(tb testing.TB) O {
 	tb.Helper()
 	o, _ := c.reconcile(tb)
@@ -391,7 +395,7 @@ func (c *Case[O]) succeed(tb testing.TB) O {
 	return o
 }
 
-// reconcileGone reconciles a deleted object, and wants nothing to be left.
+// reconcileGone reconciles a deleted object, and checks that nothing is left of the object.
 func (c *Case[O]) reconcileGone(tb testing.TB) {
 	tb.Helper()
 	c.attempt(tb)
@@ -441,8 +445,8 @@ func (c *Case[O]) delete(tb testing.TB) {
 	}
 }
 
-// everything returns the objects of Lanyard's kinds and the Secrets that the API server has, with
-// their versions.
+// everything returns all objects of Lanyard's kinds and all Secrets at the API server, as JSON with
+// their resource versions.
 func (c *Case[O]) everything(tb testing.TB) string {
 	tb.Helper()
 	lists := []client.ObjectList{&corev1.SecretList{}}

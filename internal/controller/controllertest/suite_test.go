@@ -24,16 +24,16 @@ import (
 
 type image = *v1alpha1.ImageRepository
 
-// toy is a kind that keeps, for each object, that a credential was got. Broken is the line of the
-// suite that it breaks; empty for none.
+// toy is a kind that remembers the objects for which it got a credential. Broken is the line of the
+// suite whose rule the toy breaks; empty if it breaks no rule.
 type toy struct {
 	tenant.Toolkit[image]
 
 	w      *controllertest.World[image]
 	broken string
-	kept   *sync.Map // UIDs; the store outside of the process
+	kept   *sync.Map // UIDs; stands for a store that outlives the process
 	found  int       // successes of this process
-	tokens sync.Map  // UID -> login, which a kind must not keep
+	tokens sync.Map  // UID -> login; a correct kind does not keep logins
 }
 
 func (k *toy) View(o image) object.View {
@@ -99,7 +99,7 @@ func (k *toy) Act(ctx context.Context, o image, plan string, call access.Call) (
 		o.Status.LastScanResult.ScanTime = metav1.Now()
 		o.Status.LastScanResult.TagCount = k.found
 	case "restart":
-		o.Status.LastScanResult.Revision = fmt.Sprintf("%p", k) // of this process
+		o.Status.LastScanResult.Revision = fmt.Sprintf("%p", k) // another value in each process
 	}
 	return "", nil
 }
@@ -119,7 +119,7 @@ func (k *toy) Finalize(ctx context.Context, o image) error {
 
 func (*toy) Explain(error) (object.Failure, bool) { return object.Failure{}, false }
 
-// newToy makes the case of a toy that breaks the line.
+// newToy makes the case of a toy that breaks the line with this name.
 func newToy(t *testing.T, broken string) *controllertest.Case[image] {
 	t.Helper()
 	w := controllertest.New[image](t, "cloud.example.com", store.Options{})
@@ -147,8 +147,8 @@ func newToy(t *testing.T, broken string) *controllertest.Case[image] {
 	return c
 }
 
-// TestRun runs the suite for a kind that keeps all its rules, and each line for a kind that breaks
-// the line's rule.
+// TestRun runs the suite for a kind that follows all rules. It also runs each line for a kind that
+// breaks the line's rule, and the line must report an error.
 func TestRun(t *testing.T) {
 	controllertest.Run(t, func(t *testing.T) *controllertest.Case[image] { t.Helper(); return newToy(t, "") })
 	for _, line := range controllertest.Lines[image]() {
@@ -157,7 +157,7 @@ func TestRun(t *testing.T) {
 			heard := &complaints{TB: t}
 			c := newToy(t, line.Name)
 			done := make(chan struct{})
-			go func() { // which Fatal ends
+			go func() { // Fatal ends this goroutine
 				defer close(done)
 				line.Check(heard, c)
 			}()

@@ -1,6 +1,6 @@
-// Package controllertest is what the tests of all reconcilers have in common. A [World] has an API
-// server's memory, a store, a network and a cloud, and checks what must hold of every object after
-// each reconciliation. The package is linked into no program.
+// Package controllertest has the test code that the tests of all reconcilers share. A [World] has a
+// fake API server, a store and a fake cloud. It checks the rules for all objects after each
+// reconciliation. A [Network] has fake hosts. No program imports the package.
 package controllertest
 
 import (
@@ -38,41 +38,41 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// World is a reconciler of objects O in a process of its own, and all that it works with.
+// World is a reconciler of objects O, and everything that the reconciler needs.
 type World[O object.Object] struct {
 	// T is the test.
 	T *testing.T
-	// Kube is the API server's memory, as users see it.
+	// Kube is the fake API server, as users see it.
 	Kube client.WithWatch
-	// Writes counts what the reconciler wrote.
+	// Writes counts the writes of the reconciler.
 	Writes *Writes
-	// Events are those of the reconciler.
+	// Events has the events that the reconciler recorded.
 	Events *events.FakeRecorder
 	// Cloud is the provider aws.
 	Cloud *Cloud
 	// Accounts are the ServiceAccounts that get tokens.
 	Accounts *Accounts
-	// Shared and Access are the reconciler's.
+	// Shared and Access are the dependencies of the reconciler.
 	Shared *source.Shared
 	Access *access.Access
 	// Dir is the store's folder.
 	Dir string
-	// Elected is to be closed when the replica begins to reconcile.
+	// Elected is a channel that the test closes when the replica begins to reconcile.
 	Elected chan struct{}
-	// Reconciler is what [World.Start] made last.
+	// Reconciler is the reconciler that [World.Start] or [World.Restart] made last.
 	Reconciler reconcile.Reconciler
-	// Index is that of dependencies; nil for none.
+	// Index is the index function for dependencies; nil for no index.
 	Index client.IndexerFunc
 
 	options store.Options
 	start   func() reconcile.Reconciler
 }
 
-// Writes are numbers of calls that change something at the API server.
+// Writes are numbers of calls that change objects at the API server.
 type Writes struct {
-	// Objects are patches of objects.
+	// Objects is the number of patches of objects.
 	Objects int
-	// Statuses are patches of statuses.
+	// Statuses is the number of patches of statuses.
 	Statuses int
 }
 
@@ -104,7 +104,7 @@ func New[O object.Object](t *testing.T, registry string, options store.Options, 
 	return w
 }
 
-// boot makes what a controller has when it starts.
+// boot makes the dependencies of a controller that starts: an open store, empty caches.
 func (w *World[O]) boot() {
 	w.T.Helper()
 	artifacts, err := store.Open(w.Dir, w.options)
@@ -134,7 +134,7 @@ func (w *World[O]) boot() {
 	}
 }
 
-// counting is the reconciler's client.
+// counting returns the reconciler's client, which counts its writes in w.Writes.
 func (w *World[O]) counting() client.Client {
 	return interceptor.NewClient(w.Kube, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -148,19 +148,19 @@ func (w *World[O]) counting() client.Client {
 	})
 }
 
-// Start has start make the reconciler of w.Shared and w.Access.
+// Start calls start, which makes the reconciler from w.Shared and w.Access.
 func (w *World[O]) Start(start func() reconcile.Reconciler) {
 	w.start, w.Reconciler = start, start()
 }
 
-// Restart makes a reconciler that remembers nothing, on the same store and API server.
+// Restart makes a new reconciler with empty caches, for the same store and API server.
 func (w *World[O]) Restart() {
 	w.T.Helper()
 	w.boot()
 	w.Reconciler = w.start()
 }
 
-// Create stores an object of generation 1, as edit changes it.
+// Create stores an object of generation 1, after edit has changed it. Edit may be nil.
 func (w *World[O]) Create(o O, edit func(O)) O {
 	w.T.Helper()
 	o.SetUID(types.UID("uid-" + o.GetNamespace() + "-" + o.GetName()))
@@ -182,7 +182,7 @@ func (w *World[O]) Get(o O) O {
 	return got
 }
 
-// Edit changes an object as a user does, who makes a new generation.
+// Edit changes an object as a user does, and increases its generation.
 func (w *World[O]) Edit(o O, change func(O)) {
 	w.T.Helper()
 	w.update(o, func(o O) {
@@ -191,7 +191,7 @@ func (w *World[O]) Edit(o O, change func(O)) {
 	})
 }
 
-// Request asks for a reconciliation.
+// Request requests a reconciliation by an annotation with this value.
 func (w *World[O]) Request(o O, value string) {
 	w.T.Helper()
 	w.update(o, func(o O) { o.SetAnnotations(map[string]string{meta.ReconcileRequestedAnnotation: value}) })
@@ -212,7 +212,7 @@ func (w *World[O]) Secret(namespace, name string, kind corev1.SecretType, data m
 	CreateSecret(w.T, w.Kube, namespace, name, kind, data)
 }
 
-// Attempt runs once, whatever comes of it.
+// Attempt reconciles once, and does not check the object.
 func (w *World[O]) Attempt(o O) reconcile.Result {
 	w.T.Helper()
 	result, err := w.Reconciler.Reconcile(w.T.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
@@ -222,8 +222,8 @@ func (w *World[O]) Attempt(o O) reconcile.Result {
 	return result
 }
 
-// Reconcile runs once and returns the object as it stands then. It checks what must hold of every
-// object that a worker had time for.
+// Reconcile reconciles once and returns the stored object. It checks the rules of [Holds], and that
+// the object shows no secret.
 func (w *World[O]) Reconcile(o O) (O, reconcile.Result) {
 	w.T.Helper()
 	result := w.Attempt(o)
@@ -237,7 +237,7 @@ func (w *World[O]) Reconcile(o O) (O, reconcile.Result) {
 	return got, result
 }
 
-// look returns what the checks need of an object.
+// look returns the fields of an object that the checks need; zero if the kind lacks them.
 func look(o object.Object) (suspended bool, artifact *v1alpha1.Artifact) {
 	if keeper, ok := o.(kinds.Keeper); ok {
 		artifact = keeper.GetArtifactStatus().Artifact
@@ -246,12 +246,13 @@ func look(o object.Object) (suspended bool, artifact *v1alpha1.Artifact) {
 	return ok && tenant.GetSchedule().Suspend, artifact
 }
 
-// Owner returns the object as the store knows it.
+// Owner returns the name under which the store has the object's artifacts.
 func Owner(o client.Object) store.Object {
 	return store.Object{Kind: strings.ToLower(reflect.TypeOf(o).Elem().Name()), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
 }
 
-// Wants checks a condition of the object as it stands now. An empty status wants it to be absent.
+// Wants reads the object and checks a condition. With an empty status, the condition must be
+// absent.
 func (w *World[O]) Wants(o O, kind string, status metav1.ConditionStatus, reason, message string) {
 	w.T.Helper()
 	got := w.Get(o)
@@ -261,7 +262,7 @@ func (w *World[O]) Wants(o O, kind string, status metav1.ConditionStatus, reason
 	}
 }
 
-// Condition is the object's condition of a type, or its zero.
+// Condition returns the object's condition of a type, or a zero condition if it is absent.
 func Condition(o object.Object, kind string) metav1.Condition {
 	if c := apimeta.FindStatusCondition(o.GetStatus().Conditions, kind); c != nil {
 		return *c
@@ -269,10 +270,10 @@ func Condition(o object.Object, kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// Ready is the condition Ready, or its zero.
+// Ready returns the condition Ready, or a zero condition if it is absent.
 func Ready(o object.Object) metav1.Condition { return Condition(o, meta.ConditionReady) }
 
-// Told are the events since the last call.
+// Told returns the events since the last call.
 func (w *World[O]) Told() (all []string) {
 	for len(w.Events.Events) > 0 {
 		all = append(all, <-w.Events.Events)
@@ -280,14 +281,14 @@ func (w *World[O]) Told() (all []string) {
 	return all
 }
 
-// Served reads the object's artifact by its URL, as file -> content.
+// Served reads the object's artifact by its URL, and returns its files: name -> content.
 func (w *World[O]) Served(o O) map[string]string {
 	w.T.Helper()
 	_, artifact := look(o)
 	return Served(w.T, w.Shared.Artifacts.Store, artifact)
 }
 
-// ExternalArtifact is Flux's kind without content.
+// ExternalArtifact returns an empty object of Flux's kind ExternalArtifact.
 func ExternalArtifact() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "ExternalArtifact"})
