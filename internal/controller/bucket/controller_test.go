@@ -38,7 +38,7 @@ func TestBucketIsFetchedAsTheTenant(t *testing.T) {
 	if len(w.Cloud.Exchanges()) != 1 {
 		t.Errorf("%d exchanges", len(w.Cloud.Exchanges()))
 	}
-	// Nothing has changed.
+	// The bucket has not changed: nothing is fetched, and no status is written.
 	again, _ := w.wants(o, meta.ReasonSucceeded, "")
 	if got := w.service.fetches(); len(got) != 0 || again.Status.Artifact.Digest != o.Status.Artifact.Digest || len(w.Cloud.Exchanges()) != 1 {
 		t.Errorf("fetched %q, %d exchanges", got, len(w.Cloud.Exchanges()))
@@ -48,7 +48,8 @@ func TestBucketIsFetchedAsTheTenant(t *testing.T) {
 	}
 }
 
-// D1's Story 3: neither the other tenant's bucket, nor the other's identity.
+// TestNobodyReadsTheOthersBucket checks that a tenant can use neither another tenant's bucket nor
+// another tenant's identity. This is Story 3 of the design D1.
 func TestNobodyReadsTheOthersBucket(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
@@ -67,7 +68,7 @@ func TestNobodyReadsTheOthersBucket(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOutByDefault: as in Flux's code, only spec.ignore leaves objects out.
+// TestNothingIsLeftOutByDefault checks that only spec.ignore leaves objects out, as in Flux's code.
 func TestNothingIsLeftOutByDefault(t *testing.T) {
 	for name, ignore := range map[string]*string{"absent": nil, "empty": new("")} {
 		w := newWorld(t)
@@ -98,7 +99,7 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 		t.Errorf("fetched %q", got)
 	}
 
-	// After a restart too.
+	// After a restart, too, only changed objects are fetched.
 	w.Restart()
 	w.service.remove("tenant-a", "hello.txt")
 	w.service.put("tenant-a", "new.txt", "newer")
@@ -111,7 +112,8 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 		t.Errorf("fetched %q", got)
 	}
 
-	// What is left out changes the artifact, and needs no object that is there already.
+	// A change of spec.ignore changes the artifact. Objects that are in the old artifact are not
+	// fetched again.
 	ignore := "/new.txt\n"
 	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.Ignore = &ignore })
 	o, _ = w.wants(o, meta.ReasonSucceeded, "")
@@ -124,8 +126,8 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	}
 }
 
-// An identity that may list a bucket and not read it gets nothing of what another one has read, and
-// no readiness for it.
+// TestWhatAnotherIdentityReadIsReadAnew uses an identity that may list a bucket, but not read it.
+// The object must not become ready with content that another identity has read.
 func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
@@ -144,7 +146,8 @@ func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
 	if o.Status.Artifact.Digest != artifact.Digest {
 		t.Errorf("artifact %+v", o.Status.Artifact)
 	}
-	// Nor of what changed: the rest would be the other's.
+	// The same holds after a change: unchanged objects would come from the other identity's
+	// artifact.
 	w.service.put("tenant-a", "new.txt", "new")
 	w.wants(o, meta.ReasonBucketRefused, "as role/lister: ")
 
@@ -156,7 +159,8 @@ func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
 	}
 }
 
-// Content that came by plain HTTP may be anybody's: it is not kept when the connection is mended.
+// TestWhatCameWithoutTLSIsReadAnew checks that content from plain HTTP is fetched again after TLS
+// was switched on. Anybody may have changed such content on its way.
 func TestWhatCameWithoutTLSIsReadAnew(t *testing.T) {
 	w := newWorld(t)
 	w.service.put("public", "a", "1")
@@ -173,7 +177,8 @@ func TestWhatCameWithoutTLSIsReadAnew(t *testing.T) {
 	}
 }
 
-// What lies in the store is checked at the start, and while it is used.
+// TestDamagedStoreIsFetchedWhole damages the store before a start and while the controller runs.
+// The whole bucket must then be fetched again.
 func TestDamagedStoreIsFetchedWhole(t *testing.T) {
 	for name, damage := range map[string]func(w *world, archive, note string) error{
 		"no note": func(_ *world, _, note string) error { return os.Remove(note) },
@@ -262,7 +267,8 @@ func TestGenericBuckets(t *testing.T) {
 	with(func(s *v1alpha1.BucketSpec) { s.Insecure = false }, meta.ReasonBucketUnreachable, "no answer")
 }
 
-// A tenant's session goes to no host that is not the cloud's.
+// TestForeignEndpointIsRefusedBeforeAnExchange checks that no session is made for a host that does
+// not belong to the cloud.
 func TestForeignEndpointIsRefusedBeforeAnExchange(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
@@ -290,7 +296,7 @@ func TestCredentialThatEndedEarlyIsReplaced(t *testing.T) {
 	if len(w.Cloud.Exchanges()) != 2 {
 		t.Errorf("%d exchanges", len(w.Cloud.Exchanges()))
 	}
-	// A service that takes none has no exchange made again for as often as it is asked.
+	// If the service refuses every session, further attempts must not cause further exchanges.
 	w.service.tamper(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Tampered", "yes")
 		refuse(rw, http.StatusUnauthorized, "ExpiredToken")
@@ -356,7 +362,7 @@ func TestFailuresKeepTheArtifact(t *testing.T) {
 	fails(meta.ReasonArchiveRefused, "rename the object")
 	w.service.remove("tenant-a", "a/../../x")
 
-	// An empty artifact would have everything removed that was made of the last.
+	// An empty artifact must be refused: programs that apply the artifact would remove everything.
 	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.Prefix = "deplyo/" })
 	fails(meta.ReasonBucketRefused, "spec.prefix")
 	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.Prefix = "deploy/" })

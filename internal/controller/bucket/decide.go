@@ -14,13 +14,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// plan is a spec that is understood.
+// plan is a spec after it was parsed and checked.
 type plan struct {
 	service buckets.Service
 	place   buckets.Place
 	bucket  string
 	prefix  string
-	// source names the bucket and the prefix, for the index.
+	// source is a text for the bucket and the prefix, which the index contains.
 	source string
 	ignore archive.Patterns
 }
@@ -62,8 +62,8 @@ func (k kind) Decide(o *v1alpha1.Bucket, call source.Call) (plan, error) {
 	}, nil
 }
 
-// checkLent keeps an identity that is only lent to the tenant away from hosts that are no cloud's:
-// a signed request there holds the session's token.
+// checkLent refuses to use a lent identity at hosts that do not belong to the cloud: a signed
+// request would show the session's token to the host.
 func checkLent(call source.Call, place buckets.Place) error {
 	if !place.Listed || !call.Lent() {
 		return nil
@@ -81,7 +81,7 @@ const (
 	maxEndpoint = 259 // without a scheme
 )
 
-// The schema's rules once more.
+// The schema's rules, which Decide checks again.
 var (
 	namePattern      = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[$]web|[$]root)$`)
 	awsNamePattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*([.][a-z0-9-]+)*$`)
@@ -108,7 +108,7 @@ func isName(provider, name string) (ok bool, rule string) {
 	return ok, fmt.Sprintf("3 to %d %s that begin and end with a letter or digit", longest, rule)
 }
 
-// checkFormats holds the schema's rules for what is not identity.
+// checkFormats checks the schema's rules for all fields that do not choose the identity.
 func checkFormats(s v1alpha1.BucketSpec) error {
 	named, rule := isName(s.Provider, s.BucketName)
 	switch {

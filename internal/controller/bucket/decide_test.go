@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// anywhere is a service that takes every spec.
+// anywhere is a service that accepts every spec.
 type anywhere struct{ signing }
 
 func (anywhere) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
@@ -25,8 +25,8 @@ func everywhere() kind {
 	return kind{services: map[string]buckets.Service{"generic": anywhere{}, "aws": anywhere{}, "azure": anywhere{}, "gcp": anywhere{}}}
 }
 
-// The schema's rules are held here again, because objects are stored before rules are, and around
-// them.
+// TestFormatsAreTheSchemas checks that Decide enforces the schema's rules. Objects may be older
+// than a rule, or have been stored without the schema's checks.
 func TestFormatsAreTheSchemas(t *testing.T) {
 	data, err := os.ReadFile("../../../config/crd/testdata/buckets.yaml")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestFormatsAreTheSchemas(t *testing.T) {
 	}
 	for _, row := range table.Rows {
 		if _, ok := row.Spec["sts"]; ok {
-			continue // the provider's to judge
+			continue // the service of the provider checks spec.sts
 		}
 		spec := v1alpha1.BucketSpec{BucketName: "tenant-a", Endpoint: "minio.example.com"}
 		if endpoint, ok := row.Spec["endpoint"]; ok && endpoint == nil {
@@ -92,7 +92,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A provider that has no buckets is an error, and no plan without a service.
+// TestDecideWithoutAService checks that Decide returns an error for a provider without a service
+// for buckets.
 func TestDecideWithoutAService(t *testing.T) {
 	spec := v1alpha1.BucketSpec{Access: v1alpha1.Access{Provider: "aws"}, BucketName: "tenant-a"}
 	if p, err := (kind{}).Decide(&v1alpha1.Bucket{Spec: spec}, source.Call{}); err == nil {
@@ -100,7 +101,8 @@ func TestDecideWithoutAService(t *testing.T) {
 	}
 }
 
-// FuzzDecide: a spec that is decided names one bucket at one host, whatever a tenant writes.
+// FuzzDecide checks that every spec that Decide accepts names one bucket at one host, whatever a
+// tenant writes.
 func FuzzDecide(f *testing.F) {
 	f.Add("aws", "tenant-a", "s3.eu-west-1.amazonaws.com", "eu-west-1", "a/", "*.md")
 	f.Add("", "../x", "https://evil.example/", "", "../", "[")

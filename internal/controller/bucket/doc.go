@@ -1,5 +1,5 @@
-// Package bucket is the kind of source that fetches the objects of a bucket as one archive. Package
-// source is the frame. Package internal/artifact/objectstore makes the archive, and fetches only
-// the objects that changed. Differences between clouds are in a [Service] for each value of
+// Package bucket implements the kind Bucket. It fetches the objects of a bucket as one archive.
+// Package source is its frame. Package internal/artifact/objectstore makes the archive, and fetches
+// only the objects that changed. Differences between clouds are in a [Service] for each value of
 // spec.provider.
 package bucket

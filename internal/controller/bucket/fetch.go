@@ -20,7 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// Fetch implements source.Kind: it makes the status name the artifact that the plan asks for.
+// Fetch implements source.Kind. It fetches the artifact of the plan and writes the artifact into
+// the status.
 func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call) error {
 	conn, err := k.access.Connect(ctx, call.Call, p.place.Host)
 	if err != nil {
@@ -36,18 +37,18 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source
 	})
 }
 
-// pull is one fetch of a bucket with one login.
+// pull has the inputs for one fetch of a bucket with one login.
 type pull struct {
 	kind
 	plan
 	source.Call
 
 	storage objectstore.Storage
-	reader  string             // as whom objects are read, and how
-	old     *v1alpha1.Artifact // in the status; nil for none
+	reader  string             // identity and connection by which objects are read
+	old     *v1alpha1.Artifact // the artifact in the status; nil for none
 }
 
-// pull opens the bucket as the login and returns the artifact that the status is to name.
+// pull opens the bucket with the login, and returns the artifact for the status.
 func (k kind) pull(
 	ctx context.Context, old *v1alpha1.Artifact, p plan, call source.Call, conn *access.Connection, login access.Login,
 ) (*v1alpha1.Artifact, error) {
@@ -58,7 +59,8 @@ func (k kind) pull(
 		request.Keys = &buckets.Keys{ID: keys.User, Secret: keys.Password}
 	}
 	if login.Token != nil {
-		// The cache has it now, and gives it to the service's client for each of its requests.
+		// The token is in the cache now. The service's client gets it from the cache for each
+		// request.
 		request.Mint = append(k.access.Options(call.Call, conn), p.place.Token...)
 	}
 	storage, err := p.service.Open(ctx, request)
@@ -73,8 +75,8 @@ func (k kind) pull(
 	return artifact, nil
 }
 
-// run lists the bucket. It stores an artifact if the list differs from that of the old artifact, or
-// if the reader changed.
+// run lists the bucket. It stores a new artifact if the list or the reader differs from those of
+// the old artifact.
 func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
 	index, err := objectstore.List(ctx, f.storage, f.source, objectstore.Options{
 		Reader: f.reader, Prefix: f.prefix, Ignore: f.ignore, MaxBytes: f.maxSize,
@@ -83,8 +85,8 @@ func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
 		return nil, err
 	}
 	if index.Len() == 0 {
-		// An empty artifact is refused: a program that applies an artifact, and prunes what is no
-		// longer in it, would prune everything.
+		// An empty artifact is refused. A program that applies artifacts and prunes removed objects
+		// would prune everything.
 		return nil, &origin.Error{
 			Code: origin.CodeNotFound, Field: "spec.prefix", Fix: "correct spec.prefix and spec.ignore, or put objects into the bucket",
 			Err: fmt.Errorf("there is no object to fetch; spec.ignore leaves out %d", index.Ignored),
@@ -100,8 +102,8 @@ func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
 	return artifact, f.artifacts.Annotate(ctx, f.Owner, artifact, index.Encode)
 }
 
-// continues reports whether the old artifact was read as the same identity as the index, and in the
-// same way.
+// continues reports whether the old artifact was read by the same identity as the index, and over
+// the same kind of connection.
 func (f pull) continues(index *objectstore.Index) bool {
 	note, err := f.artifacts.Store.Note(f.Owner, f.old.Digest)
 	if err != nil {
@@ -154,8 +156,8 @@ func (f pull) write(ctx context.Context, index *objectstore.Index, previous *obj
 	})
 }
 
-// nameLimit names the flag in the refusal of a bucket's size: the reader of buckets does not know
-// it.
+// nameLimit adds the name of the flag to the error for a bucket that is too large. The package
+// objectstore does not know this flag.
 func nameLimit(err error) error {
 	if archive.ReasonOf(err) == archive.ReasonTooLarge {
 		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
@@ -163,9 +165,9 @@ func nameLimit(err error) error {
 	return err
 }
 
-// reader returns a text for the identity and the way by which objects are read with the login. The
-// way is part of it, because anybody may have changed content that came by plain HTTP or through a
-// proxy. A renewed session or password is the same reader.
+// reader returns a text for the identity and the connection by which the login reads objects. The
+// connection is part of the text, because anybody may have changed content that came by plain HTTP
+// or through a proxy. A renewed session or password gives the same text.
 func reader(identity spec.Identity, login access.Login) string {
 	reader := fmt.Sprintf("%q %t %q %q", identity.STSEndpoint, identity.Insecure, identity.CertSecretName, identity.ProxySecretName)
 	if login.Identity != nil {
@@ -177,13 +179,14 @@ func reader(identity spec.Identity, login access.Login) string {
 	return reader
 }
 
-// Keys of the Secret that spec.secretRef names, which are Flux's.
+// Keys of the Secret that spec.secretRef names. Flux uses the same keys.
 const (
 	keyAccess = "accesskey"
 	keySecret = "secretkey"
 )
 
-// credentials says how a service with buckets takes credentials for the plan's bucket.
+// credentials describes the credentials for the plan's bucket, and how to find out that they were
+// rejected.
 func (p plan) credentials() access.Service {
 	return access.Service{
 		Name:       "bucket",
@@ -195,7 +198,7 @@ func (p plan) credentials() access.Service {
 	}
 }
 
-// readSecret returns the keys of a user in the Secret of spec.secretRef.
+// readSecret returns the access key and secret key from the Secret of spec.secretRef.
 func readSecret(secret *corev1.Secret) (shown access.Credential, fix string, err error) {
 	user, key := string(secret.Data[keyAccess]), secret.Data[keySecret]
 	if user == "" || len(key) == 0 {

@@ -13,8 +13,8 @@ import (
 // Reconciler fetches the artifacts of Buckets.
 type Reconciler = source.Reconciler[*v1alpha1.Bucket, plan]
 
-// New makes a reconciler. services has each provider's service, by the provider's name. maxSize
-// bounds an artifact when unpacked, in bytes; zero stands for the default of package archive.
+// New makes a reconciler. services maps each provider's name to its service. maxSize is the largest
+// size of an unpacked artifact, in bytes; zero means the default of package archive.
 func New(shared *source.Shared, access *access.Access, services map[string]buckets.Service, maxSize int64) *Reconciler {
 	return source.New(shared, kinds.Bucket(), kind{
 		access: access, artifacts: shared.Artifacts, services: services, maxSize: maxSize,

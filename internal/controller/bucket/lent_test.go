@@ -22,8 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// TestLentIdentityStaysAtTheCloud asserts that an identity that is only lent is never shown to a
-// host that is only listed. A tenant's own identity may be.
+// TestLentIdentityStaysAtTheCloud checks that a lent identity is never used at a listed host
+// outside the cloud. A tenant's own identity may be used there.
 func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	tenant, err := auth.ServiceAccount("tenant-a", "reader")
 	if err != nil {
@@ -60,7 +60,8 @@ func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	}
 }
 
-// listed is a service whose buckets are all at a host that is listed, or all at the cloud.
+// listed is a service with one host for all buckets: a listed host if true, otherwise a host of the
+// cloud.
 type listed bool
 
 func (l listed) Locate(v1alpha1.BucketSpec) (buckets.Place, error) {

@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
-// opening is a service whose buckets a function opens.
+// opening is a service that opens buckets with this function.
 type opening func(context.Context, buckets.Request) (objectstore.Storage, error)
 
 func (opening) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
@@ -34,8 +34,9 @@ func (o opening) Open(ctx context.Context, r buckets.Request) (objectstore.Stora
 	return o(ctx, r)
 }
 
-// The clouds' own clients take the proxy and the authorities that the tenant named, to list and to
-// read, and no other way. So does the exchange its proxy.
+// TestClientsTakeTheWayOfTheTenant checks the clients of all clouds. To list and to read, they must
+// use only the proxy and the certificate authorities that the tenant named. The exchange must use
+// the proxy too.
 func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 	const host, proxyHost = "store.example.com", "proxy.example.com:3128"
 	for provider, c := range map[string]struct {
@@ -78,7 +79,8 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 			w.tenant("tenant-a")
 			network := controllertest.NewNetwork(t, map[string]http.Handler{host: c.handler(t, w)})
 			proxy := network.ServeProxy(t, proxyHost)
-			w.Access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts nobody
+			// The system trusts no certificate.
+			w.Access.Transports = network.Pool(t, x509.NewCertPool())
 			w.Shared.Rules.Providers = []string{provider}
 			w.Reconciler = New(w.Shared, w.Access, map[string]buckets.Service{provider: c.open(w)}, 1<<20)
 			w.Secret("tenant-a", "authority", corev1.SecretTypeOpaque, map[string]string{"ca.crt": network.CA})
@@ -106,8 +108,9 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 	}
 }
 
-// An object without a credential is told that it has none, and one behind a proxy what the proxy
-// said.
+// TestRefusalsSayHowTheEndpointWasAsked checks the messages of two failures. Without a credential,
+// the message must say that no credential was sent. With a proxy, the message must have the proxy's
+// answer.
 func TestRefusalsSayHowTheEndpointWasAsked(t *testing.T) {
 	const host, proxyHost = "store.example.com", "proxy.example.com:3128"
 	w := newWorld(t)

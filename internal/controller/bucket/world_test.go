@@ -33,13 +33,13 @@ import (
 
 // Hosts of the tests' network.
 const (
-	cloudHost = "s3.example.com"       // the cloud's
+	cloudHost = "s3.example.com"       // a host of the cloud
 	minioHost = "minio.example.com"    // a tenant's
-	plainHost = "plain.example.com:80" // a tenant's, without TLS
+	plainHost = "plain.example.com:80" // a host of a tenant, without TLS
 	stsURL    = "https://minio.example.com"
 )
 
-// world has tenants with buckets, which real clients read.
+// world has tenants with buckets, which the real S3 client reads.
 type world struct {
 	*controllertest.World[*v1alpha1.Bucket]
 
@@ -73,7 +73,8 @@ func (w *world) account(namespace, role string) {
 	w.Accounts.Put(w.T, namespace, "reader", "uid-"+namespace, map[string]string{"role": role})
 }
 
-// create stores an object that fetches the tenant's bucket without its picture, as edit changes it.
+// create stores an object that fetches the tenant's bucket without the picture. Edit may change its
+// spec first.
 func (w *world) create(namespace string, edit func(*v1alpha1.BucketSpec)) *v1alpha1.Bucket {
 	w.T.Helper()
 	return w.Create(&v1alpha1.Bucket{
@@ -91,13 +92,13 @@ func (w *world) create(namespace string, edit func(*v1alpha1.BucketSpec)) *v1alp
 	})
 }
 
-// editSpec changes an object as a user does.
+// editSpec changes the spec of an object as a user does.
 func (w *world) editSpec(o *v1alpha1.Bucket, change func(*v1alpha1.BucketSpec)) {
 	w.T.Helper()
 	w.Edit(o, func(o *v1alpha1.Bucket) { change(&o.Spec) })
 }
 
-// wants reconciles and compares the condition Ready.
+// wants reconciles the object and checks the condition Ready.
 func (w *world) wants(o *v1alpha1.Bucket, reason, message string) (*v1alpha1.Bucket, reconcile.Result) {
 	w.T.Helper()
 	got, result := w.Reconcile(o)
@@ -112,7 +113,7 @@ func (w *world) stalled(o *v1alpha1.Bucket) bool {
 	return apimeta.IsStatusConditionTrue(w.Get(o).Status.Conditions, meta.ConditionStalled)
 }
 
-// signing is a service of the cloud's protocol, wherever it is.
+// signing is a service with the cloud's protocol at any host.
 type signing struct{ cloud *controllertest.Cloud }
 
 func (signing) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
@@ -145,16 +146,16 @@ func (s signing) Open(_ context.Context, r buckets.Request) (objectstore.Storage
 	return s3.New(options)
 }
 
-// service has the buckets. Whose key signs a request may read the bucket of its own name; the
-// bucket "public" is everybody's.
+// service serves the buckets. The owner of the key that signs a request may read the bucket with
+// the owner's name. Everybody may read the bucket "public".
 type service struct {
 	cloud   *controllertest.Cloud
 	network *controllertest.Network
 
 	mu       sync.Mutex
 	objects  map[string]string // bucket/key -> content
-	fetched  []string          // keys
-	tampered http.HandlerFunc  // in place of an answer; it says so by setting a header
+	fetched  []string          // keys of the fetched objects
+	tampered http.HandlerFunc  // may answer instead; it then sets header Tampered
 }
 
 func newService(t *testing.T, c *controllertest.Cloud) *service {
@@ -185,7 +186,7 @@ func (s *service) tamper(with http.HandlerFunc) {
 	s.tampered = with
 }
 
-// fetches are the keys of the objects that were read since the last call.
+// fetches returns the keys of the objects that were read since the last call.
 func (s *service) fetches() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +201,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 	_, _ = fmt.Fprintf(w, `<Error><Code>%s</Code><Message>s3cret</Message></Error>`, code)
 }
 
-// user is who signed the request: a role's last part, a user, or nobody.
+// user returns the signer of the request: the last part of a role, a user, or an empty text.
 func (s *service) user(r *http.Request) string {
 	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	key, _, _ := strings.Cut(rest, "/")
