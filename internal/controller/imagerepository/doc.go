@@ -1,5 +1,5 @@
-// Package imagerepository is the kind that lists the tags of an image repository. An
-// ImageRepository names a repository. Its status holds a summary of the tags: their number, a
-// revision that changes when they do, and the last few by name. The list itself is not kept, so
-// nothing here can choose among the tags as Flux's ImagePolicy does. The frame is package tenant.
+// Package imagerepository implements the kind ImageRepository, which lists the tags of an image
+// repository. The status has a summary of the tags: their number, a revision that changes with the
+// tags, and the names of the last few. The whole list is not stored, so Lanyard cannot choose among
+// the tags as Flux's ImagePolicy does. The frame is package tenant.
 package imagerepository

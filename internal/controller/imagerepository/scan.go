@@ -11,10 +11,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 )
 
-// plan is a spec that is understood.
+// plan is a spec after it was parsed and checked.
 type plan struct {
 	repository oci.Repository
-	// list is what exclusions were read from.
+	// list is the text of the exclusions.
 	list       []string
 	exclusions oci.Exclusions
 }
@@ -23,7 +23,8 @@ type plan struct {
 func (kind) Decide(_ context.Context, o *v1alpha1.ImageRepository, _ access.Call) (plan, error) {
 	p := plan{list: o.Spec.ExclusionList}
 	if p.list == nil {
-		p.list = []string{v1alpha1.DefaultTagExclusion} // stored before the schema had its default
+		// The object was stored before the schema had its default.
+		p.list = []string{v1alpha1.DefaultTagExclusion}
 	}
 	var err error
 	if p.repository, err = oci.ParseImage(o.Spec.Image); err != nil {
@@ -35,7 +36,7 @@ func (kind) Decide(_ context.Context, o *v1alpha1.ImageRepository, _ access.Call
 	return p, nil
 }
 
-// Act implements tenant.Kind: it makes the status say which tags there are.
+// Act implements tenant.Kind. It lists the tags and writes their summary into the status.
 func (k kind) Act(ctx context.Context, o *v1alpha1.ImageRepository, p plan, call access.Call) (news string, err error) {
 	var scan oci.Scan
 	err = k.registries.Ask(ctx, call, &o.Status.FetchStatus, p.repository, func(ctx context.Context, registry *oci.Client) (err error) {
@@ -50,8 +51,8 @@ func (k kind) Act(ctx context.Context, o *v1alpha1.ImageRepository, p plan, call
 	}
 	image, last := p.repository.Image(), o.Status.LastScanResult
 	if last != nil && last.Revision == found.Revision && o.Status.CanonicalImageName == image {
-		// Otherwise every scan of every object would be a write to the cluster's database, and news
-		// to all that watch.
+		// Keep the old time. Otherwise every scan would write to the cluster's database, and cause
+		// an event for every watch.
 		found.ScanTime = last.ScanTime
 	}
 	o.Status.CanonicalImageName, o.Status.ObservedExclusionList, o.Status.LastScanResult = image, p.list, found

@@ -25,8 +25,8 @@ func revisionOf(tags ...string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// D1's Story 1 for tags: a tenant's account lists its own repository, as the role that it is mapped
-// to.
+// TestTagsAreScannedAsTheTenant lists a tenant's own repository with the role of the tenant's
+// account. This is Story 1 of the design D1, for tags.
 func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0", "1.1.0", "latest", "sha256-0a.sig")
@@ -48,7 +48,7 @@ func TestTagsAreScannedAsTheTenant(t *testing.T) {
 		t.Errorf("again after %s", result.RequeueAfter)
 	}
 
-	// The revision tells a new tag, and nothing else.
+	// Only a change of the tags changes the revision.
 	same, _ := w.Reconcile(o)
 	w.registry.tags["tenant-a/app"] = []string{"1.0.0", "1.1.0", "1.2.0", "latest"}
 	more, _ := w.Reconcile(o)
@@ -60,8 +60,8 @@ func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	}
 }
 
-// A scan that finds what is known costs the cluster no write. One of another repository is news,
-// even with the same tags.
+// TestObjectsAtRestAreNotWritten checks that a scan with unchanged tags writes no status. A scan of
+// another repository writes the status, even if the tags are the same.
 func TestObjectsAtRestAreNotWritten(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0")
@@ -99,14 +99,15 @@ func TestManyTagsLeaveASmallStatus(t *testing.T) {
 	}
 }
 
-// Refusals: the reason is stable, the message names the fix, and what was found before stays.
+// TestRefusals checks the reason and the message of each refusal. The results of the last scan must
+// stay in the status.
 func TestRefusals(t *testing.T) {
 	for what, c := range map[string]struct {
 		edit    func(*v1alpha1.ImageRepository)
 		reason  string
 		message string
 		stalled bool
-		quiet   bool // no registry is asked for tags
+		quiet   bool // no registry may be asked for tags
 	}{
 		"another tenant's repository": {
 			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = cloudHost + "/tenant-b/app" },
@@ -205,7 +206,8 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-// With provider generic: no password, the Secret's, and that of the account's image pull secrets.
+// TestGeneric checks the credentials of provider generic: no credential, the Secret of
+// spec.secretRef, and the image pull secrets of the ServiceAccount.
 func TestGeneric(t *testing.T) {
 	entries := func(password string) string {
 		return fmt.Sprintf(`{%q:{"username":"robot","password":%q}}`, passHost, password)
@@ -288,16 +290,18 @@ func TestGeneric(t *testing.T) {
 	}
 }
 
-// A registry whose list never ends, or that says to wait, costs its own object a reason and nobody
-// else anything.
+// TestHostileRegistries checks registries that send endless lists, ask for a pause or do not
+// answer. The object must fail with a reason, after few requests, and recover later.
 func TestHostileRegistries(t *testing.T) {
 	for what, c := range map[string]struct {
 		answer  func(w http.ResponseWriter, r *http.Request) bool
 		reason  string
 		message string
-		after   time.Duration // at least
-		most    int           // pages
-		timeout time.Duration // of the object while the registry is hostile; zero for one that no load of the machine reaches
+		after   time.Duration // minimum pause before the retry
+		most    int           // largest number of pages that may be requested
+		// timeout is spec.timeout while the registry is hostile. Zero means five minutes, which
+		// even a busy machine does not reach.
+		timeout time.Duration
 	}{
 		"a circle": {
 			answer: func(w http.ResponseWriter, r *http.Request) bool {

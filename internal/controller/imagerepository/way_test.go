@@ -14,15 +14,15 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// The registry is asked through the proxy and by the authorities that the tenant named, and on no
-// other way. The exchange takes the proxy too.
+// TestScanTakesTheWayOfTheTenant checks that a scan uses only the proxy and the certificate
+// authorities that the tenant named. The exchange must use the proxy too.
 func TestScanTakesTheWayOfTheTenant(t *testing.T) {
 	const proxyHost = "proxy.example.com:3128"
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0")
 	network := w.registry.network
 	proxy := network.ServeProxy(t, proxyHost)
-	w.Access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts nobody
+	w.Access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts no certificate
 	w.Secret("tenant-a", "authority", corev1.SecretTypeOpaque, map[string]string{"ca.crt": network.CA})
 	w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
 
@@ -42,8 +42,9 @@ func TestScanTakesTheWayOfTheTenant(t *testing.T) {
 	}
 }
 
-// An object without a credential is told that it has none, and one behind a proxy what the proxy
-// said.
+// TestRefusalsSayHowTheRegistryWasAsked checks the messages of two failures. Without a credential,
+// the message must say that no credential was sent. With a proxy, the message must have the proxy's
+// answer.
 func TestRefusalsSayHowTheRegistryWasAsked(t *testing.T) {
 	const proxyHost = "proxy.example.com:3128"
 	w := newWorld(t)
@@ -67,7 +68,7 @@ func TestRefusalsSayHowTheRegistryWasAsked(t *testing.T) {
 		"no answer: the proxy answered HTTP 407 Proxy Authentication Required; correct the user and password of the proxy in spec.proxySecretRef", false)
 }
 
-// Plain HTTP is spoken where the spec allows it, and nowhere else.
+// TestRegistryWithoutTLS checks that plain HTTP is used only if spec.insecure allows it.
 func TestRegistryWithoutTLS(t *testing.T) {
 	const host = "plain.example.com:5000"
 	w := newWorld(t)

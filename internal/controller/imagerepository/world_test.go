@@ -21,12 +21,12 @@ import (
 
 // Hosts of the tests' network, under the names of httptest's certificate.
 const (
-	cloudHost  = "cloud.example.com"  // a registry that asks the cloud
-	passHost   = "pass.example.com"   // one with a user and a password
-	publicHost = "public.example.com" // one that asks nobody
+	cloudHost  = "cloud.example.com"  // a registry that checks credentials with the cloud
+	passHost   = "pass.example.com"   // a registry with a user and a password
+	publicHost = "public.example.com" // a registry that needs no credential
 )
 
-// world has tenants with repositories, which have tags and no content.
+// world has tenants with repositories. The repositories have tags, but no content.
 type world struct {
 	*controllertest.World[*v1alpha1.ImageRepository]
 
@@ -42,8 +42,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// tenant makes a repository with these tags that only the tenant's role may list. Of the accounts
-// puller and other the role trusts the first.
+// tenant makes a repository with these tags that only the tenant's role may list. The namespace
+// gets the accounts puller and other. The role trusts only puller.
 func (w *world) tenant(namespace string, tags ...string) {
 	w.T.Helper()
 	w.Cloud.Trust("role/"+namespace, "system:serviceaccount:"+namespace+":puller")
@@ -54,7 +54,7 @@ func (w *world) tenant(namespace string, tags ...string) {
 	w.registry.tags[namespace+"/app"] = tags
 }
 
-// create stores an object that scans the tenant's repository, as edit changes it.
+// create stores an object that scans the tenant's repository. Edit may change the object first.
 func (w *world) create(namespace, name string, edit func(*v1alpha1.ImageRepository)) *v1alpha1.ImageRepository {
 	w.T.Helper()
 	return w.Create(&v1alpha1.ImageRepository{
@@ -68,7 +68,7 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.ImageReposito
 	}, edit)
 }
 
-// wants checks the conditions for an outcome.
+// wants checks the conditions Ready and Stalled.
 func (w *world) wants(o *v1alpha1.ImageRepository, status metav1.ConditionStatus, reason, message string, stalled bool) {
 	w.T.Helper()
 	got := controllertest.Condition(o, meta.ConditionReady)
@@ -80,15 +80,16 @@ func (w *world) wants(o *v1alpha1.ImageRepository, status metav1.ConditionStatus
 	}
 }
 
-// registries list tags behind doors that differ by host, fifty on a page.
+// registries is a server for all three hosts, which check credentials in different ways. It lists
+// tags, fifty on a page.
 type registries struct {
 	cloud   *controllertest.Cloud
 	network *controllertest.Network
-	tags    map[string][]string // by repository
+	tags    map[string][]string // repository -> tags
 	roles   map[string]string   // repository -> role that may list it
 
 	mu       sync.Mutex
-	asked    int // pages
+	asked    int // number of requested pages
 	answered func(http.ResponseWriter, *http.Request) bool
 }
 
@@ -101,7 +102,8 @@ func newRegistries(t *testing.T, c *controllertest.Cloud) *registries {
 	return g
 }
 
-// answer has the test answer requests for tags that it says yes to.
+// answer sets a function that may answer requests for pages of tags. If it returns true, the
+// registry does not answer.
 func (g *registries) answer(f func(http.ResponseWriter, *http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
