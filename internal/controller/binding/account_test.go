@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// TestAccounts is the table of identities that change, and of the account that a Secret is for. An
-// identity moves to another account only if somebody says so.
+// TestAccounts changes the providerConfig of an identity, and checks the account of the Secret. A
+// change to another account must be refused until the annotation of the binding allows it.
 func TestAccounts(t *testing.T) {
 	const (
 		tenant, otherTenant    = `"tenantID":"11111111-1111-1111-1111-111111111111"`, `"tenantID":"22222222-2222-2222-2222-222222222222"`
@@ -34,8 +34,9 @@ func TestAccounts(t *testing.T) {
 	of := func(fields ...string) string { return "{" + strings.Join(fields, ",") + "}" }
 	for _, c := range []struct {
 		name, target string
-		configs      []string // one after the other; all but the last one are accepted
-		allow        string   // what the condition asks for; empty if the last one is accepted too
+		configs      []string // one after the other; all configs except the last are accepted
+		// allow is a part of the account to allow; empty if the last config is accepted too.
+		allow string
 	}{
 		{"another role", "aws", []string{of(role), of(sameRole)}, ""},
 		{"a role of another account", "aws", []string{of(role), of(otherRole)}, "998877665544"},
@@ -68,7 +69,7 @@ func TestAccounts(t *testing.T) {
 	} {
 		t.Run(c.target+": "+c.name, func(t *testing.T) {
 			config := func(o *identityv1.WorkloadIdentity, text string) {
-				o.Spec.SigningAlgorithm = identityv1.RS256 // all that Azure reads
+				o.Spec.SigningAlgorithm = identityv1.RS256 // the only algorithm that Azure accepts
 				o.Spec.TargetSystem = identityv1.TargetSystem{Type: c.target, ProviderConfig: &runtime.RawExtension{Raw: []byte(text)}}
 			}
 			w := newWorld(t, newIdentity(func(o *identityv1.WorkloadIdentity) { config(o, c.configs[0]) }), newBinding(func(o *identityv1.WorkloadIdentityBinding) { o.Spec.Store.Format = identityv1.StoreToken }))

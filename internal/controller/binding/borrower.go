@@ -11,20 +11,22 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 )
 
-// borrower is an identity as one binding uses it. The binding is in the fingerprint of the account,
-// and so in the key of a token, and in the name of its sessions at AWS.
+// borrower adds one binding's name to the accounts of its identity: to the fingerprint, which is
+// part of a token's key, and to the name of sessions at AWS.
 type borrower struct {
 	auth.Accounts
 
-	uid    string // of the identity; another one of its name is refused
-	suffix string // of the fingerprint
-	name   string // of the binding in the names of sessions
+	uid    string // UID of the identity; another identity of the same name is refused
+	suffix string // added to the fingerprint
+	name   string // name of the binding in the names of sessions
 }
 
-// lend returns the identity of that UID as the binding uses it.
+// lend returns the accounts for one binding. They give proofs only for the identity with this UID.
 func lend(accounts auth.Accounts, o *identityv1.WorkloadIdentityBinding, uid string) auth.Accounts {
-	name := o.Name + "." + o.Namespace // a namespace has no dot, so the last dot separates
-	// No Kubernetes name has a space, so no two bindings share a suffix, and none ends another one.
+	// A namespace has no dot, so the last dot separates name and namespace.
+	name := o.Name + "." + o.Namespace
+	// Kubernetes names have no spaces. So each binding has its own suffix, and no suffix is the end
+	// of another suffix.
 	return borrower{Accounts: accounts, uid: uid, suffix: " " + name, name: name}
 }
 
@@ -52,7 +54,7 @@ func (b borrower) Prove(ctx context.Context, account auth.Account, request auth.
 	return b.Accounts.Prove(ctx, account, request)
 }
 
-// as returns the account as the binding's.
+// as returns the account with the binding's suffix and session name.
 func (b borrower) as(account auth.Account) auth.Account {
 	if account.UID == "" {
 		return account

@@ -16,15 +16,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 )
 
-// Annotations of Secrets that say what lies in them.
+// Annotations of Secrets that describe the credential.
 const (
-	// issuedAnnotation and expiresAnnotation say, in RFC 3339, how long a credential lives that was
-	// got in exchange. A token says that itself.
+	// issuedAnnotation and expiresAnnotation are the lifetime of an exchanged credential, in RFC
+	// 3339. A token contains its lifetime itself.
 	issuedAnnotation  = "workloadidentity.lanyard.dev/issued-at"
 	expiresAnnotation = "workloadidentity.lanyard.dev/expires-at"
 )
 
-// written is all that is written into a Secret.
+// written is everything that the controller writes into a Secret.
 type written struct {
 	kind        corev1.SecretType
 	labels      map[string]string
@@ -32,7 +32,7 @@ type written struct {
 	data        map[string][]byte
 }
 
-// contentOf returns what is written for a credential.
+// contentOf returns the content of the Secret for a credential.
 func (p plan) contentOf(made credential) written {
 	w := written{
 		kind:        made.content.Type,
@@ -47,9 +47,9 @@ func (p plan) contentOf(made credential) written {
 	return w
 }
 
-// digest returns the SHA-256 of what is written and of what that was made of, in hex. It stands in
-// the status of the binding: whoever may write the Secret cannot write it. Nobody guesses a
-// credential from it, because each has at least 128 random bits.
+// digest returns the SHA-256 of the written content and of its inputs, in hex. The digest is stored
+// in the status of the binding: whoever may write the Secret cannot write the status. Nobody can
+// guess a credential from the digest, because each credential has at least 128 random bits.
 func (p plan) digest(w written) string {
 	text, err := json.Marshal(map[string]any{
 		"subject": p.subject.String(), "uid": p.uid, "spec": p.spec, "target": p.target, "store": p.store, "context": p.context,
@@ -62,16 +62,16 @@ func (p plan) digest(w written) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// inSecret is the credential that lies in a Secret.
+// inSecret describes the credential that a Secret contains.
 type inSecret struct {
 	lifetime
 
 	digest string
 }
 
-// find returns the credential that lies in the Secret. It returns false if, by the digest in
-// the status, the Secret is not exactly as it was written for the plan. It also returns false for a
-// Secret from the future: a clock was set back, and the credential ends before that clock says so.
+// find returns the credential in the Secret. It returns false if the digest in the status differs
+// from the digest of the Secret and the plan. It also returns false if the credential was issued in
+// the future. Then a clock was set back, and the credential ends earlier than this clock shows.
 func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	if secret == nil || !secret.owned || digest == "" {
 		return inSecret{}, false
@@ -93,10 +93,10 @@ func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	return inSecret{lives, digest}, err == nil && lives.issuedAt.Before(time.Now().Add(skew))
 }
 
-// skew is how far the clock of an issuer may be ahead.
+// skew is the time by which an issuer's clock may be ahead.
 const skew = time.Minute
 
-// annotatedLifetime reads the annotations of a credential that was got in exchange.
+// annotatedLifetime reads the lifetime of an exchanged credential from annotations.
 func annotatedLifetime(annotations map[string]string) (lifetime, error) {
 	issuedAt, err := time.Parse(time.RFC3339, annotations[issuedAnnotation])
 	if err != nil {
@@ -109,8 +109,8 @@ func annotatedLifetime(annotations map[string]string) (lifetime, error) {
 	return checked(lifetime{issuedAt: issuedAt, expiresAt: expiresAt})
 }
 
-// lifetimeOf reads a token's lifetime and key. It verifies no signature: that is for those who get
-// the token.
+// lifetimeOf reads a token's lifetime and key. It does not verify the signature: the receivers of
+// the token do that.
 func lifetimeOf(token string) (lifetime, error) {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
 	var claims jwt.Claims
@@ -123,7 +123,7 @@ func lifetimeOf(token string) (lifetime, error) {
 	return checked(lifetime{issuedAt: claims.IssuedAt.Time().UTC(), expiresAt: claims.Expiry.Time().UTC(), kid: parsed.Headers[0].KeyID})
 }
 
-// checked refuses a lifetime that no credential of ours has.
+// checked refuses a lifetime that is not positive, or too long for a credential in a Secret.
 func checked(lives lifetime) (lifetime, error) {
 	if life := lives.expiresAt.Sub(lives.issuedAt); life <= 0 || life > longest {
 		return lifetime{}, noToken()
@@ -131,7 +131,8 @@ func checked(lives lifetime) (lifetime, error) {
 	return lives, nil
 }
 
-// noToken is the error for what no token server has made. It repeats nothing of the token.
+// noToken returns the error for a token that no token server can have made. The error contains no
+// part of the token.
 func noToken() error {
 	return &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeResponseInvalid,

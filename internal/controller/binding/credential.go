@@ -12,17 +12,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 )
 
-// credential is what goes into a Secret.
+// credential is the content for a Secret, and its lifetime.
 type credential struct {
 	lifetime
 
 	content delivery.Content
 }
 
-// lifetime is from when until when a credential is valid, in whole seconds.
+// lifetime is the time during which a credential is valid, in whole seconds.
 type lifetime struct {
 	issuedAt, expiresAt time.Time
-	// kid is the key that signed a token; empty for what was got in exchange.
+	// kid is the ID of the key that signed a token; empty for an exchanged credential.
 	kid string
 }
 
@@ -77,7 +77,8 @@ func (k *kind) session(ctx context.Context, p plan) (*delivery.Session, lifetime
 	}, from(time.Now(), session.ExpiresAt), nil
 }
 
-// logins gets logins for the plan's repositories. Repositories whose login is the same share one.
+// logins gets logins for the plan's repositories. Repositories with the same token key share one
+// login.
 func (k *kind) logins(ctx context.Context, p plan) ([]delivery.Login, lifetime, error) {
 	now := time.Now()
 	var logins []delivery.Login
@@ -111,7 +112,7 @@ func (k *kind) logins(ctx context.Context, p plan) ([]delivery.Login, lifetime, 
 	return logins, lives, nil
 }
 
-// exchange gets the token of the plan's cloud.
+// exchange gets a token of the plan's cloud.
 func (k *kind) exchange(ctx context.Context, p plan) (auth.Token, error) {
 	provider, options, err := k.exchangeOptions(p)
 	if err != nil {
@@ -132,18 +133,19 @@ func (k *kind) exchangeOptions(p plan, more ...auth.Option) (auth.Provider, []au
 	return provider, append(options, more...), nil
 }
 
-// from is the lifetime of a credential that was got in exchange.
+// from returns the lifetime of an exchanged credential.
 func from(now, end time.Time) lifetime {
 	return lifetime{issuedAt: now.Truncate(time.Second).UTC(), expiresAt: end.Truncate(time.Second).UTC()}
 }
 
-// jitter is a factor around 1, so that credentials that were got together are not renewed together.
+// jitter returns a random factor around 1. It prevents that credentials of the same age are renewed
+// at the same moment.
 func jitter() float64 {
 	return 0.9 + 0.2*rand.Float64() //nolint:gosec // spreads load; not a secret
 }
 
-// issued is the provider of tokens that are themselves the credential: the token server decides how
-// long they live.
+// issued is a provider without an exchange: the token from the token server is the credential. The
+// token server decides how long the token lives.
 type issued struct{}
 
 var _ auth.Provider = issued{}
@@ -160,7 +162,7 @@ func (issued) GetTarget(options *auth.Options) (auth.Target, error) {
 func (issued) GetIdentity(auth.Account) (string, error) { return "", nil }
 
 // GetProofRequest implements [auth.Provider]. The lifetime is the longest that the schema of
-// WorkloadIdentities allows, and the token server shortens it to the identity's.
+// WorkloadIdentities allows, and the token server shortens it to the lifetime in the identity.
 func (issued) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	return auth.ProofRequest{
 		Form: auth.FormJWT, Audiences: request.Key.Audiences.Values(), Lifetime: longest, ContextObject: request.Key.Issuance.Terms().ContextObject,

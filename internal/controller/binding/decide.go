@@ -25,16 +25,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// plan says which credential goes into the Secret.
+// plan describes the credential that goes into the Secret.
 type plan struct {
 	source
 
 	store identityv1.BindingStore
 	// context is the object that a token names; zero with an AWS identity.
 	context auth.ObjectReference
-	// account is the account of the cloud; empty if none is known.
+	// account is the cloud account of the identity; empty if the account is unknown.
 	account string
-	// withdrawn says why nobody may have the credential any more; nil if somebody may.
+	// withdrawn is the reason why the binding must lose its credential; nil if it may have a
+	// credential.
 	withdrawn error
 }
 
@@ -44,16 +45,16 @@ type source struct {
 	accounts auth.Accounts
 	uid      string
 	target   identityv1.TargetSystem
-	config   map[string]string // the providerConfig of a target that Lanyard knows
+	config   map[string]string // providerConfig, if Lanyard knows the target system
 	// audiences are the receivers of a token; empty for an AWS identity.
 	audiences []string
-	// spec is all that the identity says about its credentials.
+	// spec has all settings of the identity that determine its credentials.
 	spec any
 }
 
 // subjectOf returns the identity that a binding names. An identity of this cluster is in the
-// namespace of the binding or in none. The namespace of one at the hub follows from that of the
-// binding.
+// namespace of the binding, or has no namespace. The namespace of an identity at the hub follows
+// from the namespace of the binding.
 func (k *kind) subjectOf(o *identityv1.WorkloadIdentityBinding) (auth.Subject, error) {
 	switch named, ref := o.Spec.WorkloadIdentity, o.Spec.IdentityRef; {
 	case (named == nil) == (ref == nil):
@@ -99,19 +100,21 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	case !sameAccount(p.target.Type, had, p.account):
 		return plan{}, &accountError{had: had, has: p.account}
 	case !strings.Contains(p.account, "/"):
-		p.account = had // which names more, so that a part cannot change by being left out for a while
+		// had may have a part after a slash. Keep the part, so that nobody changes it by leaving it
+		// out for a while.
+		p.account = had
 	}
 	return p, nil
 }
 
-// withdrawnError says that nobody may have the credential of an identity any more.
+// withdrawnError is the reason why a binding must lose the credential of its identity.
 type withdrawnError struct{ err error }
 
 func (e *withdrawnError) Error() string { return e.err.Error() }
 func (e *withdrawnError) Unwrap() error { return e.err }
 
-// workloadIdentity finds the WorkloadIdentity of a binding. That one is gone is believed to the API
-// server alone, because memory may be behind.
+// workloadIdentity finds the WorkloadIdentity of a binding. If the identity is missing in memory,
+// workloadIdentity asks the API server, because memory may be behind.
 func (k *kind) workloadIdentity(ctx context.Context, o *identityv1.WorkloadIdentityBinding, subject auth.Subject) (source, error) {
 	found := &identityv1.WorkloadIdentity{}
 	err := k.read(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, found)
@@ -129,14 +132,16 @@ func (k *kind) workloadIdentity(ctx context.Context, o *identityv1.WorkloadIdent
 		return source{}, object.Invalid("spec.workloadIdentity", "correct the WorkloadIdentity", "WorkloadIdentity %s: %w", found.Name, errs.ToAggregate())
 	}
 	target := found.Spec.TargetSystem
-	config, _ := issuer.ProviderConfig(&target, field.NewPath("spec")) // which validate has checked
+	// k.validate has already checked the providerConfig.
+	config, _ := issuer.ProviderConfig(&target, field.NewPath("spec"))
 	return source{
 		subject: subject, accounts: lend(k.WorkloadIdentities, o, string(found.UID)), uid: string(found.UID),
 		target: target, config: config, audiences: found.Spec.Audiences, spec: found.Spec,
 	}, nil
 }
 
-// awsIdentity finds the AWS identity of a binding, and asks the grants of its whole chain.
+// awsIdentity finds the AWS identity of a binding, and checks the grants of the identity's whole
+// chain.
 func (k *kind) awsIdentity(ctx context.Context, o *identityv1.WorkloadIdentityBinding, subject auth.Subject) (source, error) {
 	switch {
 	case k.Identities == nil:
@@ -160,7 +165,7 @@ func (k *kind) awsIdentity(ctx context.Context, o *identityv1.WorkloadIdentityBi
 	}, nil
 }
 
-// checkTarget refuses an identity of another target than the binding's.
+// checkTarget refuses an identity whose target system differs from that of the binding.
 func checkTarget(o *identityv1.WorkloadIdentityBinding, target identityv1.TargetSystem) error {
 	switch {
 	case o.Spec.Type != "" && o.Spec.Type != target.Type:
@@ -188,7 +193,7 @@ func equalJSON(a, b *runtime.RawExtension) bool {
 	return equality.Semantic.DeepEqual(values[0], values[1])
 }
 
-// checkFormat refuses a format that the identity has no credential for.
+// checkFormat refuses a format for which the identity has no credential.
 func checkFormat(format identityv1.StoreFormat, found source) error {
 	const at = "spec.store.format"
 	switch target := found.target.Type; {
@@ -202,8 +207,8 @@ func checkFormat(format identityv1.StoreFormat, found source) error {
 	return nil
 }
 
-// contextOf returns the object that tokens of a binding name: by default the binding itself, or
-// none with a hub, which does not have the binding.
+// contextOf returns the object that the tokens of a binding name. The default is the binding
+// itself. With a hub there is no default, because the hub does not have the binding.
 func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding, self auth.ObjectReference) auth.ObjectReference {
 	if c := o.Spec.ContextObject; c != nil {
 		return auth.ObjectReference{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
@@ -214,13 +219,15 @@ func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding, self auth.Object
 	return self
 }
 
-// accountOf returns the account of the cloud that an identity is for, with the part of the account
-// after a slash if the identity names one; empty if none is known.
+// accountOf returns the cloud account of an identity, or an empty text if the account is unknown.
+// If the identity names a part of the account, such as a subscription, this part follows after a
+// slash.
 func accountOf(found source) string {
 	switch found.target.Type {
 	case identityv1.TargetAWS:
 		if assumed, err := endpoint.ParseAssumption(found.config["assumeRole"]); err == nil && assumed.Role.Account != "" {
-			return assumed.Role.Account // where the credential acts; the first role is only the way there
+			// The credential acts in this account; the first role only assumes this role.
+			return assumed.Role.Account
 		}
 		role, _ := endpoint.ParseRoleARN(found.config["iamRoleARN"])
 		return role.Account
@@ -237,12 +244,14 @@ func accountOf(found source) string {
 	return ""
 }
 
-// gcpProject returns the ID of the project that an identity acts in: that of its service account
-// or, if the address does not tell, what clients are told; empty if neither is known.
+// gcpProject returns the ID of the project in which an identity acts. The ID is in the address of
+// the service account. If the address lacks the ID, gcpProject returns the configured project of
+// clients, which may be empty.
 func gcpProject(config map[string]string) string {
 	_, host, _ := strings.Cut(config["serviceAccountEmail"], "@")
 	domain, ok := strings.CutSuffix(host, ".iam.gserviceaccount.com")
-	if !ok || strings.HasPrefix(domain, "developer.") { // default accounts, named for a number
+	// Addresses of default accounts do not have the project's ID.
+	if !ok || strings.HasPrefix(domain, "developer.") {
 		return config["projectID"]
 	}
 	if project, scope, scoped := strings.Cut(domain, "."); scoped {
@@ -251,21 +260,22 @@ func gcpProject(config map[string]string) string {
 	return domain
 }
 
-// sameAccount reports whether an identity is still for the account that it was for. A part that
-// only one of the two names is no difference.
+// sameAccount reports whether the account that an identity has is the account that it had. A part
+// that only one of the two accounts has makes no difference.
 func sameAccount(target, had, has string) bool {
 	account, part, _ := strings.Cut(had, "/")
 	other, otherPart, _ := strings.Cut(has, "/")
 	switch {
 	case part == "" || otherPart == "":
 		return account == other
-	case target == identityv1.TargetGCP: // the first part is the project of the pool, which may move
+	case target == identityv1.TargetGCP:
+		// The first part is the project of the pool, which may change.
 		return part == otherPart
 	}
 	return had == has
 }
 
-// within names a part of an account, or the account if no part is named.
+// within returns the text account/part, or the account alone if part is empty.
 func within(account, part string) string {
 	if part == "" {
 		return account

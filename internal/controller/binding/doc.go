@@ -4,11 +4,12 @@
 //	binding ──▶ identity ──▶ is what lies in the Secret still right? ──▶ status
 //	                                  └─no─▶ credential ──▶ Secret ───────▲
 //
-// No Secret is listed or watched. The Secret of a binding is read every few minutes, and what lies
-// in it decides. A digest says whether anybody has changed the Secret, or anything has changed that
-// the credential was made of. The token says when it ends and which key has signed it. So nothing
-// is lost when the controller restarts, and an edited, deleted or restored Secret is mended.
+// The controller neither lists nor watches Secrets. It reads the Secret of a binding every few
+// minutes, and decides from the content of the Secret. A digest shows whether the Secret or an
+// input of the credential has changed. The token contains its end and the ID of the signing key. So
+// nothing is lost when the controller restarts, and an edited, deleted or restored Secret is
+// repaired.
 //
-// A credential leaves the process, so none is shared: each is got for its binding alone, without a
-// cache, and the name of a session at AWS has the name of the binding.
+// Credentials leave the process, so bindings do not share them. Each binding gets its own
+// credential, without a cache. The name of a session at AWS contains the name of the binding.
 package binding

@@ -6,17 +6,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Lend returns an identity as a binding uses it.
+// Lend exports lend.
 func Lend(accounts auth.Accounts, o *identityv1.WorkloadIdentityBinding, uid string) auth.Accounts {
 	return lend(accounts, o, uid)
 }
 
-// DependsOn is what wakes a binding.
+// DependsOn returns the dependencies whose changes wake a binding.
 func DependsOn(options Options, o *identityv1.WorkloadIdentityBinding) []object.Dependency {
 	return (&kind{options}).View(o).DependsOn
 }
 
-// ViewOf is what the frame needs of a binding.
+// ViewOf returns the frame's view of a binding.
 func ViewOf(options Options, o *identityv1.WorkloadIdentityBinding) object.View {
 	return (&kind{options}).View(o)
 }

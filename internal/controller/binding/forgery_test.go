@@ -18,9 +18,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 )
 
-// Whoever may write the Secret cannot have the controller take another credential for its own. The
-// attacker knows the controller's program, and all that it is given but the status: a second
-// controller, with a token server of the attacker's, writes a perfect Secret for the same binding.
+// TestForgedSecret checks that whoever may write the Secret cannot make the controller accept a
+// forged credential. The attacker has the controller's program and all its inputs except the
+// status. A second controller, with the attacker's token server, writes a perfect Secret for the
+// same binding.
 func TestForgedSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -29,7 +30,7 @@ func TestForgedSecret(t *testing.T) {
 		attacker := newWorld(t, newIdentity(), newBinding())
 		for _, c := range []struct {
 			name string
-			life time.Duration // of the forged token
+			life time.Duration // life of the forged token
 			edit func(forged *corev1.Secret)
 		}{
 			{"the whole Secret", 48 * time.Hour, func(*corev1.Secret) {}},
@@ -39,14 +40,15 @@ func TestForgedSecret(t *testing.T) {
 		} {
 			attacker.server.life = c.life
 			attacker.editBinding(renewNow)
-			time.Sleep(time.Second) // else a new token is the old one
+			time.Sleep(time.Second) // otherwise the new token equals the old token
 			attacker.reconcile()
 			forged := attacker.secret()
 			c.edit(forged)
 			before := len(w.server.requests)
 			now := w.secret()
 			now.Data, now.Annotations, now.Labels = forged.Data, forged.Annotations, forged.Labels
-			if err := w.kube.Update(t.Context(), now, client.FieldOwner("lanyard-workload-identity-binding")); err != nil { // as the controller
+			// Use the controller's field manager.
+			if err := w.kube.Update(t.Context(), now, client.FieldOwner("lanyard-workload-identity-binding")); err != nil {
 				t.Fatal(err)
 			}
 			same := string(forged.Data[delivery.TokenKey]) == string(own.Data[delivery.TokenKey])
@@ -66,7 +68,7 @@ func renewNow(o *identityv1.WorkloadIdentityBinding) {
 	o.Annotations = map[string]string{"lanyard.dev/operation": "renew-workload-identity-token"}
 }
 
-// A token whose times cannot be is not written.
+// TestOddLives checks that a token with an impossible lifetime is not written.
 func TestOddLives(t *testing.T) {
 	for _, life := range []time.Duration{-time.Hour, time.Nanosecond, 49 * time.Hour} {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -77,7 +79,7 @@ func TestOddLives(t *testing.T) {
 	}
 }
 
-// TestSessionIsRenewed is the table of what renews a session of AWS, whose life stands in
+// TestSessionIsRenewed checks which changes renew a session of AWS. The session's lifetime is in
 // annotations of the Secret.
 func TestSessionIsRenewed(t *testing.T) {
 	const issued, expires = "workloadidentity.lanyard.dev/issued-at", "workloadidentity.lanyard.dev/expires-at"
@@ -112,7 +114,7 @@ func TestSessionIsRenewed(t *testing.T) {
 			w.editBinding(renewNow)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations = older.Data, older.Annotations })
-		}, 2}, // one of them before
+		}, 2}, // one of them is made during the change
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -137,7 +139,7 @@ func TestSessionIsRenewed(t *testing.T) {
 	}
 }
 
-// sts is a provider of sessions that differ and live for an hour.
+// sts is a fake provider of AWS sessions. Each session is different and lives for an hour.
 type sts struct{ sessions int }
 
 func (*sts) GetName() string { return "aws" }
@@ -156,8 +158,8 @@ func (s *sts) NewToken(context.Context, auth.Proof, *auth.Request) (auth.Token, 
 	return &aws.Token{AccessKeyID: key, SecretAccessKey: key, SessionToken: key, ExpiresAt: time.Now().Add(time.Hour)}, nil
 }
 
-// TestClocks is the table of clocks that jump. At every moment the credential in the Secret is good
-// by the issuer's clock, which is right, and there is no storm of renewals.
+// TestClocks lets the controller's clock jump. The credential in the Secret must always be valid by
+// the issuer's clock, which is right. The jump must cause no storm of renewals.
 func TestClocks(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -200,8 +202,8 @@ func forward(w *world, by time.Duration) {
 	w.server.behind += by
 }
 
-// back sets the controller's clock back. No clock of a test can do that, so the credential and the
-// status are as if they had been written before.
+// back simulates that the controller's clock is set back. A test's clock cannot go back. So back
+// writes a credential and a status like those that were written before the jump.
 func back(w *world, by time.Duration) {
 	w.t.Helper()
 	w.server.behind -= by

@@ -33,8 +33,8 @@ func (k *kind) read(ctx context.Context, key client.ObjectKey, identity *identit
 	return k.Hub.Get(ctx, key, identity)
 }
 
-// validate says what is wrong with a WorkloadIdentity. Of one at the hub, only what is written into
-// a Secret is judged here.
+// validate returns the errors in a WorkloadIdentity. Of an identity at the hub, it checks only the
+// providerConfig, which is written into a Secret.
 func (k *kind) validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	if k.Hub == nil {
 		return k.Issuer.Validate(identity)
@@ -43,7 +43,7 @@ func (k *kind) validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	return errs
 }
 
-// atHub adds to a failure since when the hub does not answer, if that is why it failed.
+// atHub adds to an error the time since when the hub does not answer, if the hub is the cause.
 func (k *kind) atHub(subject auth.Subject, err error) error {
 	failed, ok := errors.AsType[*auth.Error](err)
 	if k.Hub == nil || !ok || subject.Kind() != auth.KindWorkloadIdentity || failed.Stage != auth.StageSubject && failed.Stage != auth.StageTokenRequest {
@@ -55,7 +55,7 @@ func (k *kind) atHub(subject auth.Subject, err error) error {
 	return fmt.Errorf("at the hub: %w", err)
 }
 
-// showHub writes into the conditions whether the hub answers, and since when it does not.
+// showHub sets the condition HubReachable. If the hub does not answer, the message says since when.
 func (k *kind) showHub(o *identityv1.WorkloadIdentityBinding) {
 	if k.Hub == nil || o.Spec.WorkloadIdentity == nil {
 		return
@@ -69,12 +69,12 @@ func (k *kind) showHub(o *identityv1.WorkloadIdentityBinding) {
 	apimeta.SetStatusCondition(&o.Status.Conditions, shown)
 }
 
-// HubDependency is the hub as what bindings wait for that it gives nothing.
+// HubDependency returns the dependency of bindings that wait for the hub to answer again.
 func HubDependency() object.Dependency { return object.Dependency{Kind: "Hub"} }
 
-// waitsForHub reports whether a binding says that the hub gives nothing: because its last attempt
-// failed, or because the hub did not answer the probe before. Bindings that were not looked at
-// meanwhile sleep on when the hub answers again.
+// waitsForHub reports whether the status of a binding says that the hub does not answer: the last
+// attempt failed, or the probe before the attempt. Bindings that were not reconciled during the
+// outage are not woken when the hub answers again.
 func waitsForHub(o *identityv1.WorkloadIdentityBinding) bool {
 	c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
 	failed := c != nil && (c.Reason == meta.ReasonHubUnreachable || c.Reason == meta.ReasonHubRefused)

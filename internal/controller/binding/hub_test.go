@@ -21,7 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/hub"
 )
 
-// stubHub is a hub whose identities the world's API server has, in namespaces of other names.
+// stubHub is a fake hub. Its identities are at the world's API server, in namespaces with other
+// names.
 type stubHub struct {
 	hub.Namespaces
 
@@ -40,8 +41,8 @@ func (h *stubHub) Get(ctx context.Context, key client.ObjectKey, identity *ident
 
 func (h *stubHub) State() hub.State { return h.state }
 
-// newSpoke is a world whose identities are at a hub. One of the same name is in the binding's own
-// namespace.
+// newSpoke returns a world whose identities are at a hub. A wrong identity with the same name is in
+// the binding's own namespace.
 func newSpoke(t *testing.T, change ...func(*identityv1.WorkloadIdentity)) *world {
 	t.Helper()
 	at := append(change, func(o *identityv1.WorkloadIdentity) { o.Namespace = "eu-1-tenant-a" })
@@ -64,7 +65,8 @@ func reachable(o *identityv1.WorkloadIdentityBinding) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// A spoke's binding gets the hub's identity. Its tokens name no object of the spoke.
+// TestIdentityAtHub checks that a spoke's binding uses the identity at the hub. By default, its
+// tokens must name no object of the spoke.
 func TestIdentityAtHub(t *testing.T) {
 	w := newSpoke(t)
 	o, _ := w.reconcile()
@@ -86,7 +88,8 @@ func TestIdentityAtHub(t *testing.T) {
 	}
 }
 
-// The namespace of the identity follows from the map alone.
+// TestNamespaceWithoutHub checks a binding in a namespace that the hub's map does not have. The
+// binding must get no credential.
 func TestNamespaceWithoutHub(t *testing.T) {
 	w := newSpoke(t)
 	w.hub.Namespaces = hub.Namespaces{"tenant-b": "eu-1-tenant-a"}
@@ -100,7 +103,8 @@ func TestNamespaceWithoutHub(t *testing.T) {
 	}
 }
 
-// What the hub has is not believed to be fit for a Secret.
+// TestConfigOfHub checks that a providerConfig from the hub is validated before it is written into
+// a Secret.
 func TestConfigOfHub(t *testing.T) {
 	w := newSpoke(t, func(o *identityv1.WorkloadIdentity) {
 		o.Spec.TargetSystem.ProviderConfig = &runtime.RawExtension{Raw: []byte(`{"iamRoleARN":"` + roleARN + `\\nrole_arn=x"}`)}
@@ -110,8 +114,9 @@ func TestConfigOfHub(t *testing.T) {
 	}
 }
 
-// While the hub gives nothing, the credential in the Secret lives on, and the binding says since
-// when and why. Ready is true until the credential is due.
+// TestHubIsDown checks that the credential stays in the Secret while the hub does not answer. The
+// conditions must say why, and since when. Ready must be true until the credential is due for
+// renewal.
 func TestHubIsDown(t *testing.T) {
 	for _, reason := range []string{meta.ReasonHubUnreachable, meta.ReasonHubRefused} {
 		t.Run(reason, func(t *testing.T) {
@@ -153,7 +158,8 @@ func TestHubIsDown(t *testing.T) {
 	}
 }
 
-// A program that starts while its hub is down leaves the Secret alone.
+// TestHubIsDownAtStart checks that a program that starts while the hub is down does not change the
+// Secret.
 func TestHubIsDownAtStart(t *testing.T) {
 	w := newSpoke(t)
 	w.reconcile()
@@ -165,7 +171,8 @@ func TestHubIsDownAtStart(t *testing.T) {
 	}
 }
 
-// A key that is revoked at the hub is renewed at once.
+// TestKeyIsRevokedAtHub checks that a credential is renewed at once after its key was revoked at
+// the hub.
 func TestKeyIsRevokedAtHub(t *testing.T) {
 	w := newSpoke(t)
 	w.reconcile()

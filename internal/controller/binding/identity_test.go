@@ -14,7 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
-// lentWorld is a world with AWS identities and a local AWS, and a binding of the role target.
+// lentWorld returns a world with AWS identities, a fake AWS and a binding that names the
+// AWSClusterRoleIdentity target.
 func lentWorld(t *testing.T) (*world, *identitytest.World) {
 	t.Helper()
 	lent := identitytest.New(t)
@@ -29,8 +30,8 @@ func lentWorld(t *testing.T) (*world, *identitytest.World) {
 	return w, lent
 }
 
-// While the AWS identities are not all known, nothing is taken for withdrawn: a restart would
-// remove what lies in Secrets.
+// TestUnknownIsNotWithdrawn checks that no credential is withdrawn before all AWS identities are
+// known. Otherwise a restart would remove credentials from Secrets.
 func TestUnknownIsNotWithdrawn(t *testing.T) {
 	w, _ := lentWorld(t)
 	synced := false
@@ -46,8 +47,8 @@ func TestUnknownIsNotWithdrawn(t *testing.T) {
 	}
 }
 
-// What leaves the process is not shared: the account that a binding gets has another fingerprint
-// than that of any other binding, and its own name in sessions. The identity still recognizes it.
+// TestNothingIsShared checks that bindings share no credential. Each binding gets an account with
+// its own fingerprint and session name. The identity must still recognize the account.
 func TestNothingIsShared(t *testing.T) {
 	inner := fixed{auth.Account{UID: "u", Fingerprint: "f", Attributes: map[string]string{"sessionName": "spinner", "roleARN": roleARN}}}
 	first := binding.Lend(&inner, newBinding(), "u")
@@ -69,7 +70,7 @@ func TestNothingIsShared(t *testing.T) {
 	}
 }
 
-// fixed knows one account.
+// fixed implements auth.Accounts with one account.
 type fixed struct{ account auth.Account }
 
 func (f *fixed) Lookup(context.Context, auth.Subject) (auth.Account, error) { return f.account, nil }

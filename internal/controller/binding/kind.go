@@ -24,46 +24,50 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// WorkloadIdentities read and prove WorkloadIdentities; *kube.WorkloadIdentities is one.
+// WorkloadIdentities read and prove WorkloadIdentities; implemented by *kube.WorkloadIdentities.
 type WorkloadIdentities interface {
 	auth.Accounts
-	// Revoked reports whether the signatures of a key count no more.
+	// Revoked reports whether a key was revoked, so that its signatures are invalid.
 	Revoked(kid string) bool
 }
 
-// Hub is another cluster, which has the WorkloadIdentities; *hub.Hub is one.
+// Hub is another cluster, which has the WorkloadIdentities; implemented by *hub.Hub.
 type Hub interface {
-	// NamespaceOf returns the namespace at the hub of the identities for a namespace of this
-	// cluster, or a *hub.NotMappedError.
+	// NamespaceOf returns the namespace at the hub that has the identities for a namespace of this
+	// cluster. Without such a namespace, the error is a *hub.NotMappedError.
 	NamespaceOf(namespace string) (string, error)
-	// Get reads an identity by its name at the hub. A hub that does not answer is a *hub.Error.
+	// Get reads an identity by its name at the hub. If the hub does not answer, the error is a
+	// *hub.Error.
 	Get(ctx context.Context, key client.ObjectKey, identity *identityv1.WorkloadIdentity) error
 	// State says whether the hub answers.
 	State() hub.State
 }
 
-// Options are what the reconciler needs. Fields are required unless they say otherwise.
+// Options configure the reconciler. Fields are required unless their comments say otherwise.
 type Options struct {
-	// Issuer says which WorkloadIdentities are valid, and what their tokens say; nil with a hub, which
-	// judges them when it makes a token.
+	// Issuer validates WorkloadIdentities; nil with a hub, which validates them when it issues a
+	// token.
 	Issuer *issuer.Issuer
-	// WorkloadIdentities read and prove the identities, those at the hub if there is one.
+	// WorkloadIdentities read and prove the identities of this cluster or, with a hub, those of the
+	// hub.
 	WorkloadIdentities WorkloadIdentities
 	// Hub has the WorkloadIdentities; nil if they are in this cluster.
 	Hub Hub
-	// Identities know the AWS identities; nil if the program does not keep them.
+	// Identities look up AWS identities and check their grants; nil if the cluster has no AWS
+	// identities.
 	Identities *identity.Identities
-	// IdentitiesSynced reports whether Identities know all that was there when the program started:
-	// before, a grant that is not known yet is none that was withdrawn. Required with Identities.
+	// IdentitiesSynced reports whether Identities have all objects that existed when the program
+	// started. Before, a missing grant may not be loaded yet, and does not count as withdrawn.
+	// Required with Identities.
 	IdentitiesSynced func() bool
 	// Provider returns the provider of a cloud. An unknown name is an error.
 	Provider func(name string) (auth.Provider, error)
-	// Observer hears of the exchanges; nil for none.
+	// Observer is notified of each exchange; nil for no observer.
 	Observer auth.Observer
 	// Client reads WorkloadIdentities from memory, and Secrets from the API server. It writes Secrets.
 	Client client.Client
-	// RenewalFraction is the part of its life after which a credential is renewed, more than 0 and
-	// less than 1.
+	// RenewalFraction is the part of a credential's life after which the credential is renewed,
+	// more than 0 and less than 1.
 	RenewalFraction float64
 	// Renewals count the renewals.
 	Renewals *Renewals
@@ -81,20 +85,21 @@ func New(shared *tenant.Shared, options Options) *Reconciler {
 type kind struct{ Options }
 
 const (
-	// look is how long after a look a Secret is looked at again: with the frame's jitter, within ten
+	// look is the time between two reads of a Secret. With the frame's jitter, it is at most ten
 	// minutes.
 	look = 9 * time.Minute
-	// pause is the least that the pause after failures grows to, so that a credential that ends soon
-	// makes no storm.
+	// pause is the lower bound of RetryWithin, so that a credential that ends soon causes no storm
+	// of attempts.
 	pause = 10 * time.Second
 	// retry is the longest pause after a failure.
 	retry = 10 * time.Minute
-	// spread is the time over which bindings that fail are looked at first: an administrator who
-	// starts the controller again, to mend a failure, waits for it.
+	// spread is the upper bound of StartWithin for bindings that fail. An administrator who
+	// restarts the controller to repair a failure waits at most this time.
 	spread = time.Minute
 )
 
-// View implements tenant.Kind. The finalizer is there before the Secret.
+// View implements tenant.Kind. A binding gets the finalizer before the controller creates the
+// Secret.
 func (k *kind) View(o *identityv1.WorkloadIdentityBinding) object.View {
 	view := object.View{Finalizer: true, Renewable: true, Interval: look}
 	if waitsForHub(o) {
@@ -111,7 +116,7 @@ func (k *kind) View(o *identityv1.WorkloadIdentityBinding) object.View {
 		}
 	}
 	if kid := o.Status.KID; kid != "" && k.WorkloadIdentities.Revoked(kid) {
-		view.StartWithin = 0 // nobody told of that while the controller was down
+		view.StartWithin = 0 // no event reported the revocation while the controller was down
 	}
 	return view
 }
@@ -128,8 +133,9 @@ func (k *kind) Identify(_ context.Context, o *identityv1.WorkloadIdentityBinding
 	return spec.Identity{Subject: subject}, err
 }
 
-// retryWithin bounds the pause after a failure: a tenth of the time until the credential ends or,
-// afterwards, since it ended. Zero without a credential, for the frame's own bound.
+// retryWithin returns the longest pause after a failure. It is a tenth of the time until the
+// credential ends or, after its end, a tenth of the time since then. Without a credential it is
+// zero, for the frame's own bound.
 func retryWithin(o *identityv1.WorkloadIdentityBinding) time.Duration {
 	at := o.Status.ExpiresAt
 	if at == nil {
@@ -138,7 +144,7 @@ func retryWithin(o *identityv1.WorkloadIdentityBinding) time.Duration {
 	return min(retry, max(pause, time.Until(at.Time).Abs()/10))
 }
 
-// isReady reports whether the last look found the credential, or wrote it.
+// isReady reports whether the last reconciliation found or wrote a credential.
 func isReady(o *identityv1.WorkloadIdentityBinding) bool {
 	for _, c := range o.Status.Conditions {
 		if c.Type == meta.ConditionReady {
@@ -148,7 +154,8 @@ func isReady(o *identityv1.WorkloadIdentityBinding) bool {
 	return false
 }
 
-// Act implements tenant.Kind. A Secret whose credential is right is not written.
+// Act implements tenant.Kind. It writes the Secret only if the credential is missing, changed or
+// due for renewal.
 func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, _ access.Call) (news string, err error) {
 	store := storeOf(k.Client, o)
 	secret, err := store.read(ctx)
@@ -169,7 +176,8 @@ func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p
 	return "", k.renew(ctx, o, p, store, secret)
 }
 
-// due reports whether the credential in the Secret is to be replaced, although it is right.
+// due reports whether an unchanged credential must be replaced: on request, because its key was
+// revoked, or because its time for renewal has come.
 func (k *kind) due(o *identityv1.WorkloadIdentityBinding, kept inSecret) bool {
 	return object.RenewalRequested(o) || k.WorkloadIdentities.Revoked(kept.kid) && kept.kid != "" || !time.Now().Before(k.renewAt(o, kept.lifetime))
 }
@@ -177,7 +185,8 @@ func (k *kind) due(o *identityv1.WorkloadIdentityBinding, kept inSecret) bool {
 // renew gets a credential and writes the Secret. After a failure the Secret stays as it was.
 func (k *kind) renew(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, store *store, secret *secretRead) error {
 	if p.subject.Lent() {
-		if account, err := p.accounts.Lookup(ctx, p.subject); err == nil { // otherwise get fails
+		// After an error, k.get fails too.
+		if account, err := p.accounts.Lookup(ctx, p.subject); err == nil {
 			identity.LogUse(ctx, o.Namespace, account)
 		}
 	}
@@ -206,10 +215,11 @@ func (k *kind) show(o *identityv1.WorkloadIdentityBinding, p plan, kept inSecret
 	o.Status.KID, o.Status.Type, o.Status.Account, o.Status.Digest = kept.kid, p.target.Type, p.account, kept.digest
 }
 
-// renewAt returns when a credential is renewed: what the status says of it or, for a new one, after
-// the fraction of its life, jittered. The life begins at once if the issuer's clock is ahead. If
-// that clock is behind, the time may have passed already: then the life that is left counts, so
-// that a wrong clock makes no storm.
+// renewAt returns the time at which a credential is renewed. If the status has this credential, the
+// time is in the status too. Otherwise, the time comes after a fraction of the credential's life,
+// with jitter. If the issuer's clock is ahead, the life begins now. If that clock is behind, the
+// time may have passed already. Then renewAt uses a fraction of the remaining life, so that a wrong
+// clock causes no storm of renewals.
 func (k *kind) renewAt(o *identityv1.WorkloadIdentityBinding, kept lifetime) time.Time {
 	s := &o.Status
 	if s.RenewAt != nil && s.IssuedAt != nil && s.ExpiresAt != nil && s.IssuedAt.Time.Equal(kept.issuedAt) && s.ExpiresAt.Time.Equal(kept.expiresAt) {
@@ -236,12 +246,13 @@ func (k *kind) Report(_ context.Context, o *identityv1.WorkloadIdentityBinding, 
 	return fmt.Sprintf("Secret %s has a credential until %s", o.Spec.Store.SecretRef.Name, o.Status.ExpiresAt.UTC().Format(time.RFC3339)), nil
 }
 
-// Finalize implements tenant.Kind. It removes what was written, and leaves what others have added.
+// Finalize implements tenant.Kind. It removes the written content from the Secret, and leaves the
+// content that others have added.
 func (k *kind) Finalize(ctx context.Context, o *identityv1.WorkloadIdentityBinding) error {
 	return storeOf(k.Client, o).remove(ctx)
 }
 
-// accountError says that an identity is for another account than the Secret's credential.
+// accountError says that an identity has another account than the credential in the Secret.
 type accountError struct{ had, has string }
 
 func (e *accountError) Error() string {

@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 )
 
-// The first look creates the Secret, with all of it at once; the next one changes nothing, and
-// neither does the first one after a restart.
+// TestFirstCredential checks that the first reconciliation creates the Secret with all its content
+// at once. The next reconciliation, and the first one after a restart, must write nothing.
 func TestFirstCredential(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	o, result := w.reconcile()
@@ -59,8 +59,8 @@ func TestFirstCredential(t *testing.T) {
 	}
 }
 
-// A token names the binding, or the object that the binding names, and the account that gets it is
-// the binding's alone.
+// TestTokenNamesItsUse checks that a token names the binding, or the object in spec.contextObject.
+// The account must have the binding's own session name.
 func TestTokenNamesItsUse(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
@@ -81,7 +81,7 @@ func TestTokenNamesItsUse(t *testing.T) {
 	}
 }
 
-// TestRenewals is the table of what makes a new credential, and of what does not.
+// TestRenewals checks which changes cause a new credential.
 func TestRenewals(t *testing.T) {
 	renew := func(o *identityv1.WorkloadIdentityBinding) {
 		o.Annotations = map[string]string{meta.OperationAnnotation: meta.OperationRenewToken}
@@ -89,7 +89,7 @@ func TestRenewals(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(w *world)
-		tokens int // that are made after the change
+		tokens int // number of tokens that are made because of the change
 	}{
 		{"nothing", func(*world) {}, 0},
 		{"the audiences", func(w *world) {
@@ -146,7 +146,7 @@ func TestRenewals(t *testing.T) {
 			if err := w.kube.Status().Update(w.t.Context(), o); err != nil {
 				w.t.Fatal(err)
 			}
-		}, 1}, // nothing else tells whether the Secret is as it was written
+		}, 1}, // only the status shows whether the Secret is unchanged
 		{"the controller died between its two writes", func(w *world) {
 			before := w.binding().Status
 			w.editBinding(renew)
@@ -157,7 +157,7 @@ func TestRenewals(t *testing.T) {
 			if err := w.kube.Status().Update(w.t.Context(), o); err != nil {
 				w.t.Fatal(err)
 			}
-		}, 2}, // one of them before
+		}, 2}, // one of them is made during the change
 		{"the Secret was made immutable", func(w *world) { w.editSecret(immutable) }, 0},
 		{"half its life has passed in an immutable Secret", func(w *world) {
 			w.editSecret(immutable)
@@ -169,7 +169,7 @@ func TestRenewals(t *testing.T) {
 			time.Sleep(time.Second)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations, s.Labels = older.Data, older.Annotations, older.Labels })
-		}, 2}, // one of them before
+		}, 2}, // one of them is made during the change
 		{"half its life has passed", func(*world) { time.Sleep(34 * time.Minute) }, 1},
 		{"less has passed", func(*world) { time.Sleep(25 * time.Minute) }, 0},
 	} {
@@ -180,7 +180,7 @@ func TestRenewals(t *testing.T) {
 				w.writes = nil
 				c.change(w)
 				w.writes = nil
-				time.Sleep(time.Second) // else a new token is the old one
+				time.Sleep(time.Second) // otherwise the new token equals the old token
 				o, _ := w.reconcile()
 				if r := ready(o); r.Status != metav1.ConditionTrue {
 					t.Fatalf("%+v", r)
@@ -201,8 +201,9 @@ func TestRenewals(t *testing.T) {
 	}
 }
 
-// TestOthersAndTheSecret: each renewal is one write of the Secret, and one of the status. What
-// others have added to the Secret stays. What an earlier format had put into the Secret goes.
+// TestOthersAndTheSecret checks that each renewal writes the Secret once and the status once.
+// Content that others have added to the Secret must stay. Content of an earlier format must be
+// removed.
 func TestOthersAndTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -231,13 +232,13 @@ func TestOthersAndTheSecret(t *testing.T) {
 	})
 }
 
-// TestForeignSecrets is the table of Secrets that are there before the binding.
+// TestForeignSecrets checks which Secrets a binding takes over if they exist before the binding.
 func TestForeignSecrets(t *testing.T) {
 	adopt := map[string]string{identityv1.AdoptAnnotation: "cloudidentity"}
 	for _, c := range []struct {
 		name   string
 		secret corev1.Secret
-		says   string // part of the condition; empty if the Secret is taken
+		says   string // part of the message; empty if the binding takes the Secret over
 	}{
 		{"somebody's", corev1.Secret{}, "annotate it with lanyard.dev/adopt=cloudidentity"},
 		{"offered to us", corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: adopt}}, ""},
@@ -272,10 +273,10 @@ func TestForeignSecrets(t *testing.T) {
 	}
 }
 
-// immutable has the API server refuse every change of a Secret's data.
+// immutable makes the Secret immutable: the API server refuses every change of its data.
 func immutable(s *corev1.Secret) { s.Immutable = new(true) }
 
-// Of two bindings on one Secret the first has it.
+// TestTwoBindingsOnOneSecret checks that a binding does not write the Secret of another binding.
 func TestTwoBindingsOnOneSecret(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
@@ -285,12 +286,12 @@ func TestTwoBindingsOnOneSecret(t *testing.T) {
 	}
 }
 
-// TestDeletion is the table of what stays of a Secret when the binding is deleted.
+// TestDeletion checks which data stays in a Secret when the binding is deleted.
 func TestDeletion(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*corev1.Secret)
-		keys   []string // of the Secret that stays; nil if none stays
+		keys   []string // data keys that stay in the Secret; nil if the Secret is deleted
 	}{
 		{"nobody else uses it", func(*corev1.Secret) {}, nil},
 		{"others have added data", func(s *corev1.Secret) { s.Data["more"] = []byte("x") }, []string{"more"}},
@@ -330,7 +331,8 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// TestRefusals is the table of bindings that get no credential. What lies in the Secret stays.
+// TestRefusals checks which bindings get no credential. Then no Secret is written, and no token is
+// made.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name, reason, says string
@@ -381,13 +383,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A Secret never changes to another target. It changes to another account only if somebody says so.
+// TestOtherTargets checks that a Secret never gets a credential for another target system. It gets
+// a credential for another account only if the annotation allows this account.
 func TestOtherTargets(t *testing.T) {
 	const other = `{"iamRoleARN":"arn:aws:iam::998877665544:role/x"}`
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
 	before := w.secret()
-	retype := func(target identityv1.TargetSystem) { // which is another identity of the name
+	retype := func(target identityv1.TargetSystem) { // as if another identity had the name
 		w.editIdentity(func(o *identityv1.WorkloadIdentity) { o.Spec.TargetSystem = target })
 	}
 	unchanged := func() {
@@ -421,7 +424,8 @@ func TestOtherTargets(t *testing.T) {
 	}
 }
 
-// When the identity is gone, nobody goes on as it.
+// TestIdentityIsGone checks that the credential is removed from the Secret after the identity was
+// deleted. When the identity is back, the Secret must get a credential again.
 func TestIdentityIsGone(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
@@ -449,7 +453,8 @@ func TestIdentityIsGone(t *testing.T) {
 	}
 }
 
-// When the identity is gone, an immutable Secret goes too, and is made again when the identity is.
+// TestIdentityOfImmutableSecretIsGone checks that an immutable Secret is deleted after its identity
+// was deleted. When the identity is back, the Secret must be created again.
 func TestIdentityOfImmutableSecretIsGone(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
@@ -468,8 +473,8 @@ func TestIdentityOfImmutableSecretIsGone(t *testing.T) {
 	}
 }
 
-// While the token server is down, the last credential stays until it ends, and renewal is tried
-// again within a part of its remaining life.
+// TestTokenServerIsDown checks that the last credential stays in the Secret while the token server
+// is down. The pauses between attempts must be about a tenth of the remaining life.
 func TestTokenServerIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -499,10 +504,11 @@ func TestTokenServerIsDown(t *testing.T) {
 			}
 			time.Sleep(result.RequeueAfter)
 		}
-		// After the end, attempts become rare. The Secret stays: others may have added to it.
+		// After the credential's end, attempts become rare. The Secret stays, because others may
+		// have added content.
 		for _, c := range []struct {
 			hour  int
-			calls int // at most
+			calls int // largest number of attempts
 		}{{1, 75}, {2, 15}, {3, 9}} {
 			w.server.requests = nil
 			for began := time.Now(); time.Since(began) < time.Hour; {
@@ -523,14 +529,14 @@ func TestTokenServerIsDown(t *testing.T) {
 	})
 }
 
-// TestFirstLook is the table of how long a binding may wait that is there when the controller
-// starts. None is looked at together with all others, not even if each is urgent.
+// TestFirstLook checks how long an existing binding may wait after a start of the controller. Even
+// urgent bindings may wait a little, so that they are not all reconciled at the same moment.
 func TestFirstLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			name   string
 			ready  metav1.ConditionStatus
-			left   time.Duration // of the credential's life; zero for no credential
+			left   time.Duration // remaining life of the credential; zero for no credential
 			within time.Duration
 		}{
 			{"fresh", metav1.ConditionTrue, time.Hour, 9 * time.Minute},
@@ -553,7 +559,7 @@ func TestFirstLook(t *testing.T) {
 			if got := binding.ViewOf(binding.Options{WorkloadIdentities: server}, o).StartWithin; got != c.within {
 				t.Errorf("%s: within %s, want %s", c.name, got, c.within)
 			}
-			// The key was revoked while the controller was down.
+			// If the key was revoked while the controller was down, the binding may not wait.
 			o.Status.KID = "revoked"
 			if got := binding.ViewOf(binding.Options{WorkloadIdentities: server}, o).StartWithin; got != 0 {
 				t.Errorf("%s, with a key that is revoked: within %s, want at once", c.name, got)
@@ -562,7 +568,8 @@ func TestFirstLook(t *testing.T) {
 	})
 }
 
-// A clock that is wrong makes no storm: after each renewal there is a pause.
+// TestWrongClock checks that a wrong clock of the issuer causes no storm: there must be a pause
+// after each renewal.
 func TestWrongClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -578,8 +585,8 @@ func TestWrongClock(t *testing.T) {
 	})
 }
 
-// What another writer does at the same moment is not lost, and the credential is written all the
-// same.
+// TestConcurrentWriter checks that the change of another writer at the same moment is not lost, and
+// that the credential is written too.
 func TestConcurrentWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -600,7 +607,7 @@ func TestConcurrentWriter(t *testing.T) {
 		if len(w.server.requests) != 2 {
 			t.Errorf("%d tokens", len(w.server.requests))
 		}
-		// Somebody else is faster with a Secret of that name.
+		// Somebody else creates a Secret with that name first.
 		w = newWorld(t, newIdentity(), newBinding())
 		w.before = func(verb string) {
 			if verb == "create" {
@@ -618,7 +625,7 @@ func TestConcurrentWriter(t *testing.T) {
 	})
 }
 
-// Nothing of a credential is in the status.
+// TestNothingSecretInStatus checks that the object contains no part of the token.
 func TestNothingSecretInStatus(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	o, _ := w.reconcile()

@@ -34,8 +34,9 @@ func (r *Renewals) count(err error) {
 	r.WithLabelValues(outcome).Inc()
 }
 
-// NewMetrics makes the metrics of bindings that follow from their status. Bindings are read from
-// memory at each scrape until ctx ends, and only by the replica that reconciles (elected).
+// NewMetrics makes the metrics that are computed from the status of bindings. Each scrape reads the
+// bindings from memory, until ctx ends. Only the replica that reconciles (elected) has these
+// metrics.
 func NewMetrics(ctx context.Context, memory client.Reader, elected <-chan struct{}) prometheus.Collector {
 	return &bindingMetrics{
 		ctx: ctx, memory: memory, elected: elected,
@@ -57,7 +58,8 @@ type bindingMetrics struct {
 // Describe implements prometheus.Collector.
 func (m *bindingMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.expiry; ch <- m.failure }
 
-// countTimeout bounds the reading, which waits only for the first list of a controller that starts.
+// countTimeout bounds the reading of bindings from memory. Reading waits only until a starting
+// controller has its first list.
 const countTimeout = 5 * time.Second
 
 // Collect implements prometheus.Collector.
@@ -65,7 +67,7 @@ func (m *bindingMetrics) Collect(ch chan<- prometheus.Metric) {
 	select {
 	case <-m.elected:
 	default:
-		return // another replica reconciles, and counts
+		return // another replica reconciles, and has the metrics
 	}
 	ctx, cancel := context.WithTimeout(m.ctx, countTimeout)
 	defer cancel()
@@ -78,14 +80,14 @@ func (m *bindingMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	})
 	if err != nil {
-		return // rather no number than a wrong one
+		return // no metric is better than a wrong metric
 	}
 	for _, metric := range append(found, prometheus.MustNewConstMetric(m.failure, prometheus.GaugeValue, oldest.Seconds())) {
 		ch <- metric
 	}
 }
 
-// failingFor returns for how long a binding has not been ready; zero if it is.
+// failingFor returns for how long a binding has not been ready; zero if it is ready.
 func failingFor(o *identityv1.WorkloadIdentityBinding, now time.Time) time.Duration {
 	for _, c := range o.Status.Conditions {
 		if c.Type == meta.ConditionReady && c.Status == metav1.ConditionFalse {

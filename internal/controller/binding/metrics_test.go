@@ -14,7 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/binding"
 )
 
-// The metrics follow from the status of bindings, and only the replica that reconciles has them.
+// TestMetrics checks the metrics that are computed from the status of bindings. Only the replica
+// that reconciles must have them.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -52,7 +53,8 @@ lanyard_binding_oldest_failure_seconds 180
 	})
 }
 
-// Renewals are counted by outcome; a look that renews nothing is none.
+// TestRenewalsAreCounted checks that renewals are counted by outcome. A reconciliation without a
+// renewal is not counted.
 func TestRenewalsAreCounted(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()

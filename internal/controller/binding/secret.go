@@ -22,10 +22,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// manager is the name under which the API server remembers which fields of a Secret are ours.
+// manager is the controller's field manager. Under this name the API server records which fields of
+// a Secret the controller has written.
 const manager = "lanyard-workload-identity-binding"
 
-// store is the Secret of one binding.
+// store reads and writes the Secret of one binding.
 type store struct {
 	client  client.Client
 	key     client.ObjectKey
@@ -41,15 +42,15 @@ func storeOf(c client.Client, o *identityv1.WorkloadIdentityBinding) *store {
 	return &store{client: c, key: client.ObjectKey{Namespace: o.Namespace, Name: o.Spec.Store.SecretRef.Name}, binding: o.Name, kind: kind}
 }
 
-// secretRead is a Secret as it was read.
+// secretRead is a Secret that was read from the API server.
 type secretRead struct {
 	*corev1.Secret
 
-	owned bool // the binding has written it
+	owned bool // whether the binding has written the Secret
 }
 
-// read reads the Secret from the API server; nil if there is none. It refuses a Secret that the
-// binding may not write.
+// read reads the Secret from the API server, and returns nil if it does not exist. It refuses a
+// Secret that the binding may not write.
 func (s *store) read(ctx context.Context) (*secretRead, error) {
 	secret := &corev1.Secret{}
 	err := s.client.Get(ctx, s.key, secret)
@@ -82,16 +83,17 @@ func (s *store) judge(secret *corev1.Secret) (*secretRead, error) {
 	return &secretRead{secret, owned}, nil
 }
 
-// isImmutable reports whether the API server refuses every change of a Secret's data. Who may write
-// a Secret may make it so, but must not keep a credential in it that is withdrawn.
+// isImmutable reports whether the API server refuses every change of a Secret's data. Anybody who
+// may write a Secret may make it immutable. But a withdrawn credential must not stay in an
+// immutable Secret.
 func isImmutable(secret *corev1.Secret) bool { return secret.Immutable != nil && *secret.Immutable }
 
 func (s *store) refused(fix, problem string) error {
 	return &object.SecretError{Field: "spec.store.secretRef", Name: s.key.Name, Fix: fix, Err: errors.New(problem)}
 }
 
-// ours returns the keys of the data that the binding has written, in order. A key that somebody
-// else has changed since is none of them.
+// ours returns the data keys that the binding has written, in order. It leaves out keys that
+// somebody else has changed since then.
 func (r *secretRead) ours() []string {
 	var keys []string
 	for _, entry := range r.ManagedFields {
@@ -102,7 +104,7 @@ func (r *secretRead) ours() []string {
 			Data map[string]json.RawMessage `json:"f:data"`
 		}
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue // the API server writes none such
+			continue // cannot happen: the API server writes this field
 		}
 		for field := range fields.Data {
 			if key, ok := strings.CutPrefix(field, "f:"); ok {
@@ -114,7 +116,7 @@ func (r *secretRead) ours() []string {
 	return slices.Compact(keys)
 }
 
-// differs reports whether the binding has written other data into the Secret than these.
+// differs reports whether the data that the binding has written into the Secret differs from w.
 func (r *secretRead) differs(w written) bool {
 	return slices.ContainsFunc(r.ours(), func(key string) bool {
 		stays, ok := w.data[key]
@@ -122,9 +124,10 @@ func (r *secretRead) differs(w written) bool {
 	})
 }
 
-// write writes the Secret: all at once, and only if it is as it was read. The first write creates
-// the Secret; later ones leave alone what others have added, except in an immutable Secret, which
-// is made again. If somebody has changed the Secret meanwhile, it is read and judged again.
+// write writes all content of the Secret at once, and only if the Secret is unchanged since it was
+// read. The first write creates the Secret. Later writes leave the content that others have added.
+// But an immutable Secret is deleted and created again. If somebody has changed the Secret
+// meanwhile, it is read and checked again.
 func (s *store) write(ctx context.Context, secret *secretRead, w written) error {
 	w.annotations[identityv1.BindingAnnotation] = s.binding
 	for range attempts {
@@ -150,7 +153,7 @@ func (s *store) write(ctx context.Context, secret *secretRead, w written) error 
 	return errBusy
 }
 
-// attempts is how often a write is tried against others who write the Secret.
+// attempts is the number of attempts to write a Secret that others write at the same time.
 const attempts = 3
 
 var errBusy = errors.New("others write the Secret all the time")
@@ -163,8 +166,8 @@ func (s *store) create(ctx context.Context, w written) error {
 	return s.failure(err, "create")
 }
 
-// apply has the fields of the Secret that are ours be exactly what is written. It fails with a
-// conflict if the Secret is no longer as it was read.
+// apply sets the binding's fields of the Secret to exactly w. It fails with a conflict if the
+// Secret has changed since it was read.
 func (s *store) apply(ctx context.Context, secret *secretRead, w written) error {
 	if err := s.claim(ctx, secret, w); err != nil {
 		return err
@@ -174,8 +177,8 @@ func (s *store) apply(ctx context.Context, secret *secretRead, w written) error 
 	return s.failure(s.client.Apply(ctx, fields, client.FieldOwner(manager), client.ForceOwnership), "patch")
 }
 
-// claim takes over what the create has written, if fields of it are to be removed: the API server
-// removes only fields that were applied.
+// claim turns the created fields of the Secret into applied fields, if the next apply must remove
+// some of them. The API server removes only applied fields.
 func (s *store) claim(ctx context.Context, secret *secretRead, w written) error {
 	surplus := func(key string) bool { _, stays := w.data[key]; return !stays }
 	if !slices.ContainsFunc(secret.ours(), surplus) {
@@ -188,7 +191,7 @@ func (s *store) claim(ctx context.Context, secret *secretRead, w written) error 
 	return s.failure(s.client.Patch(ctx, secret.Secret, client.RawPatch(types.JSONPatchType, patch)), "patch")
 }
 
-// withdraw removes the credential from the Secret, and leaves the Secret the binding's. An
+// withdraw removes the credential from the Secret. The Secret still belongs to the binding. An
 // immutable Secret is deleted.
 func (s *store) withdraw(ctx context.Context, secret *secretRead) error {
 	w := s.empty()
@@ -205,8 +208,8 @@ func (s *store) withdraw(ctx context.Context, secret *secretRead) error {
 	return s.apply(ctx, secret, w)
 }
 
-// remove removes what the binding has written. The Secret goes with it, unless it was adopted, or
-// others have added data. An immutable Secret goes in any case.
+// remove deletes the Secret. If the Secret was adopted, or others have added data, it removes only
+// the content that the binding has written. An immutable Secret is always deleted.
 func (s *store) remove(ctx context.Context) error {
 	found := &corev1.Secret{}
 	if err := s.client.Get(ctx, s.key, found); apierrors.IsNotFound(err) {
@@ -225,13 +228,13 @@ func (s *store) remove(ctx context.Context) error {
 	return client.IgnoreNotFound(s.delete(ctx, found))
 }
 
-// delete deletes the Secret. It fails with a conflict if the Secret is no longer as it was read.
+// delete deletes the Secret. It fails with a conflict if the Secret has changed since it was read.
 func (s *store) delete(ctx context.Context, secret *corev1.Secret) error {
 	err := s.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})
 	return s.failure(err, "delete")
 }
 
-// failure is the error of a call about the Secret.
+// failure returns the error to report for a failed call about the Secret.
 func (s *store) failure(err error, verb string) error {
 	switch {
 	case err == nil:
@@ -242,8 +245,8 @@ func (s *store) failure(err error, verb string) error {
 	return fmt.Errorf("%s Secret %s: %w", verb, s.key.Name, object.Forbidden(err, verb, "secrets", s.key.Namespace))
 }
 
-// empty is what is written instead of a credential. A Secret with logins must have the key of the
-// logins.
+// empty returns the content that replaces a credential. A Secret of the type for registry logins
+// must have the key of this type.
 func (s *store) empty() written {
 	w := written{kind: s.kind}
 	if s.kind == corev1.SecretTypeDockerConfigJson {

@@ -44,7 +44,7 @@ const (
 	roleARN     = "arn:aws:iam::112233445566:role/gardener-dev"
 )
 
-// world is an API server's memory with a token server and the reconciler of bindings.
+// world has a fake API server, a fake token server and the reconciler of bindings.
 type world struct {
 	t      *testing.T
 	kube   client.WithWatch
@@ -54,12 +54,12 @@ type world struct {
 	lent   *identitytest.World // nil without AWS identities
 
 	renewals *binding.Renewals
-	options  func(*binding.Options) // nil for none
+	options  func(*binding.Options) // changes the reconciler's options; nil for no change
 
-	writes   []string          // calls that write a Secret, by verb
-	gets     int               // of Secrets
-	statuses int               // writes of the binding's status
-	before   func(verb string) // each call that writes a Secret; nil for nothing
+	writes   []string          // verbs of the calls that wrote a Secret
+	gets     int               // number of reads of Secrets
+	statuses int               // number of writes of the binding's status
+	before   func(verb string) // called before each write of a Secret; may be nil
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -76,7 +76,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// calls counts the calls about Secrets, and has them fail.
+// calls returns interceptors that count the calls about Secrets. They refuse to apply an immutable
+// Secret.
 func (w *world) calls() interceptor.Funcs {
 	count := func(verb string, o any) {
 		if _, isSecret := o.(*corev1.Secret); !isSecret && verb != "apply" {
@@ -110,7 +111,8 @@ func (w *world) calls() interceptor.Funcs {
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			count("apply", o)
-			if s := w.secret(); s != nil && s.Immutable != nil && *s.Immutable { // which the fake does not refuse
+			// The fake client does not refuse changes of an immutable Secret.
+			if s := w.secret(); s != nil && s.Immutable != nil && *s.Immutable {
 				return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), s.Name, nil)
 			}
 			return c.Apply(ctx, o, opts...)
@@ -122,7 +124,7 @@ func (w *world) calls() interceptor.Funcs {
 	}
 }
 
-// restart replaces the reconciler by one that remembers nothing.
+// restart replaces the reconciler by a new one, without memory of earlier reconciliations.
 func (w *world) restart() {
 	w.renewals = binding.NewRenewals()
 	options := binding.Options{
@@ -145,7 +147,7 @@ func (w *world) restart() {
 	}}, options)
 }
 
-// reconcile reconciles the binding, and checks what must hold of every object.
+// reconcile reconciles the binding, and checks the rules of [controllertest.Holds].
 func (w *world) reconcile() (*identityv1.WorkloadIdentityBinding, reconcile.Result) {
 	w.t.Helper()
 	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")})
@@ -166,7 +168,7 @@ func (w *world) binding() *identityv1.WorkloadIdentityBinding {
 	return o
 }
 
-// secret is the Secret of the binding; nil if there is none.
+// secret returns the Secret of the binding, or nil if it does not exist.
 func (w *world) secret() *corev1.Secret {
 	w.t.Helper()
 	defer func(n int) { w.gets = n }(w.gets)
@@ -179,7 +181,7 @@ func (w *world) secret() *corev1.Secret {
 	return s
 }
 
-// edit changes an object as somebody else does.
+// edit changes an object as another client than the controller.
 func edit[O client.Object](w *world, name string, o O, change func(O)) {
 	w.t.Helper()
 	if err := w.kube.Get(w.t.Context(), key(name), o); err != nil {
@@ -206,7 +208,7 @@ func (w *world) editSecret(change func(*corev1.Secret)) {
 	edit(w, "cloudprovider", &corev1.Secret{}, change)
 }
 
-// delete deletes the binding.
+// delete deletes the binding, and reconciles it once more.
 func (w *world) delete() {
 	w.t.Helper()
 	if err := w.kube.Delete(w.t.Context(), w.binding()); err != nil {
@@ -220,7 +222,7 @@ func (w *world) delete() {
 	}
 }
 
-// wrote returns the calls that have written the Secret since the last time.
+// wrote returns the verbs of the calls that wrote the Secret since the last call of wrote.
 func (w *world) wrote() []string {
 	defer func() { w.writes = nil }()
 	return w.writes
@@ -230,7 +232,7 @@ func key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "tenant-a", Name: name}
 }
 
-// newIdentity is the WorkloadIdentity of GEP-26's sample.
+// newIdentity returns the WorkloadIdentity of GEP-26's sample.
 func newIdentity(change ...func(*identityv1.WorkloadIdentity)) *identityv1.WorkloadIdentity {
 	o := &identityv1.WorkloadIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "banana-testing", UID: identityUID, Generation: 1},
@@ -245,8 +247,7 @@ func newIdentity(change ...func(*identityv1.WorkloadIdentity)) *identityv1.Workl
 	return o
 }
 
-// newBinding is the binding of GEP-26's sample, as the API server has it before the controller has
-// seen it.
+// newBinding returns the binding of GEP-26's sample, before its first reconciliation.
 func newBinding(change ...func(*identityv1.WorkloadIdentityBinding)) *identityv1.WorkloadIdentityBinding {
 	o := &identityv1.WorkloadIdentityBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "cloudidentity", UID: bindingUID, Generation: 1},
@@ -271,8 +272,8 @@ func ready(o *identityv1.WorkloadIdentityBinding) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// tokenServer makes tokens as Lanyard's token server does, of the identities that the API server
-// has.
+// tokenServer is a fake of Lanyard's token server. It makes tokens for the identities at the API
+// server.
 type tokenServer struct {
 	t       *testing.T
 	kube    client.Reader
@@ -280,9 +281,9 @@ type tokenServer struct {
 	kid     string
 	revoked map[string]bool
 	down    error
-	behind  time.Duration         // its clock
-	life    time.Duration         // of its tokens; zero for what the identity says
-	wait    func(context.Context) // before it answers; nil for nothing
+	behind  time.Duration         // the time by which its clock is behind
+	life    time.Duration         // life of its tokens; zero for the duration in the identity
+	wait    func(context.Context) // called in place of an answer; may be nil
 
 	requests []auth.ProofRequest
 	accounts []auth.Account
