@@ -3,13 +3,15 @@
 // and HelmReleases use it like one of Flux's own sources.
 //
 // An ExternalArtifact has the name and the namespace of its source, and a controller owner
-// reference with the source's UID. Only this reference decides whether an ExternalArtifact is ours:
-// any other of that name belongs to somebody else, and is neither written nor deleted.
+// reference with the source's UID. Only this reference shows that an ExternalArtifact belongs to
+// Lanyard. Without it, an ExternalArtifact of that name belongs to somebody else, and Lanyard
+// neither writes nor deletes it.
 //
 // The reference is not a secret and can be forged. This does no harm: a forger may write the
-// ExternalArtifacts of the namespace anyway, and could change ours or create another for Flux.
-// Lanyard corrects the forged object at every interval, and the object is deleted with the source.
+// ExternalArtifacts of the namespace anyway. The forger could also change Lanyard's object, or
+// create another one for Flux. Lanyard corrects the forged object at every interval, and the object
+// is deleted with the source.
 //
-// The objects are unstructured, so that no code of Flux is linked. They are read from the API
-// server when they are needed: a watch would fail in a cluster without the kind.
+// The objects are unstructured, so that no code of Flux is linked. Lanyard reads them from the API
+// server when needed, because a watch would fail in a cluster without the kind.
 package externalartifact

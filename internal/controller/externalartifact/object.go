@@ -22,7 +22,7 @@ const (
 	resource = "externalartifacts"
 )
 
-// Label and value of our objects. They are for people; no code reads them.
+// Label and value of Lanyard's ExternalArtifacts. They are for people; no code reads them.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "lanyard"
@@ -31,11 +31,11 @@ const (
 // reasonFetchFailed is Flux's reason for an artifact that could not be updated.
 const reasonFetchFailed = "FetchFailed"
 
-// Source is the object that an ExternalArtifact is made for. Its API group is toolkit.lanyard.dev.
+// Source is the object for which an ExternalArtifact is made. Its API group is toolkit.lanyard.dev.
 type Source struct {
 	// Kind is the object's kind, such as OCIRepository.
 	Kind string
-	// Namespace and Name are those of the object and of the ExternalArtifact.
+	// Namespace and Name are shared by the object and the ExternalArtifact.
 	Namespace, Name string
 	// UID distinguishes the object from an earlier object of the same name.
 	UID types.UID
@@ -43,11 +43,11 @@ type Source struct {
 
 // Offer is the artifact that a source offers to Flux, and the source's state.
 type Offer struct {
-	// Artifact is the artifact that is served. Required.
+	// Artifact is the artifact that Lanyard serves. Required.
 	Artifact *v1alpha1.Artifact
-	// Failed is the reason why Artifact is older than the source asks for; empty if it is current.
+	// Failed is the reason why Artifact is out of date; empty if Artifact is current.
 	Failed string
-	// Suspended: Artifact is usable, but the source is not checked for a newer one.
+	// Suspended says that Artifact is usable, but that Lanyard does not look for a newer artifact.
 	Suspended bool
 }
 
@@ -99,7 +99,8 @@ func (s Source) owned(o *unstructured.Unstructured) bool {
 	return err == nil && gv.Group == v1alpha1.Group && owner.Kind == s.Kind && owner.Name == s.Name
 }
 
-// offer writes the status that Flux reads. A condition whose status stays the same keeps its time.
+// offer writes the status that Flux reads. If the status of the condition Ready stays the same, its
+// lastTransitionTime stays too.
 func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 	a := offer.Artifact
 	artifact := map[string]any{
@@ -131,8 +132,8 @@ func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 	o.Object["status"] = map[string]any{"artifact": artifact, "conditions": []any{ready}}
 }
 
-// transition returns the time since which the condition Ready has had the status; now if the status
-// changes.
+// transition returns the lastTransitionTime for the condition Ready with this status. It is the
+// present time if the status changes.
 func transition(o *unstructured.Unstructured, status any) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {

@@ -27,8 +27,8 @@ type Error struct {
 	// Reason is the reason of the source's condition: meta.ReasonExternalArtifactRefused or
 	// meta.ReasonExternalArtifactUnavailable.
 	Reason string
-	// Passing: the obstacle disappears by itself, usually within moments. There is no notice when
-	// another obstacle disappears.
+	// Passing says that the obstacle disappears by itself, usually within moments. For other
+	// obstacles, no event reports that they have disappeared.
 	Passing bool
 	// Fix is the next step for a person, in one sentence.
 	Fix string
@@ -51,8 +51,8 @@ func (p *Publisher) Publish(ctx context.Context, s Source, offer Offer) error {
 	return persist(func() error { return p.publish(ctx, s, offer) })
 }
 
-// Withdraw deletes the source's ExternalArtifact. It does nothing if there is none, or if it
-// belongs to somebody else. The error is an *Error if the controller may not read
+// Withdraw deletes the source's ExternalArtifact. It does nothing if the ExternalArtifact does not
+// exist or belongs to somebody else. The error is an *Error if the controller may not read
 // ExternalArtifacts, otherwise an error of the API server.
 func (p *Publisher) Withdraw(ctx context.Context, s Source) error {
 	return persist(func() error { return p.withdraw(ctx, s) })
@@ -133,8 +133,8 @@ func (p *Publisher) withdraw(ctx context.Context, s Source) error {
 	return s.left(explain(s, client.IgnoreNotFound(err)))
 }
 
-// left returns the error with the fix for an ExternalArtifact that is no longer wanted: the usual
-// fix, not to ask for one, does not help here.
+// left replaces the error's fix for an ExternalArtifact that must be deleted. The usual fix, to
+// turn off spec.externalArtifact, does not help here.
 func (s Source) left(err error) error {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		refused.Fix = "have the administrator set flux.externalArtifacts in the Helm chart until it is gone, or delete ExternalArtifact " +

@@ -29,7 +29,7 @@ type world struct {
 	p      *Publisher
 	kube   client.WithWatch
 	writes []string
-	fail   func(verb string) error // nil for none
+	fail   func(verb string) error // returns the error of a call; nil for no errors
 }
 
 func newWorld(t *testing.T) *world {
@@ -113,7 +113,7 @@ func (w *world) get() *unstructured.Unstructured {
 	return o
 }
 
-// put stores our ExternalArtifact after a change by edit.
+// put stores the source's ExternalArtifact after a change by edit.
 func (w *world) put(edit func(*unstructured.Unstructured)) {
 	w.t.Helper()
 	o := source().fresh()
@@ -123,7 +123,7 @@ func (w *world) put(edit func(*unstructured.Unstructured)) {
 	}
 }
 
-// Flux reads exactly this.
+// TestPublishedObject checks the whole object that Flux reads.
 func TestPublishedObject(t *testing.T) {
 	w := newWorld(t)
 	if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
@@ -217,7 +217,7 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	}
 	wrote("success again", "patch status", Offer{Artifact: bare})
 
-	// The change of somebody else is corrected.
+	// Publish corrects the changes of somebody else.
 	o := w.get()
 	o.Object["spec"] = map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "other", "namespace": "tenant-b"}}
 	o.SetLabels(map[string]string{"team": "a"})
@@ -286,9 +286,9 @@ func TestForeignObjectsAreNeitherAdoptedNorDeleted(t *testing.T) {
 	}
 }
 
-// An object may be deleted and created again before the garbage collector runs. The
-// ExternalArtifact of the first object is not taken over, and does not block the second object
-// forever.
+// TestLeftoversOfAnEarlierSourceGoByThemselves deletes an object, and creates it again before the
+// garbage collector runs. The second object must not take over the first object's ExternalArtifact,
+// and must not be blocked forever.
 func TestLeftoversOfAnEarlierSourceGoByThemselves(t *testing.T) {
 	w := newWorld(t)
 	w.put(func(o *unstructured.Unstructured) {
@@ -312,7 +312,8 @@ func TestLeftoversOfAnEarlierSourceGoByThemselves(t *testing.T) {
 	}
 }
 
-// A source without a UID, which no API server has, owns nothing.
+// TestNoUIDOwnsNothing checks that a source with an empty UID owns no ExternalArtifact. At an API
+// server, every object has a UID.
 func TestNoUIDOwnsNothing(t *testing.T) {
 	s := source()
 	s.UID = ""
@@ -338,7 +339,8 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// Between the check of an object and its deletion somebody may replace the object.
+// TestOnlyWhatWasJudgedIsDeleted replaces the object between its check and its deletion. The new
+// object must stay.
 func TestOnlyWhatWasJudgedIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
@@ -367,7 +369,8 @@ func TestOnlyWhatWasJudgedIsDeleted(t *testing.T) {
 	}
 }
 
-// If somebody else changes the object first, the change is repeated a few times.
+// TestConflicts checks that a change is repeated a few times if somebody else changes the object
+// first.
 func TestConflicts(t *testing.T) {
 	resource := schema.GroupResource{Group: group, Resource: resource}
 	for what, c := range map[string]struct {
@@ -417,7 +420,7 @@ func TestUnavailable(t *testing.T) {
 	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
 	for what, c := range map[string]struct {
 		fail func(verb string) error
-		text string // empty: an error of the API server, as it is
+		text string // part of the *Error; empty for an unchanged error of the API server
 	}{
 		"no such kind": {
 			fail: func(string) error {
@@ -465,7 +468,7 @@ func TestUnavailable(t *testing.T) {
 		}
 	}
 
-	// Without the kind there is nothing to withdraw; without the right there may be.
+	// Without the kind, no object can exist. Without the permission to read, an object may exist.
 	w := newWorld(t)
 	w.fail = func(string) error { return &apimeta.NoKindMatchError{} }
 	if err := w.p.Withdraw(t.Context(), source()); err != nil {
@@ -478,8 +481,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// An ExternalArtifact that is being deleted, but has a finalizer, is neither written nor deleted
-// again.
+// TestTerminating checks an ExternalArtifact that is being deleted, but has a finalizer. It must be
+// neither written nor deleted again.
 func TestTerminating(t *testing.T) {
 	w := newWorld(t)
 	w.put(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/held"}) })

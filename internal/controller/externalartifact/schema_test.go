@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// An API server with Flux's own definition accepts the published object, and keeps all of its
-// fields.
+// TestFitsFluxsSchema checks that an API server with Flux's CustomResourceDefinition accepts the
+// published object, and removes none of its fields.
 func TestFitsFluxsSchema(t *testing.T) {
 	data, err := os.ReadFile("testdata/source.toolkit.fluxcd.io_externalartifacts.yaml")
 	if err != nil {
