@@ -32,7 +32,7 @@ const (
 	clusterIssuer = "https://issuer.cluster.example"
 	project       = "my-org-project"
 	projectNumber = "123456789012"
-	directory     = "11111111-86f1-41af-91ab-2d7cd011db47" // of Microsoft Entra
+	directory     = "11111111-86f1-41af-91ab-2d7cd011db47" // a tenant of Microsoft Entra
 	clientOfA     = "aaaaaaaa-86f1-41af-91ab-2d7cd011db47"
 	clientOfB     = "bbbbbbbb-86f1-41af-91ab-2d7cd011db47"
 	clientOfOurs  = "cccccccc-86f1-41af-91ab-2d7cd011db47"
@@ -43,7 +43,8 @@ const (
 	gar           = "europe-docker.pkg.dev/" + project
 )
 
-// cloudWorld is a world whose registries are Azure's and Google Cloud's, judged by the local cloud.
+// cloudWorld is a world with registries of Azure and Google Cloud. A fake cloud checks their
+// credentials.
 type cloudWorld struct {
 	*world
 
@@ -51,7 +52,7 @@ type cloudWorld struct {
 	issuer *oidc.Issuer
 }
 
-// signed are accounts whose proofs a cluster's issuer signs.
+// signed has accounts whose proofs are signed by the issuer of a cluster.
 type signed struct {
 	*controllertest.Accounts
 
@@ -94,7 +95,8 @@ func newCloudWorld(t *testing.T) *cloudWorld {
 	roots.AppendCertsFromPEM(w.cloud.CAPEM())
 	base := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 
-	// With the race detector on a busy machine, making the cloud's RSA key takes seconds of a request.
+	// With the race detector on a busy machine, a request may wait seconds for the cloud's new RSA
+	// key.
 	const patience = time.Minute
 	microsoft, err := azure.NewProvider(azure.Config{TenantID: directory, Transport: base, Timeout: patience})
 	fatal(err)
@@ -161,13 +163,13 @@ func gcpConfig() cloudgcp.Config {
 	}
 }
 
-// account makes or changes a tenant's account, which is called puller.
+// account makes or changes the tenant's account puller.
 func (w *cloudWorld) account(namespace string, annotations map[string]string) {
 	w.T.Helper()
 	w.Accounts.Put(w.T, namespace, "puller", "uid-of-"+namespace, annotations)
 }
 
-// exchanges counts the tokens that clouds were asked for.
+// exchanges returns the number of tokens that were requested from the clouds.
 func (w *cloudWorld) exchanges() int {
 	n := 0
 	for _, total := range w.cloud.Journal().Totals() {
@@ -187,7 +189,7 @@ func TestRegistriesOfAzureAndGoogleCloud(t *testing.T) {
 		reason      string
 		says        string
 		cloud       string // identity in the status
-		nobody      bool   // no cloud is asked
+		nobody      bool   // no cloud gets a request
 	}{
 		"acr": {
 			url: acr + "/tenant-a/app", namespace: "tenant-a", annotations: client(clientOfA),
@@ -265,8 +267,8 @@ func TestRegistriesOfAzureAndGoogleCloud(t *testing.T) {
 	}
 }
 
-// The controller's own identity reaches registries of its grant only, and nobody whom an
-// administrator locked out.
+// TestControllerAtAzureAndGoogleCloud checks that the controller's own identity is used only for
+// namespaces with a grant, and only if no setting of the administrator forbids it.
 func TestControllerAtAzureAndGoogleCloud(t *testing.T) {
 	lent := grant.Namespaces{List: []string{"tenant-a"}}
 	for name, c := range map[string]struct {
@@ -326,7 +328,7 @@ func TestControllerAtAzureAndGoogleCloud(t *testing.T) {
 	}
 }
 
-// beController gives this program the identity that the chart gives the controller's Pod.
+// beController gives the test's process the identity that the chart gives to the controller's Pod.
 func (w *cloudWorld) beController() {
 	w.T.Helper()
 	token, err := w.issuer.Mint(oidc.Claims{

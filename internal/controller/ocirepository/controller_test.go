@@ -31,7 +31,8 @@ func TestEveryTenantFetchesAsItself(t *testing.T) {
 		if a := o.Status.Artifact; !strings.HasPrefix(a.Revision, "v1@sha256:") || a.Size == 0 || a.Metadata["org.opencontainers.image.revision"] != "v1" {
 			t.Errorf("%s: artifact %+v", namespace, a)
 		}
-		// After the jitter a pause is lengthened by a part of a second, to be due together with others.
+		// After the jitter, a pause is rounded up by a part of a second, so that several objects
+		// are due together.
 		if d := o.Spec.Interval.Duration; result.RequeueAfter < d*95/100 || result.RequeueAfter > d*105/100+time.Second {
 			t.Errorf("%s: again after %s, want %s give or take 5 %% and a second", namespace, result.RequeueAfter, d)
 		}
@@ -113,7 +114,8 @@ func TestMovedTagAndChangedSpecMakeANewArtifact(t *testing.T) {
 	}
 }
 
-// The URL follows the controller's address.
+// TestURLFollowsTheAddress checks that the artifact's URL changes with the controller's address,
+// without a new pull.
 func TestURLFollowsTheAddress(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)
@@ -132,7 +134,7 @@ func TestRefusalsNameTheFix(t *testing.T) {
 		reason    string
 		says      string
 		stalled   bool
-		identity  string // that the status shows
+		identity  string // cloud identity in the status
 		exchanges int
 	}{
 		"ServiceAccount does not exist": {
@@ -228,7 +230,7 @@ func TestRefusalsNameTheFix(t *testing.T) {
 			if told := w.Told(); len(told) != 1 || !strings.HasPrefix(told[0], "Warning "+c.reason) || strings.Contains(told[0], "s3cret") {
 				t.Errorf("events %q", told)
 			}
-			// The same again is no news.
+			// The same failure again causes no further event.
 			w.Reconcile(o)
 			if told := w.Told(); len(told) != 0 {
 				t.Errorf("events of the second time %q", told)

@@ -28,8 +28,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
-// trust is a world whose registry trusts the cluster and a SPIFFE trust domain. It is the Prover of
-// all subjects.
+// trust is a world whose registry accepts tokens of the cluster and SVIDs of a SPIFFE trust domain.
+// It implements auth.Prover for all subjects.
 type trust struct {
 	*world
 	*controllertest.Accounts
@@ -39,11 +39,11 @@ type trust struct {
 	key    *ecdsa.PrivateKey
 
 	mu       sync.Mutex // guards the fields below
-	signs    error      // why nobody signs SVIDs; nil if somebody does
+	signs    error      // error of the SVID signers; nil if they sign
 	requests []auth.ProofRequest
-	takes    func(r *http.Request) bool // whether the registry lets a request in
+	takes    func(r *http.Request) bool // reports whether the registry accepts a request
 	asks     string                     // the registry's challenge
-	shown    []string                   // credentials that were shown, each once
+	shown    []string                   // credentials that the registry has received, each once
 }
 
 func newTrust(t *testing.T) *trust {
@@ -116,7 +116,7 @@ func (tr *trust) Prove(ctx context.Context, account auth.Account, request auth.P
 	return auth.NewCertificate([][]byte{made.DER}, leaf, made.NotAfter), err
 }
 
-// door is the registry, which lets in whoever the test says.
+// door answers as a registry that accepts the requests for which takes returns true.
 func (tr *trust) door(w http.ResponseWriter, r *http.Request, inner http.Handler) bool {
 	tr.mu.Lock()
 	shown, takes := credentialOf(r), tr.takes(r)
@@ -135,7 +135,7 @@ func (tr *trust) door(w http.ResponseWriter, r *http.Request, inner http.Handler
 	return true
 }
 
-// credentialOf is what a request shows.
+// credentialOf returns a text for the credential in a request: a login, a certificate or a token.
 func credentialOf(r *http.Request) string {
 	if user, password, ok := r.BasicAuth(); ok {
 		return user + " with " + password
@@ -146,12 +146,12 @@ func credentialOf(r *http.Request) string {
 	return r.Header.Get("Authorization")
 }
 
-// shows lets in who shows exactly that.
+// shows returns a function that accepts requests with exactly this credential.
 func shows(want string) func(*http.Request) bool {
 	return func(r *http.Request) bool { return credentialOf(r) == want }
 }
 
-// holds lets in the certificate of a SPIFFE ID.
+// holds returns a function that accepts requests with a client certificate of this SPIFFE ID.
 func holds(id string) func(*http.Request) bool {
 	return func(r *http.Request) bool {
 		certificates := r.TLS.PeerCertificates
@@ -159,7 +159,7 @@ func holds(id string) func(*http.Request) bool {
 	}
 }
 
-// credential makes the object one with a credential of a type, for one audience.
+// credential returns a change of an object: the object then uses a credential of this type.
 func credential(form string, edit ...func(*v1alpha1.OCIRepository)) func(*v1alpha1.OCIRepository) {
 	return func(o *v1alpha1.OCIRepository) {
 		o.Spec.Provider, o.Spec.ServiceAccountName = v1alpha1.ProviderGeneric, ""
@@ -187,8 +187,8 @@ func TestCredentials(t *testing.T) {
 	for name, test := range map[string]struct {
 		form          string
 		edit          func(*v1alpha1.OCIRepository)
-		user          string // that the subject's annotation names
-		asks          string // of the registry
+		user          string // user name in the subject's annotation
+		asks          string // challenge of the registry
 		takes         func(*http.Request) bool
 		subject, as   string // status.identity
 		contextObject string
@@ -256,7 +256,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A registry that refuses a fresh credential is shown one more, and then none for a minute.
+// TestRefusedCredential checks a registry that refuses every credential. Within a minute, only one
+// further credential may be made, although the object is reconciled again and again.
 func TestRefusedCredential(t *testing.T) {
 	for form, asks := range map[string]string{"ServiceAccountToken": `Bearer realm="test"`, "SpiffeJWT": "", "SpiffeCertificate": ""} {
 		tr := newTrust(t)
@@ -279,7 +280,8 @@ func TestRefusedCredential(t *testing.T) {
 	}
 }
 
-// The controller's own token goes only where its administrator says.
+// TestControllersToken checks that the controller's own token is sent only to hosts that the
+// administrator allows.
 func TestControllersToken(t *testing.T) {
 	tr := newTrust(t)
 	tr.takes = shows("Bearer system:serviceaccount:lanyard-system:lanyard-controller for " + defaultAudience)
@@ -312,7 +314,8 @@ func TestControllersToken(t *testing.T) {
 	}
 }
 
-// Without a trust domain the object is stalled, and its condition names the chart's value.
+// TestSVIDWithoutTrustDomain checks that an object without a trust domain is stalled, and recovers
+// when the trust domain exists.
 func TestSVIDWithoutTrustDomain(t *testing.T) {
 	tr := newTrust(t)
 	tr.takes = holds("spiffe://example.com/ocirepositories/tenant-a/app")
@@ -333,8 +336,9 @@ func TestSVIDWithoutTrustDomain(t *testing.T) {
 	}
 }
 
-// What is missing for an SVID is named by its flag and its value of the chart. The object is
-// stalled, nobody is asked for a proof, and no retry is planned before the next change.
+// TestSVIDWithoutFlag checks the message if a setting for SVIDs is missing. The message must name
+// the flag and the value of the chart. The object must be stalled, without a request for a proof
+// and without a retry.
 func TestSVIDWithoutFlag(t *testing.T) {
 	for name, tt := range map[string]struct {
 		form  string
@@ -374,7 +378,8 @@ func TestSVIDWithoutFlag(t *testing.T) {
 	}
 }
 
-// Of certSecretRef, an object with a certificate of its own uses only the authorities.
+// TestCertificateBesideSecret checks an object with its own certificate and spec.certSecretRef.
+// Only the certificate authorities of the Secret may be used.
 func TestCertificateBesideSecret(t *testing.T) {
 	certificate, key := controllertest.Pair(t, "client")
 	for name, test := range map[string]struct {
@@ -404,8 +409,8 @@ func TestCertificateBesideSecret(t *testing.T) {
 	}
 }
 
-// A new certificate is for new reconciliations: a pull that is under way keeps the connection that
-// it has.
+// TestCertificateRotatesDuringPull checks that a running pull continues with its connection and its
+// old certificate. The next reconciliation must use the new certificate.
 func TestCertificateRotatesDuringPull(t *testing.T) {
 	tr := newTrust(t)
 	itself, err := auth.Object("OCIRepository", "tenant-a", "app")

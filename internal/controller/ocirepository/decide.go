@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// plan is a spec that is understood.
+// plan is a spec after it was parsed and checked.
 type plan struct {
 	repository oci.Repository
 	reference  oci.Reference
@@ -23,7 +23,7 @@ type plan struct {
 // Decide implements source.Kind.
 func (k kind) Decide(o *v1alpha1.OCIRepository, call source.Call) (plan, error) {
 	s := o.Spec
-	if s.Verify != nil { // an object may be stored around the schema's rule
+	if s.Verify != nil { // an object may be stored without the schema's check
 		return plan{}, object.Invalid("spec.verify", "remove it only if you accept that no signature is verified", "Lanyard does not verify signatures yet")
 	}
 	var p plan

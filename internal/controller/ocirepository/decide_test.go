@@ -44,7 +44,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideReadsTagsOfCharts: the layer that is selected says whether tags are a chart's.
+// TestDecideReadsTagsOfCharts checks that tags are read as chart versions if the selected layer is
+// a chart.
 func TestDecideReadsTagsOfCharts(t *testing.T) {
 	for mediaType, want := range map[string]bool{
 		"": false, "application/vnd.cncf.flux.content.v1.tar+gzip": false, "application/vnd.cncf.helm.chart.content.v1.tar+gzip": true,

@@ -1,5 +1,5 @@
-// Package ocirepository is the kind of source that keeps artifacts of OCI repositories: an
-// OCIRepository names an artifact, and its layer is kept in the artifact store. The frame is
+// Package ocirepository implements the kind OCIRepository. An OCIRepository names an artifact in an
+// OCI repository. The controller fetches the artifact's layer into the artifact store. The frame is
 // package source.
 //
 //	fetch:  which revision? ──▶ the one in the store: done

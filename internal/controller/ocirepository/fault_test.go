@@ -15,7 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
-// onBlobs answers requests for blobs in place of the registry.
+// onBlobs returns a function that answers requests for blobs in place of the registry. The
+// parameter answer gets the blob's content.
 func onBlobs(answer func(w http.ResponseWriter, content []byte)) func(http.ResponseWriter, *http.Request, http.Handler) bool {
 	return func(w http.ResponseWriter, r *http.Request, inner http.Handler) bool {
 		if !strings.Contains(r.URL.Path, "/blobs/") {
@@ -28,7 +29,8 @@ func onBlobs(answer func(w http.ResponseWriter, content []byte)) func(http.Respo
 	}
 }
 
-// Whatever the registry does, what was fetched before stays served, and the object heals by itself.
+// TestRegistryFaults checks that the last artifact is still served while the registry fails, and
+// that the object recovers by itself.
 func TestRegistryFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		tamper func(http.ResponseWriter, *http.Request, http.Handler) bool
@@ -129,7 +131,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		"link that escapes": func(out tape) { out.entry(&tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "../../x"}) },
 		"hard link":         func(out tape) { out.entry(&tar.Header{Name: "l", Typeflag: tar.TypeLink, Linkname: "x"}) },
 		"device":            func(out tape) { out.entry(&tar.Header{Name: "d", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}) },
-		// 4 MiB of zeros; MaxArtifactSize is 1 MiB.
+		// 4 MiB of zeros; the tests allow artifacts of 1 MiB.
 		"decompression bomb": func(out tape) { out.file("b", strings.Repeat("\x00", 4<<20)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +154,8 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	}
 }
 
-// A registry that answers 401 has ended the credential: another one is got, at once and only once.
+// TestCredentialThatTheRegistryEnded checks that the answer 401 leads to a new credential at once.
+// A second 401 soon after must be reported.
 func TestCredentialThatTheRegistryEnded(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)
@@ -169,7 +172,8 @@ func TestCredentialThatTheRegistryEnded(t *testing.T) {
 	}
 }
 
-// An artifact that the store has lost is pulled again.
+// TestLostArtifactIsPulledAgain checks that an artifact that is missing in the store is pulled
+// again.
 func TestLostArtifactIsPulledAgain(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)

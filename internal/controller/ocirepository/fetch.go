@@ -13,7 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// Fetch implements source.Kind: it makes the status name the artifact that the plan asks for.
+// Fetch implements source.Kind. It fetches the artifact of the plan and writes the artifact into
+// the status.
 func (k kind) Fetch(ctx context.Context, o *v1alpha1.OCIRepository, p plan, call source.Call) error {
 	err := k.registries.Ask(ctx, call.Call, &o.Status.FetchStatus, p.repository, func(ctx context.Context, registry *oci.Client) error {
 		artifact, err := k.pull(ctx, o, p, call, registry)
@@ -28,7 +29,7 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.OCIRepository, p plan, call
 	return err
 }
 
-// pull asks the registry for the revision and stores what is new.
+// pull asks the registry for the revision. It stores the artifact if the revision is new.
 func (k kind) pull(ctx context.Context, o *v1alpha1.OCIRepository, p plan, call source.Call, registry *oci.Client) (*v1alpha1.Artifact, error) {
 	resolved, err := registry.Resolve(ctx, p.reference)
 	if err != nil {
@@ -55,7 +56,7 @@ func (k kind) pull(ctx context.Context, o *v1alpha1.OCIRepository, p plan, call 
 	return artifact, nil
 }
 
-// write puts the layer into the store in the form that the spec asks for.
+// write writes the layer to the store, extracted or copied as the spec says.
 func (k kind) write(ctx context.Context, w io.Writer, registry *oci.Client, layer oci.Layer, p plan) error {
 	stream, err := registry.Open(ctx, layer)
 	if err != nil {
@@ -71,8 +72,8 @@ func (k kind) write(ctx context.Context, w io.Writer, registry *oci.Client, laye
 	return err
 }
 
-// nameLimit names the flag in the refusal of a layer's size: neither the registry's client nor the
-// archive's reader knows it.
+// nameLimit adds the name of the flag to the error for a layer that is too large. Packages oci and
+// archive do not know this flag.
 func nameLimit(err error) error {
 	content, isContent := errors.AsType[*archive.Error](err)
 	if isContent && content.Reason == archive.ReasonTooLarge || origin.CodeOf(err) == origin.CodeTooLarge {

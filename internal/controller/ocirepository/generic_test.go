@@ -27,7 +27,7 @@ func (w *world) runner(pullSecrets ...string) {
 	controllertest.CreateAccount(w.T, w.Kube, "tenant-a", "runner", pullSecrets...)
 }
 
-// generic makes the object one without a cloud, at a host.
+// generic returns a change of an object: it then uses provider generic and this registry host.
 func generic(host string) func(*v1alpha1.OCIRepository) {
 	return func(o *v1alpha1.OCIRepository) {
 		o.Spec.URL = "oci://" + host + "/tenant-a/app"
@@ -44,7 +44,7 @@ func TestGenericCredentials(t *testing.T) {
 	for name, c := range map[string]struct {
 		setup   func(*world)
 		edit    func(*v1alpha1.OCIRepository)
-		subject string // of the identity; empty for none
+		subject string // subject in status.identity; empty for no identity
 		reason  string
 		says    string
 	}{
@@ -177,8 +177,9 @@ func TestGenericCredentials(t *testing.T) {
 	}
 }
 
-// A tenant's authorities stand for the registry alone: storage that it redirects to is checked as
-// any other host, and gets no credential and no certificate.
+// TestCertificatesOfTheTenant checks that a tenant's certificate authorities are trusted for the
+// registry only. Storage to which the registry redirects is checked by the system's authorities.
+// The storage must get neither a credential nor a client certificate.
 func TestCertificatesOfTheTenant(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)
@@ -230,14 +231,16 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 		t.Errorf("redirected %d times, %d certificates shown: %+v", redirected, shown, controllertest.Ready(o))
 	}
 
-	// What is trusted elsewhere is not trusted as the registry once the tenant has said what is.
+	// If the tenant has set certificate authorities, the system's authorities are not trusted for
+	// the registry.
 	w.registry.network.Addresses[cloudHost+":443"] = elsewhere.Listener.Addr().String()
 	if o, _ := w.Reconcile(w.create("tenant-a", "posing", named("right"))); controllertest.Ready(o).Reason != meta.ReasonRegistryUnreachable {
 		t.Errorf("another server poses as the registry: %+v", controllertest.Ready(o))
 	}
 }
 
-// A tenant's proxy carries the exchange and the registry's requests of its own identity.
+// TestProxyOfTheTenant checks that exchanges and requests to the registry with a tenant's own
+// identity use the tenant's proxy.
 func TestProxyOfTheTenant(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)
@@ -263,7 +266,7 @@ func TestProxyOfTheTenant(t *testing.T) {
 	if got := w.Cloud.Exchanges(); len(got) != 1 || got[0].Proxy != "proxy.example.com:3128" {
 		t.Errorf("exchanges %+v", got)
 	}
-	// The controller's identity goes no way that a tenant chose.
+	// The controller's identity must not be used with a proxy that a tenant chose.
 	w.Shared.Rules.ControllerNamespaces = grant.Namespaces{All: true}
 	o, _ = w.Reconcile(w.create("tenant-a", "lent", func(o *v1alpha1.OCIRepository) {
 		o.Spec.ServiceAccountName = ""
@@ -274,7 +277,7 @@ func TestProxyOfTheTenant(t *testing.T) {
 	}
 }
 
-// Hosts that a tenant chose do not lead inside, whatever they are called.
+// TestGuardedHosts checks that a tenant cannot name hosts at internal addresses.
 func TestGuardedHosts(t *testing.T) {
 	w := newWorld(t)
 	var guard endpoint.Guard

@@ -14,8 +14,8 @@ import (
 
 const identityOfA = "lanyard.dev:workloadidentity:tenant-a:puller"
 
-// identity gives tenant A a WorkloadIdentity, which the role trusts in place of the ServiceAccount
-// of the same name.
+// identity gives tenant A a WorkloadIdentity. The role trusts the WorkloadIdentity instead of the
+// ServiceAccount of the same name.
 func (w *world) identity() {
 	w.T.Helper()
 	w.tenant("tenant-a", roleA)
@@ -31,7 +31,7 @@ func named(o *v1alpha1.OCIRepository) {
 	o.Spec.ServiceAccountName, o.Spec.WorkloadIdentityName = "", "puller"
 }
 
-// renew asks for new tokens, beside an annotation of somebody else.
+// renew requests new tokens by annotation, and adds an annotation of somebody else.
 func (w *world) renew(o *v1alpha1.OCIRepository) {
 	w.T.Helper()
 	o = w.Get(o)
@@ -57,14 +57,15 @@ func TestWorkloadIdentity(t *testing.T) {
 	if got := controllertest.Ready(account).Reason; got != string(auth.CodeTrustRefused) {
 		t.Errorf("the ServiceAccount of the same name: %s", got)
 	}
-	// Another tenant cannot name it.
+	// Another tenant cannot use the WorkloadIdentity.
 	other, _ := w.Reconcile(w.create("tenant-b", "app", named))
 	if got := controllertest.Ready(other); got.Reason != string(auth.CodeSubjectNotFound) || controllertest.Condition(other, meta.ConditionStalled).Status != metav1.ConditionTrue {
 		t.Errorf("another tenant's object: %+v", got)
 	}
 }
 
-// Without an issuer the object is stalled, and its condition names the chart's value.
+// TestWorkloadIdentityWithoutIssuer checks that an object without a token server is stalled, and
+// that the message names the chart's value.
 func TestWorkloadIdentityWithoutIssuer(t *testing.T) {
 	w := newWorld(t)
 	w.identity()
@@ -76,7 +77,8 @@ func TestWorkloadIdentityWithoutIssuer(t *testing.T) {
 	}
 }
 
-// In a spoke the object is stalled, and its condition names what an operator can do instead.
+// TestWorkloadIdentityAtHub checks that an object in a spoke is stalled, and that the message names
+// the alternative, a WorkloadIdentityBinding.
 func TestWorkloadIdentityAtHub(t *testing.T) {
 	w := newWorld(t)
 	w.identity()
@@ -92,7 +94,8 @@ func TestWorkloadIdentityAtHub(t *testing.T) {
 	}
 }
 
-// A request for new tokens makes one exchange, and is removed when it has succeeded.
+// TestRenewal checks that a request for new tokens causes one exchange, and that the request is
+// removed after a success.
 func TestRenewal(t *testing.T) {
 	w := newWorld(t)
 	w.identity()
@@ -109,7 +112,7 @@ func TestRenewal(t *testing.T) {
 	if controllertest.Ready(o).Status != metav1.ConditionTrue || o.Annotations[meta.OperationAnnotation] != "" {
 		t.Errorf("%+v, annotations %q", controllertest.Ready(o), o.Annotations)
 	}
-	// A tenant that asks again and again makes no more exchanges.
+	// Repeated requests of a tenant must not cause more exchanges.
 	exchanges := len(w.Cloud.Exchanges())
 	for range 5 {
 		w.renew(o)
@@ -122,7 +125,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// On an object without WorkloadIdentity, the annotation is somebody else's.
+// TestNoRenewalOfServiceAccounts checks that the request for new tokens is ignored on an object
+// without a WorkloadIdentity.
 func TestNoRenewalOfServiceAccounts(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)

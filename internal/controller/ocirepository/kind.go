@@ -14,8 +14,8 @@ import (
 // Reconciler fetches the artifacts of OCIRepositories.
 type Reconciler = source.Reconciler[*v1alpha1.OCIRepository, plan]
 
-// New makes a reconciler. maxSize bounds an artifact, transferred and unpacked, in bytes; zero
-// stands for the defaults of packages oci and archive.
+// New makes a reconciler. maxSize is the largest size of an artifact, both transferred and
+// unpacked, in bytes. Zero means the defaults of packages oci and archive.
 func New(shared *source.Shared, access *access.Access, maxSize int64) *Reconciler {
 	return source.New(shared, kinds.OCIRepository(), kind{
 		registries: registry.Registries{Access: access, MaxLayerBytes: maxSize, Challenges: &oci.Challenges{}},
@@ -29,7 +29,7 @@ func New(shared *source.Shared, access *access.Access, maxSize int64) *Reconcile
 type kind struct {
 	registries registry.Registries
 	artifacts  *source.Artifacts
-	ignore     archive.Patterns // where spec.ignore is empty
+	ignore     archive.Patterns // the patterns for an empty spec.ignore
 	maxSize    int64
 }
 

@@ -34,10 +34,10 @@ import (
 
 // Hosts of the tests' network, under the names of httptest's certificate.
 const (
-	cloudHost   = "cloud.example.com"   // a registry that asks the cloud
-	passHost    = "pass.example.com"    // one with a user and a password
-	publicHost  = "public.example.com"  // one that asks nobody
-	storageHost = "storage.example.com" // where a registry may redirect to
+	cloudHost   = "cloud.example.com"   // a registry that checks credentials with the cloud
+	passHost    = "pass.example.com"    // a registry with a user and a password
+	publicHost  = "public.example.com"  // a registry that needs no credential
+	storageHost = "storage.example.com" // storage to which a registry may redirect
 )
 
 const (
@@ -70,13 +70,13 @@ func (w *world) tenant(namespace, role string) {
 	w.registry.push(w.T, namespace+"/app", "v1", layerOf(w.T, map[string]string{"hello.txt": "hello " + namespace}))
 }
 
-// account makes or changes a tenant's account, which is called puller.
+// account makes or changes the tenant's account puller.
 func (w *world) account(namespace, uid, role string) {
 	w.T.Helper()
 	w.Accounts.Put(w.T, namespace, "puller", uid, map[string]string{"role": role})
 }
 
-// create stores an object that fetches the tenant's repository, as edit changes it.
+// create stores an object that fetches the tenant's repository. Edit may change the object first.
 func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository)) *v1alpha1.OCIRepository {
 	w.T.Helper()
 	return w.Create(&v1alpha1.OCIRepository{
@@ -90,7 +90,8 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	}, edit)
 }
 
-// registryServer is the distribution project's own, behind doors that differ by host.
+// registryServer is the registry of the distribution project. Each host checks credentials in its
+// own way.
 type registryServer struct {
 	cloud   *controllertest.Cloud
 	inner   http.Handler
@@ -98,7 +99,7 @@ type registryServer struct {
 
 	mu       sync.Mutex
 	roles    map[string]string // repository -> role that may read it
-	blobs    int               // fetched
+	blobs    int               // number of requested blobs
 	tampered func(http.ResponseWriter, *http.Request, http.Handler) bool
 }
 
@@ -119,7 +120,7 @@ func newRegistry(t *testing.T, c *controllertest.Cloud) *registryServer {
 	return g
 }
 
-// grant lets a role read a repository, and no other role any more.
+// grant lets only this role read the repository.
 func (g *registryServer) grant(repository, role string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,7 +189,7 @@ func (g *registryServer) askPassword(w http.ResponseWriter, r *http.Request) {
 
 func (g *registryServer) storage(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
-		w.WriteHeader(http.StatusTeapot) // a credential that came too far
+		w.WriteHeader(http.StatusTeapot) // a credential must not be sent to the storage
 		return
 	}
 	g.inner.ServeHTTP(w, r)
@@ -231,7 +232,7 @@ func layerOf(t *testing.T, files map[string]string) []byte {
 	})
 }
 
-// tape is an archive that is being written.
+// tape writes an archive.
 type tape struct {
 	t *testing.T
 	w *tar.Writer
