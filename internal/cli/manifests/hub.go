@@ -17,6 +17,7 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 func newHub(std frame.IO) *cobra.Command {
@@ -143,13 +144,13 @@ func (o *grantOptions) objects() []any {
 	}
 	read := []string{"get", "list", "watch"}
 	all = append(all, o.grant(o.release, rbacv1.PolicyRule{
-		APIGroups: []string{identityv1.Group}, Resources: []string{"keyrings"}, ResourceNames: []string{keyring.IssuerRing}, Verbs: read,
+		APIGroups: []string{identityv1.Group}, Resources: []string{kinds.KeyRing().Plural}, ResourceNames: []string{keyring.IssuerRing}, Verbs: read,
 	})...)
 	for _, namespace := range o.namespaces {
 		all = append(all, o.grant(namespace,
-			rbacv1.PolicyRule{APIGroups: []string{identityv1.Group}, Resources: []string{"workloadidentities"}, Verbs: read},
+			rbacv1.PolicyRule{APIGroups: []string{identityv1.Group}, Resources: []string{kinds.WorkloadIdentity().Plural}, Verbs: read},
 			rbacv1.PolicyRule{
-				APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"},
+				APIGroups: []string{tokenv1.Group}, Resources: []string{kinds.WorkloadIdentity().Plural + "/token"},
 				ResourceNames: o.identities, Verbs: []string{"create"},
 			},
 		)...)
