@@ -197,6 +197,7 @@ func (e auditEvent) isRefusedAt(at string) bool {
 
 // TestAbandonedRequests has a log line of each sort, at a time within a request and at another time.
 func TestAbandonedRequests(t *testing.T) {
+	beside(t)
 	at := time.Date(2026, 11, 28, 2, 44, 11, 930639000, time.Local)
 	event := auditEvent{RequestReceivedTimestamp: at.Add(-time.Millisecond), StageTimestamp: at.Add(time.Millisecond)}
 	event.ResponseStatus.Code = http.StatusUnauthorized
