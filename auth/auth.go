@@ -34,7 +34,7 @@ func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Tok
 	//  2. Ask the provider to resolve the options: region, endpoint, registry.
 	//  3. Look up the subject in memory.
 	//  4. Ask the provider which cloud identity the subject wants.
-	//  5. Make the key of these answers.
+	//  5. Make the token's key from these answers.
 	err := c.resolve(ctx)
 	// Memory may lack a subject that exists, because an informer can be behind. In this case fetch
 	// still finds the subject.
@@ -42,7 +42,7 @@ func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Tok
 	if err != nil && !unknown {
 		return nil, Key{}, err
 	}
-	//  6. The cache answers without I/O. On a miss, one caller fetches for all.
+	//  6. Ask the cache. A hit needs no I/O. On a miss, one caller fetches the token for all.
 	if c.Cache == nil {
 		fetched, err := c.fetch(ctx)
 		return fetched.Token, fetched.Key, err
@@ -103,7 +103,7 @@ func (c *call) apply(opts []Option) error {
 	return refuseUnsupported(c.provider, &c.Options)
 }
 
-// resolve sets the key from the options and from memory.
+// resolve sets the token's key from the options and from the subject in memory.
 func (c *call) resolve(ctx context.Context) error {
 	c.key.Provider, c.key.Subject = c.provider.GetName(), c.Subject
 	var err error

@@ -286,8 +286,9 @@ func TestKeyOfTheTokenThatWasIssued(t *testing.T) {
 	}
 }
 
-// An image repository has neither scheme nor tag nor digest. The error says what to leave out, and
-// quotes nothing: the text may be a URL with a password.
+// TestImageRepositoryHasNoTag checks that an image repository with a scheme, a tag or a digest is
+// refused. The error says what to leave out. It does not quote the text, because the text may be a
+// URL with a password.
 func TestImageRepositoryHasNoTag(t *testing.T) {
 	const host = "user-password.example.com:5000"
 	for repository, want := range map[string]struct{ problem, fix string }{
@@ -335,7 +336,7 @@ func (s swapper) Read(ctx context.Context, subject auth.Subject) (auth.Account, 
 	return account, err
 }
 
-// TestAnotherKindOfSubject checks that the engine does not treat every subject as a ServiceAccount.
+// TestAnotherKindOfSubject checks that GetToken does not treat every subject as a ServiceAccount.
 func TestAnotherKindOfSubject(t *testing.T) {
 	w := full{newWorld(t)}
 	wi, err := auth.WorkloadIdentity("a", "sa")
@@ -438,11 +439,11 @@ func (c careless) NewToken(ctx context.Context, proof auth.Proof, request *auth.
 	if c.registry {
 		return c.full.NewToken(ctx, proof, request)
 	}
-	return nil, nil // that is its fault
+	return nil, nil // the fault: neither a token nor an error
 }
 
 func (careless) NewRegistryToken(context.Context, auth.Token, *auth.Request) (*auth.RegistryCredentials, error) {
-	return nil, nil // that is its fault
+	return nil, nil // the fault: neither a token nor an error
 }
 
 func TestProviderWithoutToken(t *testing.T) {
@@ -478,8 +479,8 @@ func (p proxied) NewToken(ctx context.Context, proof auth.Proof, request *auth.R
 	return p.full.NewToken(ctx, proof, request)
 }
 
-// TestProxyIsTheOneOfTheKey checks that a later change of the caller's URL does not change the
-// option.
+// TestProxyIsTheOneOfTheKey checks that a call uses the proxy that WithProxyURL got, even if the
+// caller changes the URL before the call.
 func TestProxyIsTheOneOfTheKey(t *testing.T) {
 	var seen []string
 	w := proxied{full{newWorld(t)}, &seen}

@@ -26,7 +26,7 @@ type drifting struct {
 	mu      sync.Mutex
 	live    int // the version at the source of truth
 	memory  int // the version that the informer has seen
-	heard   int // the version that the cache was last told of
+	heard   int // the version of the last change that the cache was notified of
 	deleted map[int]bool
 }
 
@@ -172,7 +172,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				time.Sleep(time.Second) // flights outlive their callers
+				time.Sleep(time.Second) // wait for flights, which outlive their callers
 				if hits < 50 || calls-hits < 10 {
 					t.Errorf("%d hits in %d calls: the test shows nothing", hits, calls)
 				}

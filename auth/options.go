@@ -20,8 +20,8 @@ import (
 type Options struct {
 	// Subject is the subject that the token is for.
 	Subject Subject
-	// Accounts reads the subject, and makes a proof of it. If Accounts is nil, the token comes from the
-	// program's own environment.
+	// Accounts reads the subject, and makes a proof of it. If Accounts is nil, the token comes from
+	// the program's own environment.
 	Accounts Accounts
 	// Cache stores tokens; nil for no cache.
 	Cache Cache
@@ -76,9 +76,9 @@ type InvolvedObject struct {
 
 // Cache stores tokens; package auth/cache has the implementation.
 type Cache interface {
-	// Get returns key's token if the cache can serve one without any work. It does no I/O and does
-	// not allocate. A token with less than minRemaining of life left is not served; zero means the
-	// cache's own floor.
+	// Get returns key's token if the cache can serve this token without any work. It does no I/O
+	// and does not allocate. A token with less than minRemaining of life left is not served; zero
+	// means the cache's own floor.
 	Get(key Key, minRemaining time.Duration, involved InvolvedObject) (Token, bool)
 	// Fetch returns key's token and the key that the token was issued for. The two keys differ if
 	// the subject has changed. Fetch calls fetch if the cache has no token that it may serve. If
@@ -261,8 +261,8 @@ func WithMinRemaining(d time.Duration) Option {
 // WithRetryNow repeats the exchange even if it failed a moment ago. Use it after a change that may
 // have fixed the failure. A cache may delay the call by some seconds, because a tenant could make
 // changes all the time. The option does not shorten a wait that the server asked for (Retry-After).
-// A tenant ([WithTenant]) cannot use it for the failure of a lent subject. Both concern all
-// tenants.
+// A tenant ([WithTenant]) cannot use it for the failure of a lent subject. The reason is that the
+// server's wait and the lent subject concern all tenants.
 func WithRetryNow() Option {
 	return func(o *Options) { o.RetryNow = true }
 }

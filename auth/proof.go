@@ -10,7 +10,7 @@ import (
 
 // AccountReader reads subjects from memory. Implementations are safe for concurrent use.
 type AccountReader interface {
-	// Lookup returns what memory knows of the subject. It does no I/O. Its error is an [*Error] of
+	// Lookup returns the subject's account from memory. It does no I/O. Its error is an [*Error] of
 	// [CodeSubjectNotFound] if memory does not have the subject, for example because the subject is
 	// too new.
 	Lookup(ctx context.Context, subject Subject) (Account, error)

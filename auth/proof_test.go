@@ -57,8 +57,8 @@ func (c *charged) Fetch(ctx context.Context, _ auth.Key, options auth.FetchOptio
 	return fetch(ctx)
 }
 
-// TestWhoIsCharged checks that the owner of a subject is charged, or else the tenant that borrows
-// it. A tenant cannot make another tenant pay.
+// TestWhoIsCharged checks that a subject's own namespace is charged. For a lent subject, the tenant
+// that borrows the subject is charged. A tenant cannot make another tenant pay.
 func TestWhoIsCharged(t *testing.T) {
 	w := full{newWorld(t)}
 	own := auth.WithServiceAccount("a", "sa", w)
@@ -88,8 +88,8 @@ func TestWhoIsCharged(t *testing.T) {
 	}
 }
 
-// TestWhoRetriesNow checks that a tenant can retry the failures of its own subjects at once. It
-// cannot retry those of a lent subject, which other tenants share.
+// TestWhoRetriesNow checks that a tenant can retry the failures of its own subjects at once. A
+// tenant cannot do this for a lent subject, which other tenants share.
 func TestWhoRetriesNow(t *testing.T) {
 	w := full{newWorld(t)}
 	own := auth.WithServiceAccount("a", "sa", w)

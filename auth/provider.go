@@ -14,10 +14,10 @@ import (
 type Provider interface {
 	// GetName returns the provider's name in object specs: aws, azure, gcp.
 	GetName() string
-	// GetTarget returns the part of the key that the provider derives from the options. It does no
-	// I/O, because every GetToken calls it. It must not keep options, because GetToken reuses them.
-	// It refuses an unsupported option, an endpoint that is not the provider's, and an option that
-	// it cannot resolve.
+	// GetTarget returns the part of the token's [Key] that the provider derives from the options.
+	// It does no I/O, because every GetToken calls it. It must not keep options, because GetToken
+	// reuses them. It refuses an unsupported option, an endpoint that is not the provider's, and an
+	// option that it cannot resolve.
 	GetTarget(options *Options) (Target, error)
 	// GetIdentity returns the provider's identity that the account's attributes name (for AWS a
 	// role ARN), in canonical form. It does no I/O, because every GetToken calls it.

@@ -22,7 +22,8 @@ const (
 	KindImageRepository Kind = "ImageRepository"
 	// KindAWSServiceAccountIdentity is an AWS identity of a namespace.
 	KindAWSServiceAccountIdentity Kind = "AWSServiceAccountIdentity"
-	// KindAWSClusterControllerIdentity is a cluster-scoped AWS identity: that of the programs.
+	// KindAWSClusterControllerIdentity is a cluster-scoped object that lends the AWS identity of
+	// Lanyard's own programs.
 	KindAWSClusterControllerIdentity Kind = "AWSClusterControllerIdentity"
 	// KindAWSClusterStaticIdentity is a cluster-scoped AWS identity with static keys.
 	KindAWSClusterStaticIdentity Kind = "AWSClusterStaticIdentity"
@@ -153,8 +154,8 @@ func (s Subject) String() string {
 }
 
 // ParseSubject returns the subject whose [Subject.String] is text. Such a text is the field subject
-// of a status, or the sub claim of a ServiceAccount's token. ParseSubject knows the kinds of this
-// package's constants, because a text has the kind only in lower case. Any other text gives an
+// of a status, or the sub claim of a ServiceAccount's token. ParseSubject accepts only the kinds of
+// this package's constants, because a text has the kind only in lower case. Any other text gives an
 // [*Error] with [CodeSubjectInvalid].
 func ParseSubject(text string) (Subject, error) {
 	if text == controllerText {
@@ -195,7 +196,7 @@ func (k Kind) prefix() string {
 type Account struct {
 	// Subject is the subject of this account.
 	Subject Subject
-	// UID distinguishes the subject from an earlier one of the same name. Required.
+	// UID distinguishes the subject from an earlier subject of the same name. Required.
 	UID string
 	// Attributes say which cloud identity the subject wants, under the keys that its provider
 	// documents: the annotations of a ServiceAccount, or the providerConfig of a WorkloadIdentity.
@@ -203,7 +204,7 @@ type Account struct {
 	// map and must not change it.
 	Attributes map[string]string
 	// Fingerprint is a keyed hash of all attributes and of all else that decides the token, such as
-	// the source of a chain ([Fingerprint] makes it). It is part of the key. Empty if the
+	// the source of a chain ([Fingerprint] makes it). It is part of the token's [Key]. Empty if the
 	// provider's identity and the UID alone decide the token.
 	Fingerprint string
 }
@@ -218,7 +219,7 @@ type ObjectReference struct {
 	Namespace string
 }
 
-// encoded returns the reference for a key; empty for the zero value.
+// encoded returns the reference as text for a [Key]; empty for the zero value.
 func (r ObjectReference) encoded() string {
 	if r == (ObjectReference{}) {
 		return ""

@@ -91,7 +91,7 @@ func must(subject auth.Subject, err error) auth.Subject {
 	return subject
 }
 
-// subjects returns a subject of each kind that ParseSubject knows. Names that no subject can have
+// subjects returns a subject of each kind that ParseSubject accepts. Names that no subject can have
 // give fewer subjects.
 func subjects(namespace, name string) []auth.Subject {
 	all := []auth.Subject{auth.Controller()}

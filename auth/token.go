@@ -13,10 +13,11 @@ type Token interface {
 
 // BearerToken is a [Token] that a server takes as it is, in the header Authorization (RFC 6750,
 // section 2.1). A cloud's access token works at all services of the cloud: show it only to the
-// service that the call is for. Tokens whose keys sign requests, such as *aws.Token, are none.
+// service that the call is for. A token whose keys sign requests, such as *aws.Token, is not a
+// BearerToken.
 type BearerToken interface {
 	Token
-	// Bearer returns the token as the header has it, without the scheme.
+	// Bearer returns the token as it follows the scheme in the header Authorization.
 	Bearer() Secret
 }
 
