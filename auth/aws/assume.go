@@ -75,7 +75,7 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 var errNoAccount = errors.New("it names no account")
 
 // identify asks AWS who the source's session belongs to, and returns the session with ARN and
-// account. So AWS checks static keys before anybody uses them.
+// account. With this call, AWS checks static keys before their first use.
 func (p *Provider) identify(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	const operation = "GetCallerIdentity"
 	answer, err := p.sts(x, source.provider(), request).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})

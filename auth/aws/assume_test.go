@@ -87,7 +87,7 @@ func policiesOf(statement map[string]any) map[string]json.RawMessage {
 }
 
 // TestAssumeRoleWithASession gets a session with static keys, and then another session with the
-// first one. Each token must say whose it is.
+// first session. It checks the identity and the lifetime of each token.
 func TestAssumeRoleWithASession(t *testing.T) {
 	w, arn := chainWorld(t)
 	own, err := assume(t, w, identityOf(t, "root", aws.SessionRequest{Source: "Secret keys"}), keys)

@@ -12,10 +12,10 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// TestBudgetOfAThrottledAccount has 200 identities that ask every second. STS throttles their
-// account for ten minutes. After the first calls, which run at the same time, they make one call in
-// each pause. Another account never waits. When STS answers again, all identities are served within
-// a minute.
+// TestBudgetOfAThrottledAccount checks the calls of 200 identities that ask every second. STS
+// throttles their account for ten minutes. After the first calls, which run at the same time, only
+// one call follows each pause. Another account never waits. When STS answers again, all identities
+// are served within a minute.
 func TestBudgetOfAThrottledAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
@@ -65,7 +65,7 @@ func TestBudgetOfAThrottledAccount(t *testing.T) {
 			leave(nil)
 		}
 		mu.Lock()
-		// The first calls were in progress when the first answer came.
+		// The first maxCalls calls were already in progress when the first throttled answer came.
 		if calls > maxCalls+20 {
 			t.Errorf("%d calls in %s", calls, 500*time.Second)
 		}

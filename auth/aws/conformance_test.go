@@ -15,8 +15,8 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// WorkloadIdentities have another issuer than the cluster's. Only the attribute with the
-		// role may differ.
+		// The proofs of a WorkloadIdentity have another issuer than those of a ServiceAccount.
+		// Otherwise only the attribute with the role may differ between the two kinds.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
 	if trouble == providertest.Unreachable {
-		// Close open connections, because the trouble affects new connections only.
+		// Close open connections, because the fault affects new connections only.
 		k.aws.Close()
 	}
 	return k.Rig.Trouble(t, trouble, "sts", opSTS, "sts.eu-west-1.amazonaws.com")

@@ -86,7 +86,8 @@ func (p *Provider) buildableClient() *awshttp.BuildableClient {
 		t.MaxResponseHeaderBytes = own.MaxResponseHeaderBytes
 		t.TLSClientConfig = own.TLSClientConfig
 		if t.TLSClientConfig.RootCAs != nil {
-			// Clone the set, because the SDK adds to it. All other connections use the original.
+			// Clone the set of root certificates, because the SDK adds to the set. All other
+			// connections use the original set.
 			t.TLSClientConfig.RootCAs = t.TLSClientConfig.RootCAs.Clone()
 		}
 		t.TLSClientConfig.NextProtos = nil

@@ -264,7 +264,8 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 			_, _ = io.WriteString(rw, page)
 		}
 	}
-	// once returns a server that uses the handler under the path, and answers correctly elsewhere.
+	// once returns a server that uses the handler under the path, and answers correctly on other
+	// paths.
 	once := func(path string, then http.HandlerFunc) string {
 		good, err := url.Parse(metadata(t, "node"))
 		rig.Must(t, err)
@@ -278,7 +279,7 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 		})
 	}
 	done := make(chan struct{})
-	defer close(done) // closing servers wait for their handlers
+	defer close(done) // end the handlers, because a server's Close waits for its handlers
 	hang := func(http.ResponseWriter, *http.Request) { <-done }
 	away := http.RedirectHandler("https://captive-portal.example.org/", http.StatusFound).ServeHTTP
 	cut := func(rw http.ResponseWriter, _ *http.Request) {
@@ -379,7 +380,8 @@ func TestControllerConfigurationFaults(t *testing.T) {
 	}
 }
 
-// The rule against detours is checked for the options, and again when the token is made.
+// TestControllerTakesNoDetour checks that NewControllerToken itself refuses a tenant's endpoint and
+// a tenant's proxy. GetTarget refuses both, too.
 func TestControllerTakesNoDetour(t *testing.T) {
 	w := newWorld(t)
 	environment(t, irsa(t, w, controllerSubject))

@@ -63,8 +63,8 @@ func TestTenantEndpoint(t *testing.T) {
 		t.Errorf("%+v", calls)
 	}
 
-	// A listed host may be on loopback and gets a proof for itself. Its certificate must still be
-	// trusted.
+	// A listed host may be on loopback. Its proof has the host itself as audience. The host's
+	// certificate must still be from a trusted authority.
 	var audience, form string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		form = r.FormValue("RoleArn")

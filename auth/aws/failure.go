@@ -34,8 +34,8 @@ type failure struct {
 	message string
 }
 
-// classify converts err, the error of a call to where, into a failure. The failure contains no
-// piece of the secrets.
+// classify returns the failure for err. Where is the name of the service whose call failed. The
+// failure contains no piece of the secrets.
 func classify(ctx context.Context, err error, where string, secrets ...auth.Secret) failure {
 	status, header := responseOf(err)
 	if status == 0 || context.Cause(ctx) != nil {

@@ -44,7 +44,7 @@ func assuming(account auth.Account, value string) auth.Account {
 }
 
 // TestOwnChain checks that a ServiceAccount assumes a role of another account with its own role's
-// session. Each word of the annotation changes the key.
+// session. Each word in the annotation's value changes the token's key.
 func TestOwnChain(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	get := func(value string, more ...auth.Option) (auth.Token, auth.Key, error) {
@@ -76,8 +76,8 @@ func TestOwnChain(t *testing.T) {
 }
 
 // TestOwnChainOfBinding checks the session name that a program sets for a WorkloadIdentity. The
-// last session of the chain, which leaves the program, has this name too. The identity may name
-// another.
+// last session of the chain, which leaves the program, has this name too, unless the identity names
+// the session.
 func TestOwnChainOfBinding(t *testing.T) {
 	const named = "cloudidentity.tenant-a@WorkloadIdentityBinding"
 	w, tenant, reader := ownChainWorld(t)

@@ -98,7 +98,8 @@ func parseRegistry(host string) (ecrRegistry, error) {
 	if r.Public {
 		image = publicImage
 	}
-	// Each variant has its own API, which can fail while the APIs of other variants work.
+	// Each variant has its own API, which can fail while the APIs of other variants work. So tokens
+	// of different variants have different keys.
 	if r.FIPS {
 		image += "+fips"
 	}

@@ -142,8 +142,8 @@ func sessionRequestOf(account auth.Account) (SessionRequest, error) {
 	return r, nil
 }
 
-// noFingerprint returns the error for an account without a Fingerprint whose session does not
-// depend on the identity alone.
+// noFingerprint returns the error for an account without a Fingerprint. The error applies only if
+// the identity alone does not decide the account's session.
 func noFingerprint(subject auth.Subject) error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,

@@ -56,7 +56,7 @@ func (t Token) Credentials() awssdk.Credentials {
 	}
 }
 
-// String returns only the end of the session.
+// String returns only the time when the session ends, and no secret.
 func (t Token) String() string {
 	return "[AWS session until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }

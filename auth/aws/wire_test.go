@@ -36,7 +36,7 @@ func accountA(tb testing.TB) auth.Account {
 	return auth.Account{Subject: subject, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}}
 }
 
-// proofA returns a JWT of the demo's issuer with an invalid signature. No test here verifies it.
+// proofA returns a JWT of the test's issuer with an invalid signature. No test here verifies it.
 func proofA() string {
 	return rig.JWT(`{"iss":"` + issuerURL + `","sub":"system:serviceaccount:tenant-a:tenant-a-ecr-sa"}`)
 }
@@ -163,7 +163,7 @@ func TestRetriesAreFew(t *testing.T) {
 	},
 		rig.Attempt{Name: "refused", Handler: stsError(403, "AccessDenied", "no"), Requests: 1},
 		rig.Attempt{Name: "invalid token", Handler: stsError(400, "InvalidIdentityToken", "no"), Requests: 1},
-		// The SDK's service client retries this code.
+		// The SDK's service client retries this code, so a second request is expected.
 		rig.Attempt{Name: "issuer away", Handler: stsError(400, "IDPCommunicationError", "no"), Requests: 2},
 		rig.Attempt{Name: "throttled", Handler: stsError(400, "Throttling", "no"), Requests: 1},
 		rig.Attempt{Name: "throttled as 503", Handler: stsError(503, "Throttling", "no"), Requests: 1},
