@@ -11,7 +11,7 @@ import (
 // aadsts is an error code of Microsoft Entra's security token service; zero if there is no code.
 type aadsts int
 
-// Codes that change more than an error's text.
+// Codes that need special treatment besides their entry in verdict.
 const (
 	noResource    aadsts = 500011
 	assertionTime aadsts = 700024

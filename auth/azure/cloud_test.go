@@ -154,8 +154,9 @@ func TestCredentialsAreForOneRepository(t *testing.T) {
 	}
 }
 
-// A login at the whole registry can also push, and a call for it may omit the repository. The login
-// allows no more than the identity may do.
+// TestCredentialsOfTheWholeRegistry checks credentials with [azure.Config].WholeRegistry. Such
+// credentials can also push, and the call may omit the repository. The credentials allow no more
+// than the identity may do.
 func TestCredentialsOfTheWholeRegistry(t *testing.T) {
 	w := newWorld(t)
 	provider := w.provider(t, azure.Config{AllowedEndpointHosts: w.Allow, WholeRegistry: true})
@@ -223,7 +224,8 @@ func TestProofsThatEntraDoesNotTake(t *testing.T) {
 	}
 }
 
-// The application has no credential for the account, and no room for another one.
+// TestTwentyCredentials checks the error if the application has no federated credential for the
+// account, and no room for another credential.
 func TestTwentyCredentials(t *testing.T) {
 	w := newWorld(t)
 	full := cloudazure.Application{ClientID: clientA}
@@ -318,8 +320,8 @@ func TestJournalTellsWho(t *testing.T) {
 			}
 		}
 	}
-	// There is one exchange at Microsoft Entra, and no discovery of what the tables already
-	// contain.
+	// There is one exchange at Microsoft Entra, and no discovery of hosts, because package endpoint
+	// has tables of the hosts.
 	if got := strings.Join(operations, " "); got != "Token Exchange GetAccessToken" {
 		t.Errorf("%s", got)
 	}

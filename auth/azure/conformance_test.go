@@ -13,8 +13,8 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// WorkloadIdentities have another issuer than the cluster's. Only the place of the fields
-		// may differ.
+		// The proofs of a WorkloadIdentity have another issuer than those of a ServiceAccount.
+		// Otherwise only the names of the attributes may differ between the two kinds.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
 	if trouble == providertest.Unreachable {
-		// Close open connections, because the trouble affects new connections only.
+		// Close open connections, because the fault affects new connections only.
 		k.azure.Close()
 	}
 	return k.Rig.Trouble(t, trouble, "entra", "Token", "login.microsoftonline.com")

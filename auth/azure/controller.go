@@ -56,7 +56,7 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (token *To
 	wire := remote.NewRecorder(ctx, p.calls.Environment())
 	source, err := p.source(name, remote.NewClient(wire, p.calls.Timeout()))
 	if err != nil {
-		// The SDK's error contains paths and contents of files.
+		// Do not wrap the SDK's error, because it contains paths and contents of files.
 		return nil, 0, &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Fix: source.mend,
 			Err: errors.New(source.name + " of the controller's environment cannot be used"),
@@ -83,7 +83,8 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (token *To
 // Entra; otherwise zero.
 func (s source) failure(ctx context.Context, last remote.Exchange) (f remote.Failure, code aadsts) {
 	got := last.Answer
-	// The SDK gets the authority's discovery document before it asks for a token.
+	// The SDK gets the authority's discovery document before it asks for a token. If the last
+	// answer is such a document, the SDK did not ask for a token.
 	discovered := last.Method == http.MethodGet && !s.managed && got.Status == http.StatusOK && json.Valid(got.Body)
 	switch {
 	case last.Err != nil || last.Method == "" && ctx.Err() != nil:

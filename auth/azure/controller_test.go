@@ -377,8 +377,8 @@ func TestControllerMetadataIsAway(t *testing.T) {
 	}
 }
 
-// The rule against detours is checked where the token is made, as well as where the options are
-// read.
+// TestControllerTakesNoDetour checks that NewControllerToken itself refuses a tenant's proxy.
+// GetTarget refuses the proxy, too.
 func TestControllerTakesNoDetour(t *testing.T) {
 	h := newHost()
 	environment(t, map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "x")})

@@ -38,7 +38,7 @@ func NewTokenCredential(provider *Provider, opts ...auth.Option) azcore.TokenCre
 
 // GetToken implements [azcore.TokenCredential].
 func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	// EnableCAE says only that the client could handle a challenge.
+	// EnableCAE says only that the client could handle a challenge, so it is accepted.
 	if options.Claims != "" {
 		return azcore.AccessToken{}, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeOptionUnsupported,

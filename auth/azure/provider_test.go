@@ -101,7 +101,7 @@ func TestGetTarget(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider := newProvider(t, azure.Config{})
-			for range 2 { // the second answer is from memory
+			for range 2 { // the second result is from the memo
 				got, err := provider.GetTarget(&test.options)
 				if auth.CodeOf(err) != test.code || (test.code == "" && err != nil) {
 					t.Fatalf("error %v, want code %q", err, test.code)

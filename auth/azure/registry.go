@@ -18,9 +18,9 @@ import (
 // Registry, "Authenticate with a registry" (az acr login --expose-token).
 const registryUser = "00000000-0000-0000-0000-000000000000"
 
-// registryActions are the requested actions: pull, and list tags. The registry grants those that
-// the identity may take. Source: Azure Container Registry, "Permissions and role assignments
-// overview".
+// registryActions are the requested actions: pull, and list tags. The registry grants only the
+// actions that the identity may take. Source: Azure Container Registry, "Permissions and role
+// assignments overview".
 const registryActions = "pull,metadata_read"
 
 // NewRegistryToken implements [auth.RegistryProvider]. It exchanges the token of Microsoft Entra
@@ -123,7 +123,7 @@ func parseRegistryToken(body []byte, field string, asked time.Time) (*Token, err
 }
 
 // registryFailure returns the failure of a call to the registry. A refusal always concerns the
-// identity, because a call sends nothing else.
+// identity, because the identity's token is the call's only credential.
 func registryFailure(a remote.Answer, where string, registry *acrRegistry, request *auth.Request) remote.Failure {
 	f := a.Refusal(where, health)
 	if f.Code == auth.CodeThrottled || f.Code == auth.CodeUnavailable || !json.Valid(a.Body) {

@@ -12,8 +12,8 @@ import (
 type Token struct {
 	// Secret is the bearer token (RFC 6750).
 	Secret auth.Secret
-	// ExpiresAt is the end of the token, UTC. Source: expires_in of the token response (RFC 6749
-	// §5.1).
+	// ExpiresAt is the time when the token expires, UTC. Source: expires_in of the token response
+	// (RFC 6749 §5.1).
 	ExpiresAt time.Time
 }
 
@@ -23,7 +23,7 @@ func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
 // Bearer implements [auth.BearerToken].
 func (t Token) Bearer() auth.Secret { return t.Secret }
 
-// String returns only the end of the token.
+// String returns only the time when the token expires, and no secret.
 func (t Token) String() string {
 	return "[Azure token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }
