@@ -129,7 +129,7 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
 	if trouble == providertest.Unreachable {
-		// Close open connections: the trouble concerns new connections only.
+		// Close open connections: the fault concerns new connections only.
 		k.gcp.Close()
 	}
 	return k.Rig.Trouble(t, trouble, cloudgcp.ServiceSTS, opSTS, "sts.googleapis.com")

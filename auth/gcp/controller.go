@@ -44,8 +44,8 @@ const (
 // Each call reads the environment anew.
 //
 // In a node pool with Workload Identity Federation for GKE the metadata server returns the Pod's
-// token. Elsewhere it returns the node's token in the same form, so that we cannot tell the two
-// tokens apart.
+// token. Elsewhere it returns the node's token in the same form, so that the two tokens cannot be
+// distinguished.
 //
 // NewControllerToken refuses an executable credential source, because no program is started for a
 // credential. It also refuses a tenant's proxy.
@@ -164,7 +164,7 @@ func (f *credentialsFile) checkKey() error {
 		return nil
 	}
 	block, _ := pem.Decode([]byte(f.PrivateKey))
-	if block == nil { // package google would read the text as DER
+	if block == nil { // package google would read such a text as DER
 		return errors.New("there is no private key in PEM")
 	}
 	_, err := privatekey.Parse(block.Bytes)

@@ -239,7 +239,8 @@ func TestControllerFileFaults(t *testing.T) {
 	for range 20 {
 		nested = map[string]any{"type": "impersonated_service_account", "service_account_impersonation_url": "https://x", "source_credentials": nested}
 	}
-	// An RSA key with the primes 3 and 5. crypto/rsa would compute with this key.
+	// An RSA key with the primes 3 and 5. crypto/rsa would compute with this key, so
+	// NewControllerToken must refuse the key.
 	const tiny = "-----BEGIN RSA PRIVATE KEY-----\nMBsCAQACAQ8CAQMCAQMCAQMCAQUCAQECAQMCAQI=\n-----END RSA PRIVATE KEY-----\n"
 	for name, test := range map[string]struct{ content, text string }{
 		"not JSON":            {"<html>", "not JSON"},

@@ -128,7 +128,7 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 		{path: "project/project-id", to: &c.Project},
 		{path: "instance/attributes/cluster-location", to: &c.Location},
 		{path: "instance/attributes/cluster-name", to: &c.Name},
-		// Only the fix of an error uses the number.
+		// Only the fix of an error uses the number, so the number may be missing.
 		{path: "project/numeric-project-id", to: &c.ProjectNumber, optional: true},
 	} {
 		answer, failure := m.get(ctx, item.path)
@@ -168,7 +168,7 @@ func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote
 	})
 	if err != nil {
 		f := remote.Unanswered(ctx, err, metadataServer)
-		f.Cause = nil // the inquiry's context is not the context of any call
+		f.Cause = nil // the end of the inquiry's context is not the end of a call's context
 		return remote.Answer{}, &f
 	}
 	if answer.Header.Get(flavor) != flavorGoogle {

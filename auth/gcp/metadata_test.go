@@ -174,7 +174,7 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 		t.Error("the metadata server is asked at the start")
 	}
 	gcp.RetryMetadata(provider, time.Hour)
-	// A caller whose context ends does not end the inquiry for the others.
+	// A caller whose context ends does not end the inquiry for other callers.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := audience(ctx, t, provider); !errors.Is(err, context.Canceled) {

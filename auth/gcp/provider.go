@@ -46,7 +46,7 @@ type Config struct {
 	// refused: the value of --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
 	// DenyCIDRs are addresses that tenants' proxies must not have: the value of --deny-cidrs. The
-	// zero value stands for the private ranges.
+	// zero value means the private ranges.
 	DenyCIDRs endpoint.CIDRs
 	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero means
 	// [DefaultTimeout].

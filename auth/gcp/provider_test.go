@@ -213,8 +213,8 @@ func TestFluxAnnotation(t *testing.T) {
 	}
 }
 
-// TestKeys checks the text of keys, which must not change by accident. No two ways to a token may
-// share a text.
+// TestKeys checks the text of keys, which must not change by accident. Accounts and options that
+// need different tokens must have keys with different texts.
 func TestKeys(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	const (

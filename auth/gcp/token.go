@@ -14,8 +14,8 @@ import (
 type Token struct {
 	// Secret is the bearer token (RFC 6750).
 	Secret auth.Secret
-	// ExpiresAt is the end of the token, UTC. Source: expires_in of the Security Token Service,
-	// expireTime of IAM Credentials.
+	// ExpiresAt is the time when the token expires, UTC. Source: expires_in of the Security Token
+	// Service, expireTime of IAM Credentials.
 	ExpiresAt time.Time
 }
 
@@ -31,7 +31,7 @@ func (t Token) OAuth2() *oauth2.Token {
 	return &oauth2.Token{AccessToken: t.Secret.Reveal(), TokenType: tokenType, Expiry: t.ExpiresAt}
 }
 
-// String shows the end of the token, and never its secret.
+// String returns the time when the token expires, and never its secret.
 func (t Token) String() string {
 	return "[Google Cloud token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }

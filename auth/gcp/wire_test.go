@@ -260,8 +260,8 @@ func TestExchangeRequest(t *testing.T) {
 	for _, test := range []struct {
 		email   string
 		options []auth.Option
-		scope   string // of the exchange
-		body    string // of the impersonation
+		scope   string // expected in the token exchange
+		body    string // expected in the impersonation
 		token   string
 	}{
 		{scope: all, token: federatedA},
