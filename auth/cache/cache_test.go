@@ -179,7 +179,7 @@ func TestRefreshAhead(t *testing.T) {
 		o := &office{life: time.Hour}
 		key := keyOf(t, "a", "sa")
 		mustAsk(t, c, key, o)
-		time.Sleep(44 * time.Minute) // below 0.75 of its life
+		time.Sleep(44 * time.Minute) // below 0.75 of the token's life
 		if n := mustAsk(t, c, key, o); n != 1 {
 			t.Fatalf("token %d before its time, want 1", n)
 		}

@@ -332,8 +332,8 @@ func TestRandomChains(t *testing.T) {
 	}
 }
 
-// needsCircle reports whether some way from l comes to the same link twice. Path has the links
-// before l.
+// needsCircle reports whether a path from l to its sources contains the same link twice. Path has
+// the links before l.
 func (l *link) needsCircle(path []*link) bool {
 	if slices.Contains(path, l) {
 		return true

@@ -22,8 +22,9 @@ type entry struct {
 	until     time.Duration // the end by the monotonic clock
 	untilWall time.Duration // the end by the wall clock
 
-	// The key. The other fields are equal in most keys, so entries share them. The strings are
-	// those of the first caller: usually an informer's, and in memory anyway.
+	// The key. The other fields of a key are equal in most keys, so entries share them in others.
+	// The strings are those of the first caller. They cost no memory, because usually an informer
+	// stores them anyway.
 	uid      string
 	identity string
 	subject  auth.Subject
@@ -116,7 +117,7 @@ func (e *entry) failed(key auth.Key, err error, now time.Duration) *entry {
 		}
 	}
 	next.failure.wait()
-	// Until the next attempt, a token that still serves is a plain hit.
+	// Until retryAt, a use of a valid token is a hit and starts no refresh.
 	next.refreshAt = max(next.refreshAt, next.failure.retryAt)
 	return next
 }
@@ -130,7 +131,8 @@ func (f *failure) wait() {
 	if reason, ok := errors.AsType[*auth.Error](f.err); ok && reason.RetryAfter > 0 {
 		asked := min(lastRetryAfter, reason.RetryAfter)
 		wait = max(wait, asked)
-		// A refusal is not held back: its cause may be fixed without the server's knowledge.
+		// Do not set heldBack after a refusal: somebody may fix its cause, and the server does not
+		// notice this.
 		if reason.Temporary() {
 			f.heldBack = f.at + asked
 		}
@@ -143,7 +145,7 @@ func (f *failure) answers(now time.Duration, retryNow bool) bool {
 	return f != nil && now < f.retryAt && (!retryNow || now < f.heldBack)
 }
 
-// over reports whether the failure is so long ago that the next one counts as the first.
+// over reports whether the failure is so long ago that a new failure counts as the first.
 func (f *failure) over(now time.Duration) bool {
 	return f == nil || now-f.retryAt > 2*lastRetry
 }
