@@ -7,10 +7,10 @@ import (
 
 const whatAllowed = "allowed host"
 
-// Allowed is the list of --allowed-endpoint-hosts: hosts outside the clouds' tables that tenants
-// may name, because an administrator trusts these hosts. Each entry is an exact host[:port] without
-// wildcards; the default port is 443. The zero value is the empty list, the default. Allowed
-// implements flag.Value and pflag.Value.
+// Allowed is the list of --allowed-endpoint-hosts: hosts that are not a cloud's own and that
+// tenants may name, because an administrator trusts these hosts. Each entry is an exact host[:port]
+// without wildcards; the default port is 443. The zero value is the empty list, the default.
+// Allowed implements flag.Value and pflag.Value.
 type Allowed struct {
 	// authorities are host:port in normal form, sorted and without duplicates.
 	authorities []string
@@ -72,7 +72,7 @@ func (a *Allowed) Set(list string) error {
 	return nil
 }
 
-// Type returns the value's name in a command's help.
+// Type returns the name of the flag's value for a command's help.
 func (a *Allowed) Type() string { return "host[:port],..." }
 
 // parseAuthority returns an entry as host:port in normal form.

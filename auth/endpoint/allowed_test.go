@@ -108,9 +108,9 @@ func TestAllowedIsAFlag(t *testing.T) {
 	}
 }
 
-// A listed host is accepted in addition to the tables. It never counts as a host of AWS. The
-// audience of its proof is exactly this host and port, so that two services of one host do not
-// share proofs.
+// TestAllowedParses checks that a listed host is accepted like a host of AWS, but never counts as a
+// host of AWS. The audience of its proof is exactly this host and port, so that two services of one
+// host do not share proofs.
 func TestAllowedParses(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "sts.example.org", "127.0.0.1:5000", "[::1]")
 	for raw, want := range map[string]endpoint.STS{

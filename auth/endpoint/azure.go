@@ -45,7 +45,7 @@ type AzureCloud struct {
 	EventHubsAudience string
 }
 
-// AzureClouds returns every Azure cloud of the table, the public one first; the caller owns the
+// AzureClouds returns the predefined Azure clouds, the public cloud first; the caller owns the
 // slice.
 func AzureClouds() []AzureCloud {
 	table := azureClouds()
@@ -116,8 +116,8 @@ func (r ACR) String() string {
 }
 
 // ParseACR parses an image repository, host[/path] or oci://host[/path]. The host must be a login
-// server of Azure Container Registry in a cloud of the table; it may have upper-case letters.
-// Errors are [*Error]; a host that no cloud owns, such as a look-alike, has ReasonHost.
+// server of Azure Container Registry in a cloud of [AzureClouds]; the host may have upper-case
+// letters. Errors are [*Error]; a host that no cloud owns, such as a look-alike, has ReasonHost.
 //
 // Login servers are <registry>.azurecr.io and <registry>.<region>.geo.azurecr.io. A dedicated data
 // endpoint, <registry>.<region>.data.azurecr.io, is refused: it serves layers after a redirect of
@@ -272,7 +272,7 @@ type BlobEndpoint struct {
 func (b BlobEndpoint) URL() string { return schemeHTTPS + "://" + b.Host }
 
 // ParseBlobEndpoint returns the blob endpoint of host or https://host. The host must be in a cloud
-// of the table. Errors are [*Error]; a host that no cloud owns has ReasonHost.
+// of [AzureClouds]. Errors are [*Error]; a host that no cloud owns has ReasonHost.
 //
 // Endpoints are <account>.blob.core.windows.net and, in the public cloud,
 // <account>.z<number>.blob.storage.azure.net. "-secondary" after the account names the account's

@@ -347,7 +347,7 @@ func TestAzureCloudsAreComplete(t *testing.T) {
 	}
 }
 
-// FuzzParseACR checks that only login servers of a cloud in the table are accepted, and that
+// FuzzParseACR checks that only login servers of the clouds in AzureClouds are accepted, and that
 // parsing an accepted text again gives the same result.
 func FuzzParseACR(f *testing.F) {
 	for _, seed := range []string{
@@ -365,7 +365,7 @@ func FuzzParseACR(f *testing.F) {
 			}
 			return
 		}
-		// Check the rule in another way than the code does: compare the labels from the right.
+		// Check the host in another way than ParseACR does: compare the labels from the right.
 		labels := strings.Split(r.Host, ".")
 		slices.Reverse(labels)
 		owner := map[string]string{"io": "AzurePublicCloud", "us": "AzureUSGovernmentCloud", "cn": "AzureChinaCloud"}[labels[0]]
@@ -385,7 +385,7 @@ func FuzzParseACR(f *testing.F) {
 	})
 }
 
-// FuzzParseBlobEndpoint checks that only blob endpoints of a cloud in the table are accepted.
+// FuzzParseBlobEndpoint checks that only blob endpoints of the clouds in AzureClouds are accepted.
 func FuzzParseBlobEndpoint(f *testing.F) {
 	for _, seed := range []string{
 		"https://contoso.blob.core.windows.net", "https://contoso-secondary.blob.core.usgovcloudapi.net/", "https://contoso.z01.blob.storage.azure.net",

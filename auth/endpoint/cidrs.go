@@ -90,7 +90,7 @@ func (c *CIDRs) Set(list string) error {
 	return nil
 }
 
-// Type returns the value's name in a command's help.
+// Type returns the name of the flag's value for a command's help.
 func (c *CIDRs) Type() string { return "cidr,..." }
 
 func (c *CIDRs) list() []netip.Prefix {

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// isCloudHost reports whether host:port is a registry, a bucket or a security token service in the
-// clouds' tables, at port 443. Inside a cloud's networks such a host often has a private address
+// isCloudHost reports whether host:port is a cloud's own registry, bucket or security token service
+// ([ProviderOf]), at port 443. Inside a cloud's networks such a host often has a private address
 // (AWS PrivateLink, Azure Private Link, Private Service Connect). The cloud and the network's owner
 // decide that address, never a tenant.
 //
-// It returns false for interface endpoints (vpce-….vpce.amazonaws.com), although some are in the
-// tables. The owner of such an endpoint chooses the address in the public DNS, and anyone with an
-// account of AWS can be an owner.
+// It returns false for interface endpoints (vpce-….vpce.amazonaws.com), although ProviderOf accepts
+// some of them. The owner of such an endpoint chooses the address in the public DNS, and anyone
+// with an account of AWS can be an owner.
 func isCloudHost(hostport string) bool {
 	host, port, err := parseHostPort("address", hostport)
 	return err == nil && port == httpsPort && !isInterfaceEndpoint(host) && ProviderOf(host) != ""
 }
 
-// ProviderOf returns the provider (aws, azure or gcp) of a registry, bucket or security token
-// service. It returns empty for a host that is not in the tables. The result is a hint for people:
-// parse the host for the purpose before a credential goes there.
+// ProviderOf returns the provider (aws, azure or gcp) that owns a registry, bucket or security
+// token service. It returns empty for any other host. The result is only a hint for people. Before
+// a credential goes to the host, parse the host with the parser of its service, such as [ParseECR].
 func ProviderOf(host string) string {
 	for _, table := range [...]struct {
 		provider string

@@ -49,7 +49,7 @@ func ParseECR(image string) (Registry, error) {
 	return r, nil
 }
 
-// ecrHost finds the host in the tables of ECR.
+// ecrHost returns the registry of a host of Amazon ECR.
 func ecrHost(host string) (Registry, error) {
 	refuse := func(reason Reason, detail string) (Registry, error) {
 		return Registry{}, &Error{What: whatRepository, Reason: reason, Detail: detail, Fix: fixECR}

@@ -218,8 +218,8 @@ func TestParseECR(t *testing.T) {
 	}
 }
 
-// endsInTable reports whether the host is a table's host, or ends in a table's suffix on a label
-// boundary.
+// endsInTable reports whether the host is a host of Amazon ECR Public, or ends in a suffix of an
+// AWS partition on a label boundary.
 func endsInTable(host string) bool {
 	if host == "public.ecr.aws" || host == "ecr-public.aws.com" {
 		return true

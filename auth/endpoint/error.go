@@ -19,8 +19,8 @@ const (
 	ReasonPort Reason = "port"
 	// ReasonPath: the string has a path, query or fragment that is not allowed.
 	ReasonPath Reason = "path"
-	// ReasonHost: the host is well-formed, but neither in a table nor in the list of allowed hosts,
-	// if there is one.
+	// ReasonHost: the host is well-formed, but neither a cloud's own host nor in the list of
+	// allowed hosts, if a list is used.
 	ReasonHost Reason = "unknown-host"
 	// ReasonAccount: the account is not twelve digits.
 	ReasonAccount Reason = "account"
@@ -43,7 +43,7 @@ const (
 type Error struct {
 	// What is the kind of input, such as "STS endpoint".
 	What string
-	// Reason is the stable code.
+	// Reason is the code of the refusal. It is stable, for programs.
 	Reason Reason
 	// Detail is one clause for people that says what is wrong.
 	Detail string

@@ -9,7 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// ParseECR accepts only hosts of AWS. It compares hosts with tables, label by label.
+// ParseECR accepts only hosts of AWS. It compares a host, label by label, with tables of AWS's
+// hosts.
 func ExampleParseECR() {
 	for _, image := range []string{
 		"oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app",
@@ -45,8 +46,8 @@ func ExampleParseGAR() {
 	// Output: europe-west1 googleapis.com <nil>
 }
 
-// A host that an administrator listed is accepted in addition to the tables. Host and port must be
-// exactly as listed.
+// A host that an administrator listed is accepted in addition to AWS's own hosts. Host and port
+// must be exactly as listed.
 func ExampleAllowed() {
 	allowed, err := endpoint.ParseAllowed("minio.example.org:9000")
 	if err != nil {

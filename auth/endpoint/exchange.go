@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Parts of the names of token services that are in no other table.
+// Parts of the names of token services that are in no table of a cloud (awsdata.go, azuredata.go,
+// gcpdata.go).
 const (
 	// gcpPools is the end of the names of workload identity pools of GKE's clusters and fleets.
 	// These names are audiences.
@@ -15,12 +16,13 @@ const (
 )
 
 // ExchangeOf returns the name of the token service that accepts a token with this audience. It
-// returns empty if no service in the tables accepts the audience. Services are generous in what
-// they accept: some ignore case, and some accept an audience with or without its scheme. So the
+// returns empty if no known token service accepts the audience. Services are generous in what they
+// accept: some ignore case, and some accept an audience with or without its scheme. So the
 // comparison ignores case and scheme.
 //
-// Sources besides those of the tables: Google Cloud IAM, "Workload Identity Federation",
-// allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO" and AssumeRoleWithOIDC.
+// Sources besides those in awsdata.go, azuredata.go and gcpdata.go: Google Cloud IAM, "Workload
+// Identity Federation", allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO" and
+// AssumeRoleWithOIDC.
 func ExchangeOf(audience string) string {
 	name := strings.ToLower(audience)
 	name = strings.TrimPrefix(name, schemeHTTPS+":")
@@ -30,7 +32,8 @@ func ExchangeOf(audience string) string {
 	switch {
 	case isSTS && hasAWSSuffix(host), isInterfaceEndpoint(host) && hasAWSSuffix(host):
 		return "AWS STS"
-	// The audiences of other clouds begin with the public cloud's.
+	// The ProofAudience of each other Azure cloud begins with the public cloud's, so the prefix
+	// finds all clouds.
 	case strings.HasPrefix(name, strings.ToLower(AzurePublic().ProofAudience)):
 		return "Microsoft Entra"
 	case host == strings.Trim(gcpIAM, "/"), strings.HasSuffix(host, gcpPools), isGCPTokenService(host):

@@ -97,8 +97,8 @@ func ParseGAR(image string) (Registry, error) {
 	return Registry{Host: loc.host, Provider: GCP, Partition: universe, Region: location}, nil
 }
 
-// garHost finds the host in the tables of Artifact Registry. Location is empty if the host has the
-// right form but no known location.
+// garHost returns the universe and the location of a host of Artifact Registry; empty for any other
+// host. Only the location is empty if the host has the right form but no known location.
 func garHost(host string) (universe, location string) {
 	for _, g := range gcrHosts() {
 		if host == g.host {

@@ -70,7 +70,7 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 		return refuse(ReasonHost, quote(host)+" is not a domain of service accounts", fixGCPAccount)
 	}
 	project, scope, scoped := strings.Cut(domain, ".")
-	// A domain has a dot, but a universe's prefix has no dot.
+	// A scope with a dot is a domain. A scope without a dot must be the prefix of a universe.
 	known := !scoped || strings.Contains(scope, ".")
 	for _, u := range gcpUniverses() {
 		switch {
@@ -109,7 +109,7 @@ func isAppEngineAccount(name string) bool {
 type GCPWorkloadProvider struct {
 	// ProjectNumber is the number of the pool's project, decimal.
 	ProjectNumber string
-	// Pool and Provider are the IDs.
+	// Pool and Provider are the IDs of the pool and of the provider.
 	Pool, Provider string
 }
 

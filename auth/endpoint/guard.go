@@ -44,26 +44,27 @@ func (e *AddressError) Fix() string {
 }
 
 // Guard refuses connections into the cluster's own network if a tenant chose the host. It checks
-// the address itself, after name resolution and before each attempt to connect. So a name cannot
-// resolve to one address for the check and to another for the connection (DNS rebinding). A guard
-// also checks redirects, because each redirect is dialled.
+// the resolved IP address, not the name, before each attempt to connect. So a name cannot resolve
+// to one address for the check and to another for the connection (DNS rebinding). A guard also
+// checks redirects, because each redirect is dialled.
 //
 // A guard refuses unspecified, loopback, link-local, multicast and broadcast addresses, the
 // addresses of the clouds' metadata services, and DenyCIDRs, which are the private ranges by
-// default. It also refuses an IPv6 address that embeds such an IPv4 address. There are two
+// default. It also refuses an IPv6 address that contains a refused IPv4 address. There are two
 // exceptions:
 //
 //   - A host:port of AllowHosts may have any address.
-//   - Registries, buckets and security token services in the clouds' tables may, at port 443, have
-//     addresses in DenyCIDRs. Private links give them such addresses, and no tenant decides how
-//     their names resolve. Interface endpoints of AWS (….vpce.amazonaws.com) are excluded, because
-//     anyone can own one and choose its address. All other refusals apply to the clouds' hosts too.
+//   - A cloud's own registries, buckets and security token services ([ProviderOf]) may, at port
+//     443, have addresses in DenyCIDRs. Private links give these hosts such addresses, and no
+//     tenant decides how the names resolve. The exception does not include AWS's interface
+//     endpoints (….vpce.amazonaws.com): anyone can own an interface endpoint and choose its
+//     address. All other refusals apply to the clouds' hosts too.
 //
 // A guard's dial function sees only the address of the connection. With an HTTP proxy this is the
-// proxy's address. [Guard.CheckTarget] checks the target without name resolution, and the proxy
-// must check the rest. A proxy that a tenant names is treated like any other host: with a private
-// address it must be in AllowHosts. The administrator's own proxy is never dialled through a guard
-// (see auth/transport).
+// proxy's address. [Guard.CheckTarget] checks the target without name resolution. The proxy must
+// check the address that the target's name resolves to. A proxy that a tenant names is treated like
+// any other host: with a private address it must be in AllowHosts. The administrator's own proxy is
+// never dialled through a guard (see auth/transport).
 type Guard struct {
 	// DenyCIDRs are further ranges to refuse: the value of --deny-cidrs. The zero value is
 	// [PrivateCIDRs].
@@ -82,7 +83,7 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 	}
 	plain, tenants, clouds := *dialer, guarded(*dialer, g.DenyCIDRs), guarded(*dialer, CIDRs{given: true})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		// If the address cannot be split, the dialer fails too.
+		// Ignore the error: if the address cannot be split, the dialer fails too.
 		host, port, _ := net.SplitHostPort(address)
 		way, name := &tenants, address
 		if isCloudHost(address) {
@@ -137,7 +138,8 @@ func nameKind(name string) string {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	switch {
 	case !all(name, func(c byte) bool { return ' ' < c && c < 0x7f && c != '%' }):
-		// Some of these characters become digits and dots.
+		// Some programs convert some of these characters into digits and dots, so the name can
+		// become an address.
 		return "written with characters other than those of DNS"
 	case last == "" || all(last, func(c byte) bool { return '0' <= c && c <= '9' }) || strings.HasPrefix(last, "0x"):
 		return "a number that programs read in different ways"
@@ -154,8 +156,8 @@ func nameKind(name string) string {
 	return ""
 }
 
-// guarded returns the dialer with a control that refuses addresses with an [*AddressError], before
-// the dialer's own control.
+// guarded returns a copy of the dialer that refuses each address that check refuses. The error is
+// an [*AddressError]. The dialer's own control runs after check.
 func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
 	own, plain := dialer.ControlContext, dialer.Control
 	dialer.Control = nil
@@ -175,7 +177,8 @@ func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
 	return dialer
 }
 
-// check refuses the addresses that a guard refuses, and networks other than TCP.
+// check returns an [*AddressError] for a network other than TCP, and for an address that a guard
+// with deny as its DenyCIDRs refuses.
 func check(network, address string, deny *CIDRs) error {
 	switch network {
 	case "tcp", "tcp4", "tcp6":

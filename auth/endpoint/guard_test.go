@@ -341,7 +341,7 @@ func TestAddressErrorNamesTheFlags(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-	// Both flags allow the address.
+	// Each of the two flags can allow the address.
 	for name, guard := range map[string]endpoint.Guard{
 		"listed":  {AllowHosts: mustAllow(t, "registry.corp.example:5000")},
 		"allowed": {DenyCIDRs: mustCIDRs(t, "10.96.0.0/12")},

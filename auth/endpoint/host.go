@@ -27,7 +27,7 @@ const (
 	whatRepository = "image repository"
 )
 
-// location has the parts of a URL that passed all checks except those of the tables.
+// location has the parts of a well-formed URL. Its host is not yet compared with the clouds' hosts.
 type location struct {
 	// host is in lower case: a DNS name, or an IP address without brackets.
 	host string

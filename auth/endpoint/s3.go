@@ -25,7 +25,7 @@ type S3 struct {
 	Region string
 	// Global: the endpoint belongs to no region.
 	Global bool
-	// Listed: the host is in no table, but an administrator listed it (see [Allowed]).
+	// Listed: the host is not a host of AWS, but an administrator listed it (see [Allowed]).
 	Listed bool
 	// Variant distinguishes FIPS and dual-stack hosts.
 	Variant
@@ -81,7 +81,7 @@ func (r AWSRegion) S3Host(v Variant) string {
 	return "" // never reached: each variant has a form
 }
 
-// awsS3 finds the location's host in the table, and checks the port.
+// awsS3 returns the S3 endpoint at the location, which must be a host of S3 at port 443.
 func awsS3(loc location) (S3, error) {
 	refuse := func(reason Reason, detail, fix string) (S3, error) {
 		return S3{}, &Error{What: whatS3, Reason: reason, Detail: detail, Fix: fix}
@@ -102,7 +102,7 @@ func awsS3(loc location) (S3, error) {
 	return s, nil
 }
 
-// s3Host finds the host in the table.
+// s3Host returns the S3 endpoint with this host. It returns false if the host is not a host of S3.
 func s3Host(host string) (S3, bool) {
 	if host == s3GlobalHost {
 		return S3{Host: host, Partition: "aws", Region: "us-east-1", Global: true}, true

@@ -131,8 +131,8 @@ func TestBucketHost(t *testing.T) {
 	}
 }
 
-// FuzzParseS3 checks that only hosts of the table are accepted. It compares the labels from the
-// right, unlike the code.
+// FuzzParseS3 checks that only hosts of S3 are accepted. It compares the labels from the right,
+// unlike the code.
 func FuzzParseS3(f *testing.F) {
 	for _, seed := range []string{
 		"s3.amazonaws.com", "s3.dualstack.eu-west-1.amazonaws.com", "https://s3-fips.us-gov-west-1.amazonaws.com/", "s3.cn-north-1.amazonaws.com.cn",

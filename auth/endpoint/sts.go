@@ -28,7 +28,7 @@ type STS struct {
 	Region string
 	// Global: the endpoint belongs to no region.
 	Global bool
-	// Listed: the host is in no table, but an administrator listed it (see [Allowed]).
+	// Listed: the host is not a host of AWS, but an administrator listed it (see [Allowed]).
 	Listed bool
 	// Variant distinguishes FIPS and dual-stack hosts.
 	Variant
@@ -49,9 +49,9 @@ func (s STS) Audience() string {
 	return location{host: s.Host, port: s.Port}.String()
 }
 
-// ParseSTS returns the STS endpoint of a URL whose host is in AWS's table. The scheme is https and
-// the port 443; user, path and query are refused. Errors are [*Error]; a host that AWS does not own
-// has ReasonHost.
+// ParseSTS returns the STS endpoint of a URL whose host is a host of AWS STS. The scheme is https
+// and the port 443; user, path and query are refused. Errors are [*Error]; a host that AWS does not
+// own has ReasonHost.
 func ParseSTS(rawURL string) (STS, error) {
 	var none Allowed
 	return none.ParseSTS(rawURL)
@@ -71,7 +71,7 @@ func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
 	return s, err
 }
 
-// awsSTS finds the location's host in the tables, and checks the port.
+// awsSTS returns the STS endpoint at the location, which must be a host of AWS STS at port 443.
 func awsSTS(loc location) (STS, error) {
 	s, err := stsHost(loc.host)
 	if err == nil && loc.ownPort() != "" {
@@ -83,7 +83,7 @@ func awsSTS(loc location) (STS, error) {
 	return s, nil
 }
 
-// stsHost finds the host in the tables.
+// stsHost returns the STS endpoint with this host, which must be a host of AWS STS.
 func stsHost(host string) (STS, error) {
 	refuse := func(reason Reason, detail string) (STS, error) {
 		return STS{}, &Error{What: whatSTS, Reason: reason, Detail: detail, Fix: fixSTS}
