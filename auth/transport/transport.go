@@ -27,9 +27,9 @@ const DefaultSize = 64
 // Dialer returns the dialer of [Default]. It gives up after five seconds.
 func Dialer() *net.Dialer { return &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second} }
 
-// Default returns a transport as a basis for others. It has proxies from the environment, TLS 1.2
-// or later, and a time limit for each step. Set TLSClientConfig.RootCAs for certificate authorities
-// other than the system's.
+// Default returns a transport as a basis for other transports. It has proxies from the environment,
+// TLS 1.2 or later, and a time limit for each step. Set TLSClientConfig.RootCAs for certificate
+// authorities other than the system's.
 func Default() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -143,7 +143,7 @@ func clone(t *http.Transport) *http.Transport {
 }
 
 // proxyRefusal is an [http.Transport.OnProxyConnectResponse] that returns the status of a refusal.
-// Without it, the error of net/http has only the proxy's words.
+// Without this function, the error of net/http has only the proxy's words.
 func proxyRefusal(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
 	if response.StatusCode == http.StatusOK {
 		return nil

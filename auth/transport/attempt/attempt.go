@@ -43,7 +43,7 @@ const MaxRetryAfter = time.Hour
 const maxDrained = 64 << 10
 
 // Do calls the function once until it returns false, but not more often than most. It returns nil
-// after the last attempt. If ctx ends during a pause, it returns the cause.
+// after the last attempt. If ctx ends during a pause, it returns the cause of ctx's end.
 func Do(ctx context.Context, most int, once func() (again bool)) error {
 	pause := FirstPause
 	for n := 1; once() && n < most && ctx.Err() == nil; n++ {
@@ -55,7 +55,7 @@ func Do(ctx context.Context, most int, once func() (again bool)) error {
 	return nil
 }
 
-// wait waits for d and returns nil. If ctx ends before, it returns the cause.
+// wait waits for d and returns nil. If ctx ends before, it returns the cause of ctx's end.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

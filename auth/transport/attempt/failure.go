@@ -156,7 +156,7 @@ func ofTLS(err error) (Cause, bool) {
 			return HandshakeFailed, true
 		}
 	}
-	// The other errors of crypto/tls have no type.
+	// The other errors of crypto/tls have no type, so recognize them by their text.
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		if strings.HasPrefix(inner.Error(), "tls: ") {
 			return HandshakeFailed, true

@@ -11,14 +11,14 @@ type Side struct {
 	// "sts.eu-west-1.amazonaws.com".
 	Name string
 	// Certificates is the setting for the other side's certificate authority and for a client
-	// certificate, such as "spec.certSecretRef". It is empty if the connection uses the
-	// controller's.
+	// certificate, such as "spec.certSecretRef". It is empty if there is no such setting: the
+	// connection uses the certificate authorities that the controller trusts.
 	Certificates string
 	// Insecure is the setting that allows a connection without TLS; empty if there is no such
 	// setting.
 	Insecure string
-	// ClientCertificate is the setting for a client certificate. It is empty if Certificates is the
-	// setting for it.
+	// ClientCertificate is the setting for a client certificate. It is empty if Certificates is
+	// also the setting for a client certificate.
 	ClientCertificate string
 	// Here is the name of the sender in a sentence; empty means the controller.
 	Here string

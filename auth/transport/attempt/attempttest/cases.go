@@ -24,8 +24,8 @@ type testCase struct {
 	name  string
 	spoil func(t *testing.T, base *http.Transport)
 	says  string
-	// In fix, NAME stands for the server's name. fixByField is the fix for a server with settings
-	// in an object's spec.
+	// In fix, the test replaces NAME by the server's name. fixByField is the fix for a server with
+	// settings in an object's spec.
 	fix, fixByField string
 	again           bool
 }
