@@ -145,7 +145,7 @@ func harness(t *testing.T, form svid.Type) *providertest.Harness {
 			if jwt, ok := token.(*auth.JWT); ok {
 				return []string{jwt.Token.Reveal()}
 			}
-			return nil // the suite itself finds a certificate's key
+			return nil // a certificate: the suite itself finds the private key
 		},
 		Whose: func(_ context.Context, token auth.Token) (string, error) { return holder(token) },
 		Unsupported: map[string]auth.Option{
@@ -173,8 +173,8 @@ func key(t *testing.T, form svid.Type, r *ring, subject auth.Subject) (auth.Key,
 	return auth.Resolve(t.Context(), provider(t, form, r), options...)
 }
 
-// Another signer, issuer or trust domain changes the key of an SVID. A change that concerns only
-// the other type of SVID does not.
+// Another signer, issuer or trust domain changes the [auth.Key] of an SVID. A change that concerns
+// only JWT-SVIDs does not change the key of an X.509-SVID, and vice versa.
 func TestKeys(t *testing.T) {
 	subject, err := auth.Object("ImageRepository", "tenant-a", "app")
 	rig.Must(t, err)
@@ -182,7 +182,7 @@ func TestKeys(t *testing.T) {
 	rig.Must(t, err)
 	for name, test := range map[string]struct {
 		change    func(*svid.Signers)
-		jwt, x509 bool // whether the key changes
+		jwt, x509 bool // whether the auth.Key changes
 	}{
 		"key":          {func(s *svid.Signers) { s.Key = "kid-2" }, true, false},
 		"issuer":       {func(s *svid.Signers) { s.Issuer = "https://other.example.com" }, true, false},
@@ -206,7 +206,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Without a signer, the error says why there is none.
+// Without a signer, the error says why there is no signer.
 func TestNobodySigns(t *testing.T) {
 	object, err := auth.Object("OCIRepository", "tenant-a", "app")
 	rig.Must(t, err)

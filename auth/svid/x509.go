@@ -294,7 +294,8 @@ const (
 	maxChainLinks = 8
 )
 
-// ParseChain parses certificates in PEM. It fails if the text has no certificate, or anything else.
+// ParseChain parses certificates in PEM. It fails if the text has no certificate, or has anything
+// besides certificates.
 func ParseChain(text string) ([]*x509.Certificate, error) {
 	if len(text) > maxChain {
 		return nil, fmt.Errorf("the certificates have more than %d bytes", maxChain)
