@@ -18,7 +18,7 @@ func ExampleRun() {
 			t.Helper()
 			var (
 				provider     *azure.Provider    // the provider under test
-				cloud        providertest.Cloud // counts exchanges, makes trouble; see cloudtest
+				cloud        providertest.Cloud // counts exchanges, injects faults; see cloudtest
 				sign         func(auth.Account, auth.ProofRequest, providertest.Defect) (string, error)
 				tenantA      auth.Account // the cloud trusts this account with one identity
 				tenantB      auth.Account // and this account with another identity

@@ -147,7 +147,7 @@ func deadline(t *testing.T, b *bench) {
 }
 
 func readsRaceRefreshes(t *testing.T, b *bench) {
-	const enough = 20 // tokens, each after a refresh while others read
+	const enough = 20 // the test ends after this number of different tokens
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var mu sync.Mutex
@@ -240,7 +240,7 @@ func errorsExplain(t *testing.T, b *bench) {
 			if first != nil && second != nil && first.Error() != second.Error() {
 				t.Errorf("the same failure, two texts:\n%s\n%s", first, second)
 			}
-			b.belongs(t, b.mustGet(t, b.with(b.A)...), b.A) // the trouble is over
+			b.belongs(t, b.mustGet(t, b.with(b.A)...), b.A) // the fault is over
 		})
 	}
 }

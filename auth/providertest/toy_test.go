@@ -24,9 +24,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// TestEveryFormOfProof: the clouds of this project exchange a JWT with one audience. These
-// providers show that the engine works with all other proofs: with a certificate, with the token of
-// another subject in a chain, and with a JWT for several receivers that is itself the credential.
+// TestEveryFormOfProof runs the suite with a provider for each form of proof. The clouds of this
+// project exchange only a JWT with one audience. These providers show that GetToken also works with
+// a certificate, with the token of another subject in a chain, and with a JWT for several receivers
+// that is itself the credential.
 func TestEveryFormOfProof(t *testing.T) {
 	for name, harness := range map[string]func(*testing.T) *providertest.Harness{
 		"JWT": exchanging(auth.FormJWT), "certificate": exchanging(auth.FormCertificate), "chain": exchanging(auth.FormToken),
