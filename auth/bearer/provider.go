@@ -109,7 +109,7 @@ func (*Provider) GetIdentity(account auth.Account) (string, error) {
 	return user, nil
 }
 
-// clouds returns the values of a WorkloadIdentity's targetSystem.type that stand for a cloud with a
+// clouds returns the values of a WorkloadIdentity's targetSystem.type that mean a cloud with a
 // token service. Source: package api/identity.
 func clouds() []string { return []string{"aws", "azure", "gcp", "alibaba", "alicloud"} }
 

@@ -30,7 +30,8 @@ type Decision struct {
 	Link string
 }
 
-// ErrContradiction is the error of a grant that admits every namespace and also names some.
+// ErrContradiction is the error of a grant that admits every namespace and also names single
+// namespaces.
 var ErrContradiction = errors.New("the grant admits every namespace and also names some: write {}, or a list and a selector without {}")
 
 // Decide says whether the grant admits the namespace. Labels are the labels of the Namespace

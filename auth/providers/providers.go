@@ -34,13 +34,13 @@ type Config struct {
 	// AWSRegion replaces AWS_REGION. Optional.
 	AWSRegion string
 	// AllowedEndpointHosts are further hosts that tenants may use, such as an STS or a proxy. They
-	// are not in the clouds' tables, and their addresses may be private. The zero value has no
+	// need not be the clouds' own hosts, and their addresses may be private. The zero value has no
 	// hosts.
 	AllowedEndpointHosts endpoint.Allowed
 	// AzureWholeRegistry is the value of azure.Config.WholeRegistry.
 	AzureWholeRegistry bool
-	// DenyCIDRs are networks in which tenants' hosts and proxies must not be. The zero value stands
-	// for the private ranges (endpoint.PrivateCIDRs).
+	// DenyCIDRs are networks in which tenants' hosts and proxies must not be. The zero value means
+	// the private ranges (endpoint.PrivateCIDRs).
 	DenyCIDRs endpoint.CIDRs
 }
 
@@ -98,7 +98,7 @@ func (s *Set) ByName(name string) (auth.Provider, error) {
 	}
 }
 
-// Names returns the names that [Set.ByName] knows, in alphabetical order.
+// Names returns the names that [Set.ByName] accepts, in alphabetical order.
 func (s *Set) Names() []string {
 	var names []string
 	for _, provider := range s.all() {

@@ -50,8 +50,8 @@ func TestWhatTheEnvironmentSays(t *testing.T) {
 		env       environment
 		region    string // the expected region of AWS
 		own       string // Config.AWSRegion
-		authority string // expected, of Azure's cloud
-		universe  string // expected, of Google Cloud
+		authority string // the expected authority of Azure's cloud
+		universe  string // the expected universe of Google Cloud
 		says      string // a part of the expected error
 	}{
 		"nothing is set": {authority: public, universe: central},

@@ -3,9 +3,9 @@ package lease
 
 import "time"
 
-// Most is how long an SDK may keep a token. The clouds' clients keep a token until its end. The end
-// could be an hour after its grant was withdrawn, its account deleted or its role changed. The
-// cache knows these changes when it is asked again.
+// Most is how long an SDK may keep a token. The clouds' clients keep a token until it expires. By
+// then, the token's grant may have been withdrawn an hour ago, its account deleted or its role
+// changed. The next call of GetToken notices such a change, so SDKs must call again soon.
 const Most = time.Minute
 
 // Until returns the expiry that an SDK sees for a token that ends at end: at most [Most] from now.

@@ -47,7 +47,8 @@ func NewCaller(s Settings) (*Caller, error) {
 // Timeout returns the time limit of each request.
 func (c *Caller) Timeout() time.Duration { return c.timeout }
 
-// Via returns the client for the cloud's own hosts. A tenant's proxy is used unless it is nil.
+// Via returns the client for the cloud's own hosts. The client uses proxy, which a tenant chose,
+// unless proxy is nil.
 func (c *Caller) Via(proxy *url.URL) *http.Client { return NewClient(c.pool.Via(proxy), c.timeout) }
 
 // Host returns the client for a host that a tenant chose.

@@ -59,7 +59,8 @@ type refusedError struct {
 
 func (e *refusedError) Unwrap() error { return e.refused }
 
-// Unanswered returns the failure of a call to where that ended with err, without an answer.
+// Unanswered returns the failure of a call that ended with err, without an answer. Where is the
+// name of the called service.
 func Unanswered(ctx context.Context, err error, where string) Failure {
 	why := attempt.Explain(err)
 	f := Failure{Where: where, Code: auth.CodeUnreachable, What: why.Error(), Fix: why.Fix(attempt.Side{Name: where})}
@@ -77,8 +78,8 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 	return f
 }
 
-// Refusal returns the failure of a call to where that was answered with an HTTP status other than
-// success. Health is the page with the service's state.
+// Refusal returns the failure of a call whose answer is an HTTP status other than success. Where is
+// the name of the called service, and health is the page with its state.
 func (a Answer) Refusal(where, health string) Failure {
 	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.RetryAfter()}
 	switch {
@@ -93,8 +94,8 @@ func (a Answer) Refusal(where, health string) Failure {
 	return f
 }
 
-// Invalid returns the failure of a call to where whose answer should contain wanted, such as "a
-// token". Err says why wanted is missing.
+// Invalid returns the failure of a call whose answer should contain wanted, such as "a token".
+// Where is the name of the called service. Err says why wanted is missing.
 func Invalid(where, wanted string, err error) Failure {
 	return Failure{
 		Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where),

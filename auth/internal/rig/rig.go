@@ -132,8 +132,8 @@ func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	return func() { r.Cloud.Faults().Remove(id) }
 }
 
-// Trouble injects the trouble of the test suite into an operation of a service. The service runs at
-// host.
+// Trouble injects a fault of package providertest into an operation of a service. The service runs
+// at host.
 func (r *Rig) Trouble(tb testing.TB, trouble providertest.Trouble, service, operation, host string) (end func()) {
 	tb.Helper()
 	f := fault.Fault{Service: service, Operation: operation}
