@@ -25,9 +25,9 @@ import (
 // so that the error says which call was slow.
 const callTimeout = 10 * time.Second
 
-// printAudiences is the command that prints the API server's audiences. A token that names no
-// audience is for all of them. Source: k8s.io/kubernetes
-// pkg/registry/core/serviceaccount/storage/token.go.
+// printAudiences is the command that prints the API server's audiences. The command requests a
+// token without audiences, which the API server issues for all of its own audiences. Source:
+// k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
 const printAudiences = "kubectl create token default -o jsonpath='{.spec.audiences[*]}'"
 
 // Informers returns informers by kind. A [cache.Cache] is an Informers.

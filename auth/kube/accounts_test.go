@@ -453,7 +453,7 @@ func TestAPIServerFailures(t *testing.T) {
 				test.answer(s, w, r)
 				return true
 			}
-			limit := time.Minute // longer than a busy machine needs
+			limit := time.Minute // a busy machine needs less
 			if name == "connection lost" {
 				limit = 500 * time.Millisecond // the client would retry for a while
 			}

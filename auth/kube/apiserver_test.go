@@ -39,7 +39,7 @@ type apiServer struct {
 
 	mu      sync.Mutex
 	journal []string // "METHOD path" of every request except watches
-	bodies  []string // of TokenRequests, as JSON
+	bodies  []string // bodies of TokenRequests, in JSON
 
 	// Set before the first request.
 	user       authenticationv1.UserInfo

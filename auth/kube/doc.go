@@ -24,5 +24,5 @@
 // workloadidentities.identity.lanyard.dev, list and watch on keyrings.identity.lanyard.dev in the
 // token server's namespace, and create on workloadidentities/token of token.lanyard.dev. For
 // [Objects] it needs get, list and watch on the objects, and create on their subresource svid of
-// token.lanyard.dev. For [SPIFFERing] it needs the same as for the issuer's KeyRing.
+// token.lanyard.dev. For [SPIFFERing] it needs the same permissions as for the issuer's KeyRing.
 package kube

@@ -82,8 +82,8 @@ func (c caller) refusal(failed *auth.Error, err error, status metav1.Status, sub
 		failed.Code = auth.CodeThrottled
 		failed.Fix = "wait, or give this program its own priority level (FlowSchema)"
 	case apierrors.IsUnauthorized(err):
-		// The API server does not know this program. This says nothing about the subject, whose
-		// tokens stay valid.
+		// The API server did not authenticate this program. This says nothing about the subject,
+		// whose tokens stay valid.
 		failed.Code = auth.CodeUnavailable
 		failed.Fix = "check this program's own credentials for the API server"
 	case status.Code >= http.StatusInternalServerError:

@@ -135,7 +135,7 @@ func (x *index) set(object any, initially bool) {
 	}
 	subject, err := x.source.subject(current.GetNamespace(), current.GetName())
 	if err != nil {
-		return // nobody can ask for such a name
+		return // no caller can ask for such a name
 	}
 	next, ok := x.source.record(subject, object)
 	if !ok {

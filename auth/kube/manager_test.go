@@ -147,7 +147,7 @@ func TestManagerOptions(t *testing.T) {
 	eventually(t, mgr.Accounts, func(account auth.Account, _ error) bool {
 		return account.Attributes["example.com/identity"] == "a" && account.Attributes[roleARN] == ""
 	})
-	if calls := s.calls(); len(calls) > 1 { // one call lists the accounts
+	if calls := s.calls(); len(calls) > 1 { // the only expected call lists the accounts
 		t.Errorf("the audiences are known, but New calls %q", calls)
 	}
 	if len(options.Manager.Cache.ByObject) != 0 {

@@ -34,7 +34,7 @@ func (s keyState) accepted() bool {
 // ringState is the status of a KeyRing in memory.
 type ringState struct {
 	known       bool                // the ring exists
-	kept        bool                // the token server has written its status
+	kept        bool                // the token server has written the ring's status
 	keys        map[string]keyState // by kid
 	authorities map[string]authority
 	trustDomain string

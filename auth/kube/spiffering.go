@@ -67,8 +67,8 @@ func (r *SPIFFERing) Signers() (svid.Signers, error) {
 	return svid.Signers{}, failed
 }
 
-// subscribe registers lost. It is called when issued SVIDs must not be used any more, and when
-// objects without SVIDs may get them.
+// subscribe registers the function lost, which is called when issued SVIDs must not be used any
+// more, and when objects without SVIDs may get them.
 func (r *SPIFFERing) subscribe(lost func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -48,8 +48,9 @@ func (l *typedIdentityList) DeepCopyObject() runtime.Object {
 	return c
 }
 
-// A program with its own Go type for identities shares the informer's memory. A notified subscriber
-// finds the change there.
+// TestWorkloadIdentitiesOfTheProgramsType checks a program that has its own Go type for identities.
+// The program and WorkloadIdentities share the informer of the program's cache. So a notified
+// subscriber finds the change in this cache.
 func TestWorkloadIdentitiesOfTheProgramsType(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", map[string]any{"iamRoleARN": roleA})

@@ -200,9 +200,10 @@ func (w *WorkloadIdentities) mint(ctx context.Context, account auth.Account, ask
 	return token, nil
 }
 
-// invalidIdentity returns the error for a request that the token server found invalid. A change of
-// the identity triggers a retry by those who wait for it; a change of the token server's limits
-// does not.
+// invalidIdentity returns the error for a request that the token server found invalid. For a fault
+// of the identity, the code is [auth.CodeIdentityInvalid] or [auth.CodeAudienceRefused]: a change
+// of the identity triggers a retry. For a limit of the token server it is [auth.CodeRefused],
+// because a change of the limit triggers no retry.
 func invalidIdentity(status metav1.Status, subject auth.Subject) *auth.Error {
 	at := fmt.Sprintf("WorkloadIdentity %s/%s", subject.Namespace(), subject.Name())
 	failed := &auth.Error{
@@ -351,7 +352,7 @@ func trimIdentity(object any) (any, error) {
 		text, ok := value.(string)
 		switch {
 		case !ok:
-			kept[name] = false // any value that is not a string, to save memory
+			kept[name] = false // replaces a value of another type, to save memory
 		case len(text) > MaxProviderConfig:
 			kept[name] = strings.Clone(text[:MaxProviderConfig+1]) // without a copy, memory would keep the whole value
 		default:

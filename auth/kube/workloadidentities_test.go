@@ -44,13 +44,13 @@ type issuerServer struct {
 	identities, rings *feed[*unstructured.Unstructured]
 
 	mu     sync.Mutex
-	bodies []string // of the token requests
-	kid    string   // of the signing key
+	bodies []string // request bodies of the token requests
+	kid    string   // the kid of the signing key
 
 	// Set before the first request.
 	tamper    func(header, claims map[string]any)
 	intercept func(w http.ResponseWriter, r *http.Request) bool
-	others    http.Handler // answers for other groups
+	others    http.Handler // answers requests for other API groups
 }
 
 func newIssuerServer(t *testing.T) *issuerServer {
