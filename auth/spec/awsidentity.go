@@ -100,7 +100,8 @@ func awsIdentityOf(ctx context.Context, fields Fields, rules Rules) (auth.Subjec
 }
 
 // checkLentAtAWS checks whether the controller's own identity at AWS is lent to the namespace. If
-// the controller knows AWS identities, the AWSClusterControllerIdentity must admit the namespace.
+// the controller supports AWS identities (Rules.AWSIdentities), the AWSClusterControllerIdentity
+// must admit the namespace.
 func checkLentAtAWS(ctx context.Context, fields Fields, rules Rules) error {
 	if fields.Provider != aws || rules.AWSIdentities == nil {
 		return nil

@@ -39,7 +39,8 @@ func CredentialTypes() []CredentialType {
 // SPIFFE reports whether the credential is an SVID, whose subject is the object itself.
 func (t CredentialType) SPIFFE() bool { return t == SpiffeJWT || t == SpiffeCertificate }
 
-// Credential is spec.credential: the proof that is shown to the server in the object's spec.
+// Credential is spec.credential: the proof that the controller shows to the server at
+// [Fields].Address.
 type Credential struct {
 	// Type is the type of the credential. Required.
 	Type CredentialType

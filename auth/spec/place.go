@@ -11,7 +11,7 @@ import (
 
 // ResolveAt decides whose credential the object gets at a cloud, for fields with ProviderLater. The
 // decision and the refusals are those of [Resolve] for an object with this spec.provider. The
-// Secret of spec.secretRef does not exclude the cloud, and the cloud does not get it.
+// Secret of spec.secretRef does not exclude the cloud, and the cloud does not get the Secret.
 func ResolveAt(ctx context.Context, cloud string, fields Fields, rules Rules) (Identity, error) {
 	if !fields.ProviderLater {
 		return Identity{}, fields.place(refuse(auth.CodeOptionInvalid, fields.providerField(),
@@ -49,8 +49,8 @@ type Reference struct {
 	Namespace, Name string
 }
 
-// Check refuses a reference to another namespace, and a malformed reference. Call it before the
-// other object is read. [Resolve] calls it too.
+// Check refuses a reference to another namespace, and a malformed reference. Call Check before the
+// named object is read. [Resolve] calls Check too.
 func (r Reference) Check() error {
 	const own = "name an object of the object's own namespace"
 	if _, err := auth.Object(r.Kind, r.Namespace, r.Name); err != nil {

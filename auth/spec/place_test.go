@@ -165,7 +165,8 @@ func TestResolveAt(t *testing.T) {
 	if refused := checkRefusal(t, identity, err); refused.Field != "spec.provider" || !spec.Terminal(err) {
 		t.Errorf("%v", err)
 	}
-	// No cloud is no choice either, and what the tenant's Provider says counts for nothing.
+	// An empty cloud is refused, too. Resolve and ResolveAt ignore Provider, which the tenant
+	// wrote.
 	later := spec.Fields{Namespace: "tenant-a", Provider: "aws", ProviderLater: true}
 	identity, err = spec.ResolveAt(t.Context(), "", later, everything)
 	checkRefusal(t, identity, err)
@@ -175,7 +176,7 @@ func TestResolveAt(t *testing.T) {
 }
 
 // TestReference checks the identity of an object that uses the identity of another object. The
-// other object decides; refusals name the field that names it.
+// fields of the other object decide. Refusals name the field that refers to the other object.
 func TestReference(t *testing.T) {
 	errDown := errors.New("the API server is down")
 	repo := spec.Fields{Kind: "GitRepository", Namespace: "tenant-a", Name: "app", Provider: "azure", ServiceAccountName: "git"}
@@ -202,7 +203,7 @@ func TestReference(t *testing.T) {
 		subject string // empty if refused
 		code    auth.Code
 		says    string
-		passing bool // the refusal may end by itself
+		passing bool // whether a retry may succeed
 	}{
 		"an account":   {repo, ref, everything, "system:serviceaccount:tenant-a:git", "", "", false},
 		"an identity":  {edit(func(f *spec.Fields) { f.ServiceAccountName, f.WorkloadIdentityName = "", "git" }), ref, everything, "lanyard.dev:workloadidentity:tenant-a:git", "", "", false},

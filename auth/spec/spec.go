@@ -40,9 +40,9 @@ type Fields struct {
 	Address string
 	// Provider is spec.provider; empty means [Generic].
 	Provider string
-	// ProviderLater is true if the object's kind has no spec.provider, because what the object reads
-	// names the cloud. An encrypted file, for example, names the key service that decrypts it. The
-	// Source is then [Later], and [ResolveAt] decides for each cloud.
+	// ProviderLater is true if the object's kind has no spec.provider, because what the object
+	// reads names the cloud. An encrypted file, for example, names the key service that decrypts
+	// it. The Source is then [Later], and [ResolveAt] decides for each cloud.
 	ProviderLater bool
 	// ServiceAccountName is spec.serviceAccountName; empty if the field is absent.
 	ServiceAccountName string
@@ -67,7 +67,7 @@ type Fields struct {
 	// Insecure is spec.insecure.
 	Insecure bool
 
-	decided bool // Provider is the argument of ResolveAt
+	decided bool // true if Provider is the cloud that ResolveAt got
 }
 
 // TokenService is spec.sts: the service that exchanges an account's or identity's token for a
@@ -104,7 +104,8 @@ type Rules struct {
 	// AWSIdentities returns an [*auth.Error] if the namespace may not use an AWS identity. It
 	// checks the grants of the identity's whole chain. If an object with provider aws names no
 	// identity, the AWSClusterControllerIdentity default is checked. If AWSIdentities is nil, the
-	// controller knows no AWS identities, and refuses an object that names one (--aws-identities).
+	// controller does not support AWS identities, and refuses an object that names one
+	// (--aws-identities).
 	AWSIdentities func(ctx context.Context, namespace string, identity auth.Subject) error
 	// IdentitiesAtHub refuses objects that name a WorkloadIdentity, because the WorkloadIdentities
 	// of this cluster are in another cluster, its hub (--identities-at-hub).
@@ -140,8 +141,8 @@ const (
 	STS Source = "sts"
 	// Proof: a proof of Subject is itself the credential. Its type is in Credential.
 	Proof Source = "proof"
-	// Later: nobody's credential yet. [ResolveAt] decides it when the cloud is known. What no cloud
-	// issues may be in the Secret SecretName.
+	// Later: nobody's credential yet. [ResolveAt] decides it when the cloud is known. The Secret
+	// SecretName may have other credentials, which no cloud issues.
 	Later Source = "later"
 )
 
@@ -218,7 +219,8 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	return identity, nil
 }
 
-// resolve is [Resolve] of fields whose path is spec, of an object that uses its own identity.
+// resolve is like [Resolve], but ignores Path and Via. Its errors name the fields as if they were
+// in the object's own spec.
 func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) {
 	later := fields.ProviderLater && !fields.decided
 	if fields.Provider == "" && !fields.ProviderLater {
@@ -226,7 +228,7 @@ func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	}
 	checked := fields
 	if later {
-		fields.Provider, checked = "", fields.at(aws) // no other cloud allows more fields
+		fields.Provider, checked = "", fields.at(aws) // of all clouds, AWS allows most fields
 	}
 	if err := checkProvider(checked); err != nil {
 		return Identity{}, err
@@ -330,7 +332,8 @@ func whose(
 
 // Named returns the subject that an object depends on: when the subject changes, the object must be
 // reconciled again. It returns zero if there is no subject, or if the name is invalid. The subject
-// of a SPIFFE credential is the object itself. This subject also changes with its issuer.
+// of a SPIFFE credential is the object itself. A change of the SVIDs' issuer also counts as a
+// change of this subject.
 func (r Rules) Named(fields Fields) auth.Subject {
 	if fields.Via.check(fields) != nil {
 		return auth.Subject{}

@@ -53,8 +53,8 @@ func TestExclusions(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &table); err != nil {
 		t.Fatal(err)
 	}
-	// In Go an empty string counts as absent, but the schema distinguishes the two. Neither of them
-	// gives a tenant a wider identity.
+	// In Go an empty string counts as an absent field, but the schema distinguishes the two.
+	// Neither an empty nor an absent field gives a tenant a wider identity.
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestAudiences(t *testing.T) {
 			}
 		}
 	}
-	// The default audience must obey the same rule.
+	// No token service may accept the default audience either.
 	brokered, err := spec.Resolve(t.Context(), credential(spec.SpiffeJWT, "oci://a/b"), spec.Rules{SPIFFEBroker: true})
 	if err != nil || brokered.Credential != spec.SpiffeJWT {
 		t.Errorf("with a broker and without token server: %+v, %v", brokered, err)
@@ -581,7 +581,7 @@ func TestNamed(t *testing.T) {
 	}{
 		{"system:serviceaccount:a:puller", rules, spec.Fields{Provider: "aws", ServiceAccountName: "puller"}},
 		{"system:serviceaccount:a:default", rules, spec.Fields{Provider: "gcp"}},
-		{"lanyard.dev:workloadidentity:a:puller", rules, spec.Fields{Provider: "gcp", WorkloadIdentityName: "puller"}}, // not the default account
+		{"lanyard.dev:workloadidentity:a:puller", rules, spec.Fields{Provider: "gcp", WorkloadIdentityName: "puller"}}, // the WorkloadIdentity, not the default account
 		{"lanyard.dev:workloadidentity:a:s3", rules, spec.Fields{WorkloadIdentityName: "s3", STS: &spec.TokenService{Provider: "aws"}}},
 		{"system:serviceaccount:a:token", rules, spec.Fields{ServiceAccountName: "token", Credential: &spec.Credential{Type: spec.ServiceAccountToken}}},
 		{"lanyard.dev:workloadidentity:a:token", rules, spec.Fields{WorkloadIdentityName: "token", Credential: &spec.Credential{Type: spec.WorkloadIdentityToken}}},
@@ -590,7 +590,7 @@ func TestNamed(t *testing.T) {
 		{"nobody", rules, spec.Fields{Provider: "aws", ServiceAccountName: "b/puller"}},
 		{"lanyard.dev:awsclusterroleidentity:role", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSClusterRoleIdentity", Name: "role"}}},
 		{"lanyard.dev:awsserviceaccountidentity:a:own", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSServiceAccountIdentity", Name: "own"}}},
-		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // its grant is needed
+		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // the identity's grant decides
 		{"nobody", lending, spec.Fields{Provider: "gcp"}},
 		{"system:serviceaccount:a:kms", rules, spec.Fields{ProviderLater: true, ServiceAccountName: "kms"}},
 		{"system:serviceaccount:a:default", rules, spec.Fields{ProviderLater: true}},
@@ -646,8 +646,9 @@ func TestAWSIdentities(t *testing.T) {
 	}
 }
 
-// If the controller knows AWS identities, its own identity at AWS needs two grants. One grant is
-// not enough. Other clouds need only the first grant.
+// If the controller supports AWS identities, its own identity at AWS needs two grants:
+// Rules.ControllerNamespaces, and the grant of the AWSClusterControllerIdentity. One grant is not
+// enough. Other clouds need only the first grant.
 func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
 	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
 	for _, first := range []bool{false, true} {
@@ -850,7 +851,7 @@ func FuzzResolve(f *testing.F) {
 				t.Errorf("%+v: %+v without a cloud", fields, identity)
 			}
 			identity, err = spec.ResolveAt(t.Context(), provider, fields, rules)
-			fields.SecretRef, bits = nil, bits&^1 // not for a cloud
+			fields.SecretRef, bits = nil, bits&^1 // ResolveAt ignores spec.secretRef
 		}
 		if err != nil {
 			checkRefusal(t, identity, err)
