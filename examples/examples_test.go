@@ -192,7 +192,7 @@ func TestAccounts(t *testing.T) {
 		if !namespaces[f.namespace] {
 			t.Errorf("%s is in namespace %s, which nobody makes", f.name, f.namespace)
 		}
-		if f.provider == "" { // no cloud, no account
+		if f.provider == "" { // an object without a cloud needs no account
 			continue
 		}
 		if f.identity != "" {

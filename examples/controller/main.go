@@ -45,7 +45,7 @@ func run(ctx context.Context) error {
 	}
 	// The manager, the accounts of the tenants and the cache of their tokens: once per program.
 	mgr, err := manager.New(ctx, config, manager.Options{
-		Manager:  ctrl.Options{Metrics: server.Options{BindAddress: "0"}}, // none
+		Manager:  ctrl.Options{Metrics: server.Options{BindAddress: "0"}}, // no metrics server
 		Accounts: kube.Options{APIAudiences: strings.Fields(os.Getenv("API_AUDIENCES"))},
 	})
 	if err != nil {
@@ -61,8 +61,8 @@ func run(ctx context.Context) error {
 		if err := mgr.GetClient().Get(ctx, r.NamespacedName, object); err != nil || object.Data["serviceAccountName"] == "" {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
-		// The tenant's credentials for the AWS SDK. The SDK gets them from the cache when it signs a
-		// request; the cache shares, refreshes and drops them.
+		// The tenant's credentials for the AWS SDK. The SDK gets them from the cache when it signs
+		// a request; the cache shares, refreshes and drops them.
 		credentials := aws.NewCredentialsProvider(provider,
 			auth.WithServiceAccount(r.Namespace, object.Data["serviceAccountName"], mgr.Accounts),
 			auth.WithCache(mgr.Tokens, auth.InvolvedObject{Kind: "ConfigMap", Namespace: r.Namespace, Name: r.Name}))
@@ -75,10 +75,10 @@ func run(ctx context.Context) error {
 		case ok && !refused.Temporary():
 			object.Data["identity"] = "none: " + refused.Error() // the text says what to do
 		default:
-			return reconcile.Result{}, err // retried, with growing pauses
+			return reconcile.Result{}, err // controller-runtime retries, with growing pauses
 		}
-		// The fix of a refusal may be an annotation or the cloud's trust policy. Neither changes the
-		// object, so come back at the interval.
+		// The fix of a refusal may be an annotation or the cloud's trust policy. Neither changes
+		// the object, so come back at the interval.
 		return reconcile.Result{RequeueAfter: interval}, mgr.GetClient().Patch(ctx, object, before)
 	}
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(whoami)); err != nil {
