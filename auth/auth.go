@@ -243,7 +243,8 @@ func (c *call) exchange(ctx context.Context, proof Proof, request *Request) (Tok
 	}
 	err = observe(c.Observer, request.Key.Provider, StageRegistry, func() error {
 		credentials, err := c.provider.(RegistryProvider).NewRegistryToken(ctx, token, request)
-		// A nil pointer in the interface would make token different from nil.
+		// Set token only if credentials is not nil: a nil pointer in the interface would make token
+		// different from nil.
 		if token = nil; credentials != nil {
 			token = credentials
 		}

@@ -11,8 +11,8 @@ import (
 
 // Key identifies a token: two calls share a token exactly when their keys are equal. Every input
 // that changes the issued token is a field. No input can be forgotten, because an exchange gets its
-// input from the key. The reason for each field stands beside the field. Keys are comparable and
-// contain no secret.
+// input from the key. The comment of each field says why the field is needed. Keys are comparable
+// and contain no secret.
 type Key struct {
 	// Provider is the provider's name, so that tokens of different clouds have different keys.
 	Provider string

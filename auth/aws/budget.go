@@ -43,8 +43,8 @@ type budget struct {
 }
 
 // enter waits until the payer's budget has room for a call. The caller must then call leave with
-// the result of the call. During a pause enter does not wait: it returns the rest of the pause, and
-// no call may be made. The error is the cause of ctx's end.
+// the result of the call. During a pause enter does not wait: it returns how long the pause still
+// lasts, and no call may be made. The error is the cause of ctx's end.
 func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
 		return func(error) {}, 0, nil // the account of the keys is not known yet

@@ -179,8 +179,8 @@ func controllerFailure(ctx context.Context, err error, sources []awssdk.Credenti
 	)
 	f := classify(ctx, err, where)
 	status, _ := responseOf(err)
-	// Drop the message. A server of the environment wrote it, so it may repeat secrets that are
-	// unknown here.
+	// Drop the message. A server of the environment wrote it, so it may repeat secrets that
+	// classify cannot recognize.
 	f.message = ""
 	switch {
 	case f.Code == auth.CodeEndpointRefused, f.Code == auth.CodeThrottled, f.Code == auth.CodeUnavailable:

@@ -247,8 +247,9 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	})
 }
 
-// The metadata service runs on the node. Another server in its place, or a server without an
-// answer, must not delay callers or write into errors.
+// TestControllerInstanceMetadataAstray checks that another server at the metadata service's
+// address, or a server without an answer, neither delays callers nor writes into errors. The real
+// service runs on the node.
 func TestControllerInstanceMetadataAstray(t *testing.T) {
 	w := newWorld(t)
 	serve := func(answer http.HandlerFunc) string {

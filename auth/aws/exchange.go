@@ -52,7 +52,7 @@ func (p *Provider) assumeOwn(ctx context.Context, proof auth.Proof, x plan, requ
 	assume := func(ctx context.Context) (auth.Token, error) {
 		first, err := p.assumeWithJWT(ctx, proof, x, request)
 		if err != nil {
-			// A nil pointer in the interface would differ from nil.
+			// Do not return first: a nil pointer in the interface would differ from nil.
 			return nil, err
 		}
 		return first, nil
@@ -194,7 +194,8 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		f.Fix = fmt.Sprintf("register %s as an IAM OIDC identity provider of account %s with audience %s, and check that its keys are "+
 			"those of this cluster",
 			issuer, x.role.Account, audience)
-		// STS gives the same answer whether it cannot reach an issuer now or can never reach it.
+		// STS gives the same answer whether it cannot reach an issuer now or can never reach it. So
+		// the error is temporary.
 		if strings.Contains(f.message, "verification key") {
 			f.Code = auth.CodeUnavailable
 			f.Fix = fmt.Sprintf("check that STS can fetch the keys of %s from the internet", issuer)

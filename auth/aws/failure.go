@@ -111,7 +111,8 @@ func isThrottle(code string, status int) bool {
 // the session token.
 func clean(message string, secrets []auth.Secret) string {
 	if longest := 2 * maxMessage; len(message) > longest {
-		// The server chooses the length, and the search for each piece reads the whole message.
+		// Cut the message: the server chooses its length, and the search for each piece of a secret
+		// reads the whole message.
 		message = message[:longest]
 	}
 	for _, secret := range secrets {

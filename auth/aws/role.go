@@ -56,8 +56,8 @@ func roleMissing(subject auth.Subject) error {
 
 // GetIdentity implements [auth.Provider]. It returns the role that the ServiceAccount's annotation
 // or the WorkloadIdentity's providerConfig names, or empty without a role. If the account also
-// names a role to assume, GetIdentity returns that role. It does not know the endpoint. So it
-// accepts an empty identity and a role of a store, which [Provider.GetProofRequest] refuses for
+// names a role to assume, GetIdentity returns that role. GetIdentity does not have the endpoint. So
+// it accepts an empty identity and a role of a store, which [Provider.GetProofRequest] refuses for
 // AWS's own endpoints, before a proof is made.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	arn, named := roleAttribute().Of(account)

@@ -13,7 +13,7 @@ const (
 	// GUID. Source: Azure Workload Identity, "Labels and annotations".
 	ClientAnnotation = "azure.workload.identity/client-id"
 	// TenantAnnotation is the annotation with the application's Microsoft Entra tenant, a GUID. The
-	// default is [Config].TenantID. Source: as above.
+	// default is [Config].TenantID. The source is the same as for ClientAnnotation.
 	TenantAnnotation = "azure.workload.identity/tenant-id"
 	// ClientField is the field of a WorkloadIdentity's providerConfig with the application (client)
 	// ID.
@@ -26,7 +26,8 @@ const (
 // statement is the identity as the subject's attributes give it, not yet checked. It is comparable.
 type statement struct{ tenant, client string }
 
-// identity is an application of a tenant. Both are GUIDs in lower case.
+// identity is an application of a tenant. The IDs of the tenant and of the application are GUIDs in
+// lower case.
 type identity struct {
 	tenant, client string
 	// text is <tenant>/<client>, the form of the identity in keys.
@@ -60,8 +61,8 @@ func tenantAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: TenantAnnotation, Field: TenantField}
 }
 
-// GetIdentity implements [auth.Provider]. It returns <tenant-id>/<client-id> in lower case. Both
-// come from the ServiceAccount's annotations or from the WorkloadIdentity's providerConfig. A
+// GetIdentity implements [auth.Provider]. It returns <tenant-id>/<client-id> in lower case. The two
+// IDs come from the ServiceAccount's annotations or from the WorkloadIdentity's providerConfig. A
 // subject without a tenant gets [Config].TenantID. An attribute that is present but empty is
 // refused.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {

@@ -89,9 +89,9 @@ func (p *Provider) registryToken(
 }
 
 // parseRegistryToken returns the token in the registry's response to a request that was sent at
-// asked. The token's lifetime is exp minus iat of its claims (RFC 7519 §4.1). Both are times of the
-// registry's clock, so the local clock does not matter. Without iat the lifetime is exp minus
-// asked. Errors quote nothing of the response.
+// asked. The token's lifetime is exp minus iat of its claims (RFC 7519 §4.1). exp and iat are times
+// of the registry's clock, so the local clock does not matter. Without iat the lifetime is exp
+// minus asked. Errors quote nothing of the response.
 func parseRegistryToken(body []byte, field string, asked time.Time) (*Token, error) {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {

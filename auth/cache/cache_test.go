@@ -350,7 +350,7 @@ func TestRetryNowHasAPace(t *testing.T) {
 		if calls, took := o.calls.Load(), time.Since(begun); calls < 100 || took != time.Duration(calls-1)*2*time.Second {
 			t.Errorf("%d exchanges in %s, want them two seconds apart", calls, took)
 		}
-		// A failure that is fixed disappears within the pause.
+		// When the cause of the failure is fixed, a call gets a token after at most the pause.
 		o.err, o.life = nil, time.Hour
 		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{RetryNow: true}); err != nil {
 			t.Error(err)

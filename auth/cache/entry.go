@@ -22,9 +22,9 @@ type entry struct {
 	until     time.Duration // the end by the monotonic clock
 	untilWall time.Duration // the end by the wall clock
 
-	// The key. The other fields of a key are equal in most keys, so entries share them in others.
-	// The strings are those of the first caller. They cost no memory, because usually an informer
-	// stores them anyway.
+	// The key. The other fields of a key are equal in most keys, so entries share them in the field
+	// others. The strings are those of the first caller. They cost no memory, because usually an
+	// informer stores them anyway.
 	uid      string
 	identity string
 	subject  auth.Subject

@@ -100,7 +100,8 @@ func (c *Cache) newFlight(ctx context.Context, key auth.Key, e *entry, retryNow 
 	if retryNow && e != nil && e.failure != nil {
 		notBefore = e.failure.at + retryFloor
 	}
-	// The flight serves others too, so it outlives this caller and has a deadline of its own.
+	// The flight also serves other callers, so it outlives this caller and has a deadline of its
+	// own.
 	ctx = context.WithoutCancel(ctx)
 	f.begin = func() { go c.fly(ctx, f, notBefore, fetch) }
 	return f

@@ -86,7 +86,8 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 	}
 }
 
-// Every region of the SDK must have the same partition and the same STS hosts here.
+// TestSTSHostsAreTheSDKs checks that every region of the SDK has the same partition and the same
+// STS hosts in this package.
 func TestSTSHostsAreTheSDKs(t *testing.T) {
 	resolver := sts.NewDefaultEndpointResolverV2()
 	for _, p := range sdkPartitions(t) {

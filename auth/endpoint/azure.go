@@ -28,8 +28,8 @@ type AzureCloud struct {
 	RegistrySuffix string
 	// RegistryAudience is the resource that a token for its container registries names.
 	RegistryAudience string
-	// RegistriesMayLackAudience is true if the cloud may not know RegistryAudience. Its registries
-	// then accept tokens for Azure Resource Manager. It is true for a cloud that an administrator
+	// RegistriesMayLackAudience is true if the cloud may lack RegistryAudience. Its registries then
+	// accept tokens for Azure Resource Manager. It is true for a cloud that an administrator
 	// describes, because the age of such a cloud is not known.
 	RegistriesMayLackAudience bool
 	// StorageSuffix is the end of the names of its storage accounts, after "blob."; empty if the

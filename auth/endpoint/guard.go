@@ -95,7 +95,8 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 			way = &plain
 		}
 		conn, err := way.DialContext(ctx, network, name)
-		// net wraps the refusal in an error whose text contains the address.
+		// Return the refusal alone, because net wraps it in an error whose text contains the
+		// address.
 		if refused, ok := errors.AsType[*AddressError](err); ok {
 			return nil, &AddressError{Host: host, Address: refused.Address, Kind: refused.Kind}
 		}

@@ -108,8 +108,9 @@ func fileError(path string, err error) error {
 	}
 }
 
-// credentialsFile has the fields of a credentials file that we check. The names and types of the
-// fields equal those of package google, so that both read a file in the same way.
+// credentialsFile has the fields of a credentials file that NewControllerToken checks. The names
+// and types of the fields equal those of package google. So this package and package google read a
+// file in the same way.
 type credentialsFile struct {
 	Type              string                           `json:"type"`
 	PrivateKey        string                           `json:"private_key"`

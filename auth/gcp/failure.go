@@ -105,7 +105,7 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 				"the issuer's URL", claims.Issuer, trust)
 		case strings.Contains(said.text, "connecting to the given credential's issuer"):
 			// Google says this if it cannot reach the issuer now, and also if the uploaded keys are
-			// not the issuer's.
+			// not the issuer's. So the error is temporary.
 			f.Code = auth.CodeUnavailable
 			f.What += ": the issuer's keys cannot be found"
 			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current keys to %s",

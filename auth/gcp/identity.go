@@ -28,8 +28,8 @@ const (
 	// WorkloadIdentity.
 	ServiceAccountField = "serviceAccountEmail"
 	// ImpersonateAnnotation lists addresses of service accounts, with a comma between two addresses
-	// ([endpoint.ParseGCPImpersonation]). The last service account is impersonated, and those
-	// before it are its delegates. The first impersonation is by the service account of
+	// ([endpoint.ParseGCPImpersonation]). The last service account is impersonated, and the service
+	// accounts before it are its delegates. The first impersonation is by the service account of
 	// ServiceAccountAnnotation or, without that annotation, by the ServiceAccount itself. Google
 	// decides at each step; nothing is lent.
 	ImpersonateAnnotation = "lanyard.dev/impersonate"

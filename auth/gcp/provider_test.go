@@ -368,7 +368,7 @@ func TestUniversesShareNoKey(t *testing.T) {
 	}
 }
 
-// GetTarget with known scopes parses nothing.
+// TestScopesDoNotAllocate checks that GetTarget does not parse the same scopes again.
 func TestScopesDoNotAllocate(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	scopes, err := auth.NewList("https://www.googleapis.com/auth/devstorage.read_only", "https://www.googleapis.com/auth/pubsub")

@@ -33,7 +33,7 @@ const (
 )
 
 // world is a local Google Cloud and a provider that reaches it through a proxy under Google's own
-// names. One issuer signs for a GKE cluster and for a cluster elsewhere. A workload identity
+// names. One issuer signs for a GKE cluster and for a cluster outside GKE. A workload identity
 // provider trusts this issuer.
 type world struct {
 	*rig.Rig

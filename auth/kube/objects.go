@@ -32,12 +32,12 @@ type ObjectOptions struct {
 	Watched client.Object
 	// Ring is the KeyRing of the trust domain. Required without Broker.
 	Ring *SPIFFERing
-	// Broker issues the SVIDs in place of Lanyard's token server; Ring and Client are then not used.
-	// Default: the token server.
+	// Broker issues the SVIDs in place of Lanyard's token server; Ring and Client are then not
+	// used. Default: the token server.
 	Broker SVIDBroker
 	// APIAudiences are the audiences that the API server accepts for itself, as
 	// [Accounts.APIAudiences] returns them. SVIDs of Broker never have these audiences. Required
-	// with Broker; the token server knows these audiences itself.
+	// with Broker; the token server refuses these audiences itself.
 	APIAudiences []string
 	// Informers watch the objects. Required; [ObjectsFromManager] uses the manager's cache.
 	Informers Informers
@@ -315,7 +315,7 @@ func objectMetadata(kind auth.Kind) *metav1.PartialObjectMetadata {
 }
 
 // objectSource returns the source of the objects of a kind. A credential depends only on an
-// object's UID: the token server reads the rest live.
+// object's UID: the token server reads the object's other fields live.
 func objectSource(kind auth.Kind) source {
 	return source{
 		subject: func(namespace, name string) (auth.Subject, error) { return auth.Object(kind, namespace, name) },

@@ -25,7 +25,8 @@ func TestDefaultAnnotationsAreTheProviders(t *testing.T) {
 	}
 }
 
-// The attributes have exactly those fields of a providerConfig that the provider of the type reads.
+// TestProviderConfigFieldsAreTheProviders checks the attributes of a WorkloadIdentity. They are
+// exactly the fields of its providerConfig that the provider of its target reads.
 func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
 	fields := map[string][]string{
 		"aws": {aws.RoleField, aws.AssumeRoleField}, "azure": {azure.ClientField, azure.TenantField}, "gcp": {gcp.ImpersonateField, gcp.ServiceAccountField, gcp.ProviderField},

@@ -88,7 +88,7 @@ func (r *ring) load() ringState {
 	return ringState{}
 }
 
-// check refuses a token that was signed with an unknown or invalid key. Before the ring is known,
+// check refuses a token that was signed with an unknown or invalid key. Without a ring in memory,
 // all keys are unknown.
 func (r *ring) check(kid string) error {
 	state := r.load()

@@ -53,7 +53,8 @@ func (s *tokenServer) failure(ctx context.Context, err error, subject auth.Subje
 	var status apierrors.APIStatus
 	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
-	// For an unknown group the API server answers without a Status.
+	// For an unknown API group the API server answers without a Status. So the token server is not
+	// installed.
 	case apierrors.IsNotFound(err) && foreign:
 		return &auth.Error{
 			Stage: stage, Code: auth.CodeUnavailable,

@@ -75,7 +75,7 @@ func WorkloadIdentitiesFromManager(ctx context.Context, mgr cluster.Cluster, opt
 }
 
 // NewWorkloadIdentities makes a WorkloadIdentities and starts to watch identities and the KeyRing.
-// The cluster must have the CRDs of both.
+// The cluster must have the CRDs of WorkloadIdentity and KeyRing.
 func NewWorkloadIdentities(ctx context.Context, options WorkloadIdentityOptions) (*WorkloadIdentities, error) {
 	switch {
 	case options.Informers == nil:
@@ -137,8 +137,8 @@ func (w *WorkloadIdentities) Read(ctx context.Context, subject auth.Subject) (au
 	return w.index.read(ctx, w.reader, w.server.caller, subject, identityObject())
 }
 
-// Revoked reports whether signatures of a key are invalid. This is so if the ring is known and does
-// not have the key, or has revoked it.
+// Revoked reports whether signatures of a key are invalid. They are invalid if memory has the ring,
+// and the ring lacks the key or has revoked the key.
 func (w *WorkloadIdentities) Revoked(kid string) bool {
 	return w.ring.load().known && w.ring.check(kid) != nil
 }

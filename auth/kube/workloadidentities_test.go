@@ -470,8 +470,8 @@ func TestWorkloadIdentityProofSaysWhatWasAsked(t *testing.T) {
 	}
 }
 
-// No key counts as revoked before the ring is known. Otherwise a program would renew all tokens
-// when it starts.
+// TestRevoked checks that no key counts as revoked before the ring is in memory. Otherwise a
+// program would renew all tokens when it starts.
 func TestRevoked(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", nil)

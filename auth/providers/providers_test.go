@@ -101,7 +101,7 @@ func TestWhatTheEnvironmentSays(t *testing.T) {
 				t.Errorf("the region of AWS is %q", got)
 			}
 			// A call without a region uses the program's region, or is an error if the program has
-			// none.
+			// no region.
 			target, err := set.AWS.GetTarget(&auth.Options{})
 			if target.STSRegion != c.region || (err == nil) != (c.region != "") {
 				t.Errorf("the region of AWS is %q, %v", target.STSRegion, err)

@@ -105,8 +105,8 @@ func fixType() string {
 
 // audiencesOf returns the audiences of the object's token. The tenant chooses the server that gets
 // the token, and that server could send the token to a token service. So no token service may
-// accept these audiences. The provers refuse the audiences of the cluster's API server, which they
-// know.
+// accept these audiences. The provers have the audiences of the cluster's API server, and refuse
+// them.
 func audiencesOf(fields Fields) (auth.List, error) {
 	if fields.Credential.Type == SpiffeCertificate {
 		return auth.List{}, nil

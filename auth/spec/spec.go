@@ -93,7 +93,7 @@ type Rules struct {
 	// (--require-service-account-for-provider-auth).
 	RequireServiceAccount bool
 	// ControllerOnly refuses ServiceAccounts, WorkloadIdentities and AWS identities: an object uses
-	// the controller's identity or none (--feature-gates=ObjectLevelWorkloadIdentity=false).
+	// the controller's identity or no identity (--feature-gates=ObjectLevelWorkloadIdentity=false).
 	ControllerOnly bool
 	// TokenServer is true if the controller can use Lanyard's token server (--keyring-namespace).
 	// Otherwise an object that names a WorkloadIdentity is refused.

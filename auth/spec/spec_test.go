@@ -460,7 +460,8 @@ func TestRules(t *testing.T) {
 		})
 	}
 
-	// If the labels cannot be read, this is neither a grant nor a refusal.
+	// If the labels cannot be read, the result is neither a grant nor a refusal, but a temporary
+	// error.
 	rules := spec.Rules{Providers: []string{"aws"}, ControllerNamespaces: selector, NamespaceLabels: labels(nil, errLabels)}
 	identity, err := spec.Resolve(t.Context(), spec.Fields{Namespace: "tenant-a", Provider: "aws"}, rules)
 	if identity != (spec.Identity{}) || !errors.Is(err, errLabels) || !auth.IsTemporary(err) || spec.Terminal(err) {

@@ -231,8 +231,8 @@ func TestCheckJWT(t *testing.T) {
 	}
 }
 
-// world has two authorities with the same key: Lanyard's own, and a foreign one with an
-// intermediate.
+// world has two authorities with the same key: Lanyard's own authority, and a foreign authority
+// with an intermediate.
 type world struct {
 	domain       spiffeid.TrustDomain
 	authority    *x509.Certificate

@@ -106,8 +106,8 @@ func (c Certificate) Chain() string {
 // critical key usage digitalSignature, and the extended usages serverAuth and clientAuth. Source:
 // X509-SVID §2 to §4; RFC 5280 §4.1.2.6 for subjectAltName.
 //
-// The certificate is encoded here, not by [x509.CreateCertificate]. That function verifies each
-// signature that it makes, which takes longer than to sign.
+// Certificate encodes the certificate itself, without [x509.CreateCertificate]. That function
+// verifies each signature that it makes, which takes longer than to sign.
 func (i *Issuer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey, now time.Time) (Certificate, error) {
 	if !id.MemberOf(i.domain) || id.Path() == "" {
 		return Certificate{}, fmt.Errorf("%q is not a SPIFFE ID of an object in the trust domain %s", id, i.domain)
@@ -322,7 +322,7 @@ func ParseChain(text string) ([]*x509.Certificate, error) {
 
 // CheckChain checks that a received chain is the X.509-SVID that was requested, for this ID and
 // this public key, and is valid now. The chain is the SVID and its intermediates, each signed by
-// the next certificate. CheckChain does not know the authority: a program that requests a
+// the next certificate. CheckChain does not check the authority: a program that requests a
 // certificate trusts the server that answers.
 func CheckChain(chain []*x509.Certificate, id spiffeid.ID, public *ecdsa.PublicKey, now time.Time) error {
 	if len(chain) == 0 {

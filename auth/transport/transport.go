@@ -207,7 +207,7 @@ func (p *Pool) Environment() *http.Transport {
 	if proxy := t.Proxy; proxy != nil {
 		t.Proxy = func(request *http.Request) (*url.URL, error) {
 			if request.URL.Scheme != "https" {
-				return nil, nil // net/http's way to say that there is no proxy
+				return nil, nil // for net/http, a nil URL means that there is no proxy
 			}
 			return proxy(request)
 		}

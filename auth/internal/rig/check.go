@@ -106,8 +106,8 @@ func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 	}
 }
 
-// Asker makes a provider that allows and denies these tenants' proxies. It asks the provider for a
-// token.
+// Asker makes a provider with these lists of allowed and denied addresses of tenants' proxies. It
+// asks the provider for a token.
 type Asker func(t *testing.T, allow endpoint.Allowed, deny endpoint.CIDRs, opts ...auth.Option) error
 
 // TenantProxies checks which addresses a tenant's proxy may have. It also checks that a proxy which

@@ -265,7 +265,7 @@ func (f *Failure) words() string {
 	}
 }
 
-// refusal returns the dial guard's refusal, or an empty error if there is none.
+// refusal returns the dial guard's refusal, or an empty error if the guard did not refuse.
 func (f *Failure) refusal() *endpoint.AddressError {
 	if refused, ok := errors.AsType[*endpoint.AddressError](f.err); ok {
 		return refused

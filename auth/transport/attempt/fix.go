@@ -23,7 +23,7 @@ type Side struct {
 	// Here is the name of the sender in a sentence; empty means the controller.
 	Here string
 	// Proxy is the setting for the connection's proxy, such as "spec.proxySecretRef". It is empty
-	// if there is no proxy, or if the caller does not know it.
+	// if there is no proxy, or if the setting is unknown.
 	Proxy string
 }
 

@@ -1,6 +1,6 @@
 // Package attempttest is a test for code that sends requests. It checks, with real connections,
 // that the code explains failed requests and repeats requests as package attempt requires. All
-// packages that send requests run it, so that they behave in the same way.
+// packages that send requests run this test, so that they behave in the same way.
 package attempttest
 
 import (
