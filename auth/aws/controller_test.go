@@ -76,8 +76,9 @@ func TestControllerIRSA(t *testing.T) {
 	}
 }
 
-// An object must not choose another partition for the controller's token. The operator of that
-// partition could use the token in the role's own partition.
+// TestControllerTokenStaysInItsPartition checks that an object cannot choose another partition for
+// the controller's token. The operator of that partition could use the token in the role's own
+// partition.
 func TestControllerTokenStaysInItsPartition(t *testing.T) {
 	w := newWorld(t)
 	set := irsa(t, w, controllerSubject)
@@ -127,7 +128,8 @@ func TestControllerRefusedByTrust(t *testing.T) {
 	}
 }
 
-// With AWS_CA_BUNDLE the SDK requires a client that it can rebuild.
+// TestControllerCABundle checks that the SDK accepts AWS_CA_BUNDLE. For this variable the SDK
+// requires an HTTP client that it can rebuild.
 func TestControllerCABundle(t *testing.T) {
 	w := newWorld(t)
 	set := irsa(t, w, controllerSubject)

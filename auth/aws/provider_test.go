@@ -240,8 +240,9 @@ func TestProofAudience(t *testing.T) {
 	}
 }
 
-// The image's registry has a partition, and by default decides the region of STS. So the fix must
-// be another role.
+// TestRoleOfAnotherPartitionThanTheImage checks the fix if the role and the image's registry are in
+// different partitions. By default the registry decides the region of STS, so the fix must be
+// another role.
 func TestRoleOfAnotherPartitionThanTheImage(t *testing.T) {
 	const china = "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a"
 	account := accountA(t)

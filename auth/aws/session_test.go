@@ -56,8 +56,8 @@ func TestSessionName(t *testing.T) {
 	}
 }
 
-// A program may set the session name of a WorkloadIdentity. The annotations of a ServiceAccount
-// cannot set it, because a tenant writes them.
+// TestNamedSession checks that a program may set the session name of a WorkloadIdentity. The
+// annotations of a ServiceAccount cannot set the name, because a tenant writes them.
 func TestNamedSession(t *testing.T) {
 	attributes := map[string]string{aws.SessionNameAttribute: "cloudidentity.tenant-a@WorkloadIdentityBinding"}
 	workload, err := auth.WorkloadIdentity("tenant-a", "app")

@@ -187,7 +187,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// A service may repeat what it was sent, but the error must not contain secrets.
+// TestErrorsRepeatNoSecret checks that an error contains no secret, even if the service's answer
+// repeats the request.
 func TestErrorsRepeatNoSecret(t *testing.T) {
 	for name, message := range map[string]string{
 		"proof": "bad token " + proofA(),
@@ -228,7 +229,8 @@ func TestSlowAnswerIsCutOff(t *testing.T) {
 	}
 }
 
-// A connection that breaks off counts as no answer; half a document is an invalid answer.
+// TestAnswerThatBreaksOff checks that a connection that breaks off counts as no answer. Half a
+// document in a complete answer would be an invalid answer.
 func TestAnswerThatBreaksOff(t *testing.T) {
 	provider := wired(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, goodSession[:100])
@@ -400,7 +402,8 @@ func TestExchangeRequest(t *testing.T) {
 	}
 }
 
-// A session never lives longer than AWS allows, even if a clock is wrong.
+// TestEndOfSession checks that a session never lives longer than AWS allows, even if a clock is
+// wrong.
 func TestEndOfSession(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		0: time.Hour, 5 * time.Minute: time.Hour, -5 * time.Minute: 55 * time.Minute, 24 * time.Hour: time.Hour,

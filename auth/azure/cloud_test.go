@@ -132,8 +132,8 @@ func (w *world) allows(t *testing.T, credentials *auth.RegistryCredentials, host
 	return strings.Contains(string(granted), `"`+name+`"`) && strings.Contains(string(granted), `"`+action+`"`)
 }
 
-// The identity may write to all of tenant-a/. The credentials can only pull, and only from one
-// repository.
+// TestCredentialsAreForOneRepository checks that the credentials can only pull, and only from one
+// repository. The identity itself may write to all of tenant-a/.
 func TestCredentialsAreForOneRepository(t *testing.T) {
 	w := newWorld(t)
 	token, err := auth.GetToken(t.Context(), w.azure, w.As(accountA(t), auth.WithImageRepository(imageA))...)
@@ -240,7 +240,8 @@ func TestTwentyCredentials(t *testing.T) {
 	}
 }
 
-// Clocks may differ by five minutes. A larger difference is an error that names both clocks.
+// TestClockSkew checks that the clocks of the proof's issuer and of Microsoft Entra may differ by
+// five minutes. A larger difference is an error that names both clocks.
 func TestClockSkew(t *testing.T) {
 	w := newWorld(t)
 	for _, skew := range []time.Duration{-270 * time.Second, 270 * time.Second} {

@@ -456,7 +456,8 @@ func TestTokenCredential(t *testing.T) {
 	}
 }
 
-// The caller's context applies, not the context in which the credential was made.
+// TestTokenCredentialContext checks that GetToken obeys the context of its caller, not the context
+// in which the credential was made.
 func TestTokenCredentialContext(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)

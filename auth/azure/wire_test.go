@@ -240,7 +240,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// Microsoft Entra may repeat what it was sent, but the error must not.
+// TestErrorsRepeatNothing checks that an error does not repeat the request, even if the answer of
+// Microsoft Entra does.
 func TestErrorsRepeatNothing(t *testing.T) {
 	for _, code := range []int{700213, 424242, 0} {
 		provider := wired(t, entraError(400, code, "bad token "+proofA()+"\n<b>\x01"))
@@ -431,7 +432,8 @@ func TestRefusalsOfRegistry(t *testing.T) {
 	}
 }
 
-// A registry token with impossible times gets a limited lifetime. Without iat, exp decides the end.
+// TestRegistryTokenLife checks that a registry token with impossible times gets a limited lifetime.
+// Without the claim iat, the claim exp decides when the token expires.
 func TestRegistryTokenLife(t *testing.T) {
 	now := time.Now()
 	for claims, want := range map[string]time.Duration{
@@ -449,8 +451,9 @@ func TestRegistryTokenLife(t *testing.T) {
 	}
 }
 
-// Registries of a cloud that an administrator described may have no audience of their own.
-// Registries of the predefined clouds have one.
+// TestRegistryAudience checks the scopes of token requests for registries. Registries of a cloud
+// that an administrator described may have no audience of their own. Registries of the predefined
+// clouds have an audience.
 func TestRegistryAudience(t *testing.T) {
 	custom, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","containerRegistryDNSSuffix":"azurecr.example.gov"}`), "")
 	rig.Must(t, err)
@@ -503,7 +506,8 @@ func TestOnlyItsOwnTokens(t *testing.T) {
 	}
 }
 
-// The cache honours Retry-After: further calls send no request.
+// TestThrottledTenantWaits checks that after an answer with Retry-After, further calls with the
+// cache send no request.
 func TestThrottledTenantWaits(t *testing.T) {
 	var requests atomic.Int32
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {

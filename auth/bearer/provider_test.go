@@ -161,7 +161,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// The proof request has a lifetime of an hour and exactly the audiences of the key.
+// TestProofRequest checks that the proof request has a lifetime of an hour and exactly the
+// audiences of the token's key.
 func TestProofRequest(t *testing.T) {
 	list, err := auth.NewList("b", "a")
 	rig.Must(t, err)
@@ -173,7 +174,8 @@ func TestProofRequest(t *testing.T) {
 	}
 }
 
-// The controller's token is a token of its own ServiceAccount, and of no other.
+// TestController checks that the controller's token is a token of Config.Self, the program's own
+// ServiceAccount.
 func TestController(t *testing.T) {
 	own := rig.ServiceAccount("lanyard-system", "lanyard-controller", nil)
 	var asked []auth.ProofRequest

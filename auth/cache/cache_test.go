@@ -367,8 +367,9 @@ func TestRetryNowHasAPace(t *testing.T) {
 	})
 }
 
-// A cloud's throttling affects all tenants. So no tenant may cause further calls by changing an
-// object all the time.
+// TestRetryNowDoesNotPassRetryAfter checks that RetryNow does not shorten a pause that the cloud
+// asked for. A cloud's throttling affects all tenants. So no tenant may cause further calls by
+// changing an object all the time.
 func TestRetryNowDoesNotPassRetryAfter(t *testing.T) {
 	for code, held := range map[auth.Code]bool{auth.CodeThrottled: true, auth.CodeUnavailable: true, auth.CodeTrustRefused: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -510,8 +511,8 @@ func TestFlightBegunBeforeAChangeIsNotKept(t *testing.T) {
 	})
 }
 
-// An account changes again and again. No token of an earlier state is stored, but a neighbour's
-// token is.
+// TestChangesWhileFlightsAreUnderWay checks an account that changes again and again. No token of an
+// earlier state of the account is stored. The token of another account is stored.
 func TestChangesWhileFlightsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 10})
@@ -709,7 +710,8 @@ func TestHangingTenantIsBounded(t *testing.T) {
 	})
 }
 
-// The tenant that asks is charged, not the namespace of the subject.
+// TestCapacityIsFairAmongThoseWhoBorrow checks that the cache charges the tenant that asks for a
+// token, not the namespace of the subject.
 func TestCapacityIsFairAmongThoseWhoBorrow(t *testing.T) {
 	c := cache.New(cache.Options{MaxSize: 100})
 	o := &office{life: time.Hour}

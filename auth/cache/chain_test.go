@@ -136,7 +136,8 @@ func TestCircles(t *testing.T) {
 	}
 }
 
-// An identity may need another identity on two paths. This is no circle.
+// TestDiamondIsNoCircle checks that an identity may need another identity on two paths. Two paths
+// to one identity are no circle.
 func TestDiamondIsNoCircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -149,7 +150,8 @@ func TestDiamondIsNoCircle(t *testing.T) {
 	})
 }
 
-// A flight that gave up waiting for another flight no longer needs it.
+// TestFlightThatGaveUpIsNoCircle checks that a flight does not need another flight any more after
+// it gave up waiting for it.
 func TestFlightThatGaveUpIsNoCircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -175,8 +177,8 @@ func TestFlightThatGaveUpIsNoCircle(t *testing.T) {
 	})
 }
 
-// While the source's token is valid, no flight needs the source's refresh. The refresh may need the
-// flight that asks.
+// TestRefreshOfASourceIsNotNeeded checks that a flight does not wait for the refresh of its source
+// while the source's token is valid. Here the refresh itself needs the flight.
 func TestRefreshOfASourceIsNotNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -201,7 +203,8 @@ func TestRefreshOfASourceIsNotNeeded(t *testing.T) {
 	})
 }
 
-// A context may be in use after its fetch. Then its caller is treated like any other caller.
+// TestContextOfAFlightThatLanded checks a context that is in use after its flight has landed. The
+// cache then treats the caller like any other caller, whose exchanges are limited.
 func TestContextOfAFlightThatLanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -288,8 +291,8 @@ func TestLentIdentityWaitsInAllQueues(t *testing.T) {
 	})
 }
 
-// Identities need each other at random. Identities that need no circle get a token, all others an
-// error, and no caller waits forever.
+// TestRandomChains checks identities that need each other at random. An identity without a circle
+// gets a token, and any other identity gets an error. No caller waits forever.
 func TestRandomChains(t *testing.T) {
 	const links = 150
 	var circular atomic.Int64

@@ -51,7 +51,8 @@ func TestFetchThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// With any RefreshFraction, refreshes come early or late, but not with every use.
+// TestOddRefreshFractions checks that no RefreshFraction, even an invalid one, makes a new token
+// due for its refresh at once.
 func TestOddRefreshFractions(t *testing.T) {
 	for _, fraction := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e-9, 2} {
 		t.Run(fmt.Sprint(fraction), func(t *testing.T) {

@@ -152,7 +152,8 @@ func TestCollidingKeysKeepTheirTokens(t *testing.T) {
 	}
 }
 
-// With one byte more, an entry would take 16 more bytes of memory.
+// TestEntryFillsItsSizeClass checks the size of an entry. With one byte more, Go's allocator would
+// use 16 more bytes for each entry.
 func TestEntryFillsItsSizeClass(t *testing.T) {
 	if size := unsafe.Sizeof(entry{}); size != 176 {
 		t.Errorf("an entry has %d bytes, want 176", size)
@@ -175,7 +176,8 @@ func TestHitTakesNoLockAndDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// If two tenants use one entry, it is charged to the tenant whose flight fetched it last.
+// TestChargeFollowsTheFlight checks that an entry for two tenants is charged to the tenant whose
+// flight fetched the token last.
 func TestChargeFollowsTheFlight(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	key := variants(t)[0]

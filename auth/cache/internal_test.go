@@ -21,7 +21,8 @@ func (c *Cache) store(tenant string, key auth.Key) {
 	c.put(c.tenants.get(tenant), nil, c.issued(key, pass{}, c.now()))
 }
 
-// Namespaces come and go. A namespace without tokens must leave nothing in memory.
+// TestNothingIsKeptOfATenantWithNothing checks that a tenant without tokens leaves nothing in
+// memory. Otherwise every namespace that ever existed would take memory.
 func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	for i := range 5 {
@@ -45,8 +46,8 @@ func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 	}
 }
 
-// A token ends as soon as one of two clocks says so. The monotonic clock stands still while a
-// machine sleeps, and the wall clock may be set back.
+// TestTokenEndsByEitherClock checks that a token ends as soon as it has expired by one of two
+// clocks. The monotonic clock stops while a machine sleeps, and the wall clock may be set back.
 func TestTokenEndsByEitherClock(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	e := c.issued(auth.Key{}, pass{}, instant{mono: time.Minute, wall: 2 * time.Minute})
@@ -109,8 +110,8 @@ func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 	t.Errorf("2000 entries took %s, 64000 took %s", few, many)
 }
 
-// The last token of a tenant is removed because its subject has changed. Only this tenant must then
-// be forgotten.
+// TestTenantWhoseLastTokenGoes checks that the cache forgets a tenant when its last token is
+// removed, here because the subject has changed. The cache must not forget another tenant.
 func TestTenantWhoseLastTokenGoes(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	key := variants(t)[0]

@@ -187,8 +187,9 @@ func TestGuardDialsTCPAlone(t *testing.T) {
 	}
 }
 
-// Private links give the clouds' hosts private addresses. No other hosts may have such addresses.
-// The guard still refuses all other special addresses of the clouds' hosts.
+// TestGuardKnowsTheCloudsHosts checks that only the clouds' own hosts may have private addresses,
+// which private links give them. The guard refuses all other special addresses even for the clouds'
+// hosts.
 func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 	for _, private := range []string{"10.1.2.3", "fd12::3"} {
 		dns := resolver(t, func(string) []string { return []string{private} })
@@ -332,7 +333,8 @@ func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 	}
 }
 
-// The text names the flag that refuses the address and the flag that allows it.
+// TestAddressErrorNamesTheFlags checks that the error's text names the flag that refuses the
+// address and the flag that can allow it.
 func TestAddressErrorNamesTheFlags(t *testing.T) {
 	dns := resolver(t, func(string) []string { return []string{"10.1.2.3"} })
 	err := judgeResolved(t, endpoint.Guard{}, dns, "tcp", "registry.corp.example:5000")
@@ -525,8 +527,8 @@ func TestGuardFollowsRedirects(t *testing.T) {
 	}
 }
 
-// The guard runs first. The dialer's own control then decides about addresses that the guard
-// accepts.
+// TestGuardKeepsTheDialersControl checks that the dialer's own control runs after the guard. It
+// decides about the addresses that the guard accepts.
 func TestGuardKeepsTheDialersControl(t *testing.T) {
 	errOwn := errors.New("own control")
 	var calls atomic.Int32
@@ -595,7 +597,7 @@ func TestCIDRsIsAFlag(t *testing.T) {
 	}
 }
 
-// Every spelling of an address that must not be reached is refused without a connection.
+// TestCheckTarget checks that every spelling of a refused address is refused, without a connection.
 func TestCheckTarget(t *testing.T) {
 	guard := endpoint.Guard{AllowHosts: mustAllow(t, "127.0.0.1:5000", "localhost:5000", "[::1]:5000")}
 	const ambiguous, metadata, encoded = "a number that programs read in different ways", "of a metadata service", "written with characters other than those of DNS"

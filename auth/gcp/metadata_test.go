@@ -244,7 +244,8 @@ func TestAdviceOnGKE(t *testing.T) {
 	}
 }
 
-// With a workload identity provider the metadata server is not asked, wherever the controller runs.
+// TestProviderNeedsNoMetadata checks that an account with a workload identity provider causes no
+// request to the metadata server, wherever the controller runs.
 func TestProviderNeedsNoMetadata(t *testing.T) {
 	w := newWorld(t)
 	a := rig.WithAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName)

@@ -339,7 +339,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// These methods run on every call, even if the cache has the token.
+// TestHotPathDoesNotAllocate checks that these methods do not allocate, because they run on every
+// call, even if the cache has the token.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA), gcp.ProviderAnnotation, providerName)

@@ -291,7 +291,8 @@ func TestExchangeRequest(t *testing.T) {
 	}
 }
 
-// Hosts differ between universes; resource names have the same form in all.
+// TestExchangePerUniverse checks that requests go to the hosts of the provider's universe. The
+// names of resources have the same form in all universes.
 func TestExchangePerUniverse(t *testing.T) {
 	const email = "tenant-a@p.s3ns.iam.gserviceaccount.com"
 	var hosts, audiences []string
@@ -382,7 +383,8 @@ func TestEndOfToken(t *testing.T) {
 	}
 }
 
-// If the subject is the principal, only this provider can notice a proof of another subject.
+// TestProofOfAnother checks that the provider does not send a proof of another subject. If the
+// subject is the principal, Google would return a token of that other subject.
 func TestProofOfAnother(t *testing.T) {
 	provider := wired(t, func(http.ResponseWriter, *http.Request) { t.Error("the proof was sent") })
 	enc := base64.RawURLEncoding.EncodeToString

@@ -114,8 +114,8 @@ func TestUndecidableDenies(t *testing.T) {
 	}
 }
 
-// Unknown labels are not absent labels: otherwise NotIn and DoesNotExist would admit a namespace
-// whose labels nobody has read.
+// TestUnknownLabelsDeny checks that unknown labels do not count as absent labels. Otherwise NotIn
+// and DoesNotExist would admit a namespace whose labels nobody has read.
 func TestUnknownLabelsDeny(t *testing.T) {
 	n := read(t, `{"list":["team-a"],"selector":{"matchExpressions":[{"key":"t","operator":"DoesNotExist"}]}}`).AllowedNamespaces
 	if got := n.Decide("team-b", nil); got.Allowed || !strings.Contains(got.Link, "labels are not known") {
@@ -213,7 +213,8 @@ func TestStrictDecoding(t *testing.T) {
 	}
 }
 
-// Only All is encoded as {}. A list that lost its last namespace still denies.
+// TestMarshalJSON checks that only All is encoded as {}. So a list that lost its last namespace
+// still admits nobody.
 func TestMarshalJSON(t *testing.T) {
 	shrinking := grant.Namespaces{List: []string{"team-a"}}
 	shrinking.List = slices.Delete(shrinking.List, 0, 1)

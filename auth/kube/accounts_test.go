@@ -567,8 +567,8 @@ func TestLearningFails(t *testing.T) {
 	}
 }
 
-// A program that sets APIAudiences requests no token of its own account, and does not ask for its
-// user name.
+// TestForbiddenWithoutAName checks the error of a program that sets APIAudiences. The program
+// requests no token of its own account, so the error cannot contain the program's user name.
 func TestForbiddenWithoutAName(t *testing.T) {
 	s := newAPIServer(t)
 	accounts := newAccounts(t, s, kube.Options{APIAudiences: []string{"api"}})
@@ -611,7 +611,7 @@ func TestNewAccountsNeedsItsOptions(t *testing.T) {
 	}
 }
 
-// Lookup, Subscribe and Prove run while accounts change.
+// TestConcurrentUse calls Lookup, Subscribe, Read and Prove while accounts change.
 func TestConcurrentUse(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA})
@@ -642,8 +642,8 @@ func TestConcurrentUse(t *testing.T) {
 	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.Attributes[roleARN] == roleB })
 }
 
-// If the client's rate limiter refuses a call, the error is temporary. It says nothing about the
-// account, whose tokens stay valid.
+// TestClientsOwnLimitIsTemporary checks that the error is temporary if the client's rate limiter
+// refuses a call. The refusal says nothing about the account, whose tokens stay valid.
 func TestClientsOwnLimitIsTemporary(t *testing.T) {
 	s := newAPIServer(t)
 	s.limiter = flowcontrol.NewTokenBucketRateLimiter(0.001, 100)

@@ -42,8 +42,8 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// A value that is too long stays too long after the informer's transform. The account is refused,
-// not read without the value or with a part of the value.
+// TestAnnotationTooLong checks that a value that is too long is still too long after the informer's
+// transform. The account is refused. It is not read without the value or with a part of the value.
 func TestAnnotationTooLong(t *testing.T) {
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {

@@ -101,7 +101,8 @@ func FuzzIdentityClaims(f *testing.F) {
 	})
 }
 
-// keyID returns the kid in the token's header, or an error. No error quotes the token.
+// FuzzKeyID checks that keyID returns the kid in a token's header, or an error. The error does not
+// quote the token.
 func FuzzKeyID(f *testing.F) {
 	f.Add(`{"alg":"RS256","kid":"key-1","typ":"JWT"}`)
 	for _, header := range []string{"", "{}", "[]", "null", `{"kid":1}`, `{"kid":""}`, `{"KID":"a"}`, `{"kid":"a","kid":"b"}`, `{"kid":"a"}x`} {

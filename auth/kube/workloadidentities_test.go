@@ -485,7 +485,8 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// Without a ring no token is accepted as a proof: the ring may have revoked its key.
+// TestNoProofWithoutRing checks that without a ring no token is accepted as a proof. The ring may
+// have revoked the token's key.
 func TestNoProofWithoutRing(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", nil)

@@ -131,8 +131,9 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// No cloud's exchange may connect to an address in --deny-cidrs. This test uses a tenant's proxy
-// with such an address. A listed host is allowed despite its address.
+// TestDeniedAddressesAreRefused checks that no cloud's exchange connects to an address in
+// --deny-cidrs. The address is that of a tenant's proxy. A listed host is allowed despite its
+// address.
 func TestDeniedAddressesAreRefused(t *testing.T) {
 	// This address is in a documentation network (RFC 5737), where no host exists.
 	proxy := &url.URL{Scheme: "http", Host: "192.0.2.1:3128"}

@@ -259,7 +259,8 @@ func withProxy(f spec.Fields) spec.Fields {
 	return f
 }
 
-// The tenant chooses the server that gets the token, so no token service may accept the token.
+// TestAudiences checks that an audience is refused if a token service accepts it. The tenant
+// chooses the server that gets the token, and the server could send the token to a token service.
 func TestAudiences(t *testing.T) {
 	for _, form := range []spec.CredentialType{spec.ServiceAccountToken, spec.WorkloadIdentityToken, spec.SpiffeJWT} {
 		for audience, refused := range map[string]bool{

@@ -146,8 +146,8 @@ func TestWhoDials(t *testing.T) {
 	}
 }
 
-// The administrator's proxy may reach hosts that are forbidden to tenants. So it must not get a
-// request for such a host.
+// TestOwnProxyIsNotAskedForWhatIsRefused checks that the administrator's proxy gets no request for
+// a host that tenants may not reach. The proxy itself could reach the host.
 func TestOwnProxyIsNotAskedForWhatIsRefused(t *testing.T) {
 	var asked atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
