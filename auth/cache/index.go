@@ -20,7 +20,8 @@ type index struct {
 	bySubject []*entry                // the first entry of each bucket; entry.next is the next
 }
 
-// mostBuckets limits an empty index to 12 MiB. More entries than that share buckets.
+// mostBuckets limits an empty index to 12 MiB. If there are more entries than buckets, entries
+// share buckets.
 const mostBuckets = 1 << 20
 
 // newIndex makes an index for up to size entries.
@@ -59,7 +60,8 @@ func (x *index) insert(e *entry) {
 	*list = e
 }
 
-// remove takes e out of the index. e.chain and e.next stay, so that readers at e can go on.
+// remove takes e out of the index. e.chain and e.next stay, so that a reader that has reached e can
+// continue.
 func (x *index) remove(e *entry) {
 	key := e.key()
 	link := x.keyBucket(&key)

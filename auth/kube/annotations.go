@@ -61,8 +61,8 @@ func DefaultAnnotations() Annotations {
 }
 
 // keep returns the annotations that providers read. It returns the map itself if all annotations
-// are read, and nil if no annotation is. A value that is too long is cut to MaxAnnotation plus one
-// byte: this saves memory, and the value is still too long.
+// are read, and nil if no annotation is read. A value that is too long is cut to MaxAnnotation plus
+// one byte: this saves memory, and the value is still too long.
 func (a Annotations) keep(annotations map[string]string) map[string]string {
 	kept, cut := 0, false
 	for key, value := range annotations {

@@ -8,7 +8,7 @@
 // connection that was refused or closed, and a resolver that failed. The HTTP statuses of an
 // overload or a fault (408, 500, 502, 503, 504) are such failures too. Amazon S3 ("Best practices
 // design patterns"), Azure Blob Storage (503 Server Busy) and Google Cloud Storage ("Retry
-// strategy") ask for the same. No other attempt follows
+// strategy") ask clients for such retries. No other attempt follows
 //
 //   - a refusal by TLS, the dial guard or DNS: another attempt would be refused too;
 //   - a time-out, which has already used the available time;

@@ -90,7 +90,7 @@ func serve(t *testing.T, handler http.HandlerFunc, config *tls.Config) *httptest
 }
 
 // hangingAnswer waits until the client closes the connection. It must read the body first,
-// otherwise net/http does not notice the end.
+// otherwise net/http does not notice that the connection was closed.
 func hangingAnswer(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
