@@ -15,7 +15,7 @@ import (
 // [Context.Set] folds them. A key with no value is absent.
 type Context map[string][]string
 
-// Set gives a key its values. No values make the key absent.
+// Set sets the values of a key. Without values, it removes the key.
 func (c Context) Set(key string, values ...string) {
 	if len(values) == 0 {
 		delete(c, strings.ToLower(key))
@@ -24,7 +24,8 @@ func (c Context) Set(key string, values ...string) {
 	c[strings.ToLower(key)] = values
 }
 
-// quantifier is a set operator. Source: IAM User Guide, "Multivalued context keys".
+// quantifier is a set operator: ForAnyValue, ForAllValues or none. Source: IAM User Guide,
+// "Multivalued context keys".
 type quantifier int
 
 const (
@@ -34,7 +35,7 @@ const (
 )
 
 type condition struct {
-	operator   string // as written, for explanations
+	operator   string // as the document has it, for explain
 	quantifier quantifier
 	ifExists   bool
 	negated    bool
@@ -50,8 +51,8 @@ type operator struct {
 	check   func(pattern string) bool // nil: any pattern
 }
 
-// operators are those of the IAM JSON policy language that this package evaluates; Null, which
-// compares nothing, is apart.
+// operators returns the condition operators that this package evaluates, by name. The operator Null
+// is not among them, because it compares no values.
 func operators() map[string]operator {
 	equal := func(p, v string) bool { return p == v }
 	instants := func(cmp func(v, p time.Time) bool) operator {
@@ -151,10 +152,10 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 	return out, nil
 }
 
-// evaluated reports whether a key, in lower case, has in a request here the value that it has at
-// AWS. A key under an AWS service's own prefix would seem absent if it were not evaluated. Absence
-// satisfies negated operators and IfExists, and undoes a deny. Keys under other prefixes belong to
-// an issuer.
+// evaluated reports whether the local cloud sets a condition key as AWS does. The key is in lower
+// case. A key of an AWS service that the local cloud does not set would seem absent. But an absent
+// key satisfies negated operators and IfExists, and can switch off a deny. So Parse must refuse
+// such a key. Keys with another prefix belong to an issuer.
 func evaluated(key string) bool {
 	prefix, _, _ := strings.Cut(key, ":")
 	switch prefix {
@@ -170,12 +171,13 @@ func evaluated(key string) bool {
 		"sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
 		return true
 	}
-	// Of what the local cloud has, only KMS's keys can have tags.
+	// Of the local cloud's resources, only KMS's keys can have tags.
 	return strings.HasPrefix(key, "aws:principaltag/") ||
 		strings.HasPrefix(key, "aws:requesttag/") || strings.HasPrefix(key, "aws:resourcetag/")
 }
 
-// conditionValues reads strings; IAM also takes bare booleans and numbers, as their text.
+// conditionValues reads a condition's values, which are strings. As IAM does, it also accepts
+// booleans and numbers, and returns their text.
 func conditionValues(path string, raw json.RawMessage) ([]string, error) {
 	raws, err := oneOrMore(path, raw)
 	if err != nil {
@@ -204,7 +206,8 @@ func (c condition) holds(ctx Context) bool {
 		return (len(values) == 0) == (c.values[0] == "true")
 	}
 	if len(values) == 0 {
-		// An absent key satisfies IfExists, a negated operator and "all of none", and nothing else.
+		// An absent key satisfies only IfExists, ForAllValues and a negated operator without
+		// quantifier.
 		return c.ifExists || c.quantifier == allValues || (c.negated && c.quantifier == single)
 	}
 	matches := func(value string) bool {
@@ -221,7 +224,7 @@ func (c condition) holds(ctx Context) bool {
 	}
 }
 
-// explain says in words why the condition does not hold.
+// explain returns a text that says why the condition does not hold.
 func (c condition) explain(ctx Context) string {
 	values := ctx[c.key]
 	if len(values) == 0 {

@@ -6,39 +6,42 @@ import (
 	"strings"
 )
 
-// Principal is who asks, in every name by which a document may mean it.
+// Principal is the caller of a request, with each name by which a policy document can refer to the
+// caller.
 type Principal struct {
-	// Account is the principal's account ID, empty for a federated one.
+	// Account is the caller's account ID. It is empty for a federated caller.
 	Account string
-	// ARNs are all ARNs that stand for the principal: a role session's own and its role's; a user's.
+	// ARNs are all ARNs of the caller: for a role session its own ARN and the role's ARN, for a
+	// user the user's ARN.
 	ARNs []string
-	// Federated is the ARN of the identity provider that vouches for it; empty for AWS principals.
+	// Federated is the ARN of the identity provider that authenticated a federated caller. It is
+	// empty for AWS principals.
 	Federated string
 }
 
 // Request is a request that a document allows or denies.
 type Request struct {
-	// Principal is who asks. Identity policies do not look at it.
+	// Principal is the caller. Documents of the kind [Permissions] do not use it.
 	Principal Principal
 	// Action is service:Operation.
 	Action string
-	// Resource is the ARN of what is acted on. Trust policies and repositories' policies do not
-	// look at it.
+	// Resource is the ARN of the resource that the action is for. Trust policies and repositories'
+	// policies do not use it.
 	Resource string
-	// Context holds the condition keys.
+	// Context has the values of the condition keys.
 	Context Context
 }
 
-// Effect is the answer of one or several documents to a request.
+// Effect is the result of evaluating one or several documents for a request.
 type Effect int
 
-// The verdicts.
+// The possible effects.
 const (
-	// NoMatch: no statement applies, which means no unless another document allows.
+	// NoMatch: no statement applies. The request is denied unless another document allows it.
 	NoMatch Effect = iota
-	// Allow: a statement allows, none denies.
+	// Allow: a statement allows the request, and no statement denies it.
 	Allow
-	// Deny: a statement denies, whatever others say.
+	// Deny: a statement denies the request, even if other statements or documents allow it.
 	Deny
 )
 
@@ -56,11 +59,12 @@ func (e Effect) String() string {
 	}
 }
 
-// Decision is an effect with its reason.
+// Decision is an effect and its reason.
 type Decision struct {
-	// Effect is the verdict.
+	// Effect is the result of the evaluation.
 	Effect Effect
-	// Reason names the statement that decided or, for NoMatch, the condition that came nearest.
+	// Reason names the statement that allows or denies. For NoMatch, it names a condition that does
+	// not hold, if there is one.
 	Reason string
 	// ByAccount is set if the effect is Allow and the document names only the principal's account
 	// (or everyone), not the principal. The principal's own policies must then allow the action
@@ -68,7 +72,7 @@ type Decision struct {
 	ByAccount bool
 }
 
-// Evaluate asks the document. The zero request matches nothing.
+// Evaluate evaluates the document for a request. The zero request matches no statement.
 func (d Document) Evaluate(r Request) Decision {
 	result := Decision{Effect: NoMatch, Reason: "no statement is for this action, resource and principal"}
 	for i, s := range d.statements {
@@ -99,8 +103,9 @@ func (s statement) label(i int) string {
 	return fmt.Sprintf("statement %d", i)
 }
 
-// concerns reports whether the statement, its conditions apart, is about the request, and whether
-// it names the principal itself.
+// concerns reports whether the statement's action, resource and principal match the request. It
+// ignores the statement's conditions. Named is set if the statement names the principal itself, not
+// only its account or everyone.
 func (s statement) concerns(kind Kind, r Request) (named, matched bool) {
 	action := strings.ToLower(r.Action)
 	if action == "" || !slices.ContainsFunc(s.actions, func(p string) bool { return glob(p, action) }) {
@@ -117,7 +122,8 @@ func (s statement) concerns(kind Kind, r Request) (named, matched bool) {
 
 func (p principals) match(who Principal, deny bool) (named, matched bool) {
 	if who.Federated != "" {
-		// "*" means AWS principals. It does not let a federated one in, but it does keep it out.
+		// In an Allow, "*" means AWS principals only. In a Deny, it also means federated
+		// principals.
 		return true, slices.Contains(p.federated, who.Federated) || (deny && p.anyone)
 	}
 	if slices.ContainsFunc(p.aws, func(a string) bool { return slices.Contains(who.ARNs, a) }) {
@@ -132,7 +138,8 @@ func (p principals) match(who Principal, deny bool) (named, matched bool) {
 	return false, byAccount || p.anyone
 }
 
-// EvaluateAll asks several documents as one: a deny anywhere wins, else one allow is enough.
+// EvaluateAll evaluates several documents. If one document denies, the result is Deny. Otherwise,
+// if one document allows, the result is Allow.
 func EvaluateAll(docs []Document, r Request) Decision {
 	result := Decision{Effect: NoMatch, Reason: "no policy is attached"}
 	for _, d := range docs {

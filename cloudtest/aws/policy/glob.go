@@ -2,12 +2,12 @@ package policy
 
 import "strings"
 
-// glob reports whether s matches the pattern, in which * stands for any bytes, none included, and ?
-// for one byte. It takes linear space and at most len(pattern)*len(s) steps, whatever a stranger
-// writes.
+// glob reports whether s matches the pattern. In the pattern, * matches any number of bytes,
+// including zero, and ? matches one byte. For every pattern, glob takes linear space and at most
+// len(pattern)*len(s) steps.
 func glob(pattern, s string) bool {
 	p, i := 0, 0
-	star, mark := -1, 0 // the last * seen, and where in s its match ends for now
+	star, mark := -1, 0 // index of the last *, and the end of its current match in s
 	for i < len(s) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':
@@ -26,8 +26,9 @@ func glob(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// globARN matches an ARN segment by segment, so that a * in the region does not swallow the
-// account. A lone * matches everything. Source: IAM User Guide, "Using wildcards in resource ARNs".
+// globARN matches an ARN segment by segment, so that a * in the region cannot also match the
+// account. A pattern that is only * matches everything. Source: IAM User Guide, "Using wildcards in
+// resource ARNs".
 func globARN(pattern, arn string) bool {
 	if pattern == "*" {
 		return true

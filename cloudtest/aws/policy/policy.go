@@ -1,9 +1,10 @@
 // Package policy reads and evaluates IAM policy documents: trust policies of roles, permission
 // policies of roles, users and sessions, and resource policies of repositories, buckets and keys.
 //
-// Reading is strict. An element, operator or variable that this package does not know is an error
-// that names its place. It is never skipped, because a skipped condition makes the policy wider.
-// Source: IAM User Guide, "Grammar of the IAM JSON policy language" and "IAM JSON policy elements".
+// Reading is strict. An element, operator or variable that this package does not support is an
+// error with its path in the document. It is never skipped, because a policy allows more without
+// one of its conditions. Source: IAM User Guide, "Grammar of the IAM JSON policy language" and "IAM
+// JSON policy elements".
 package policy
 
 import (
@@ -18,8 +19,8 @@ import (
 	"strings"
 )
 
-// maxDocument bounds a document, in bytes. IAM's own limits are lower (2,048 to 10,240 by kind) but
-// do not count white space.
+// maxDocument is the maximum length of a document in bytes. IAM's own limits are lower (2,048 to
+// 10,240 by kind), but they do not count white space.
 const maxDocument = 64 << 10
 
 // Kind is the kind of resource to which a document is attached. It decides which elements the
@@ -32,30 +33,30 @@ const (
 	// Permissions is an identity's policy, a managed policy or a session policy: it has resources
 	// and no principals.
 	Permissions
-	// Resource is a policy on a resource that is implied, as ECR's repository policies are: it has
-	// principals and no resources.
+	// Resource is a policy that does not name its resource, such as the policy of an ECR
+	// repository: it has principals and no resources.
 	Resource
-	// Bucket is a policy on an S3 bucket: it has principals, and as resources the bucket and
-	// objects in it.
+	// Bucket is a policy on an S3 bucket: it has principals. Its resources are the bucket and
+	// objects in the bucket.
 	Bucket
-	// Key is a policy on a KMS key: it has principals, and the resource "*", which is the key.
+	// Key is a policy on a KMS key: it has principals. Its resource is "*", which means the key.
 	Key
 )
 
-// hasPrincipals and hasResources say which elements a document of the kind must have; the others it
-// must not have.
+// hasPrincipals and hasResources report whether a document of the kind must have principals and
+// resources. If not, the document must not have them.
 func (k Kind) hasPrincipals() bool { return k != Permissions }
 func (k Kind) hasResources() bool  { return k == Permissions || k == Bucket || k == Key }
 
 // Error says why a document is refused.
 type Error struct {
-	// Path is where in the document, such as "Statement[0].Condition".
+	// Path is the position of the error in the document, such as "Statement[0].Condition".
 	Path string
-	// Fix says what is wrong there and what is allowed.
+	// Fix says what is wrong at Path, or what is allowed.
 	Fix string
 }
 
-// Error names the place and the fix.
+// Error returns Path and Fix.
 func (e *Error) Error() string {
 	if e.Path == "" {
 		return "policy: " + e.Fix
@@ -90,10 +91,10 @@ type principals struct {
 	services  []string
 }
 
-// String returns the document as it was given.
+// String returns the document as [Parse] got it.
 func (d Document) String() string { return d.source }
 
-// MarshalJSON returns the document as it was given, or null for the zero value.
+// MarshalJSON returns the document as [Parse] got it, or null for the zero value.
 func (d Document) MarshalJSON() ([]byte, error) {
 	if d.source == "" {
 		return []byte("null"), nil
@@ -307,8 +308,8 @@ func (d Document) CheckPartition(partition string) error {
 	return nil
 }
 
-// CheckBucket refuses a document with a resource that is neither the bucket of that ARN nor an
-// object in it, as S3 does. The error is an [*Error].
+// CheckBucket refuses a document with a resource other than the bucket with this ARN or an object
+// in the bucket, as S3 does. The error is an [*Error].
 func (d Document) CheckBucket(arn string) error {
 	for i, s := range d.statements {
 		for _, r := range s.resources {
@@ -333,8 +334,8 @@ func IsAccountID(s string) bool {
 	return len(s) == 12 && strings.Trim(s, "0123456789") == ""
 }
 
-// checkJSON demands one JSON value without duplicate keys. encoding/json would keep the last of two
-// keys, so a reader that keeps the first key would see another policy.
+// checkJSON refuses data that is not one JSON value, and duplicate keys. encoding/json would use
+// the last of two equal keys, so a reader that uses the first would see another policy.
 func checkJSON(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -381,7 +382,8 @@ func checkValue(dec *json.Decoder, path string) error {
 	return nil
 }
 
-// object reads a JSON object whose keys are among those allowed, in exactly that spelling.
+// object reads a JSON object. It refuses keys that are not in allowed, even if only their case
+// differs.
 func object(path string, raw json.RawMessage, allowed ...string) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
@@ -409,7 +411,8 @@ func text(path string, raw json.RawMessage) (string, error) {
 	return *s, nil
 }
 
-// oneOrMore reads a list, or a single value as a list of one. An empty list is refused.
+// oneOrMore reads a list or a single value, which it returns as a list with one element. It refuses
+// an empty list.
 func oneOrMore(path string, raw json.RawMessage) ([]json.RawMessage, error) {
 	if len(raw) == 0 {
 		return nil, refuse(path, "is required")

@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 )
 
-// wrap puts a statement's fields into a document.
+// wrap returns a document with one statement, which has these fields.
 func wrap(statement string) string {
 	return `{"Version":"2012-10-17","Statement":[{` + statement + `}]}`
 }
@@ -96,8 +96,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestPartition: IAM refuses a document that names another partition; one that was stored would
-// deny nobody.
+// TestPartition checks that a document that names another partition is refused, as by IAM. Its
+// statements would deny nobody.
 func TestPartition(t *testing.T) {
 	tests := []struct {
 		kind            policy.Kind
@@ -299,7 +299,8 @@ func TestZeroValuesGrantNothing(t *testing.T) {
 	}
 }
 
-// TestBucketPolicies: such a policy asks for principal and resource both.
+// TestBucketPolicies checks that a bucket's policy allows a request only if both the principal and
+// the resource match.
 func TestBucketPolicies(t *testing.T) {
 	const object = "arn:aws:s3:::my-bucket/a"
 	doc, err := policy.Parse(policy.Bucket, []byte(wrap(`"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789123:role/a"},"Action":"s3:GetObject","Resource":"arn:aws:s3:::my-bucket/*"`)))
@@ -331,8 +332,8 @@ func TestBucketPolicies(t *testing.T) {
 	}
 }
 
-// FuzzPattern: a pattern without wildcards matches itself and nothing else; one with them matches
-// what they are replaced by.
+// FuzzPattern checks that a pattern without wildcards matches only itself. It also checks that a
+// pattern matches the text that results if its wildcards are replaced.
 func FuzzPattern(f *testing.F) {
 	f.Add("system:serviceaccount:a:b", "system:serviceaccount:a:bb")
 	f.Add("a*b", "axxb")
@@ -347,7 +348,7 @@ func FuzzPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var same string // as the document has it: JSON replaces invalid UTF-8
+		var same string // the pattern in the document: JSON replaces invalid UTF-8
 		if err := json.Unmarshal(encoded, &same); err != nil {
 			t.Fatal(err)
 		}
@@ -369,8 +370,8 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// FuzzParse: what is read can be written and read again, and means the same; nothing is read from a
-// document whose keys stand twice.
+// FuzzParse checks that a parsed document can be written and parsed again, and then gives the same
+// decisions. Other documents must give an [*policy.Error].
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(wrap(allowAll)))
 	f.Add([]byte(wrap(allowAll + `,"Condition":{"StringEquals":{"a:b":["c"]}}`)))
