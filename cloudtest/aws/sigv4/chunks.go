@@ -10,20 +10,22 @@ import (
 	"strings"
 )
 
-// maxChunks bounds the chunks of one content; S3 wants 8 KiB in all but the last.
+// maxChunks is the maximum number of chunks in one content. S3 requires at least 8 KiB in every
+// chunk but the last.
 const maxChunks = 1 << 16
 
 // chunks is a content in S3's chunked form (aws-chunked). Each chunk has a hexadecimal size, a
-// signature if chunks are signed, and that many bytes, each ended by CRLF. A chunk of size 0 and
-// trailers follow. A signature covers the signature before it, so that chunks cannot be left out or
-// moved. Sources: Amazon S3 API Reference, "Signature Calculations for the Authorization Header:
-// Transferring Payload in Multiple Chunks" and "Signature calculations for trailing headers".
+// signature if chunks are signed, and the data. A CRLF ends the line with the size, and another
+// CRLF ends the data. The last chunk has the size 0. Trailers follow it. Each signature covers the
+// previous signature, so that chunks cannot be left out or moved. Sources: Amazon S3 API Reference,
+// "Signature Calculations for the Authorization Header: Transferring Payload in Multiple Chunks"
+// and "Signature calculations for trailing headers".
 type chunks struct {
 	rest     []byte
 	declared string                                   // length of the content, decimal
-	trailers []string                                 // names that must follow, lower case
-	previous []byte                                   // signature of what came before
-	signer   func(kind string, rest ...string) []byte // nil: unsigned
+	trailers []string                                 // names of the announced trailers, lower case
+	previous []byte                                   // signature of the request or of the previous chunk
+	signer   func(kind string, rest ...string) []byte // nil if the chunks are not signed
 }
 
 func (s Signature) chunkSigner(secret string) func(string, ...string) []byte {
@@ -78,14 +80,14 @@ func (c *chunks) read() (content []byte, trailer http.Header, err error) {
 	return nil, nil, incompleteBody()
 }
 
-// line takes what stands before the next CRLF.
+// line removes the next line from c.rest and returns it without its CRLF.
 func (c *chunks) line() (string, bool) {
 	line, rest, ok := bytes.Cut(c.rest, []byte("\r\n"))
 	c.rest = rest
 	return string(line), ok
 }
 
-// chunk takes the next chunk. After the last one, which is empty, trailers or the end follow.
+// chunk removes the next chunk from c.rest and returns its data. The last chunk is empty.
 func (c *chunks) chunk() ([]byte, error) {
 	head, ok := c.line()
 	digits, signature, signed := strings.Cut(head, ";chunk-signature=")
@@ -107,7 +109,7 @@ func (c *chunks) chunk() ([]byte, error) {
 	return data, c.verify(signature, algorithm+"-PAYLOAD", sum(nil), sum(data))
 }
 
-// verify checks a signature in the chain.
+// verify checks the signature of a chunk or of the trailers, which covers the previous signature.
 func (c *chunks) verify(signature, kind string, rest ...string) error {
 	want := c.signer(kind, append([]string{hex.EncodeToString(c.previous)}, rest...)...)
 	got, err := hex.DecodeString(signature)
@@ -118,7 +120,8 @@ func (c *chunks) verify(signature, kind string, rest ...string) error {
 	return nil
 }
 
-// readTrailer takes the trailers, which must be those announced, and the end.
+// readTrailer reads the trailers and the end of the content. It refuses trailers other than the
+// announced ones.
 func (c *chunks) readTrailer() (http.Header, error) {
 	trailer := http.Header{}
 	var canonical strings.Builder
@@ -132,7 +135,7 @@ func (c *chunks) readTrailer() (http.Header, error) {
 		if line == "" {
 			break
 		}
-		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":") // some clients put a LF more
+		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":") // some clients send one more LF
 		name, value = strings.ToLower(name), strings.TrimSpace(value)
 		switch {
 		case !ok || signature != "" || slices.Contains(names, name):

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What X-Amz-Content-Sha256 may say instead of a hash. Source: Amazon S3 API Reference,
+// Values that X-Amz-Content-Sha256 may have instead of a hash. Source: Amazon S3 API Reference,
 // "Authenticating Requests: Using the Authorization Header".
 const (
 	unsignedPayload   = "UNSIGNED-PAYLOAD"
@@ -16,11 +16,12 @@ const (
 	signedWithTrailer = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
 )
 
-// ContentError is a request to S3 whose signature is right, and whose content is not what it says.
+// ContentError refuses a request to S3 whose content does not match its headers, its trailers or
+// its chunks' sizes.
 type ContentError struct {
-	// Code is S3's code.
+	// Code is S3's error code.
 	Code string
-	// Message is S3's wording. It repeats nothing of the content.
+	// Message is S3's error message. It contains no part of the content.
 	Message string
 }
 
@@ -29,11 +30,11 @@ func (e *ContentError) Error() string { return e.Code + ": " + e.Message }
 
 var hashForm = regexp.MustCompile(`\A[0-9a-f]{64}\z`)
 
-// VerifyS3 is [Signature.Verify] by the rules of S3. The path is signed as it is. The content may
-// be left out of the signature, or come in chunks that have their own signatures. VerifyS3 returns
-// the content without the chunks' framing, and the trailers that followed the content. The
-// signature of a presigned request does not cover the content. The error is an [*Error] or a
-// [*ContentError].
+// VerifyS3 is [Signature.Verify] by the rules of S3. The signature covers the path as the client
+// sent it. The signature need not cover the content, and the content may come in chunks with
+// signatures of their own. VerifyS3 returns the content without the chunks' sizes and signatures,
+// and the trailers that followed the content. The signature of a presigned request does not cover
+// the content. The error is an [*Error] or a [*ContentError].
 func (s Signature) VerifyS3(r *http.Request, body []byte, secret string, now time.Time) (content []byte, trailer http.Header, err error) {
 	if err := s.checkTime(now); err != nil {
 		return nil, nil, err

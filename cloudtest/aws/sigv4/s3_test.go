@@ -62,7 +62,8 @@ func verifyS3(r *http.Request, now time.Time) (content []byte, trailer http.Head
 	return s.VerifyS3(r, body, s3Secret, now)
 }
 
-// chunked frames 66,560 bytes as the examples do: 65,536 and 1,024 bytes, and the end.
+// chunked returns 66,560 bytes in chunks as in the examples of the S3 API Reference: 65,536 bytes,
+// 1,024 bytes, and the empty last chunk.
 func chunked(signatures [3]string, trailer string) string {
 	mark := func(i int) string {
 		if signatures[i] == "" {
@@ -223,7 +224,8 @@ func TestS3Contents(t *testing.T) {
 	}
 }
 
-// TestS3ChunkSignatures changes one thing of the documented uploads each.
+// TestS3ChunkSignatures checks that the documented uploads are refused after one part of them was
+// changed.
 func TestS3ChunkSignatures(t *testing.T) {
 	replace := func(r *http.Request, old, with string) *http.Request {
 		body, err := io.ReadAll(r.Body)
@@ -260,14 +262,14 @@ func TestS3ChunkSignatures(t *testing.T) {
 	}
 }
 
-// FuzzChunks: what is read as chunks has the declared length, is part of the body, and leaves
-// nothing over.
+// FuzzChunks checks that the content of accepted chunks is part of the body. A body with more bytes
+// after its end must be refused.
 func FuzzChunks(f *testing.F) {
 	f.Add("3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "5")
 	f.Add("0\r\nx:y\r\n\r\n", "0")
 	f.Fuzz(func(t *testing.T, body, length string) {
 		if strings.TrimSpace(length) != length || strings.ContainsFunc(length, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return // not a header
+			return // not a valid value of a header
 		}
 		content, _, err := verifyS3(s3Signed(t, unsignedTrailer, body, "X-Amz-Decoded-Content-Length", length), s3SignedAt())
 		if err != nil {

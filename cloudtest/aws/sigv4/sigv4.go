@@ -1,7 +1,7 @@
 // Package sigv4 verifies AWS Signature Version 4 on incoming requests, in the Authorization header
-// and in presigned queries. It is written from the documented algorithm and shares no code with any
-// SDK, so that it checks signers rather than agreeing with them. S3 has rules of its own for paths,
-// lives and contents: [Signature.VerifyS3].
+// and in presigned queries. It implements the documented algorithm and shares no code with any SDK,
+// so that it finds errors in an SDK's signer. S3 has its own rules for paths, lifetimes and
+// contents, see [Signature.VerifyS3].
 //
 // Source: AWS General Reference / IAM User Guide, "Create a signed AWS API request" and "Elements
 // of an AWS API request signature".
@@ -27,37 +27,39 @@ const (
 	terminator = "aws4_request"
 	timeForm   = "20060102T150405Z"
 
-	// pastSkew and futureSkew are how far the signer's clock may be from ours.
+	// pastSkew and futureSkew are how far a signature's time may be before and after the local
+	// time.
 	pastSkew   = 15 * time.Minute
 	futureSkew = 5 * time.Minute
 
-	// maxExpires is the longest life that a presigned request may name.
+	// maxExpires is the maximum value of X-Amz-Expires in a presigned request.
 	maxExpires = 7 * 24 * time.Hour
 
 	// serviceS3 is the service in the credential scope of requests to S3.
 	serviceS3 = "s3"
 )
 
-// Kinds of refusal. [Parse] and [Signature.Verify] return an [*Error] that wraps exactly one.
+// Kinds of refusal. [Parse] and [Signature.Verify] return an [*Error] that wraps exactly one of
+// these errors.
 var (
 	// ErrMissing: the request is not signed.
 	ErrMissing = errors.New("request is not signed")
-	// ErrIncomplete: it is signed, but a part is absent or malformed.
+	// ErrIncomplete: a part of the signature is missing or malformed.
 	ErrIncomplete = errors.New("signature is incomplete")
-	// ErrMismatch: the signature is not the one that the key makes for this request, or does not
-	// cover what it must.
+	// ErrMismatch: the secret key makes another signature for this request, or the signature does
+	// not cover all required parts.
 	ErrMismatch = errors.New("signature does not match")
-	// ErrTime: the signature's time is too far away.
+	// ErrTime: the signature has expired, or its time is too far in the future.
 	ErrTime = errors.New("signature's time is not now")
 )
 
-// Error is a refused signature.
+// Error is the refusal of a signature.
 type Error struct {
 	// Kind is one of ErrMissing, ErrIncomplete, ErrMismatch, ErrTime.
 	Kind error
-	// Message is AWS's wording for the caller. It repeats nothing secret.
+	// Message is AWS's error message for the caller. It contains no secrets.
 	Message string
-	// Reason says more, for the journal.
+	// Reason says more about the cause than Message, for the journal.
 	Reason string
 }
 
@@ -83,26 +85,27 @@ func incomplete(message string) error {
 	return &Error{Kind: ErrIncomplete, Message: message, Reason: message}
 }
 
-// Signature has a request's unverified statements about its signature. It proves nothing before
-// [Signature.Verify].
+// Signature has the parts of a request's signature. They are unverified until [Signature.Verify]
+// returns no error.
 type Signature struct {
 	// AccessKeyID, Date (YYYYMMDD), Region and Service are the credential scope.
 	AccessKeyID, Date, Region, Service string
 	// Time is the signing time, UTC.
 	Time time.Time
-	// SignedHeaders are the covered headers' names, lower case, sorted.
+	// SignedHeaders are the names of the headers that the signature covers, in lower case and
+	// sorted.
 	SignedHeaders []string
 	// SecurityToken is the session token that was sent, empty if none.
 	SecurityToken string
 	// Presigned is set if the signature is in the query.
 	Presigned bool
-	// Expires is how long a presigned request is good for: what it says, and for every service but
-	// S3 fifteen minutes at most. Source: aws-iam-authenticator, pkg/token ("presigned STS urls are
-	// valid for 15 minutes after timestamp in x-amz-date").
+	// Expires is how long a presigned request is valid: the value of X-Amz-Expires, but for every
+	// service except S3 at most fifteen minutes. Source: aws-iam-authenticator, pkg/token
+	// ("presigned STS urls are valid for 15 minutes after timestamp in x-amz-date").
 	Expires time.Duration
 
 	signature []byte
-	query     string // canonical, without the signature
+	query     string // the canonical query, without the signature
 }
 
 // Parse reads a request's signature. The error is an [*Error].
@@ -221,7 +224,7 @@ func parsePresigned(pairs []pair) (Signature, error) {
 	return s, nil
 }
 
-// fill sets what both forms of a signature share.
+// fill sets the fields that a signature in the header and one in the query have in common.
 func (s *Signature) fill(credential, signedHeaders, signature string) error {
 	parts := strings.Split(credential, "/")
 	if len(parts) != 5 || parts[4] != terminator || slices.Contains(parts, "") {
@@ -245,9 +248,9 @@ func (s *Signature) fill(credential, signedHeaders, signature string) error {
 	return nil
 }
 
-// Verify checks that secret signed exactly this request at a time that is now, and that the
-// signature covers the host and every X-Amz- header. Body is the request's whole body. The error is
-// an [*Error].
+// Verify checks that secret signed exactly this request and that the signature is valid at the time
+// now. It also checks that the signature covers the host and every X-Amz- header. Body is the
+// request's whole body. The error is an [*Error].
 func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.Time) error {
 	if err := s.checkTime(now); err != nil {
 		return err
@@ -259,7 +262,8 @@ func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.
 	return s.verify(r, canonicalPath(r.URL), hash, secret)
 }
 
-// verify checks the signature itself, over a path and a payload hash in their canonical forms.
+// verify checks the signature, but not its time. The path and the payload hash are in their
+// canonical forms.
 func (s Signature) verify(r *http.Request, path, payloadHash, secret string) error {
 	if !slices.Contains(s.SignedHeaders, "host") {
 		return mismatch("the host is not among the signed headers")
@@ -301,8 +305,7 @@ func (s Signature) checkTime(now time.Time) error {
 	return nil
 }
 
-// sign derives the signing key and signs a string that begins with kind, time and scope and goes on
-// with rest.
+// sign derives the signing key and signs the lines kind, time, scope and rest.
 func (s Signature) sign(secret, kind string, rest ...string) []byte {
 	mac := func(key []byte, data string) []byte {
 		h := hmac.New(sha256.New, key)
@@ -325,7 +328,7 @@ func (s Signature) canonicalRequest(r *http.Request, path, payloadHash string) (
 		switch name {
 		case "host":
 			values = []string{r.Host}
-		case "content-length": // net/http takes it out of the header
+		case "content-length": // net/http removes it from the headers
 			values = []string{strconv.FormatInt(r.ContentLength, 10)}
 		default:
 			values = r.Header.Values(name)
@@ -343,8 +346,8 @@ func (s Signature) canonicalRequest(r *http.Request, path, payloadHash string) (
 	return b.String(), nil
 }
 
-// canonicalPath normalises the path and encodes what was sent once more, as every service but S3
-// does.
+// canonicalPath normalises the path and encodes the encoded path a second time. Every service but
+// S3 does this.
 func canonicalPath(u *url.URL) string {
 	sent := u.EscapedPath()
 	if sent == "" {
@@ -359,8 +362,8 @@ func canonicalPath(u *url.URL) string {
 
 type pair struct{ name, value string }
 
-// parseQuery splits a raw query. What net/url would drop or read in two ways is refused, because
-// what is verified must be what is executed.
+// parseQuery splits a raw query. It refuses a query that net/url would read only in part or in
+// another way, because the verified and the executed query must be the same.
 func parseQuery(raw string) ([]pair, error) {
 	if strings.Contains(raw, ";") {
 		return nil, incomplete("The query string must not contain ';'.")
@@ -381,7 +384,7 @@ func parseQuery(raw string) ([]pair, error) {
 	return out, nil
 }
 
-// canonicalQuery sorts by encoded name, then encoded value.
+// canonicalQuery encodes the pairs and sorts them by encoded name, then by encoded value.
 func canonicalQuery(pairs []pair) string {
 	encoded := make([]pair, len(pairs))
 	for i, p := range pairs {

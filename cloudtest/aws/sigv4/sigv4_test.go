@@ -148,7 +148,8 @@ func TestTimeMessages(t *testing.T) {
 	}
 }
 
-// TestPresignedLife asserts that no presigned request outlives fifteen minutes, whatever it says.
+// TestPresignedLife checks that a presigned request to STS is valid for at most fifteen minutes,
+// even if X-Amz-Expires is higher.
 func TestPresignedLife(t *testing.T) {
 	for expires, want := range map[string]time.Duration{
 		"": 15 * time.Minute, "&X-Amz-Expires=60": time.Minute, "&X-Amz-Expires=0": 0, "&X-Amz-Expires=604800": 15 * time.Minute,
@@ -163,7 +164,7 @@ func TestPresignedLife(t *testing.T) {
 	}
 }
 
-// sdkSigned is a request as the SDK signs it and as a server would see it.
+// sdkSigned returns a request that the SDK signed, in the form in which a server gets it.
 func sdkSigned(t *testing.T, ctx context.Context, method, path, query string, body []byte, header string) *http.Request {
 	t.Helper()
 	target := (&url.URL{Scheme: "https", Host: "sts.eu-west-1.amazonaws.com", Path: path, RawQuery: query}).String()
@@ -182,8 +183,8 @@ func sdkSigned(t *testing.T, ctx context.Context, method, path, query string, bo
 	return in
 }
 
-// FuzzVerify: whatever the SDK signs is verified, and nothing else is: not with another body,
-// query, header, path or host.
+// FuzzVerify checks that every request that the SDK signs is verified. After any change, such as of
+// the body, query, header, path or host, the request must be refused.
 func FuzzVerify(f *testing.F) {
 	f.Add("a", "Action", "GetCallerIdentity", []byte("body"), "value")
 	f.Add("a b/ü", "k+k", "v&v=%20;ü", []byte(nil), "two  blanks")
@@ -191,11 +192,11 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, segment, key, value string, body []byte, header string) {
 		for _, r := range header {
 			if r < ' ' || r > '~' {
-				return // not a header
+				return // not a valid value of a header
 			}
 		}
 		if strings.HasPrefix(strings.ToLower(key), "x-amz-") {
-			return // part of another signature
+			return // the parameter would be part of another signature
 		}
 		segment = strings.NewReplacer("/", "", ".", "").Replace(segment) // the SDK does not normalise paths, AWS does
 		query := ""
