@@ -159,7 +159,7 @@ func (r queryResult) MarshalXML(e *xml.Encoder, start xml.StartElement) error {
 		return nil
 	}
 	start.Name.Local = r.name
-	return e.EncodeElement(r.value, start) // encoding/xml's own contract
+	return e.EncodeElement(r.value, start) // unwrapped, as callers of an xml.Marshaler expect
 }
 
 // jsonAPI is an API of the AWS JSON 1.1 protocol. Target is the part of the header X-Amz-Target
@@ -200,8 +200,8 @@ func (api jsonAPI) read(call *apiCall) (operation, *service.Refusal) {
 		call.Call.Operation = name
 		return op, nil
 	}
-	// AWS sends no message. The local cloud does, because AWS may have the missing operation: the
-	// caller must learn that the call is not wrong.
+	// AWS sends no message. The local cloud sends one, because AWS may have the missing operation.
+	// The message says that only the local cloud lacks it.
 	return operation{}, service.Refuse(http.StatusBadRequest, "UnknownOperationException", fmt.Sprintf(
 		"the local cloud does not have the operation %.200q; it has %s",
 		target, strings.Join(slices.Sorted(maps.Keys(api.operations)), ", ")))

@@ -12,7 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// TestAnotherAPI: a new API of AWS needs only a table of operations, in either protocol.
+// TestAnotherAPI checks that a table of operations is enough to add an API of AWS, in the Query and
+// in the JSON protocol.
 func TestAnotherAPI(t *testing.T) {
 	type user struct {
 		UserName string `json:"userName"`

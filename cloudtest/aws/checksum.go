@@ -19,7 +19,8 @@ import (
 // Specification", 64-bit CRC.
 const nvme = 0x9a6c9329ac4bc9b5
 
-// checksum is a kind of checksum. A client may send one in base64 with a content.
+// checksum is a kind of checksum, such as CRC-64/NVME. A client may send the checksum of a content
+// in a header or a trailer, in base64.
 type checksum struct {
 	header  string // lower case
 	name    string // in S3's error message

@@ -75,7 +75,8 @@ type provider struct {
 }
 
 // role, user, repository and bucket are immutable once stored; a change replaces them. A role that
-// replaces another keeps its id and date. A role that is created after a deletion gets new ones.
+// replaces another keeps that role's id and date. A role that is created after a deletion gets a
+// new id and date.
 type role struct {
 	id, path, name, arn string
 	created             time.Time
@@ -95,7 +96,7 @@ type keyOwner struct{ account, user, secret string }
 
 type repositoryKey struct{ region, name string }
 
-// String returns the key as a refusal shows it.
+// String returns the region and the name, as the message of a refusal shows them.
 func (k repositoryKey) String() string { return k.region + "/" + k.name }
 
 type repository struct {
@@ -336,8 +337,8 @@ func (c *Cloud) PutRole(accountID string, r Role) error {
 	return c.change(accountID, func(a *account) error { return a.putRole(r) })
 }
 
-// PutTrustPolicy replaces only a role's trust policy. A policy that denies everybody ends all
-// trust.
+// PutTrustPolicy replaces only a role's trust policy. With a policy that denies everybody, nobody
+// can assume the role any more.
 func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMessage) error {
 	return c.change(accountID, func(a *account) error {
 		old := a.roles[roleName]

@@ -27,7 +27,7 @@ type Account struct {
 	ID string `json:"id"`
 	// Partition is "aws" (default), "aws-cn", "aws-us-gov", "aws-eusc" or one of "aws-iso…".
 	Partition string `json:"partition,omitempty"`
-	// OIDCProviders are the issuers that the account knows.
+	// OIDCProviders are the issuers that the account trusts.
 	OIDCProviders []OIDCProvider `json:"oidcProviders,omitempty"`
 	// ManagedPolicies are the account's managed permission policies by name. Their ARN is
 	// arn:<partition>:iam::<id>:policy/<name>.

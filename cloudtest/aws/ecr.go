@@ -82,8 +82,8 @@ func (c *Cloud) getPublicAuthorizationToken(call *apiCall) (any, *service.Refusa
 	return map[string]authorizationData{"authorizationData": {AuthorizationToken: token, ExpiresAt: float64(expires.Unix())}}, nil
 }
 
-// notAuthorized returns AWS's message for a denied action. The resource is empty for an action
-// without one.
+// notAuthorized returns AWS's message for a denied action. If the action has no resource, resource
+// is empty.
 func notAuthorized(who principal, action, resource string, v verdict) string {
 	if resource != "" {
 		action += " on resource: " + resource

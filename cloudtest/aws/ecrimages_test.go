@@ -36,9 +36,9 @@ func imageManifest(size int) string {
 		imageType, configType, layerType, size)
 }
 
-// ownBody sends a copy of each request's body. The SDK closes the body as soon as the answer's
-// header is there. If net/http has not read the body's end by then, it drops the rest of a long
-// answer. In memory, answers are fast enough for this.
+// ownBody sends a copy of each request's body. The SDK closes the body as soon as it has the
+// answer's header. If net/http has not read the body's end by then, net/http drops the rest of a
+// long answer. Answers from memory are fast enough for this to happen.
 type ownBody struct{ next http.RoundTripper }
 
 func (o ownBody) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -66,7 +66,7 @@ func (in pageInput) refusal() *service.Refusal {
 }
 
 // absentWith checks a parameter that lists n members. It refuses more than longest members. It also
-// refuses the parameters of a page beside the listed members.
+// refuses maxResults and nextToken in a request that lists members.
 func (in pageInput) absentWith(parameter string, n, longest int) *service.Refusal {
 	switch {
 	case n > longest:

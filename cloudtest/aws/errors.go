@@ -11,7 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Messages of AWS's own failures. Source: AWS STS API Reference, "Common Error Types".
+// Messages of the errors for which AWS, not the caller, is the cause. Source: AWS STS API
+// Reference, "Common Error Types".
 const (
 	rateExceeded     = "Rate exceeded"
 	temporaryFailure = "The request has failed due to a temporary failure of the server."
@@ -116,7 +117,7 @@ func json11() service.Protocol {
 				e.Status, e.Code = http.StatusBadRequest, code
 			}
 			if e.Code == "MissingAuthenticationTokenException" {
-				e.Message = "Missing Authentication Token" // STS has another message
+				e.Message = "Missing Authentication Token" // STS uses another message for this error
 			}
 			return writeJSON(r, e.Status, json11Type, map[string]string{"__type": e.Code, "message": e.Message})
 		},

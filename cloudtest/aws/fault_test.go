@@ -115,7 +115,7 @@ func TestFaults(t *testing.T) {
 			want  string
 		}{
 			{fault.Fault{Kind: fault.Refuse, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "IDPCommunicationError"},
-			{fault.Fault{Kind: fault.Drop, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 2}, "IDPCommunicationError"}, // net/http tries twice
+			{fault.Fault{Kind: fault.Drop, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 2}, "IDPCommunicationError"}, // net/http sends the request twice
 			{fault.Fault{Kind: fault.Unavailable, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "IDPCommunicationError"},
 			{fault.Fault{Kind: fault.Malformed, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "InvalidIdentityToken"},
 		} {

@@ -28,8 +28,9 @@ const (
 )
 
 // partition is one of AWS's separate clouds. Sources: AWS General Reference, "AWS service
-// endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints and quotas". The library has its own
-// table. The tables are separate, so that an error in one shows in tests.
+// endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints and quotas". The Lanyard library has
+// its own table of partitions. The two tables are separate, so that tests find an error in one of
+// them.
 type partition struct {
 	id         string
 	suffix     string   // of hosts with IPv4 only

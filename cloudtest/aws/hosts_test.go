@@ -137,8 +137,8 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// TestHostsOfTheSDK asks the real SDK for its hosts, in every region that this package knows.
-// parseHost must understand all of them.
+// TestHostsOfTheSDK asks the real SDK for its hosts, in every region in the table of partitions. It
+// checks that parseHost accepts every host.
 func TestHostsOfTheSDK(t *testing.T) {
 	type resolved struct {
 		service string
@@ -202,8 +202,9 @@ func TestHostsOfTheSDK(t *testing.T) {
 	}
 }
 
-// FuzzParseHost: an accepted host name has one meaning. It is refused with more text before or
-// after it, unless that text makes it the name of another bucket.
+// FuzzParseHost checks that an accepted host name belongs to one service of one partition. It also
+// checks that the name is refused with more text before or after it. The exception is text that
+// makes it the host of another bucket.
 func FuzzParseHost(f *testing.F) {
 	f.Add("sts.eu-west-1.amazonaws.com")
 	f.Add("123456789123.dkr-ecr.eu-west-1.on.aws")

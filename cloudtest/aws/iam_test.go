@@ -32,7 +32,7 @@ func iamRequest(t *testing.T, caller awssdk.Credentials, pairs ...string) *http.
 func TestIAMAnswers(t *testing.T) {
 	const (
 		provider = "arn:aws:iam::" + account + ":oidc-provider/"
-		issuer   = "https://issuer.tenant-b.example" // w.Rogue, until the account knows it
+		issuer   = "https://issuer.tenant-b.example" // this is w.Rogue, which the account does not trust at first
 		trust    = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"` + provider + `issuer.tenant-b.example"},` +
 			`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"issuer.tenant-b.example:sub":"` + subjectB + `"}}}]}`
 		nobody = `{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:AssumeRoleWithWebIdentity"}]}`
@@ -42,7 +42,7 @@ func TestIAMAnswers(t *testing.T) {
 		w := newWorld(t)
 		client := w.Client()
 		defer client.CloseIdleConnections()
-		administrator := awssdk.Credentials{AccessKeyID: pusherKey, SecretAccessKey: pusherSecret} // who may do everything
+		administrator := awssdk.Credentials{AccessKeyID: pusherKey, SecretAccessKey: pusherSecret} // a user who may do everything
 		tenant, err := w.assume(t, roleA, subjectA).Retrieve(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -119,8 +119,9 @@ func TestIAMAnswers(t *testing.T) {
 	})
 }
 
-// TestIAMJudgesByPolicy: the caller's policies decide about each operation on each resource. A role
-// that may write one role's policies can write neither another role's policies nor a trust policy.
+// TestIAMJudgesByPolicy checks that the caller's policies decide about each operation on each
+// resource. The caller may write the policies of one role. It must not write another role's
+// policies or a trust policy.
 func TestIAMJudgesByPolicy(t *testing.T) {
 	w := newWorld(t)
 	admin := rig.TenantRole("tenant-a", subjectA)
@@ -138,7 +139,7 @@ func TestIAMJudgesByPolicy(t *testing.T) {
 	}{
 		{"PutRolePolicy", "tenant-b-ecr", http.StatusOK},
 		{"PutRolePolicy", "tenant-a-ecr", http.StatusForbidden},
-		{"PutRolePolicy", "none", http.StatusForbidden}, // the permission is checked first
+		{"PutRolePolicy", "none", http.StatusForbidden}, // 403, not 404: the permission is checked first
 		{"UpdateAssumeRolePolicy", "tenant-b-ecr", http.StatusForbidden},
 		{"GetRole", "tenant-b-ecr", http.StatusForbidden},
 	} {

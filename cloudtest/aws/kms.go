@@ -94,8 +94,8 @@ func keyARN(call *apiCall, name string) (string, *service.Refusal) {
 }
 
 // onKey returns a key, if the policies allow the call's operation. The key's policy must always
-// allow it. It can delegate the decision to the caller's policies. Source: KMS Developer Guide,
-// "Determining access to AWS KMS keys".
+// allow the operation. The key's policy can delegate the decision to the caller's policies. Source:
+// KMS Developer Guide, "Determining access to AWS KMS keys".
 func (c *Cloud) onKey(call *apiCall, name string) (*kmsKey, *service.Refusal) {
 	arn, refusal := keyARN(call, name)
 	if refusal != nil {

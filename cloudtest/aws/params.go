@@ -20,8 +20,9 @@ type params struct {
 	errors []string
 }
 
-// readParams reads the parameters of a GET from the query, and of a POST from the body. A POST with
-// an empty body has them in the query. The signature covers both.
+// readParams reads the parameters of a GET from the query, and of a POST from the body. If the body
+// of a POST is empty, the parameters are in the query. The request's signature covers the query and
+// the body.
 func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 	raw := r.URL.RawQuery
 	switch r.Method {
@@ -103,7 +104,8 @@ func (p *params) text(name string, l limits) string {
 	return value
 }
 
-// seconds reads a number from lowest to highest. Without the parameter it returns otherwise.
+// seconds reads a number from lowest to highest. If the parameter is missing, it returns the
+// argument otherwise.
 func (p *params) seconds(name string, lowest, highest, otherwise int) int {
 	if !p.values.Has(name) {
 		return otherwise

@@ -127,7 +127,8 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 			return nil, refusal
 		}
 		at := Registry{Account: ep.account, Region: ep.region}
-		// The forwarded request has no mount. ECR declines mounts too.
+		// The forwarded request has no mount parameters, so the client uploads the blob. ECR
+		// declines mounts too.
 		answer, refusal := r.Forward(c.registryPlane(at), oci.Forwarded(r.Request), nil)
 		if refusal == nil && slices.Contains(req.actions, "PutImage") {
 			answer = c.recordPush(answer, pushKey{at, req.repository}, r.Now)
@@ -277,8 +278,8 @@ func (c *Cloud) authorizePublic(who principal, r *service.Request, req registryR
 			if who.account == "" {
 				return service.Refuse(http.StatusForbidden, "DENIED", "Not Authorized").Because("the token is anonymous")
 			}
-			// There is no repository policy. So authorize refuses callers from other accounts than
-			// the owner's.
+			// A public repository has no policy here. So authorize refuses callers of accounts
+			// other than the owner's.
 			v := c.authorize(who, ask{action: action, resource: r.Call.Resource, owner: owner, context: requestContext(ep, r.Now)})
 			if !v.allowed {
 				return service.Refuse(http.StatusForbidden, "DENIED", notAuthorized(who, action, r.Call.Resource, v)).Because(v.reason)

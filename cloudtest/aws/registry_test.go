@@ -215,7 +215,7 @@ func TestRegistryTokenEnds(t *testing.T) {
 			return w.request(t, client, http.MethodGet, "https://"+registryHost+"/v2/", token, "")
 		}
 		time.Sleep(12*time.Hour - 3*time.Second)
-		// The token outlives the caller's session, as at AWS.
+		// The authorization token stays valid after the caller's session has ended, as at AWS.
 		if a := ping(); a.status != http.StatusOK {
 			t.Errorf("before its end: HTTP %d %s", a.status, a.body)
 		}

@@ -75,8 +75,8 @@ func TestRegistryActions(t *testing.T) {
 	}
 }
 
-// FuzzRegistryPath: an accepted path names one repository. The data plane reads the same repository
-// from the path.
+// FuzzRegistryPath checks that an accepted path begins with the name of the checked repository. So
+// the data plane reads the same repository from the path.
 func FuzzRegistryPath(f *testing.F) {
 	f.Add("a/b/manifests/1")
 	f.Add("a/../b/manifests/1")

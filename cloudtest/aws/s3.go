@@ -140,8 +140,8 @@ func (c *Cloud) authenticateS3(s *s3Call) *service.Refusal {
 	if errors.Is(err, sigv4.ErrMissing) {
 		return nil
 	}
-	// malformed returns S3's refusal of a malformed signature, which depends on its place: header
-	// or query.
+	// malformed returns S3's refusal of a malformed signature. The refusal depends on whether the
+	// signature is in the header or in the query.
 	malformed := func(message string) *service.Refusal {
 		if r.Header.Get("Authorization") == "" {
 			return service.Refuse(http.StatusBadRequest, "AuthorizationQueryParametersError",
@@ -241,12 +241,12 @@ func setListing(ctx policy.Context, query url.Values) {
 
 type location string
 
-// MarshalXML writes S3's answer. S3 reports us-east-1 as an empty element.
+// MarshalXML writes the answer of GetBucketLocation. For us-east-1, S3 writes an empty element.
 func (l location) MarshalXML(e *xml.Encoder, _ xml.StartElement) error {
 	if l == "us-east-1" {
 		l = ""
 	}
-	return e.EncodeElement(string(l), xml.StartElement{Name: xml.Name{Space: s3Namespace, Local: "LocationConstraint"}}) // encoding/xml's own contract
+	return e.EncodeElement(string(l), xml.StartElement{Name: xml.Name{Space: s3Namespace, Local: "LocationConstraint"}}) // unwrapped, as callers of an xml.Marshaler expect
 }
 
 // forwardS3 sends an authorized request to the data plane, with the bucket in the path, and without

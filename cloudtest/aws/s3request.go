@@ -79,7 +79,7 @@ type s3Request struct {
 }
 
 // readS3Request parses a request. The parameter bucket is the bucket in the host name, or empty.
-// The result has its bucket even if the request is refused.
+// The result contains the request's bucket even if the request is refused.
 func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal) {
 	req := s3Request{bucket: bucket, key: strings.TrimPrefix(r.URL.Path, "/")}
 	if bucket == "" {

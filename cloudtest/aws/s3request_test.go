@@ -97,12 +97,12 @@ func TestS3Headers(t *testing.T) {
 	}
 }
 
-// FuzzS3Path: an accepted path is one object. The data plane reads the same object from the
-// forwarded path.
+// FuzzS3Path checks that an accepted path identifies one object. The path that the data plane gets
+// must identify the same object.
 func FuzzS3Path(f *testing.F) {
 	f.Add("my-bucket/a/b", "prefix=a", "")
 	f.Add("my-bucket/../b", "", "")
-	f.Add("/", "", "") // no bucket, and not the root
+	f.Add("/", "", "") // the path "//" has no bucket and is not the root
 	f.Add("a%2f..%2fb", "list-type=2", "my-bucket")
 	f.Fuzz(func(t *testing.T, path, query, bucket string) {
 		u, err := url.Parse("https://x/" + path)

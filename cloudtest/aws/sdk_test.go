@@ -90,7 +90,8 @@ func (w *world) assume(t *testing.T, role, subject string) awssdk.CredentialsPro
 	return static(out.Credentials)
 }
 
-// TestTokenMatrix has the cases in which the cloud's verdicts are compared with other verifiers.
+// TestTokenMatrix checks STS's answers to good and bad tokens. The cases also serve to compare the
+// local STS with other verifiers.
 func TestTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	mint := func(claims oidc.Claims) func() (string, error) {
@@ -333,7 +334,8 @@ func TestPresignedCallerIdentity(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// An unread answer closes its connection later, maybe after the bubble's end.
+			// Read the answer. Otherwise its connection is closed later, maybe after the synctest
+			// bubble has ended.
 			_ = rig.ReadAll(t, res)
 			return res.StatusCode
 		}

@@ -50,8 +50,8 @@ func newID(prefix string) string {
 	return prefix + string(raw)
 }
 
-// SessionSecretPrefix begins the secret access key of each session. Tests recognise the key by it.
-// At AWS the key has no prefix.
+// SessionSecretPrefix begins the secret access key of each session. Tests recognise such a key by
+// the prefix. At AWS the key has no prefix.
 const SessionSecretPrefix = "cloudtestKey"
 
 // newSecretKey makes the secret access key of a session, with the 40 characters that AWS's keys
