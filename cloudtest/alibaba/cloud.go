@@ -41,8 +41,8 @@ type account struct {
 	roles     map[string]role         // by name, in lower case
 }
 
-// role is immutable once stored. A role that replaces another keeps the ID. A role that is created
-// after a deletion gets a new ID.
+// role is immutable once stored. A role that replaces another keeps that role's ID. A role that is
+// created after a deletion gets a new ID.
 type role struct {
 	Role
 

@@ -40,7 +40,7 @@ type Config struct {
 type Account struct {
 	// ID is the account's ID, sixteen digits.
 	ID string `json:"id"`
-	// OIDCProviders are the issuers that the account knows, unique by name.
+	// OIDCProviders are the issuers that the account trusts, unique by name.
 	OIDCProviders []OIDCProvider `json:"oidcProviders,omitempty"`
 	// Roles are the account's roles, unique by name without regard to case.
 	Roles []Role `json:"roles,omitempty"`
@@ -58,7 +58,7 @@ type OIDCProvider struct {
 	ClientIDs []string `json:"clientIDs"`
 	// Fingerprints are SHA-1 fingerprints, 40 hexadecimal digits each, at most five. A certificate
 	// in the chain of the issuer's host must have one of them. If the list is empty, the local
-	// cloud checks the chain alone.
+	// cloud only verifies the certificate chain.
 	Fingerprints []string `json:"fingerprints,omitempty"`
 	// IssuanceLimitHours is the maximum age of a token in hours, counted from the claim iat: 1 to
 	// 168. The default is 12.

@@ -24,7 +24,7 @@ type pinned struct {
 func (p *pinned) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := p.to.RoundTrip(r)
 	if err != nil || len(p.fingerprints) == 0 {
-		return res, err // http.RoundTripper's own contract
+		return res, err // unwrapped, as callers of an http.RoundTripper expect
 	}
 	if res.TLS != nil && slices.ContainsFunc(res.TLS.VerifiedChains, p.known) {
 		return res, nil

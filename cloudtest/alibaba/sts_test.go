@@ -42,7 +42,8 @@ func trust(subject string) json.RawMessage {
 		"Condition":{"StringEquals":{"oidc:iss":"` + issuer + `","oidc:aud":["` + audience + `"],"oidc:sub":"` + subject + `"}}}]}`)
 }
 
-// world is a local cloud with the roles of two tenants. It knows issuer, and does not know rogue.
+// world is a local cloud with the roles of two tenants. An account trusts the issuer "issuer". No
+// account trusts "rogue".
 type world struct {
 	*cloudtest.Cloud
 

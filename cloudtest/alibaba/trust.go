@@ -11,8 +11,8 @@ import (
 )
 
 // trustPolicy is a role's trust policy. Its zero value allows nothing. Unknown elements, operators
-// and keys are errors, because a policy without one of its conditions allows more. Source: RAM,
-// "Policy elements" and "Create a RAM role for a trusted IdP".
+// and keys are errors, because a policy allows more if one of its conditions is skipped. Source:
+// RAM, "Policy elements" and "Create a RAM role for a trusted IdP".
 type trustPolicy struct {
 	Version   string      `json:"Version"`
 	Statement []statement `json:"Statement"`
@@ -29,7 +29,7 @@ type principal struct {
 	Federated texts `json:"Federated"`
 }
 
-// texts is a list of texts. In JSON, a single text may stand for the list.
+// texts is a list of texts. In JSON, a list of one text may also be that text alone.
 type texts []string
 
 // UnmarshalJSON reads a single text or a list.
@@ -39,7 +39,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 		*t = texts{one}
 		return nil
 	}
-	return json.Unmarshal(data, (*[]string)(t)) // encoding/json names the place
+	return json.Unmarshal(data, (*[]string)(t)) // the error of encoding/json names the field
 }
 
 // assumeRole is the action of all operations that assume a role, in lower case.
@@ -117,8 +117,8 @@ func (s *statement) holds(claims map[string][]string) bool {
 	return true
 }
 
-// matches compares a condition's value with a claim. In StringLike, * stands for any characters and
-// ? for one.
+// matches compares a condition's value with a claim. In StringLike, * matches any characters and ?
+// matches one character.
 func matches(operator, value, claim string) bool {
 	if operator == "StringEquals" {
 		return value == claim
