@@ -241,7 +241,7 @@ func (c *Cloud) onRole(call *apiCall, do func(*account, *role) *service.Refusal)
 	}
 	return c.inAccount(call, func(a *account) *service.Refusal {
 		r := a.roles[name]
-		if r == nil || r.arn != arn { // no role, or not the role for which the policies were checked
+		if r == nil || r.arn != arn { // not the role whose ARN was checked
 			return noSuchEntity("The role with name " + name + " cannot be found.")
 		}
 		return do(a, r)

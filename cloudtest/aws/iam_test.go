@@ -32,7 +32,7 @@ func iamRequest(t *testing.T, caller awssdk.Credentials, pairs ...string) *http.
 func TestIAMAnswers(t *testing.T) {
 	const (
 		provider = "arn:aws:iam::" + account + ":oidc-provider/"
-		issuer   = "https://issuer.tenant-b.example" // this is w.Rogue, which the account does not trust at first
+		issuer   = "https://issuer.tenant-b.example" // w.Rogue; not trusted at first
 		trust    = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"` + provider + `issuer.tenant-b.example"},` +
 			`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"issuer.tenant-b.example:sub":"` + subjectB + `"}}}]}`
 		nobody = `{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:AssumeRoleWithWebIdentity"}]}`
@@ -139,7 +139,7 @@ func TestIAMJudgesByPolicy(t *testing.T) {
 	}{
 		{"PutRolePolicy", "tenant-b-ecr", http.StatusOK},
 		{"PutRolePolicy", "tenant-a-ecr", http.StatusForbidden},
-		{"PutRolePolicy", "none", http.StatusForbidden}, // 403, not 404: the permission is checked first
+		{"PutRolePolicy", "none", http.StatusForbidden}, // permission is checked before existence
 		{"UpdateAssumeRolePolicy", "tenant-b-ecr", http.StatusForbidden},
 		{"GetRole", "tenant-b-ecr", http.StatusForbidden},
 	} {

@@ -24,7 +24,7 @@ type chunks struct {
 	rest     []byte
 	declared string                                   // length of the content, decimal
 	trailers []string                                 // names of the announced trailers, lower case
-	previous []byte                                   // signature of the request or of the previous chunk
+	previous []byte                                   // last signature: of the request or a chunk
 	signer   func(kind string, rest ...string) []byte // nil if the chunks are not signed
 }
 
@@ -135,7 +135,7 @@ func (c *chunks) readTrailer() (http.Header, error) {
 		if line == "" {
 			break
 		}
-		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":") // some clients send one more LF
+		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":") // some clients add a LF
 		name, value = strings.ToLower(name), strings.TrimSpace(value)
 		switch {
 		case !ok || signature != "" || slices.Contains(names, name):
