@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	nullUser         = "00000000-0000-0000-0000-000000000000" // its password is a token
+	nullUser         = "00000000-0000-0000-0000-000000000000" // the user whose password is a token
 	tokenNotAccepted = "token validation failed"
 )
 

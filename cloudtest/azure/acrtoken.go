@@ -144,16 +144,16 @@ var errRegistryToken = errors.New("the token is not one of this registry")
 func (c *Cloud) readRegistryToken(r *registry, raw string, now time.Time) (registryToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {
-		return registryToken{}, err // its package says enough
+		return registryToken{}, err // an error of package oidc, which needs no context
 	}
 	if err := c.registryKeys().CheckSignature(token); err != nil {
-		return registryToken{}, err // its package says enough
+		return registryToken{}, err // an error of package oidc, which needs no context
 	}
 	if token.Issuer != registryIssuer || !slices.Equal(token.Audience, []string{r.endpoint}) {
 		return registryToken{}, fmt.Errorf("%w: it is for %q", errRegistryToken, token.Audience)
 	}
 	if err := token.CheckTime(now, 0); err != nil {
-		return registryToken{}, err // its package says enough
+		return registryToken{}, err // an error of package oidc, which needs no context
 	}
 	clientID, _ := token.Claims["appid"].(string)
 	c.mu.RLock()

@@ -21,7 +21,7 @@ type Admin struct {
 	SetManagedIdentity        func(ctx context.Context, m ManagedIdentity) error
 }
 
-// NewAdmin adds the changes of a [Cloud] to a table.
+// NewAdmin adds every change of a [Cloud] to t and returns the clients of the changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /azure/tenants/{tenant}"
 	return Admin{

@@ -35,8 +35,9 @@ type blobRequest struct {
 }
 
 // readBlobRequest maps a request to a permission. Source: Microsoft Learn, "Blob Storage REST API".
-// It refuses all other operations. Batches contain further requests. Copies read from places that
-// were not checked. Access policies, tags and delegation keys need other permissions.
+// It refuses all other operations. Among them are batches, which contain further requests, and
+// copies, whose source was not checked. Access policies, tags and delegation keys need other
+// permissions.
 func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").Because("the local cloud does not have the operation")
 	container, blob, ok := readBlobPath(r)
@@ -82,15 +83,17 @@ func blobParameters() []string {
 	}
 }
 
-// readBlobQuery accepts only known parameters in lower case, each given once. Azure ignores case. A
-// data plane may ignore case too, but must not run an operation that was not authorized.
+// readBlobQuery accepts only known parameters in lower case, each given once. Azure ignores the
+// case of parameters, and a data plane may ignore it too. So a parameter in upper case could select
+// an operation that was not authorized.
 func readBlobQuery(raw string) (url.Values, *service.Refusal) {
 	q, err := readValues(raw)
 	if err != nil {
 		return nil, blobRefusal(http.StatusBadRequest, "InvalidQueryParameterValue").Because("the query cannot be read in one way only")
 	}
 	for name := range q {
-		// Let blobCaller refuse a query with a signature.
+		// Accept all parameters if the query has a signature, so that blobCaller can refuse the
+		// signature.
 		if !q.Has("sig") && !slices.Contains(blobParameters(), name) {
 			return nil, blobRefusal(http.StatusBadRequest, "UnsupportedQueryParameter").
 				Because("the local cloud does not have the query parameter " + printable(name))
@@ -181,7 +184,7 @@ func (c *Cloud) readBlob(r *service.Request, account *storageAccount) (service.P
 		}
 		to := c.blobsOf(account)
 		if to != nil {
-			r.Reply.Del("X-Ms-Version") // the data plane sets it
+			r.Reply.Del("X-Ms-Version") // the data plane sets this header
 		}
 		return r.Forward(to, plane.Request(r.Request), nil)
 	}

@@ -61,9 +61,9 @@ type tenant struct {
 	apps        map[string]*application // by client ID
 }
 
-// application is immutable once stored; a change replaces it. Its object ID survives replacement,
-// but not deletion. Only managed identities that Azure Resource Manager made have a resource ID.
-// They have no registration.
+// application is immutable once stored; a change replaces it. A replaced application keeps its
+// object ID; a deleted one loses it. Only managed identities that Azure Resource Manager made have
+// a resource ID. Such identities have no registration.
 type application struct {
 	clientID     string
 	objectID     string // of its service principal; empty if it has none yet

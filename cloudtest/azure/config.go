@@ -38,7 +38,7 @@ type Tenant struct {
 	ID string `json:"id"`
 	// Environment is the cloud that the tenant is in, [AzureCloud] by default.
 	Environment string `json:"environment,omitempty"`
-	// Domains are verified domain names, which may stand for the ID in requests.
+	// Domains are verified domain names. Requests may contain a domain name instead of the ID.
 	Domains []string `json:"domains,omitempty"`
 	// Applications are app registrations and user-assigned managed identities, unique by client ID.
 	Applications []Application `json:"applications,omitempty"`

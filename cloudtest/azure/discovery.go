@@ -57,7 +57,8 @@ func (c *Cloud) openIDConfiguration(r *service.Request, e *Environment, tenantNa
 	return doc, nil
 }
 
-// publishedKeys returns the keys that sign access tokens. All tenants share them.
+// publishedKeys returns the public keys with which access tokens are verified. All tenants have the
+// same keys.
 func (c *Cloud) publishedKeys(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
 	if no := readOnly(r); no != nil {
 		return nil, no
@@ -114,7 +115,7 @@ func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (a
 	for _, e := range known {
 		cache := e.authority()
 		if e.Name == AzureCloud {
-			cache = "login.windows.net" // the host name that the first caches used
+			cache = "login.windows.net" // the first token caches used this host name
 		}
 		doc.Metadata = append(doc.Metadata,
 			instanceMetadata{PreferredNetwork: e.authority(), PreferredCache: cache, Aliases: e.AuthorityHosts})

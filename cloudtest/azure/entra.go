@@ -71,7 +71,8 @@ func (c *Cloud) tenant(e *Environment, name string) (*tenant, *service.Refusal) 
 	return nil, no
 }
 
-// printable replaces characters of a caller that would spoil a message.
+// printable replaces characters of a caller's text that must not occur in a message: control
+// characters, single quotes and characters outside ASCII.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '\'' {

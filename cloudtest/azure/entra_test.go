@@ -29,8 +29,8 @@ import (
 
 const storageScope = "https://storage.azure.com/.default"
 
-// once returns options that stop an SDK's retries, so that each call of a test is one in the
-// journal.
+// once returns options that stop an SDK's retries, so that the journal has one call for each call
+// of a test.
 func once(transport http.RoundTripper, authority string) azcore.ClientOptions {
 	return azcore.ClientOptions{
 		Transport: &http.Client{Transport: transport, Timeout: time.Minute}, Retry: policy.RetryOptions{MaxRetries: -1},
@@ -97,8 +97,8 @@ func claimsOf(t *testing.T, raw string) map[string]any {
 	return claims
 }
 
-// TestEntraTokenMatrix is the matrix for comparing the local Entra ID's verdicts with those of
-// other verifiers.
+// TestEntraTokenMatrix checks Entra ID's answers to good and bad tokens. The cases also serve to
+// compare the local Entra ID with other verifiers.
 func TestEntraTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
@@ -282,8 +282,8 @@ func TestEntraAccessToken(t *testing.T) {
 	}
 }
 
-// TestEntraPublishedKeys: a receiver that knows only Entra ID's documents can verify its tokens,
-// and rejects tokens of other issuers.
+// TestEntraPublishedKeys checks that the documents of Entra ID are enough to verify its access
+// tokens, and to reject tokens of other issuers.
 func TestEntraPublishedKeys(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()

@@ -56,8 +56,9 @@ const (
 
 // environments returns the clouds that Azure has. Sources: Microsoft Learn, "Microsoft Entra
 // authentication and national clouds", "Azure Government vs. public: endpoints", "Azure China:
-// developer guide", "Workload identity federation: considerations" (audiences). This module has its
-// own table, so that an error in the library's table is not repeated here.
+// developer guide", "Workload identity federation: considerations" (audiences). The table is
+// separate from the one in the Lanyard library, so that an error in the library's table is not
+// repeated here.
 func environments() []Environment {
 	return []Environment{
 		{

@@ -74,7 +74,7 @@ func FuzzTokenForm(f *testing.F) {
 	})
 }
 
-// FuzzScope asserts that the resource of an accepted scope stands in the scope unchanged, before
+// FuzzScope asserts that an accepted scope contains the returned resource unchanged, followed by
 // /.default.
 func FuzzScope(f *testing.F) {
 	for _, s := range []string{"https://storage.azure.com/.default", "a/.default b/.default", "openid", "/.default", "a//.default openid profile", "\x00"} {
@@ -91,8 +91,8 @@ func FuzzScope(f *testing.F) {
 	})
 }
 
-// FuzzRegistryScopes asserts that an application never gets access outside its narrowed role,
-// whatever scope it requests.
+// FuzzRegistryScopes asserts that an application whose role is limited to a prefix never gets
+// access to other repositories, whatever scope it requests.
 func FuzzRegistryScopes(f *testing.F) {
 	for _, s := range []string{"repository:tenant-a/app:pull", "repository:tenant-a/../b:pull", "registry:catalog:*", "repository:*:*", "repository:tenant-b/app:pull,push", "::", "repository:tenant-a/x:*:y"} {
 		f.Add(s)
@@ -118,8 +118,8 @@ func FuzzRegistryScopes(f *testing.F) {
 	})
 }
 
-// FuzzBlobPath asserts that a request is authorized for the container to which its path leads. This
-// also holds for a data plane that cleans paths.
+// FuzzBlobPath asserts that the container for which a request is authorized is the container in its
+// path. This also holds for a data plane that cleans paths.
 func FuzzBlobPath(f *testing.F) {
 	for _, s := range []string{"/", "/tenant-a/b", "/tenant-a/x%2F..%2F..%2Ftenant-b/c", "/tenant%2Da/b", "/tenant-a?restype=container&comp=list", "/a//b", "//a/b", "/$root/x", "/tenant-a/%5C..%5Cx"} {
 		f.Add(http.MethodGet, s)

@@ -88,7 +88,7 @@ func (c *Cloud) graphCaller(r *service.Request, e *Environment) (accessToken, *s
 	switch {
 	case err != nil:
 		return refuse("Access token validation failure.", err.Error())
-	case !e.isGraph(token.audience): // only this environment's tenants can get tokens for it
+	case !e.isGraph(token.audience): // only this environment's tenants get tokens for this Graph
 		return refuse("Access token validation failure. Invalid audience.", "the token is for "+token.audience)
 	}
 	r.Call.Principal = principalName(token.tenant, token.app)
@@ -142,7 +142,7 @@ func (c *Cloud) listApplications(call *graphCall) (service.Answer, *service.Refu
 func (c *Cloud) createApplication(call *graphCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		DisplayName    string `json:"displayName"`
-		KeyCredentials []any  `json:"keyCredentials"` // az sends no elements
+		KeyCredentials []any  `json:"keyCredentials"` // the client az sends an empty list
 	}
 	if err := readJSON(call.Request, &sent); err != nil {
 		return nil, badGraphBody(err)

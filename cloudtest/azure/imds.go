@@ -104,7 +104,7 @@ func (c *Cloud) managedToken(r *service.Request) (any, *service.Refusal) {
 	query, err := readValues(r.URL.RawQuery)
 	version, resource := query.Get("api-version"), query.Get("resource")
 	switch {
-	case r.Header.Get("Metadata") != "true": // web pages and most proxies cannot send it
+	case r.Header.Get("Metadata") != "true": // web pages and most proxies cannot send this header
 		return nil, service.Refuse(http.StatusBadRequest, "bad_request_102", "Required metadata header not specified")
 	case r.Header.Get("X-Forwarded-For") != "":
 		return badQuery("Request contains the header X-Forwarded-For")

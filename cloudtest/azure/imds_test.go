@@ -25,7 +25,7 @@ func TestManagedIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	for name, tt := range map[string]struct {
 		transport *http.Transport
-		resource  string // differs, because the SDK caches tokens for the whole process
+		resource  string // distinct, because the SDK caches tokens per process
 	}{"in process": {w.Transport(), "https://vault.azure.net"}, "through the proxy": {rig.Proxied(t, w.Cloud), "https://eventhubs.azure.net"}} {
 		scope := tt.resource + "/.default"
 		before := w.Journal().Last()
@@ -71,7 +71,8 @@ func TestManagedIdentityCredential(t *testing.T) {
 	}
 }
 
-// TestMetadata calls the proxy's own address, as AZURE_POD_IDENTITY_AUTHORITY_HOST tells clients.
+// TestMetadata sends requests to the proxy's own address, which clients get from
+// AZURE_POD_IDENTITY_AUTHORITY_HOST.
 func TestMetadata(t *testing.T) {
 	w := newWorld(t)
 	_ = rig.Proxied(t, w.Cloud)

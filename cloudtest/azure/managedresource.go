@@ -239,7 +239,7 @@ type assignmentProperties struct {
 	RoleDefinitionID string `json:"roleDefinitionId"`
 	PrincipalID      string `json:"principalId"`
 	PrincipalType    string `json:"principalType"`
-	Scope            string `json:"scope,omitempty"` // set in answers
+	Scope            string `json:"scope,omitempty"` // only in answers
 }
 
 // putAssignment assigns a role on a registry. Sources: Azure REST API, "Role Assignments - Create";
@@ -248,7 +248,8 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	var sent struct {
 		Properties assignmentProperties `json:"properties"`
 	}
-	// Unknown fields are refused, such as a condition: without it, the role would be wider.
+	// Unknown fields, such as a condition, are refused. Without its condition, the assignment would
+	// allow more.
 	if err := readJSON(call.Request, &sent); err != nil {
 		return nil, invalidContent(err)
 	}

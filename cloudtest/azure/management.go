@@ -32,7 +32,7 @@ const (
 // managementOperation is an operation of Azure Resource Manager.
 type managementOperation struct {
 	name, method, path string
-	action             string // a role must allow it; if empty, the func do checks
+	action             string // the caller needs a role with it; if empty, do decides
 	first              string // the first API version with the operation
 	filter             bool   // whether the query may have a filter
 	do                 func(*Cloud, *managementCall) (service.Answer, *service.Refusal)
@@ -77,7 +77,7 @@ type managementCall struct {
 	query        url.Values
 }
 
-// matchPath returns the parts of a path for which "*" stands in a pattern.
+// matchPath returns the parts of a path at the positions where the pattern has "*".
 func matchPath(pattern, path string) (names []string, ok bool) {
 	wanted, parts := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(wanted) != len(parts) {

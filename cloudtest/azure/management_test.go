@@ -84,8 +84,8 @@ type managementStep struct {
 	want  string // code or HTTP status of the refusal, or "granted"
 }
 
-// managementWorld makes the steps' calls. In later steps, {id}, {app}, {client} and {principal}
-// stand for IDs of an answer.
+// managementWorld makes the steps' calls. The texts {id}, {app}, {client} and {principal} in a step
+// are replaced by IDs from the answers to earlier steps.
 type managementWorld struct {
 	*world
 

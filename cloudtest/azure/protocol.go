@@ -38,7 +38,7 @@ func readJSON(r *service.Request, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return err // encoding/json names the field
+		return err // the error of encoding/json names the field
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is something after the end of the JSON value")
@@ -53,7 +53,7 @@ var errForm = errors.New("the form cannot be read")
 // those in repeated.
 func readForm(r *service.Request, repeated ...string) (url.Values, error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/x-www-form-urlencoded" {
-		return url.Values{}, nil // the caller then reports what is missing
+		return url.Values{}, nil // the caller of readForm then reports the missing parameters
 	}
 	body, err := r.ReadBody(maxForm)
 	if err != nil {

@@ -28,8 +28,9 @@ type RegistryConfig struct {
 	Name string `json:"name"`
 	// RoleAssignments say what applications of the registry's tenant may do.
 	RoleAssignments []RegistryRole `json:"roleAssignments,omitempty"`
-	// ABAC turns on the role assignment mode "RBAC Registry + ABAC Repository Permissions". Other
-	// roles count in this mode, and they can be narrowed to repositories.
+	// ABAC turns on the role assignment mode "RBAC Registry + ABAC Repository Permissions". In this
+	// mode other roles have an effect, see [RegistryRole], and an assignment can be limited to
+	// repositories.
 	ABAC bool `json:"abac,omitempty"`
 	// RefuseARMTokens is azureADAuthenticationAsArmPolicy "disabled": the registry accepts access
 	// tokens for registries only, not those for Azure Resource Manager.
@@ -38,8 +39,9 @@ type RegistryConfig struct {
 	// <name>.<region>.data.azurecr.io. If there are any, blobs are read from the first.
 	DataEndpoints []string `json:"dataEndpoints,omitempty"`
 	// RegionalEndpoints are the regions of the registry's regional endpoints
-	// <name>.<region>.geo.azurecr.io. Each is a login server of its own and refuses the others'
-	// tokens. Source: Microsoft Learn, "Azure Container Registry endpoint reference".
+	// <name>.<region>.geo.azurecr.io. Each endpoint is a login server of its own and refuses tokens
+	// of the other endpoints. Source: Microsoft Learn, "Azure Container Registry endpoint
+	// reference".
 	RegionalEndpoints []string `json:"regionalEndpoints,omitempty"`
 }
 
@@ -80,7 +82,7 @@ type registryRole struct {
 	id      string   // of the role's definition
 	actions []string // on repositories
 	catalog bool
-	abac    bool // true: counts with ABAC only; false: without ABAC only
+	abac    bool // true: effective with ABAC only; false: without ABAC only
 }
 
 // registryRoles returns the built-in roles by name. Source: Microsoft Learn, "Azure Container
@@ -196,15 +198,15 @@ func (a RegistryRole) covers(repository string) bool {
 	return true
 }
 
-// isAssigned reports whether an application has any role that counts in the registry's mode.
+// isAssigned reports whether an application has any role that is effective in the registry's mode.
 func (r *registry) isAssigned(clientID string) bool {
 	roles := registryRoles()
 	return slices.ContainsFunc(r.assignments,
 		func(a registryAssignment) bool { return a.ClientID == clientID && roles[a.Role].abac == r.abac })
 }
 
-// allows reports whether an application may do an action on a repository. An empty repository
-// stands for the catalog.
+// allows reports whether an application may do an action on a repository. An empty repository means
+// the catalog.
 func (r *registry) allows(clientID, repository, action string) bool {
 	roles := registryRoles()
 	return slices.ContainsFunc(r.assignments, func(a registryAssignment) bool {

@@ -273,7 +273,7 @@ func TestRegistryDataPlane(t *testing.T) {
 		return res, rig.ReadAll(t, res)
 	}
 	const manifest, blob = "/v2/tenant-a/app/manifests/1.0.0", "/v2/tenant-a/app/blobs/" + blobDigest
-	// Only the manifest is pushed; store adds the others.
+	// Only the manifest is pushed. The calls of store below add the blob, the tags and the catalog.
 	for _, path := range []string{manifest, blob, "/v2/tenant-a/app/tags/list", "/v2/_catalog"} {
 		if !strings.Contains(path, "manifests") {
 			continue
@@ -394,7 +394,7 @@ func TestRegistryTokensEnd(t *testing.T) {
 		access := w.access(t, client, contoso, refresh, "repository:a/b:pull").Token
 		w.store(t, contoso, "/v2/a/b/manifests/1", "m")
 		var got []string
-		var again string // made from access, shortly before its end
+		var again string // an access token that was made from access shortly before its expiry
 		start := time.Now()
 		for _, at := range []time.Duration{64 * time.Minute, 66 * time.Minute, 74 * time.Minute, 75 * time.Minute, 179 * time.Minute, 180 * time.Minute} {
 			time.Sleep(time.Until(start.Add(at)))

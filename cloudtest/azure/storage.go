@@ -66,8 +66,8 @@ type storageAccount struct {
 
 var accountPattern = regexp.MustCompile(`\A[a-z0-9]{3,24}\z`)
 
-// containerPattern matches a container's name. Three names are Azure's own. Source: Microsoft
-// Learn, "Naming and referencing containers, blobs, and metadata".
+// containerPattern matches a container's name. The containers $root, $web and $logs are Azure's
+// own. Source: Microsoft Learn, "Naming and referencing containers, blobs, and metadata".
 var containerPattern = regexp.MustCompile(`\A(?:[a-z0-9](?:-?[a-z0-9]){2,62}|\$root|\$web|\$logs)\z`)
 
 func isContainer(name string) bool { return len(name) <= 63 && containerPattern.MatchString(name) }
@@ -97,8 +97,8 @@ func (s StorageAccountConfig) parse(t *tenant) (*storageAccount, error) {
 
 func blobHost(account string, e *Environment) string { return account + ".blob." + e.StorageSuffix }
 
-// allows reports whether an application may read or write in a container. An empty container stands
-// for the whole account.
+// allows reports whether an application may read or write in a container. An empty container means
+// the whole account.
 func (s *storageAccount) allows(clientID, container, permission string) bool {
 	return slices.ContainsFunc(s.assignments, func(a StorageRole) bool {
 		return a.ClientID == clientID && (a.Container == "" || a.Container == container) &&

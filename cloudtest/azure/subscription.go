@@ -42,7 +42,8 @@ type SubscriptionRole struct {
 	ResourceGroup string `json:"resourceGroup,omitempty"`
 }
 
-// managementRole has the allowed and the excluded actions of a role. Each may contain one "*".
+// managementRole has the allowed and the excluded actions of a role. Each action may contain one
+// "*".
 type managementRole struct{ actions, except []string }
 
 // managementRoles returns the built-in roles, with those actions that the local Azure Resource

@@ -22,8 +22,8 @@ const (
 	ManagedTokenLife = 24 * time.Hour
 )
 
-// newKeys makes the keys of a token service. The issuer's own URL is not used, because each token
-// has its own claim iss.
+// newKeys makes the keys of a token service. The URL given to NewIssuer has no effect, because each
+// token has its own claim iss.
 func newKeys() *oidc.Issuer {
 	i, err := oidc.NewIssuer("https://sts.windows.net", oidc.RS256)
 	if err != nil {
@@ -79,11 +79,11 @@ var errPrincipal = errors.New("its application is not in the directory")
 func (c *Cloud) readAccessToken(r *service.Request, raw string) (accessToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {
-		return accessToken{}, err // its package says enough
+		return accessToken{}, err // an error of package oidc, which needs no context
 	}
 	r.Call.Issuer, r.Call.Subject, r.Call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
 	if err := c.entraKeys().CheckSignature(token); err != nil {
-		return accessToken{}, err // its package says enough
+		return accessToken{}, err // an error of package oidc, which needs no context
 	}
 	tenantID, _ := token.Claims["tid"].(string)
 	clientID, _ := token.Claims["appid"].(string)
@@ -101,7 +101,7 @@ func (c *Cloud) readAccessToken(r *service.Request, raw string) (accessToken, er
 		return accessToken{}, fmt.Errorf("%w: it has %d audiences", oidc.ErrMalformed, len(token.Audience))
 	}
 	if err := token.CheckTime(r.Now, tokenLeeway); err != nil {
-		return accessToken{}, err // its package says enough
+		return accessToken{}, err // an error of package oidc, which needs no context
 	}
 	if app == nil || app.objectID != token.Subject {
 		return accessToken{}, errPrincipal

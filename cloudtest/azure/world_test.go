@@ -43,7 +43,8 @@ const (
 	subjectAdmin  = "repo:contoso/infrastructure:ref:refs/heads/main"
 )
 
-// world is a cloud with two tenants of a cluster, each with an application.
+// world is a cloud with two tenants of a Kubernetes cluster. Each tenant has an application of
+// Entra ID.
 type world struct {
 	*cloudtest.Cloud
 
