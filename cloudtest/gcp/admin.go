@@ -25,7 +25,7 @@ type Admin struct {
 	DeleteMetadata       func(ctx context.Context) error
 }
 
-// NewAdmin adds the changes of a [Cloud] to a table.
+// NewAdmin adds every change of a [Cloud] to t and returns the clients of the changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /gcp/projects/{project}"
 	return Admin{

@@ -26,7 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// tokenLeeway is the tolerated difference between an issuer's clock and ours.
+// tokenLeeway is the allowed difference between an issuer's clock and the local one.
 const tokenLeeway = 60 * time.Second
 
 // Cloud is the local Google Cloud. It is safe for concurrent use. Make one with [New].
@@ -54,7 +54,8 @@ type project struct {
 }
 
 // pool, cluster, account, repository and bucket are immutable once stored; a change replaces them.
-// A pool's serial and an account's uniqueID survive replacement, but not deletion.
+// A replaced pool keeps its serial and a replaced account its uniqueID. After a deletion, a new
+// pool or account gets a new value.
 type pool struct {
 	id, serial string
 	disabled   bool
@@ -164,7 +165,7 @@ func (c *Cloud) fill(p *project, config Project) error {
 	return setting.Fill("buckets", "bucket", config.Buckets, func(x Bucket) string { return x.Name }, putBucket)
 }
 
-// empty removes what fill added outside the project.
+// empty removes the service accounts and buckets that fill added to the cloud for the project.
 func (c *Cloud) empty(p *project) {
 	for email, a := range c.accounts {
 		if a.project == p.id {

@@ -16,7 +16,7 @@ type Config struct {
 	// Projects are the projects. Their IDs and numbers are unique. Bucket names are unique over all
 	// projects.
 	Projects []Project `json:"projects,omitempty"`
-	// Metadata is the metadata server that the cloud's clients find. It is optional.
+	// Metadata describes the metadata server. Without it, the cloud has no metadata server.
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
@@ -26,8 +26,8 @@ type Project struct {
 	ID string `json:"id"`
 	// Number is the project's number, decimal.
 	Number string `json:"number"`
-	// UniverseDomain is the project's universe, "googleapis.com" by default. Universes know nothing
-	// of each other.
+	// UniverseDomain is the project's universe, "googleapis.com" by default. Names, tokens and
+	// hosts of one universe are not valid in another.
 	UniverseDomain string `json:"universeDomain,omitempty"`
 	// Bindings are the project's IAM policy. All of the project's resources inherit it.
 	Bindings []Binding `json:"bindings,omitempty"`
@@ -48,8 +48,8 @@ type Project struct {
 // Binding gives a role to members. Source: IAM API, Binding. Binding has no field for a condition,
 // because conditions are not evaluated.
 type Binding struct {
-	// Role is a predefined role, "roles/storage.objectViewer". Roles that the local cloud does not
-	// know are refused.
+	// Role is a predefined role, such as "roles/storage.objectViewer". Roles that the local cloud
+	// does not have are refused.
 	Role string `json:"role"`
 	// Members are "serviceAccount:<address>",
 	// "serviceAccount:<project>.svc.id.goog[<namespace>/<name>]",

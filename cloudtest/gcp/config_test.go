@@ -168,8 +168,8 @@ func TestConfigRefusals(t *testing.T) {
 	}
 }
 
-// TestChangesOfNothing: objects that do not exist cannot be changed. A refused project leaves
-// nothing behind.
+// TestChangesOfNothing checks that objects that do not exist cannot be changed. It also checks that
+// a refused project can be added after it was corrected.
 func TestChangesOfNothing(t *testing.T) {
 	c, err := New(Config{Projects: []Project{{ID: "my-org-project", Number: "1"}}}, http.DefaultTransport)
 	if err != nil {

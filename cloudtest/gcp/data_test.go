@@ -98,7 +98,7 @@ func (w *world) get(t *testing.T, target, authorization string) answer {
 	return w.do(t, r)
 }
 
-// TestArtifactRegistry: who may read which repository, with each way to authenticate.
+// TestArtifactRegistry checks who may read which repository, with each way to authenticate.
 func TestArtifactRegistry(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -167,8 +167,8 @@ func TestArtifactRegistry(t *testing.T) {
 	}
 }
 
-// TestArtifactRegistryChallenge follows Docker's steps: challenge, token, use. The token is valid
-// at its registry only and carries no permissions.
+// TestArtifactRegistryChallenge follows Docker's steps: it gets a challenge, requests a token, and
+// uses the token. The token must be valid at its registry only, and must contain no permissions.
 func TestArtifactRegistryChallenge(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -236,7 +236,7 @@ func TestArtifactRegistryChallenge(t *testing.T) {
 	}
 }
 
-// TestCloudStorage: who may do what, in both APIs.
+// TestCloudStorage checks which caller may do which operation, in the JSON and the XML API.
 func TestCloudStorage(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -319,7 +319,8 @@ func TestCloudStorage(t *testing.T) {
 	}
 }
 
-// TestNoDataPlane: without its data plane, a service is unavailable; it does not say "not found".
+// TestNoDataPlane checks that a service without a data plane answers "unavailable", and not "not
+// found".
 func TestNoDataPlane(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)

@@ -39,8 +39,8 @@ func writeJSON(contentType string, status int, body any) service.Answer {
 	return service.Whole(status, contentType, append(wire.Must(json.MarshalIndent(body, "", "  ")), '\n'))
 }
 
-// oauth returns the error format of STS. When STS fails or throttles, Google's front end answers.
-// Source: RFC 6749 §5.2, RFC 8693 §2.2.2.
+// oauth returns the error format of STS. Throttled and failed requests get the format of rpc,
+// because Google's front end answers them. Source: RFC 6749 §5.2, RFC 8693 §2.2.2.
 func oauth() service.Protocol {
 	p := rpc()
 	p.Refuse = func(r *service.Request, e *service.Refusal) service.Answer {
@@ -103,7 +103,8 @@ const (
 	codeInternal        = "INTERNAL"
 )
 
-// Google's messages when a service fails. Source: Google Cloud APIs, "Errors: handling errors".
+// Google's messages for failures of a service. Source: Google Cloud APIs, "Errors: handling
+// errors".
 const (
 	saysExhausted   = "Resource has been exhausted (e.g. check quota)."
 	saysUnavailable = "The service is currently unavailable."

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestFederation: with its own token, a tenant gets a token of its own service account, under every
-// kind of binding, and of no other account.
+// TestFederation checks that a tenant gets a token of its own service account, under every kind of
+// binding. It must get no token of another account.
 func TestFederation(t *testing.T) {
 	w := newWorld(t)
 	inPool := func(subject, namespace string) string {
@@ -61,8 +61,8 @@ func TestFederation(t *testing.T) {
 	}
 }
 
-// TestChain: a service account impersonates another one, directly or through a delegate. Each link
-// of the chain must allow it.
+// TestChain checks that a service account can impersonate another account, directly or through a
+// delegate. Each account in the chain must allow the previous one.
 func TestChain(t *testing.T) {
 	w := newWorld(t)
 	asA := w.accountToken(t, ksaA, accountA)
@@ -184,7 +184,8 @@ func TestExchangeRefusals(t *testing.T) {
 	}
 }
 
-// TestExchangeForms: a form and JSON in both spellings mean the same. Everything else is refused.
+// TestExchangeForms checks that a form and JSON with the names of RFC 8693, and JSON with the API's
+// names, have the same effect. Every other request must be refused.
 func TestExchangeForms(t *testing.T) {
 	w := newWorld(t)
 	token := must(t)(w.cluster.Mint(clusterClaims(ksaA)))
@@ -229,9 +230,9 @@ func TestExchangeForms(t *testing.T) {
 	}
 }
 
-// TestTokenLives: a federated token lives as long as its proof, and at most an hour. A service
-// account's token lives as long as requested. An expired token and an unknown token get different
-// errors.
+// TestTokenLives checks the lifetimes of tokens. A federated token is valid as long as the
+// exchanged token, and at most an hour. A service account's token is valid as long as requested. An
+// expired token and an unknown token get different errors.
 func TestTokenLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -269,7 +270,7 @@ func TestTokenLives(t *testing.T) {
 		}{
 			{599 * time.Second, short.text(t, "accessToken"), 200, ""},
 			{time.Second, short.text(t, "accessToken"), 401, "ACCESS_TOKEN_EXPIRED"},
-			{0, token, 403, ""}, // still valid, but it may not impersonate the controller
+			{0, token, 403, ""}, // valid, but may not impersonate the controller
 			{50 * time.Minute, token, 401, "ACCESS_TOKEN_EXPIRED"},
 			{0, token + "x", 401, "ACCESS_TOKEN_TYPE_UNSUPPORTED"},
 			{0, "", 401, "CREDENTIALS_MISSING"},
@@ -320,8 +321,9 @@ func TestAccessTokenRequests(t *testing.T) {
 	}
 }
 
-// TestChangesAreInForce: withdrawals invalidate issued tokens as Google documents. A new object
-// with an old name inherits nothing.
+// TestChangesAreInForce checks which issued tokens become invalid if an object is disabled or
+// deleted, as Google documents. A new object with the name of a deleted one must not inherit its
+// permissions.
 func TestChangesAreInForce(t *testing.T) {
 	w := newWorld(t)
 	body := `{"scope":["` + scopeAll + `"]}`
@@ -380,7 +382,8 @@ func TestChangesAreInForce(t *testing.T) {
 	}
 }
 
-// TestUploadedKeys: if keys were uploaded, only these keys count. The issuer need not be reachable.
+// TestUploadedKeys checks that only uploaded keys are used, if there are any. Then the issuer need
+// not be reachable.
 func TestUploadedKeys(t *testing.T) {
 	w := newWorld(t)
 	hidden, err := oidc.NewIssuer("https://kubernetes.default.svc.cluster.local", oidc.ES256)
@@ -410,7 +413,7 @@ func TestUploadedKeys(t *testing.T) {
 	}
 }
 
-// TestUniverses: projects of two universes do not know each other's names, tokens and hosts.
+// TestUniverses checks that the names, tokens and hosts of one universe are not valid in another.
 func TestUniverses(t *testing.T) {
 	w := newWorld(t)
 	err := w.GCP().AddProject(gcp.Project{
@@ -448,8 +451,8 @@ func TestUniverses(t *testing.T) {
 	}
 }
 
-// TestOtherUniverse: Cloud de Confiance has its own forms of names: for the pool, accounts,
-// clusters, registries and the repositories in them.
+// TestOtherUniverse uses Cloud de Confiance, a universe whose names have other forms. It checks the
+// names of the pool, accounts, clusters, registries and repositories.
 func TestOtherUniverse(t *testing.T) {
 	const (
 		id      = "s3ns:sovereign-project"
@@ -498,7 +501,7 @@ func TestOtherUniverse(t *testing.T) {
 	token := "Bearer " + w.do(t, r).text(t, "accessToken")
 	for target, want := range map[string]int{
 		"https://u-france-east1-docker.s3nsregistry.fr" + image:                          http.StatusOK,
-		"https://u-france-east1-docker.s3nsregistry.fr/v2/" + imageOpen + "/manifests/1": http.StatusNotFound, // of the public universe
+		"https://u-france-east1-docker.s3nsregistry.fr/v2/" + imageOpen + "/manifests/1": http.StatusNotFound, // the image is in the public universe
 		"https://" + dockerHost + image:                                                  http.StatusUnauthorized,
 		"https://storage.s3nsapis.fr/sovereign-bucket/a":                                 http.StatusOK,
 		"https://storage.s3nsapis.fr/open.bucket/a":                                      http.StatusNotFound,
@@ -513,7 +516,8 @@ func TestOtherUniverse(t *testing.T) {
 	}
 }
 
-// TestFaults: each service fails in its own error format, and says how long to wait.
+// TestFaults checks that each service fails in its own error format, and that the answer says how
+// long to wait.
 func TestFaults(t *testing.T) {
 	w := newWorld(t)
 	metadata := func() *http.Request {

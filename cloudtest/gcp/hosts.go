@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Names of Google Cloud's services in the journal and in faults. Other clouds' names are used there
-// too, so no name here is "sts" or "registry".
+// Names of Google Cloud's services in the journal and in faults. The names of all clouds must
+// differ, so "sts" and "registry", which are AWS's, are not used here.
 const (
 	// ServiceSTS is the Security Token Service.
 	ServiceSTS = "gcp-sts"
@@ -34,8 +34,8 @@ const (
 const issuerHost = "accounts.google.com"
 
 // regions returns Google Cloud's regions. Source: Google Cloud, "Cloud locations" and "Artifact
-// Registry: repository locations". This module has its own table, so that an error in the library's
-// table is not repeated here.
+// Registry: repository locations". The table is separate from the one in the Lanyard library, so
+// that an error in the library's table is not repeated here.
 func regions() []string {
 	return []string{
 		"africa-south1",
@@ -53,9 +53,9 @@ func regions() []string {
 // multiRegions returns the other locations in which Artifact Registry has repositories.
 func multiRegions() []string { return []string{"asia", "europe", "us"} }
 
-// containerRegistryHosts maps each host of the former Container Registry to a location. There,
-// Artifact Registry stores the content in a repository with the host's name. Source: Artifact
-// Registry, "Transition to repositories with gcr.io domain support".
+// containerRegistryHosts maps each host of the former Container Registry to a location. Artifact
+// Registry stores the content of such a host in that location, in a repository with the host's
+// name. Source: Artifact Registry, "Transition to repositories with gcr.io domain support".
 func containerRegistryHosts() map[string]string {
 	return map[string]string{"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 }

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestHosts lists hosts from Google's documentation, and names that look like them.
+// TestHosts checks hosts from Google's documentation, which must be accepted, and similar names,
+// which must be refused.
 func TestHosts(t *testing.T) {
 	const public, sovereign = "googleapis.com", "apis-sovereign.example"
 	registry := func(location string) endpoint {
@@ -97,7 +98,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// FuzzHosts: an accepted host is one of the hosts that can be built from its endpoint's parts.
+// FuzzHosts checks that an accepted host is one of the hosts that the parts of its endpoint can
+// form.
 func FuzzHosts(f *testing.F) {
 	for _, host := range []string{"sts.googleapis.com", "sts.us-east1.rep.googleapis.com", "us-docker.pkg.dev", "eu.gcr.io", "bucket.storage.googleapis.com", "iam.googleapis.com", "serviceusage.googleapis.com", "docker.us-east1.rep.pkg.dev", "storage.us-east1.rep.googleapis.com", "accounts.google.com"} {
 		f.Add(host)

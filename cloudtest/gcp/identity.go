@@ -27,8 +27,8 @@ func tokenError(err error, t oidc.Token) *service.Refusal {
 	}
 }
 
-// identify maps a verified token's claims and evaluates the condition. The parameter who already
-// has the identity's pool.
+// identify applies the attribute mapping to a verified token's claims, and then evaluates the
+// condition. In the parameter who, the pool is already set.
 func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Refusal) {
 	variables := map[string]any{"assertion": t.Claims}
 	attributes, size := map[string]any{}, 0

@@ -70,7 +70,7 @@ func (c *Cloud) readManagement(r *service.Request, ep endpoint, methods []manage
 	return page(), notFound().Handle
 }
 
-// matchPath returns the parts of a path for which "*" stands in a pattern.
+// matchPath returns the parts of a path at the positions where the pattern has "*".
 func matchPath(pattern, path string) (names []string, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/v1/")
 	for part := range strings.SplitSeq(pattern, "/") {
@@ -154,7 +154,8 @@ func (c *Cloud) findProject(name, universe string) *project {
 }
 
 // require finds a project in which the caller has a permission, by the policy of the project or of
-// a resource. A caller without the permission does not learn what exists. The lock must be held.
+// a resource. A caller without the permission does not learn whether the project exists. The lock
+// must be held.
 func (c *Cloud) require(call *managementCall, projectName, permission string, own policy) (*project, *service.Refusal) {
 	p := c.findProject(projectName, call.who.universe)
 	if p == nil || !c.allowed(call.who, permission, p.id, own) {

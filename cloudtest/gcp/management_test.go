@@ -256,8 +256,8 @@ func TestManagementNeedsItsRole(t *testing.T) {
 			t.Errorf("%s, with a role on tenant-a: HTTP %d %s", name, a.status, a.body)
 		}
 	}
-	// A caller may send an etag in either alphabet of base64. This etag has both characters that
-	// differ.
+	// A caller may send an etag in either alphabet of base64. The loop makes an etag that has both
+	// characters in which the alphabets differ.
 	admin, seen := w.administer(t, "roles/artifactregistry.admin"), ""
 	for i := 0; !strings.Contains(seen, "+") || !strings.Contains(seen, "/"); i++ {
 		body := `{"policy":{"etag":"` + seen + `","bindings":[{"role":"roles/artifactregistry.reader","members":["` +

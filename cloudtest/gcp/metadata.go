@@ -96,7 +96,7 @@ func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler)
 		tree = c.metadataTree(m)
 	}
 	if _, known := tree[path]; below && known {
-		r.Call.Operation = path // known paths only: a caller must not invent names
+		r.Call.Operation = path // a caller must not add names to the journal
 	}
 	return metadataProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
 		r.Reply.Set("Metadata-Flavor", "Google")
@@ -225,7 +225,8 @@ func (c *Cloud) workload(m *Metadata) (principal, *service.Refusal) {
 	return who, refusal
 }
 
-// noToken marks a refusal of IAM. The GKE metadata server reports such a refusal in its own format.
+// noToken is the Detail of a refusal by IAM. The GKE metadata server reports such a refusal in its
+// own format.
 type noToken struct{}
 
 // metadataProtocol returns the error format of the metadata server.

@@ -51,10 +51,10 @@ var locationPattern = regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])
 // Kubernetes reads it.
 var kubernetesPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
 
-// isBucketName reports whether a bucket can have the name. It refuses names with which the paths of
-// the JSON API begin. Otherwise two readers could take /storage/v1/b/… for different buckets: for
-// an object in the bucket "storage", or for another bucket. Source: Cloud Storage, "About Cloud
-// Storage buckets: bucket names".
+// isBucketName reports whether a bucket can have the name. It refuses the first words of the JSON
+// API's paths, such as "storage". Otherwise the path /storage/v1/b/… could mean an object in the
+// bucket "storage" or, in the JSON API, another bucket. Source: Cloud Storage, "About Cloud Storage
+// buckets: bucket names".
 func isBucketName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return false
@@ -125,7 +125,7 @@ func parseSubject(sub string) (namespace, name string, ok bool) {
 	return namespace, name, ok && kubernetesPattern.MatchString(namespace) && kubernetesPattern.MatchString(name)
 }
 
-// Members that stand for groups of callers. Source: IAM, "Principal identifiers".
+// Members that mean groups of callers. Source: IAM, "Principal identifiers".
 const (
 	allUsers              = "allUsers"
 	allAuthenticatedUsers = "allAuthenticatedUsers"

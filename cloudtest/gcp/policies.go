@@ -83,12 +83,13 @@ func (call *managementCall) readPolicy() (policyMessage, *service.Refusal) {
 // maxMembers is the maximum number of members in a policy. Source: IAM, "Quotas and limits".
 const maxMembers = 1500
 
-// plainBase64 converts base64 to the alphabet of answers. Requests may use the URL alphabet, as
-// gcloud's do. Source: Protocol Buffers, "ProtoJSON format".
+// plainBase64 converts base64 from the URL alphabet to the standard alphabet, which answers have.
+// Requests may have either alphabet; gcloud sends the URL alphabet. Source: Protocol Buffers,
+// "ProtoJSON format".
 func plainBase64(s string) string { return strings.NewReplacer("-", "+", "_", "/").Replace(s) }
 
 // replacePolicy checks and returns the policy that replaces the current policy. If q has an etag,
-// the etag must be the current policy's. Roles are prefixes of the roles that the resource can
+// it must equal the current policy's etag. Roles are prefixes of the roles that the resource can
 // have. The lock must be held.
 func (c *Cloud) replacePolicy(call *managementCall, current policy, q policyMessage, roles ...string) (policy, *service.Refusal) {
 	if q.ETag != "" && plainBase64(q.ETag) != current.answer().ETag {
@@ -118,14 +119,14 @@ func (c *Cloud) replacePolicy(call *managementCall, current policy, q policyMess
 	return parsed, nil
 }
 
-// memberExists refuses service accounts and pools that IAM does not find. It cannot check subjects,
-// because a pool does not know its subjects. Source: IAM, "Troubleshoot: policy bindings".
+// memberExists refuses service accounts and pools that do not exist. It cannot check subjects,
+// because a pool has no list of its subjects. Source: IAM, "Troubleshoot: policy bindings".
 func (c *Cloud) memberExists(member, universe string) *service.Refusal {
 	noPool := func(pool string) *service.Refusal {
 		return invalidArgument("Identity Pool does not exist (" + pool +
 			"). Please check that you specified a valid resource name as returned in the `name` attribute in the configuration API.")
 	}
-	if _, rest, ok := strings.Cut(member, "://"+iamHost+"/"); ok { // parseBindings has checked its form
+	if _, rest, ok := strings.Cut(member, "://"+iamHost+"/"); ok { // form checked by parseBindings
 		parts := strings.Split(rest, "/")
 		p, pool := c.findProject(parts[1], universe), parts[5]
 		if p == nil || (p.pools[pool] == nil && pool != kubernetesPool(p.id, universe)) {

@@ -13,12 +13,12 @@ type principal struct {
 	universe string
 	// email and uniqueID are set for a service account.
 	email, uniqueID string
-	// pool is the resource name of a federated identity's pool, serial its serial number, and
-	// project the ID of its project. A pool of GKE has no serial, because it exists as long as its
-	// project.
+	// pool, serial and project are set for a federated identity: the resource name and the serial
+	// of its pool, and the ID of the pool's project. A pool of GKE has no serial, because it
+	// exists as long as its project.
 	pool, serial, project string
 	subject               string
-	// others are other member names in bindings that stand for a federated identity.
+	// others are further names that a binding can use for a federated identity.
 	others []string
 }
 
@@ -37,7 +37,7 @@ func (p principal) name() string {
 	return ""
 }
 
-// members returns all members in bindings that stand for the principal. A federated identity is not
+// members returns all names that a binding can use for the principal. A federated identity is not
 // in allAuthenticatedUsers. Source: IAM, "Principal identifiers".
 func (p principal) members() []string {
 	out := append([]string{allUsers}, p.others...)
@@ -50,7 +50,7 @@ func (p principal) members() []string {
 	return out
 }
 
-// Reasons why a token is not accepted. Each API has its own error texts for them.
+// Reasons why a token is not accepted. Each API has its own error texts for these reasons.
 var (
 	errNoCredentials = errors.New("no credentials were sent")
 	errBadToken      = errors.New("the token is not one that was given out here")

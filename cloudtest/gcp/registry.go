@@ -63,15 +63,15 @@ func writeDistribution(_ *service.Request, status int, body any) service.Answer 
 // place identifies a repository of Artifact Registry, whose policy is checked.
 type place struct{ project, location, repository string }
 
-// resource returns the repository's full name. The project's ID keeps its colon.
+// resource returns the repository's full name. A colon in the project's ID stays a colon.
 func (p place) resource() string {
 	return "projects/" + p.project + "/locations/" + p.location + "/repositories/" + p.repository
 }
 
-// readPlace splits the part before the image's name: <project>/<repository>, or <project> under
-// gcr.io's hosts. The colon in a project's ID becomes a slash there. Domain-scoped projects have a
-// colon, and so do all projects outside the public universe. Source: Artifact Registry, "Repository
-// and image names".
+// readPlace reads the repository from the name of an image. The name begins with
+// <project>/<repository>, or with <project> under gcr.io's hosts. In the name, a slash replaces the
+// colon in a project's ID. Domain-scoped projects and all projects outside the public universe have
+// a colon. Source: Artifact Registry, "Repository and image names".
 func readPlace(name string, ep endpoint) (place, bool) {
 	project, rest, ok := strings.Cut(name, "/")
 	if strings.Contains(project, ".") || ep.universe != DefaultUniverse {
@@ -245,7 +245,7 @@ func (c *Cloud) registryToken(r *service.Request, ep endpoint) (service.Answer, 
 	scopes := strings.Fields(strings.Join(r.URL.Query()["scope"], " "))
 	switch {
 	case r.Method != http.MethodGet:
-		// Clients then retry with GET.
+		// Clients that get 404 retry with GET.
 		return nil, service.Refuse(http.StatusNotFound, "UNSUPPORTED", "The operation is unsupported.")
 	case refusal != nil:
 		return nil, refusal

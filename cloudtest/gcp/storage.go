@@ -40,7 +40,7 @@ func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, 
 		if refusal != nil {
 			return nil, refusal
 		}
-		var hidden *service.Refusal // returned to a caller who may not list
+		var hidden *service.Refusal // replaces "not found" if the caller may not list
 		if req.permission == permObjectGet && !lists {
 			hidden = storageDenied(token.who, permObjectList).Because("there is no such object, and the caller may not list")
 		}

@@ -35,8 +35,9 @@ func (q storageRequest) protocol() service.Protocol {
 	return storageJSON()
 }
 
-// readStorageRequest reads a request to one of the two APIs. It refuses unknown requests, above all
-// those that make a data plane read another bucket, or do something other than the method says.
+// readStorageRequest reads a request to the JSON or the XML API. It refuses unknown requests. Above
+// all, it refuses requests with which a data plane would read another bucket, or do something other
+// than the method says.
 func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	escaped := strings.TrimPrefix(r.URL.EscapedPath(), "/")
 	xml := ep.bucket != "" || !isJSONPath(escaped)
@@ -60,13 +61,13 @@ func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	return readXMLStorage(r, segments)
 }
 
-// unescape decodes the escapes of a path that was already checked.
+// unescape decodes the escapes of a path. The escapes must have been checked.
 func unescape(path string) string {
 	plain, _ := url.PathUnescape(path)
 	return plain
 }
 
-// onePath reports whether a segment stays in place when a data plane cleans the path. Some data
+// onePath reports whether a data plane that cleans the path leaves the segment unchanged. Some data
 // planes clean paths after decoding them.
 func onePath(segment string) bool {
 	for part := range strings.SplitSeq(segment, "/") {

@@ -13,7 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// strange returns a cloud. A stranger can guess its names and its issuer, but not the signing key.
+// strange returns a cloud whose names and issuer a stranger can guess. A stranger does not have the
+// issuer's signing key.
 func strange(tb testing.TB) *Cloud {
 	tb.Helper()
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
@@ -43,8 +44,8 @@ func ask(c *Cloud, r *http.Request) (*httptest.ResponseRecorder, journal.Call) {
 	return w, server.Journal.Calls(journal.Filter{})[0]
 }
 
-// FuzzExchange: STS refuses every request without a proof, in OAuth's format. The journal has a
-// reason and no principal.
+// FuzzExchange checks that STS refuses every request without a valid token, in OAuth's format. The
+// journal must have a reason and no principal.
 func FuzzExchange(f *testing.F) {
 	const token = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.c2ln"
 	const form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token" +
@@ -74,8 +75,8 @@ func FuzzExchange(f *testing.F) {
 	})
 }
 
-// FuzzStrangers: a caller without issued credentials reaches no data plane, with any path and any
-// Authorization header.
+// FuzzStrangers checks that a caller without issued credentials reaches no data plane, with any
+// path and any Authorization header.
 func FuzzStrangers(f *testing.F) {
 	for _, authorization := range []string{"", "Bearer x", "Basic b2F1dGgyYWNjZXNzdG9rZW46eA==", "Bearer ", "Basic x", "GOOG4-RSA-SHA256 Credential=x"} {
 		for _, target := range []string{"/v2/my-org-project/r/app/manifests/1", "/v2/token?scope=repository:my-org-project/r/app:pull", "/storage/v1/b/bucket/o/a%2Fb", "/bucket/a", "/v2/"} {
@@ -92,7 +93,7 @@ func FuzzStrangers(f *testing.F) {
 			r.Header.Set("Authorization", authorization)
 			w, call := ask(c, r)
 			granted := w.Code < 400
-			// A token for an anonymous caller.
+			// The registry also issues tokens to anonymous callers.
 			anonymousToken := call.Operation == opRegistryToken && call.Resource == ""
 			if granted && !anonymousToken || call.Principal != "" || (call.Code == "") != granted {
 				t.Errorf("%s %s with %q: HTTP %d, journal has %+v", method, r.URL, authorization, w.Code, call)
@@ -101,7 +102,8 @@ func FuzzStrangers(f *testing.F) {
 	})
 }
 
-// FuzzPlace: the repository that is read from a name stands at the beginning of the name.
+// FuzzPlace checks that an image's name begins with the project and the repository that readPlace
+// reads from it.
 func FuzzPlace(f *testing.F) {
 	for _, name := range []string{"my-org-project/r/app", "example.com/project/r/a/b", "my-org-project/app"} {
 		f.Add(name, "us-docker.pkg.dev")

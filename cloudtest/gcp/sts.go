@@ -66,7 +66,7 @@ func badRequest(message string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, invalidRequest, message)
 }
 
-// readExchange reads the parameters. It refuses unknown and repeated ones.
+// readExchange reads the parameters. It refuses unknown and repeated parameters.
 func readExchange(r *service.Request, body []byte) (exchangeRequest, *service.Refusal) {
 	var q exchangeRequest
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -298,7 +298,8 @@ func (c *Cloud) verify(r *service.Request, t target, token oidc.Token) *service.
 		return tokenError(err, token)
 	}
 	switch {
-	// The proof is within the leeway, but the token issued for it would have expired too.
+	// The proof has expired, but within the leeway. So a token issued for it would have expired
+	// too.
 	case !r.Now.Before(token.Expiry):
 		return tokenError(oidc.ErrExpired, token)
 	case token.IssuedAt.IsZero():

@@ -17,9 +17,9 @@ type registryUniverse struct {
 
 // registryUniverses returns the universes whose registries are known. A universe that a test
 // invents has no registries. Sources: for the public universe, see regions; Cloud de Confiance by
-// S3NS, "Key differences" and "Artifact Registry: differences"; for the one in Germany,
-// GoogleCloudPlatform/buildpacks, pkg/tpc. This module has its own table, so that an error in the
-// library's table is not repeated here.
+// S3NS, "Key differences" and "Artifact Registry: differences"; for the universe in Germany,
+// GoogleCloudPlatform/buildpacks, pkg/tpc. The table is separate from the one in the Lanyard
+// library, so that an error in the library's table is not repeated here.
 func registryUniverses() []registryUniverse {
 	return []registryUniverse{
 		{domain: DefaultUniverse, registry: "pkg.dev", regions: regions()},

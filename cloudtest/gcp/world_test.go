@@ -80,7 +80,8 @@ func worldConfig() cloudtest.Config {
 	}}
 }
 
-// world is a cloud with two tenants in a GKE cluster, and the same two in a cluster elsewhere.
+// world is a cloud with two tenants. Each tenant has ServiceAccounts in a GKE cluster and in
+// another cluster, whose tokens a provider of a workload identity pool accepts.
 type world struct {
 	*cloudtest.Cloud
 
