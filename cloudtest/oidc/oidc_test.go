@@ -137,7 +137,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestAlteredTokens: a token with any change is refused, and the error does not contain the token.
+// TestAlteredTokens checks that a token with any change is refused, and that the error does not
+// contain the token.
 func TestAlteredTokens(t *testing.T) {
 	i := newIssuer(t, "https://issuer.example", oidc.ES256)
 	h := hosts{i.Host(): i}
@@ -305,8 +306,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// FuzzRead: a token that Read accepts has an issuer, a subject, an audience and an expiry. Verify
-// accepts only claims that the issuer signed.
+// FuzzRead checks that a token that Read accepts has an issuer, a subject, an audience and an
+// expiry. It also checks that Verify accepts only claims that the issuer signed.
 func FuzzRead(f *testing.F) {
 	i, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {

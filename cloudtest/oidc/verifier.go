@@ -45,12 +45,12 @@ func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
 }
 
-// Token has the unverified contents of a JWT. Trust them only after [Verifier.Verify] returned no
-// error for it.
+// Token has the contents of a JWT. They are unverified until [Verifier.Verify] returns no error for
+// the Token.
 type Token struct {
 	// Issuer, Subject and AuthorizedParty are the claims iss, sub and azp.
 	Issuer, Subject, AuthorizedParty string
-	// Audience is the claim aud, a lone string as a list of one.
+	// Audience is the claim aud. A single string becomes a list with one element.
 	Audience []string
 	// Expiry, NotBefore and IssuedAt are exp, nbf and iat; zero if absent.
 	Expiry, NotBefore, IssuedAt time.Time
