@@ -51,7 +51,8 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A web page in a browser can send requests to loopback: under the page's own host name, or
-		// with a content type other than JSON. Neither may change the cloud.
+		// with a content type other than JSON. Such a request must not change the cloud. So this
+		// check refuses other host names, and readAdmin refuses other content types.
 		if r.Host != address {
 			writeAdmin(w, http.StatusForbidden, adminError{Error: "the admin API answers to " + address + " only"})
 			return

@@ -9,8 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
-// TestCloseEndsEverything: a bubble can end at once after the cloud is closed. This holds even if a
-// client has not read an answer and would close its connection only later.
+// TestCloseEndsEverything checks that a synctest bubble can end at once after the cloud is closed.
+// This also holds if a client has not read an answer, so that it would close its connection only
+// later.
 func TestCloseEndsEverything(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = res.Body.Close() // unread
+			_ = res.Body.Close() // closed without reading
 			transport.CloseIdleConnections()
 			_ = c.Close()
 		})

@@ -178,7 +178,7 @@ func (a *Admin) call(ctx context.Context, method, path string, query url.Values,
 	}
 	if res.StatusCode != http.StatusOK {
 		refused := adminError{Error: res.Status}
-		_ = json.Unmarshal(answer, &refused) // without an explanation, Error stays the status
+		_ = json.Unmarshal(answer, &refused) // without "error" in the body, the status stays
 		return &AdminError{Status: res.StatusCode, Message: refused.Error, Field: refused.Field}
 	}
 	switch into := into.(type) {

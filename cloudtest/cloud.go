@@ -50,7 +50,7 @@ type Cloud struct {
 	azure     *azure.Cloud
 	gcp       *gcp.Cloud
 	alibaba   *alibaba.Cloud
-	parts     []part // one for each cloud
+	parts     []part // one for each cloud provider
 
 	inner  *http.Server // serves the cloud's hosts
 	conns  *connQueue   // the connections that inner accepts
@@ -92,7 +92,7 @@ func New(cfg Config) (*Cloud, error) {
 		Handler:           http.HandlerFunc(c.serveInner),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          log.New(io.Discard, "", 0), // the journal records failures
+		ErrorLog:          log.New(io.Discard, "", 0), // the journal has the failures
 	}
 	go func() { _ = c.inner.Serve(c.conns) }()
 	return c, nil
@@ -203,7 +203,7 @@ func (c *Cloud) PutIssuer(s oidc.Static) error {
 	return nil
 }
 
-// part is one of the clouds, such as AWS.
+// part is the local cloud of one cloud provider, such as AWS.
 type part struct {
 	// service returns the service of a host, or nil if the part has no such host. The host is a DNS
 	// name in lower case without port.
@@ -212,7 +212,8 @@ type part struct {
 	changes map[string]func(*http.Request) error
 }
 
-// newPart returns a cloud as a part. List is the function NewAdmin of the cloud's package.
+// newPart returns a part for a cloud. List is the function NewAdmin of the cloud's package, which
+// adds the cloud's changes to a table.
 func newPart[C interface {
 	Service(host string) service.Service
 }, A any](cloud C, list func(*change.Table[C]) A) part {
@@ -231,9 +232,9 @@ func (c *Cloud) owned(host string) service.Service {
 	return nil
 }
 
-// service returns the service of a host, or nil. A cloud's own host wins over a handler, because a
-// handler checks nothing. Both can exist: a registry may be added after a handler was registered
-// for its host.
+// service returns the service of a host, or nil. If a part and a handler have the same host, the
+// part's service is returned, because a handler checks nothing. This happens if a registry is added
+// after a handler was registered for its host.
 func (c *Cloud) service(host string) service.Service {
 	if s := c.owned(host); s != nil {
 		return s
@@ -329,7 +330,7 @@ func handedIn(h http.Handler) service.Service {
 		switch r.Method {
 		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
 		default:
-			r.Call.Operation = "" // callers must not invent operation names
+			r.Call.Operation = "" // a caller must not add new operation names to the journal
 		}
 		return plainHTTP(), func(r *service.Request) (service.Answer, *service.Refusal) { return r.Forward(h, r.Request, nil) }
 	}

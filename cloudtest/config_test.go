@@ -121,7 +121,7 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		first, err := json.Marshal(cfg)
 		if err != nil {
-			return // a required policy is missing; New refuses that
+			return // the configuration lacks a required policy, which New refuses
 		}
 		again, err := cloudtest.ParseConfig(first)
 		if err != nil {

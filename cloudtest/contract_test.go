@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// changes returns the functions that change a cloud, by name. They are methods of a cloud, and
-// fields of the cloud's Admin.
+// changes returns the functions that change a cloud, by name. These are the methods of a cloud, or
+// the fields of its Admin.
 func changes(of any) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	add := func(name string, f reflect.Value) {
@@ -35,8 +35,8 @@ func changes(of any) map[string]reflect.Value {
 	return out
 }
 
-// TestEveryChangeSaysWhatIsWrong: every change of a cloud refuses empty arguments, with one of the
-// two errors that the package comment promises.
+// TestEveryChangeSaysWhatIsWrong checks that every change of a cloud refuses empty arguments. The
+// error is one of the two that the package comment promises.
 func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
 	if err != nil {
@@ -50,7 +50,7 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 		}
 		for name, method := range all {
 			if method.Type().NumOut() == 0 {
-				continue // it returns no error
+				continue // the change returns no error
 			}
 			err := callEmpty(method)
 			refused, named := errors.AsType[*setting.Error](err)
@@ -100,7 +100,7 @@ func TestAdminIsTheCloud(t *testing.T) {
 				t.Errorf("%s().%s takes %s there", cloud, name, other.Type())
 			}
 			if method.Type().NumOut() == 0 {
-				continue // it returns no error
+				continue // the change returns no error
 			}
 			want, got := callEmpty(method), callEmpty(other, ctx)
 			if errors.Is(want, setting.ErrNotFound) != errors.Is(got, setting.ErrNotFound) {

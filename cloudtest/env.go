@@ -30,7 +30,7 @@ func Env(proxyURL, caFile string) []string {
 	return []string{
 		"HTTPS_PROXY=" + proxyURL,
 		"https_proxy=" + proxyURL,
-		"HTTP_PROXY=" + proxyURL, // so that plain http is refused and recorded, not sent out
+		"HTTP_PROXY=" + proxyURL, // so that the proxy refuses and records plain HTTP
 		"http_proxy=" + proxyURL,
 		"ALL_PROXY=" + proxyURL,
 		"all_proxy=" + proxyURL,
@@ -41,8 +41,8 @@ func Env(proxyURL, caFile string) []string {
 		"REQUESTS_CA_BUNDLE=" + caFile,
 		"CURL_CA_BUNDLE=" + caFile,
 		"NODE_EXTRA_CA_CERTS=" + caFile,
-		"AWS_EC2_METADATA_DISABLED=true",           // the metadata service has no host name
-		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // the same
+		"AWS_EC2_METADATA_DISABLED=true",           // not served here: it has no host name
+		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // not served here, for the same reason
 		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true",
 		"AWS_ENDPOINT_URL=",
 		"AWS_ENDPOINT_URL_IAM=",

@@ -12,7 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// A tenant tries another tenant's role. AWS refuses without a reason; the journal has the reason.
+// A tenant tries to assume another tenant's role. AWS refuses the call without a reason. The
+// journal has the reason.
 func Example() {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {

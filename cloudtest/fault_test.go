@@ -126,8 +126,8 @@ func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header ht
 	return res.StatusCode, res.Header, rig.ReadAll(t, res)
 }
 
-// TestFaultsOfAllServices: every kind of fault works at every service, for the fault's operation
-// only. The journal records the fault.
+// TestFaultsOfAllServices checks every kind of fault at every service. A fault must affect only its
+// own operation, and the journal must record it.
 func TestFaultsOfAllServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFaultyCloud(t)
@@ -183,7 +183,8 @@ func TestFaultsOfAllServices(t *testing.T) {
 	})
 }
 
-// TestServices: these tests call every service except the proxy, and all service names differ.
+// TestServices checks that serviceCalls calls every service except the proxy, and that all service
+// names differ.
 func TestServices(t *testing.T) {
 	called := []string{journal.ServiceProxy}
 	for _, s := range serviceCalls() {

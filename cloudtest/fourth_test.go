@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// The code below is all that a fourth cloud needs: its state, a service, the texts of its refusals,
+// The code below is all that another cloud needs: its state, a service, the texts of its refusals,
 // and its table of changes.
 
 // noteCloud is a cloud with one service, which stores a note for each token.
@@ -107,8 +107,8 @@ func newNoteAdmin(t *change.Table[*noteCloud]) noteAdmin {
 	}
 }
 
-// TestFourthCloud: a new cloud only reads requests, decides, and writes answers. This module adds
-// TLS, faults, quotas, the journal and the admin API.
+// TestFourthCloud checks that another cloud only has to read requests, decide, and write answers.
+// This module adds TLS, faults, quotas, the journal and the admin API.
 func TestFourthCloud(t *testing.T) {
 	ctx := t.Context()
 	c, err := New(Config{})
@@ -116,7 +116,7 @@ func TestFourthCloud(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	// configure would have this line for a fourth cloud.
+	// For another cloud, the method configure would have this line.
 	c.parts = append(c.parts, newPart(&noteCloud{notes: map[string]note{}}, newNoteAdmin))
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)

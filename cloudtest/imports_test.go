@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestImports: the local cloud tests the library and its SDKs. It must not share code with them
-// that gets, checks or signs a credential. CEL does none of these, so the local cloud may use it.
-// Google's service uses CEL too.
+// TestImports checks the imports of the local cloud. The local cloud tests Lanyard's library and
+// its SDKs, so it must not use their code that gets, checks or signs credentials. CEL does none of
+// this, so the local cloud may use CEL, as Google's service does.
 func TestImports(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./...")
 	out, err := cmd.Output()

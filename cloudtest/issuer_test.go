@@ -17,8 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestSlashedIssuer: the issuer of an AKS cluster ends in a slash. Each cloud accepts tokens of
-// exactly the configured issuer. It refuses an issuer that differs in the slash only.
+// TestSlashedIssuer uses an issuer that ends in a slash, as an AKS cluster's does. It checks that
+// each cloud accepts only tokens of exactly the configured issuer. It must refuse tokens of an
+// issuer that differs only in the slash.
 func TestSlashedIssuer(t *testing.T) {
 	const (
 		slashed   = "https://westeurope.oic.prod-aks.azure.com/tenant/cluster/"

@@ -149,12 +149,12 @@ func (c *Cloud) serveConnect(w http.ResponseWriter, r *http.Request) {
 		_ = conn.Close()
 		return
 	}
-	ctx := context.WithoutCancel(r.Context()) // the tunnel outlives this request
+	ctx := context.WithoutCancel(r.Context()) // the tunnel exists longer than this request
 	go c.terminate(ctx, &bufferedConn{Conn: conn, r: buffered.Reader}, host)
 }
 
-// refuseConnect puts the reason into the status line. Go's client and most others show only that
-// line of a refused CONNECT.
+// refuseConnect refuses a CONNECT with the reason in the status line. Go's client and most other
+// clients show only the status line.
 func (c *Cloud) refuseConnect(w http.ResponseWriter, call *journal.Call) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -186,10 +186,10 @@ func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	server := tls.Server(conn, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"}, // no HTTP/2: one dropped connection is one dropped call
-		// Send an API's answer in one record, so that the client gets header and body together.
-		// AWS's SDK for Go closes the request's body when the header arrives. If its net/http has
-		// not read that body to the end, it closes the connection. A local server answers fast
-		// enough for this to happen.
+		// Send an API's answer in one TLS record, so that the client gets header and body together.
+		// AWS's SDK for Go closes the request's body when the header arrives. If net/http has not
+		// read the request's body to the end by then, net/http closes the connection. A local
+		// server answers fast enough for this to happen.
 		DynamicRecordSizingDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if wire.Host(hello.ServerName) != host {

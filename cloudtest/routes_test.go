@@ -29,7 +29,7 @@ func TestDocumentedRoutes(t *testing.T) {
 		for _, f := range found {
 			documented = append(documented, f[1]+" "+f[2])
 		}
-		// The line has the path once, for both methods.
+		// A line "PUT /path …; DELETE …" has the path once, for both methods.
 		if len(found) == 1 && strings.Contains(line, "; DELETE") {
 			documented = append(documented, "DELETE "+found[0][2])
 		}

@@ -16,7 +16,7 @@ import (
 type DialError struct {
 	// Address is the address that was dialled.
 	Address string
-	// Reason says why.
+	// Reason says why the connection was refused.
 	Reason string
 }
 
