@@ -92,8 +92,8 @@ func (t route) target(texts []string) (string, url.Values) {
 	return path, query
 }
 
-// add adds a row with a body of type B. If B is noBody, there is no body. It returns the client's
-// function.
+// add adds a row with a body of type B to the table. If B is noBody, the row has no body. Add
+// returns the client's function.
 func add[C, B any](
 	t *Table[C], pattern string, do func(cloud C, texts []string, body B) error,
 ) func(ctx context.Context, body B, texts ...string) error {

@@ -59,8 +59,8 @@ func newAdmin(t *change.Table[*shelf]) admin {
 	}
 }
 
-// TestTable: the cloud's methods get the values that the client's functions were given, whatever
-// characters they contain.
+// TestTable checks that a cloud's methods get the values that the client's functions were given,
+// whatever characters the values contain.
 func TestTable(t *testing.T) {
 	var cloud shelf
 	var server change.Table[*shelf]

@@ -168,7 +168,8 @@ func (f Fault) hits(host, service, operation string) bool {
 // Quota throttles calls of a service (and operation, if set) above a rate. All callers share the
 // rate.
 type Quota struct {
-	// Service and Operation select the calls, as they stand in the journal. Service is required.
+	// Service and Operation select the calls that have these values in the journal. Service is
+	// required.
 	Service   string `json:"service"`
 	Operation string `json:"operation,omitempty"`
 	// PerSecond is the sustained rate in calls per second. Required, positive.
@@ -350,8 +351,8 @@ func (s *Set) SetQuotas(quotas []Quota) error {
 }
 
 // Take returns the effect of all faults and quotas on a call, and counts the call against the
-// faults that apply. All delays and skews add up. If several faults make the call fail, the first
-// added fault decides how. A quota decides only if no fault makes the call fail.
+// faults that apply. All delays and skews add up. If several faults would make the call fail, only
+// the fault that was added first applies. A quota applies only if no fault makes the call fail.
 func (s *Set) Take(host, service, operation string) Effect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,7 +363,7 @@ func (s *Set) Take(host, service, operation string) Effect {
 		}
 		failing := f.Kind != Latency && f.Kind != Skew
 		if failing && e.Kind != None {
-			continue // this fault applies to a later call
+			continue // f stays in force, unchanged, for a later call
 		}
 		e.Delay += f.Delay
 		e.Skew += f.Skew

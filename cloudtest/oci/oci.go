@@ -19,7 +19,7 @@ type Kind int
 // Kinds of requests to a registry. Every other request is [Unknown], and is never allowed.
 const (
 	Unknown        Kind = iota
-	Ping                // GET /v2/: is a registry there
+	Ping                // GET /v2/, which checks whether the host is a registry
 	PullManifest        // GET or HEAD
 	PushManifest        // PUT
 	DeleteManifest      // DELETE
@@ -46,8 +46,8 @@ func (k Kind) Reads() bool {
 // Request describes a request to a registry.
 type Request struct {
 	Kind Kind
-	// Repository is the repository's name after /v2/; empty for [Ping] and [Unknown]. It can be
-	// read from the path in one way only.
+	// Repository is the repository's name after /v2/. It is empty for [Ping] and [Unknown]. The
+	// path can be read in one way only, so that the data plane reads the same name.
 	Repository string
 }
 
@@ -68,16 +68,16 @@ func Read(r *http.Request) Request {
 	if reads && (r.URL.Path == "/v2" || r.URL.Path == "/v2/") {
 		return Request{Kind: Ping}
 	}
-	// If a path could be read in two ways, it could lead to two repositories. The data plane must
-	// see the path that was checked.
+	// Refuse a path that servers can read in two ways. The data plane could read another repository
+	// than the one that was checked.
 	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
 		return Request{}
 	}
-	// If a query could be read in two ways, a mount could be hidden, see [Forwarded].
+	// Refuse a query that servers can read in two ways. It could hide a mount from [Forwarded].
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return Request{}
 	}
-	// Such a path would lead elsewhere.
+	// Refuse a path that leads out of the repository.
 	if last := rest[strings.LastIndexByte(rest, '/')+1:]; last == "." || last == ".." {
 		return Request{}
 	}
@@ -88,7 +88,7 @@ func Read(r *http.Request) Request {
 	return Request{Kind: kind, Repository: name}
 }
 
-// split splits a path into the repository's name and the end, which decides the kind.
+// split returns the repository's name from a path, and the kind, which the end of the path decides.
 func split(r *http.Request, rest string, reads bool) (name string, kind Kind) {
 	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
 		if reads {
@@ -181,8 +181,8 @@ func Forwarded(r *http.Request) *http.Request {
 	return out
 }
 
-// isManifest reports whether a body can be a manifest. The registry needs a manifest's media type;
-// all other bodies are only bytes.
+// isManifest reports whether a body with this media type can be a manifest. The registry needs the
+// media type of a manifest. The content of all other bodies is opaque.
 func isManifest(media string) bool {
 	return strings.HasPrefix(media, "application/vnd.") || media == "application/json"
 }

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// keptBack reports whether a header is not forwarded. The cloud itself handles some headers. With
-// others, servers let a client change the method, host or path of a request, or read another
-// object. A cloud refuses copies by its own header; another cloud's header must not work either.
+// keptBack reports whether a header is not forwarded to a data plane. The cloud itself handles some
+// of these headers. With others, some servers let a client change the method, host or path of a
+// request, or read another object. Each cloud refuses its own header for copies. A data plane must
+// not get another cloud's header for copies either.
 func keptBack(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Copy-Source") || slices.Contains([]string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded",

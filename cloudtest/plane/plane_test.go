@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
 
-// TestRequest: headers that could turn a request into another one are removed, in every spelling.
-// The client's own request stays unchanged.
+// TestRequest checks that headers that could turn a request into another one are removed, in every
+// spelling. The client's own request must stay unchanged.
 func TestRequest(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://a.example/b/c%20d?e=f", nil)
 	r.Header = http.Header{
@@ -41,7 +41,8 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestAsk: the cloud reads the answer as a client would. An answer without a status is a success.
+// TestAsk checks that the cloud reads a data plane's answer as a client would. An answer without a
+// status is a success.
 func TestAsk(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://a.example/", nil)
 	for name, tt := range map[string]struct {

@@ -63,7 +63,7 @@ func (s *Server) decide(r *Request, handle Handler) (Answer, *Refusal) {
 	}
 	r.Now = time.Now().Add(effect.Skew)
 	if effect.Skew != 0 {
-		// Clients correct their clock with this header.
+		// Clients adjust their clock to this header.
 		r.Reply.Set("Date", r.Now.UTC().Format(http.TimeFormat))
 	}
 	if after := effect.RetryAfterHeader(); after != "" {
@@ -178,5 +178,5 @@ func (h *hidingWriter) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	h.pass()
-	return h.to.Write(b) // http.ResponseWriter's own contract
+	return h.to.Write(b) // unwrapped, as callers of an http.ResponseWriter expect
 }

@@ -25,13 +25,13 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// Service reads a request. It notes in r.Call the service and the operation, which faults and
-// quotas match. It returns the service's error format and the handler that decides. It decides
-// nothing itself, because an injected fault comes before every refusal.
+// Service reads a request. It sets in r.Call the service and the operation, by which faults and
+// quotas select calls. It returns the service's error format and the handler that decides. A
+// Service refuses nothing itself, because an injected fault comes before every refusal.
 type Service func(r *Request) (Protocol, Handler)
 
-// Handler decides about a request. It returns either an answer or a refusal, and notes in r.Call
-// the facts that it learns about the caller.
+// Handler decides about a request. It returns either an answer or a refusal. It sets in r.Call the
+// facts about the caller.
 type Handler func(r *Request) (Answer, *Refusal)
 
 // Request is a request to a service.
@@ -53,7 +53,7 @@ type Request struct {
 // ReadBody reads the whole body. If the body is longer than limit bytes, the error is an
 // [*http.MaxBytesError].
 func (r *Request) ReadBody(limit int64) ([]byte, error) {
-	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) // each service has its own words for it
+	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) // unwrapped: each service has its own error message
 }
 
 // Forward returns an answer that a data plane writes for out, a copy of an allowed request. If the

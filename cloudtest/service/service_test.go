@@ -50,7 +50,7 @@ func serve(t *testing.T, handle service.Handler, faults ...fault.Fault) outcome 
 	}
 	w := httptest.NewRecorder()
 	func() {
-		defer func() { _ = recover() }() // as net/http does
+		defer func() { _ = recover() }() // net/http recovers from a handler's panic too
 		s.Serve(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://Host.example:443/", strings.NewReader("four")),
 			func(r *service.Request) (service.Protocol, service.Handler) {
 				r.Call.Service, r.Call.Operation = "test", "Do"
@@ -136,7 +136,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestForward: only a data plane's "not found" is hidden, with all its headers.
+// TestForward checks that only a data plane's answer "not found" is hidden, with all its headers.
 func TestForward(t *testing.T) {
 	hidden := service.Refuse(403, "denied", "no")
 	for name, tt := range map[string]struct {
@@ -169,7 +169,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestSkew: the handler and the caller both see the moved clock.
+// TestSkew checks that the handler and the caller both get the skewed time.
 func TestSkew(t *testing.T) {
 	var now time.Time
 	got := serve(t, func(r *service.Request) (service.Answer, *service.Refusal) {
@@ -181,7 +181,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// TestWhole: an answer overwrites headers that were set for another answer.
+// TestWhole checks that an answer overwrites headers that were set for an earlier answer.
 func TestWhole(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "1000")

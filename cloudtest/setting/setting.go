@@ -33,8 +33,8 @@ func Invalid(field, format string, args ...any) error {
 	return &Error{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// In adds the parent's path before an error's field. An error without a field becomes an error of
-// the parent. Nil stays nil.
+// In returns err with the parent's path before the field of an [*Error]. Any other error becomes an
+// [*Error] whose field is parent. If err is nil, In returns nil.
 func In(parent string, err error) error {
 	if err == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// TestPath: an error names its field by the path in the JSON that was given, at any depth.
+// TestPath checks that an error has the path of its field in the given JSON, at any depth.
 func TestPath(t *testing.T) {
 	deep := setting.Invalid(setting.Of("policies", `a"b`), "%w", io.EOF)
 	for want, err := range map[string]error{
@@ -40,7 +40,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestFill: a member's error names its path. A name must not occur twice.
+// TestFill checks that the error of a member has the member's path, and that a repeated name is
+// refused.
 func TestFill(t *testing.T) {
 	fill := func(names ...string) (put []string, err error) {
 		err = setting.Fill("roles", "role", names, func(s string) string { return s }, func(s string) error {

@@ -39,7 +39,7 @@ type World struct {
 	*cloudtest.Cloud
 
 	Issuer *oidc.Issuer // trusted by the account
-	Rogue  *oidc.Issuer // not trusted by it
+	Rogue  *oidc.Issuer // not trusted by the account
 }
 
 // TrustPolicy returns a policy that lets a ServiceAccount of the trusted issuer assume a role.
@@ -68,7 +68,7 @@ func TenantRole(tenant, subject string) aws.Role {
 	}
 }
 
-// AWSConfig returns a configuration with two tenants, like the demonstration, a user who may do
+// AWSConfig returns a configuration like the demonstration's. It has two tenants, a user who may do
 // everything, a public registry, and a second account.
 func AWSConfig() cloudtest.Config {
 	const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
