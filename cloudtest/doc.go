@@ -5,7 +5,7 @@
 // error codes and bodies. Nothing leaves the machine: the cloud refuses connections to all other
 // hosts, and records the refusals.
 //
-// # A world
+// # Accounts and resources
 //
 // A [Config] describes accounts, roles, repositories and buckets; [ParseConfig] reads it from JSON.
 // AWS accounts have IAM's own trust and permission policies. Azure tenants have applications with
@@ -34,7 +34,7 @@
 // headers by which servers change a method or a path. No handler can be registered for a cloud's
 // own hosts.
 //
-// # Ways in
+// # How clients connect
 //
 // In process, inject [Cloud.Transport]; it needs no port and works inside a testing/synctest
 // bubble:
