@@ -5,12 +5,12 @@ import (
 	"io"
 )
 
-// ahead is how many bytes of an archive may wait for compression. It is large enough that neither
-// side waits for the other at each file.
+// ahead is how many bytes of an archive may wait for compression. It is large enough that reading
+// and compression do not wait for each other at each file.
 const ahead = 256 << 10
 
 // behind writes to another writer in the background, so that files are read and hashed while
-// earlier files are compressed. It must be stopped.
+// earlier files are compressed. The caller must call stop.
 type behind struct {
 	*bufio.Writer
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// unpacked is an entry as a reader understands it.
+// unpacked is an entry of an archive as a program reads it.
 type unpacked struct {
 	kind       byte
 	name, link string
@@ -125,7 +125,7 @@ func careless(t *testing.T, packed []byte) []unpacked {
 				case "size":
 					size, _ = strconv.ParseInt(value, 10, 64)
 				case "SCHILY.xattr.security.capability", "LIBARCHIVE.xattr.security.capability":
-					e.mode |= 0o4000 // which it is as good as
+					e.mode |= 0o4000 // a capability gives a file rights as setuid does
 				}
 			}
 		}
@@ -163,9 +163,9 @@ func recordsOf(text string) map[string]string {
 	return out
 }
 
-// harmless fails if an archive could harm its reader. The files of the most careless extractor must
-// stay in its folder, without links and special permissions. They must equal the files of a careful
-// reader.
+// harmless fails the test if an archive could harm a program that unpacks it. The files of the
+// careless reader must stay in its folder, without links and special permissions. They must equal
+// the files of the careful reader.
 func harmless(t *testing.T, packed []byte, limit int64) {
 	t.Helper()
 	entries := careless(t, packed)

@@ -12,11 +12,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Create packs the folder fsys as tar.gz into out, in lexical order. Use os.Root.FS: it keeps links
-// inside the folder while the folder is read. Create has Normalize's rules, refusals and uniform
-// headers, so equal folders give equal bytes. Unlike Normalize, it never reads or counts the files
-// that opts.Ignore leaves out. It also refuses a file that changes while it is read. And it refuses
-// two names that differ only in Unicode's normalization: on some systems they are one name.
+// Create packs the folder fsys as tar.gz into out, in lexical order. Use os.Root.FS, which follows
+// no link out of the folder while the folder is read. Create has Normalize's rules, refusals and
+// uniform headers, so equal folders give equal bytes. Unlike Normalize, it never reads or counts
+// the files that opts.Ignore leaves out. It also refuses a file that changes while it is read. And
+// it refuses two names that differ only in Unicode's normalization: on some systems they are one
+// name.
 func Create(ctx context.Context, fsys fs.FS, out io.Writer, opts Options) (Summary, error) {
 	return create(fsys, out, opts, func(w *walker) error { return w.walk(ctx, opts.Ignore) })
 }

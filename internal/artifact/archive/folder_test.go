@@ -111,7 +111,7 @@ func (g growing) Open(name string) (fs.File, error) {
 		return f, err
 	}
 	g.change(g.MapFS[name])
-	return g.MapFS.Open(name) // an open file shows what others write
+	return g.MapFS.Open(name) // an open file shows the changes of other writers
 }
 
 func TestCreateRefusesWhatChanges(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 const (
 	maxPatternBytes = 16 << 10
 	maxPatterns     = 500
-	maxElements     = 63 // elements of a pattern: a state has a bit for each, and one for the end
+	maxElements     = 63 // elements of a pattern: pattern.state has a bit for each, and one more
 )
 
 // Flux's default exclusions. Source: Flux's documentation, "Default exclusions" of GitRepository
@@ -58,7 +58,7 @@ const ignoreField = "spec.ignore"
 // pattern is one line of Patterns.
 type pattern struct {
 	elements []glob // path elements; nil stands for "**", any number of elements
-	first    uint64 // the state at the root
+	first    uint64 // state of the archive's root, see state
 	anchored bool   // matches from the root, not at any depth
 	dirOnly  bool
 	negated  bool
@@ -163,8 +163,9 @@ func parseLine(line string) (p pattern, ok bool, reason string) {
 	return p, true, ""
 }
 
-// state returns the state of a path that has reached the element. Bit i stands for element i, and
-// the bit after the last element for the pattern's end. "**" may also match no element.
+// state returns the state of a path as a set of bits. Bit i is set if the elements before element i
+// match the path, so bit len(p.elements) means that the whole pattern matches. "**" may also match
+// no path element, so the state then has the next bit too.
 func (p pattern) state(element int) uint64 {
 	s := uint64(1) << element
 	if element < len(p.elements) && p.elements[element] == nil {

@@ -24,13 +24,14 @@ type Matcher struct {
 	folders []level // folders of the last path, from the root
 }
 
-// level is a folder on the way to a path.
+// level is one folder of a path, with the patterns' decision about the folder.
 type level struct {
 	name string
 	// decided is one more than the index of the last pattern that matches the folder or a parent of
-	// it; 0 for none. Earlier patterns have no effect below the folder.
+	// it; 0 if no pattern matches. Earlier patterns have no effect below the folder.
 	decided int
-	// states has the state in this folder of each pattern from index decided on; see pattern.next.
+	// states[i] is the state in this folder of the pattern with the index decided+i; see
+	// pattern.next.
 	states []uint64
 }
 
@@ -91,7 +92,7 @@ func (m *Matcher) enter(dir string) level {
 	return at
 }
 
-// state returns the state of the pattern in a folder.
+// state returns the state of the pattern with the index at in a folder.
 func (m *Matcher) state(folder level, at int) uint64 {
 	if folder.states == nil { // the root
 		return m.list[at].first
@@ -116,7 +117,8 @@ func (m *Matcher) descend(above level, name string) level {
 	return below
 }
 
-// file returns the decision for a file in a folder, in the form of level.decided.
+// file returns one more than the index of the last pattern that matches the file or a parent of it;
+// 0 if no pattern matches.
 func (m *Matcher) file(folder level, name string) int {
 	for at := len(m.list) - 1; at >= folder.decided; at-- {
 		if m.list[at].dirOnly {

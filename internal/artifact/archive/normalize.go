@@ -192,7 +192,7 @@ type normalizer struct {
 	written  *meter // bounds the written bytes
 	out      sink
 	seen     map[string]kind
-	count    int // number of entries without a name in seen
+	count    int // number of entries that add no name to seen
 	buf      []byte
 	sum      Summary
 }
@@ -240,7 +240,8 @@ func (n *normalizer) read(ctx context.Context, in io.Reader, closeOut func() err
 	return Summary{}, err
 }
 
-// finish ends the output and returns the summary. If err is not nil, it only explains err.
+// finish ends the output and returns the summary. If err is not nil, finish only returns err as
+// converted by explain.
 func (n *normalizer) finish(err error, closeOut func() error) (Summary, error) {
 	if err == nil {
 		err = n.out.Close()
@@ -315,8 +316,8 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 	return n.drain()
 }
 
-// drain reads the data after the end of the archive, which must be padding. So gzip also verifies
-// its checksum.
+// drain reads the data after the end of the archive, which must be padding. Reading up to the end
+// lets gzip verify its checksum.
 func (n *normalizer) drain() error {
 	for {
 		k, err := n.in.Read(n.buf)
@@ -450,8 +451,8 @@ func (n *normalizer) file(hdr *tar.Header, name string, content io.Reader) error
 	if err := n.out.WriteHeader(header(name, tar.TypeReg, mode, hdr.Size)); err != nil {
 		return err
 	}
-	// Hide other methods of the reader and the writer: without shortcuts, equal input gives equal
-	// writes.
+	// Hide the methods ReadFrom and WriteTo, which io.CopyBuffer would call instead. Without them,
+	// equal input gives equal writes.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{n.out}, struct{ io.Reader }{content}, n.buf); err != nil {
 		return err
 	}

@@ -43,12 +43,12 @@ type verbatim struct {
 	have     int    // bytes in block
 	skip     int64  // bytes until the next header
 	kind     byte   // the type of the last header
-	extended bool   // the next entry has an extending header
+	extended bool   // a header that extends the next entry was read
 	records  []byte // content of an extended header, or a long name
 	missing  int    // bytes that records still needs
-	sized    string // size of the next entry in its records; empty if none
+	sized    string // size that the records give to the next entry; empty if none
 	ended    bool   // a block of zeros was read; drain checks the data after it
-	odd      string // what is wrong; empty if nothing
+	odd      string // what is wrong with the headers; empty if nothing
 }
 
 // check refuses an entry with unsafe headers. It is called after archive/tar has read them.
@@ -144,7 +144,7 @@ const emptyName = "the long name of an entry is empty"
 // with spaces or NULs after. It also matches a field of NULs.
 var octal = regexp.MustCompile(`^ *[0-7]+[ \x00]*$|^\x00*$`)
 
-// header parses the header in block. It returns what is wrong; empty if nothing is.
+// header parses the header in block. It returns what is wrong with the header; empty if nothing is.
 func (v *verbatim) header() string {
 	if v.block == [blockSize]byte{} {
 		v.ended = true
@@ -159,7 +159,7 @@ func (v *verbatim) header() string {
 		if prefix != "" {
 			name = prefix + "/" + name
 		}
-		// Some programs write times after a short prefix.
+		// Some programs write times after a short prefix: bytes 476 to 499.
 		unused = slices.Concat(v.block[min(345+len(prefix), 476):476], v.block[500:])
 	}
 	switch {
@@ -200,8 +200,8 @@ func (v *verbatim) header() string {
 
 // leaves reports whether a header's own name leads out of the folder where it is unpacked. Programs
 // that do not know records and long names use this name, and unpack an extending header as a file.
-// The name may be cut off inside "..". A global header is not a file and may have an absolute name:
-// GNU tar names it after the folder for temporary files.
+// A ".." at the end is accepted: a longer name may be cut off there. A global header is not a file
+// and may have an absolute name: GNU tar names it after the folder for temporary files.
 func leaves(name string, kind byte) bool {
 	return strings.HasPrefix(name, "/") && kind != tar.TypeXGlobalHeader || strings.HasPrefix(name, "../") || strings.Contains(name, "/../")
 }

@@ -64,7 +64,7 @@ func withRecords(e entry, records map[string]string) entry {
 
 const gnuMagic, oldMagic = "ustar  \x00", "\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// TestCopyRefuses checks archives that Copy refuses because others unpack the copied bytes.
+// TestCopyRefuses checks archives that Copy refuses because other programs unpack the copied bytes.
 // Normalize accepts them, because it writes new headers.
 func TestCopyRefuses(t *testing.T) {
 	file := reg("x", "1")
@@ -150,7 +150,7 @@ func TestCopyKeepsBytes(t *testing.T) {
 		return pack(t, entries...)
 	}
 	old := patch(pack(t, reg("a", "1")), 257, oldMagic)
-	clear(old[265:345]) // no owners' names, no devices
+	clear(old[265:345]) // the old format has no owners' names and no devices
 	for name, in := range map[string][]byte{
 		"ustar": formatted(tar.FormatUSTAR, dir("d/"), reg("d/x", "1"), reg(strings.Repeat("folder/", 20)+"file", "2")),
 		"GNU":   formatted(tar.FormatGNU, dir("d/"), reg("d/x", "1"), reg(long, "2")),
