@@ -22,7 +22,7 @@ type meaning struct {
 	permission string // what the identity lacks
 }
 
-// meaningOf returns the meaning of an error code; false for codes that make no difference. No other
+// meaningOf returns the meaning of an error code; false if the HTTP status says enough. No other
 // text from a service is ever shown. Sources: "Error responses" of the Amazon S3 API reference;
 // "Blob service error codes" and "Common REST API error codes" of Azure Storage; "HTTP status and
 // error codes for JSON" of Google Cloud Storage.

@@ -13,8 +13,8 @@
 // An [Index] is the sorted list of an archive's objects with their versions. Its revision is the
 // SHA-256 of its text without the reader. A caller that stores the text beside the archive fetches
 // only what changed, even after a restart. Entry i of the archive is line i of its index. If the
-// text or the archive is lost, or the reader changed, everything is fetched again. A new reader may
-// list a bucket without the right to read its objects.
+// text or the archive is lost, or the reader changed, everything is fetched again: a new reader may
+// be allowed to list a bucket, but not to read its objects.
 //
 // # Bounds
 //
@@ -27,5 +27,5 @@
 // # Names
 //
 // Keys are untrusted, so the rules of package archive for names apply to them. All keys are checked
-// before any object is fetched, even keys that patterns leave out.
+// before any object is fetched. A key that patterns leave out need not be a valid name.
 package objectstore

@@ -13,11 +13,11 @@ import (
 const (
 	// Concurrency is the maximum number of objects that are fetched at the same time.
 	Concurrency = 8
-	// piece is the size of the part that is read of an object before its turn, in bytes. The rest
-	// of a longer object is read while it is written.
+	// piece is how many bytes of an object are read before the objects in front of it are written.
+	// The rest of a longer object is read while the object is written.
 	piece = 1 << 20
-	// ahead is the number of objects that are planned before their turn. Most of them come from the
-	// previous archive and cost nothing.
+	// ahead is the number of planned objects that may wait to be written. Most of them come from
+	// the previous archive and cost nothing.
 	ahead = 4096
 )
 
@@ -231,8 +231,8 @@ func changed(o Object) error {
 	return &origin.Error{Code: origin.CodeChanged, Err: fmt.Errorf("object %s has changed since it was listed", quote(o.Key))}
 }
 
-// broken returns the error for a content that ended too early. It wraps the end of the caller's
-// context, so that callers can explain it.
+// broken returns the error for a content that ended too early. If the caller's context has ended,
+// the error wraps the context's error, so that callers can explain it.
 func broken(o Object, err error) error {
 	early := fmt.Errorf("the content of object %s broke off", quote(o.Key))
 	switch {

@@ -252,7 +252,8 @@ type decoder struct {
 // maxLine bounds a line of an index: the longest name of package archive, a version and a number.
 const maxLine = 2 << 10
 
-// newDecoder returns nil if the index has another first line: such an index cannot be used.
+// newDecoder returns nil if the index has another first line than the parameter first: such an index
+// cannot be used.
 func newDecoder(r io.Reader, first string) *decoder {
 	lines := bufio.NewScanner(r)
 	// The first line may be longer: the source is a bucket's name and a prefix, quoted.

@@ -14,18 +14,19 @@ const (
 	// maxPage bounds the bytes of a page: a thousand keys of 1024 bytes, every byte escaped, and
 	// the text around the keys.
 	maxPage = 8 << 20
-	// maxParts bounds the parts of a page: a hundred for each of a thousand objects. Azure's
-	// objects have about sixty tags, and few keys have "=".
+	// maxParts bounds the parts of a page, which are XML tags and attributes (see page): a hundred
+	// for each of a thousand objects. Azure's objects have about sixty tags, and few keys contain
+	// "=".
 	maxParts = 100 * 1000
 )
 
 // page is the body of an answer. Read fails if the body is too long or has too many parts.
 //
 // A bound on the bytes is not enough: a client needs a hundred bytes of memory for a part of a few
-// bytes, such as <Contents/>. So the page also counts the bytes "<" and "=", wherever they stand:
-// every XML tag and attribute needs one of them. The page does not parse XML, because a parser that
-// differs from the client's could be led to count less than the client builds. JSON can be written
-// without these bytes, so its decoder must bound it (package boundedjson).
+// bytes, such as <Contents/>. So the page also counts the bytes "<" and "=" in the whole body:
+// every XML tag and attribute needs one of them. The page does not parse XML: a hostile body could
+// make a parser that differs from the client's count fewer parts. JSON can be written without these
+// bytes, so the JSON decoder must bound the parts (package boundedjson).
 type page struct {
 	io.ReadCloser
 
@@ -45,7 +46,7 @@ func (p *page) Read(b []byte) (int, error) {
 	}
 	n, err := p.ReadCloser.Read(b[:min(int64(len(b)), p.left)])
 	p.left -= int64(n)
-	for _, mark := range []string{"<", "="} { // of tags and of attributes
+	for _, mark := range []string{"<", "="} { // "<" of tags, "=" of attributes
 		p.parts += bytes.Count(b[:n], []byte(mark))
 	}
 	if p.parts > maxParts {

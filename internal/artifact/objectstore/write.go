@@ -47,8 +47,8 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 		defer close(written)
 		err := w.guarded(ctx, items, previous, pw)
 		if err != nil {
-			// The pipe gets only a fixed error: a connection's io.EOF would look like the archive's
-			// end.
+			// The pipe gets only a fixed error: io.EOF from a broken connection would look like the
+			// end of the archive.
 			failed <- err
 			err = errWriter
 		}
@@ -94,7 +94,7 @@ type writer struct {
 
 // write writes the tar archive without compression.
 func (w *writer) write(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) error {
-	// Each write to the pipe wakes the reader, and there are many small objects.
+	// Each write to the pipe wakes the reader, and there are many small objects. So collect writes.
 	buffered := bufio.NewWriterSize(out, 64<<10)
 	tw := tar.NewWriter(buffered)
 	var old *kept
@@ -178,8 +178,8 @@ func (k *kept) copy(out io.Writer, e entry) error {
 	return fmt.Errorf("%w: %w", ErrPrevious, k.err)
 }
 
-// check reads the rest of the archive. Its checksum comes at the end and covers all files that were
-// taken.
+// check reads the rest of the previous archive. The archive's checksum comes at the end and covers
+// all files that were copied.
 func (k *kept) check() error {
 	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, k.plain, k.buf); err != nil {
 		return fmt.Errorf("%w: %w", ErrPrevious, err)

@@ -201,7 +201,7 @@ func TestOpensWhatWasListed(t *testing.T) {
 	}
 }
 
-// The service's challenge offers another token endpoint; the client must not follow it.
+// The service's challenge names another token endpoint, and the client must not ask that endpoint.
 func TestErrorsAreTyped(t *testing.T) {
 	s := &service{page: 10}
 	transport := objectstoretest.Serve(t, s)

@@ -41,7 +41,7 @@ func (c *content) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
 	_, _ = c.sum.Write(b[:n]) // a hash never fails
 	c.left -= int64(n)
-	// If the service sends more bytes than it listed, the caller of Read detects it.
+	// The caller of Read detects more bytes than the service listed.
 	if n > 0 && c.left == 0 && c.sum.Sum32() != c.want {
 		return 0, errCorrupt
 	}

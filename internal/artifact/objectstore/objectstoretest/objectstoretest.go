@@ -17,7 +17,7 @@ func Serve(t *testing.T, cloud http.Handler) *http.Transport {
 	t.Helper()
 	server := httptest.NewTLSServer(cloud)
 	t.Cleanup(server.Close)
-	transport := server.Client().Transport.(*http.Transport).Clone() // httptest has no other
+	transport := server.Client().Transport.(*http.Transport).Clone() // httptest sets this type
 	transport.TLSClientConfig.InsecureSkipVerify = true
 	address := server.Listener.Addr().String()
 	dial := transport.DialContext

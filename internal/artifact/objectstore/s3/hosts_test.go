@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// TestHostsAreTheSDKs compares the table of S3's hosts with the SDK's, in every partition and
-// variant that the SDK supports.
+// TestHostsAreTheSDKs compares the S3 hosts of package endpoint with the SDK's hosts, in every
+// partition and variant that the SDK supports.
 func TestHostsAreTheSDKs(t *testing.T) {
 	resolved := 0
 	for _, name := range []string{

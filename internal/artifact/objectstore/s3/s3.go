@@ -136,7 +136,8 @@ func (s *storage) Open(ctx context.Context, o objectstore.Object) (io.ReadCloser
 		return nil, objectstore.Explain(ctx, s.server, err)
 	}
 	if got := aws.ToString(out.ETag); got != "" && strings.Trim(got, `"`) != strings.Trim(o.Version, `"`) {
-		// Compare here too: some services ignore If-Match, and services differ in quotes.
+		// Compare the entity tags here too, because some services ignore If-Match. The quotes
+		// around a tag differ between services.
 		_ = out.Body.Close()
 		return nil, &origin.Error{Server: s.server, Code: origin.CodeChanged, Err: errors.New("it has changed since it was listed")}
 	}

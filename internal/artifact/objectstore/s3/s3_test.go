@@ -168,7 +168,8 @@ func TestOpensWhatWasListed(t *testing.T) {
 	}
 }
 
-// Some services ignore If-Match and send the current object.
+// TestChangedObjectIsRefusedWithoutTheServicesHelp has a service that ignores If-Match and sends
+// the current object, as some services do.
 func TestChangedObjectIsRefusedWithoutTheServicesHelp(t *testing.T) {
 	answer := map[string]string{"a": `"2"`, "b": `1`, "c": ""}
 	storage := open(t, s3.Options{
@@ -266,8 +267,8 @@ func (html) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "<html><body>secret & more</body>")
 }
 
-// TestPagesThatLeadNowhereAreAnError refuses an incomplete listing, because its missing objects
-// would look deleted.
+// TestPagesThatLeadNowhereAreAnError checks that an incomplete listing is refused, because its
+// missing objects would look deleted.
 func TestPagesThatLeadNowhereAreAnError(t *testing.T) {
 	const object = `<Contents><Key>a</Key><ETag>"1"</ETag><Size>1</Size></Contents>`
 	for name, next := range map[string]string{
