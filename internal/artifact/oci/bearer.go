@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// showToken asks the registry for its challenge and returns a transport that sends the token in
-// that way. It sends the token as the user's password if the registry wants Basic, and otherwise as
-// bearer token. The library itself would send a token only to registries with a token server, and
-// would ask that server first.
+// showToken asks the registry for its challenge and returns a transport that sends the token as the
+// challenge demands. It sends the token as the user's password if the registry wants Basic, and
+// otherwise as bearer token. The library go-containerregistry itself would send a token only to
+// registries with a token server, and would ask that server first.
 func showToken(ctx context.Context, registry name.Registry, s *session, shown authn.AuthConfig) (http.RoundTripper, error) {
 	agent := transport.NewUserAgent(s, userAgent)
 	challenge, err := transport.Ping(ctx, registry, agent)

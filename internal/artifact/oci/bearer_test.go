@@ -21,7 +21,8 @@ func shows(token string) oci.Options {
 	return oci.Options{Auth: authn.FromConfig(authn.AuthConfig{Username: tokenUser, RegistryToken: token})}
 }
 
-// asks is a registry that accepts requests with this Authorization header and challenges others.
+// asks is a registry that accepts requests with this Authorization header and answers other
+// requests with the challenge.
 func asks(header, challenge string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == header {
@@ -39,7 +40,7 @@ func asks(header, challenge string, next http.Handler) http.Handler {
 // that no token server is asked.
 func TestTokenIsShownDirectly(t *testing.T) {
 	f, _ := artifact("layer")
-	const asBearer, asPassword = "Bearer " + jwt, "Basic dG9rZW46YS5qLnd0" // token:a.j.wt
+	const asBearer, asPassword = "Bearer " + jwt, "Basic dG9rZW46YS5qLnd0" // base64 of token:a.j.wt
 	for name, registry := range map[string]http.Handler{
 		"a realm elsewhere":          asks(asBearer, `Bearer realm="https://`+tokenHost+`/token",service="test"`, f),
 		"a realm at home":            asks(asBearer, `Bearer realm="https://`+registryHost+`/token",service="test"`, f),

@@ -25,10 +25,10 @@ const (
 // authenticate. Without a Challenges, each [Connect] asks the registry. It is safe for concurrent
 // use. The zero value is empty.
 //
-// An answer is used only by clients that reach the same host by the same route. It has no
-// credential. Where a request or a password may go is checked each time. The registry is asked
-// again after ten minutes, and after an answer such as HTTP 401: the remembered challenge may be
-// wrong then.
+// An answer is used only by clients that reach the same host by the same route. The answer contains
+// no credential. Where a request or a password may go is checked for each request. The registry is
+// asked again after ten minutes, and after an answer such as HTTP 401: the remembered challenge may
+// be wrong then.
 type Challenges struct {
 	mu    sync.Mutex // never held during I/O
 	known map[door]*challenge
@@ -73,7 +73,7 @@ func (c *Challenges) put(at door, req *http.Request, resp *http.Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before := c.known[at]; before.current() && before.scheme == "https" && answer.scheme == "http" {
-		return // an insecure registry may be asked by https and http at the same time
+		return // https and http may be tried at the same time: keep the answer by https
 	}
 	if c.known == nil {
 		c.known = make(map[door]*challenge)
@@ -100,9 +100,9 @@ func (c *Challenges) drop(at door) {
 // current reports whether c is an answer that has not expired.
 func (c *challenge) current() bool { return c != nil && time.Now().Before(c.until) }
 
-// usable reports whether the answer may be remembered. Redirects and failures may not. An answer
-// without TLS that refers to a token server may not either: an attacker on the network could refer
-// to their own server, which would get passwords even later.
+// usable reports whether the answer may be remembered. Redirects and failures are not remembered.
+// An answer without TLS that refers to a token server is not remembered either: an attacker on the
+// network could refer to their own server, which would get passwords even after the attack.
 func (c *challenge) usable() bool {
 	bytes, tokenServer := 0, false
 	for _, header := range c.authenticate {

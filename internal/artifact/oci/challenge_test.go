@@ -225,7 +225,7 @@ func TestInsecureRegistryChangesItsMind(t *testing.T) {
 	f, _ := artifact("layer")
 	plain := serveBoth(t, nil, map[string]http.Handler{registryHost: f})
 	secure := serve(t, map[string]http.Handler{registryHost: f})
-	// This is the answer of net/http's TLS servers.
+	// net/http's TLS servers give this answer to a request without TLS.
 	secure.RegisterProtocol("http", roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: http.StatusBadRequest, Body: io.NopCloser(strings.NewReader("Client sent an HTTP request to an HTTPS server.\n")),

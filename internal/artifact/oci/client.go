@@ -93,8 +93,8 @@ type Client struct {
 	uploads  Uploads
 }
 
-// Connect asks the registry for its challenge and authenticates in that way. The error is an
-// *origin.Error, or an error of Options.Auth.
+// Connect asks the registry for its challenge and authenticates as the challenge demands. The error
+// is an *origin.Error, or an error of Options.Auth.
 func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error) {
 	if repo.IsZero() {
 		return nil, invalidRepository(fieldURL, "", "no repository is given")
@@ -129,7 +129,8 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 			return transport.NewWithContext(ctx, target.Registry, authn.FromConfig(shown),
 				transport.NewUserAgent(s, userAgent), []string{target.Scope(scope)})
 		},
-		// The library changes the scheme if the repository is insecure and the registry has no TLS.
+		// The library go-containerregistry changes the scheme if the repository is insecure and the
+		// registry has no TLS.
 		base:     url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
 		maxLayer: cmp.Or(opts.MaxLayerBytes, DefaultMaxLayerBytes),
 		maxTags:  tagLimits{Tags: maxTags, Pages: maxTagPages, Bytes: maxTagBytes},
@@ -148,7 +149,8 @@ func (c *Client) authenticate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("oci: Options.Auth: %w", err)
 	}
-	// Not all of these secrets are sent in an Authorization header, where RoundTrip finds them.
+	// RoundTrip remembers only secrets in an Authorization header. Some of these secrets are sent
+	// in other ways, so keep all of them for redact.
 	c.session.keep(shown.Password, shown.IdentityToken, shown.RegistryToken)
 	c.shown.Store(shown)
 	rt, err := c.login(ctx, *shown)
@@ -260,7 +262,8 @@ func (t *timely) Read(p []byte) (int, error) {
 }
 
 // repeat sends a writing request that may arrive twice without harm. It sends the request again
-// after a failure that may pass within a second, as package attempt does for reading requests.
+// after a failure that may pass within a second. Package attempt does the same for requests that
+// only read.
 func (c *Client) repeat(ctx context.Context, r request) (resp *http.Response, err error) {
 	ended := attempt.Do(ctx, attempt.Reads, func() bool {
 		resp, err = c.do(ctx, r) //nolint:bodyclose // the caller's
@@ -284,8 +287,9 @@ func mayPass(err error) bool {
 	return e.Status != 0 && attempt.Again(e.Status, nil)
 }
 
-// contradicts reports whether an answer may mean that the registry's challenge was wrong. Servers
-// answer 401 if they need other credentials, and 400 if they need TLS.
+// contradicts reports whether a registry's answer may mean that the client logged in by an outdated
+// challenge, and must log in again. Servers answer 401 if they need other credentials, and 400 if
+// they need TLS.
 func contradicts(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusBadRequest
 }

@@ -298,7 +298,8 @@ func TestBrokenContent(t *testing.T) {
 	}
 }
 
-// TestBrokenLayerThroughNormalize prefers an error of the stream to an error of the archive.
+// TestBrokenLayerThroughNormalize checks that Normalize returns the stream's error and not the
+// archive's error.
 func TestBrokenLayerThroughNormalize(t *testing.T) {
 	const layer = "no archive at all, but of the right digest"
 	f, digest := artifact(layer)
@@ -707,8 +708,8 @@ func TestMessagesShowAllTheirCharacters(t *testing.T) {
 	}
 }
 
-// TestEchoedIdentityTokenIsRedacted lets a hostile token server echo an identity token, which is
-// sent in a form.
+// TestEchoedIdentityTokenIsRedacted lets a hostile token server echo an identity token. The client
+// sends this token in a form and not in a header. The error must not show the token.
 func TestEchoedIdentityTokenIsRedacted(t *testing.T) {
 	const token = "identity-token-of-this-test"
 	n := serve(t, map[string]http.Handler{

@@ -41,9 +41,9 @@ func at(part string, answer http.HandlerFunc) *fake {
 	return f
 }
 
-// TestHostileRegistryLeadsNowhere checks a registry of a tenant that leads the controller to hosts
-// which the tenant cannot reach. It does so with its root, its token server, redirects of its token
-// server, and blobs.
+// TestHostileRegistryLeadsNowhere checks that a tenant's registry cannot lead the controller to
+// hosts which the tenant cannot reach. The registry tries the answer to /v2/, its token server,
+// redirects of its token server, manifests, and blobs.
 func TestHostileRegistryLeadsNowhere(t *testing.T) {
 	for _, to := range []string{
 		"http://" + inside + "/any/path?x=y", "http://" + inside + ":8500/any/path?x=y", "http://10.0.3.7:9090/any/path?x=y",

@@ -83,7 +83,7 @@ func newListed(tag string) listed {
 	return listed{tag: tag, isVersion: true, numbers: [3]uint64{version.Major(), version.Minor(), version.Patch()}, version: version}
 }
 
-// whole returns the version of a tag that is a version.
+// whole returns the whole version of a listed tag, which must be a version.
 func (l listed) whole() *semver.Version {
 	if l.version != nil {
 		return l.version

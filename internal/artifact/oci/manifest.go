@@ -136,8 +136,9 @@ func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 }
 
 // digest returns the digest of the manifest at reference. It sends HEAD first. If the answer is an
-// error or has no valid digest, it sends GET: an error of HEAD has no body, and the digest's header
-// may be missing. The digest from HEAD is trusted only after Fetch has verified it.
+// error such as HTTP 404 or has no valid digest, it sends GET: an error of HEAD has no body, and
+// the header with the digest may be missing. The digest from HEAD is trusted only after Fetch has
+// verified it.
 func (c *Client) digest(ctx context.Context, reference string) (string, error) {
 	resp, err := c.send(ctx, http.MethodHead, c.url("manifests", reference), targetManifest, manifestTypes()...)
 	if err == nil {

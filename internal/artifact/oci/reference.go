@@ -139,8 +139,8 @@ type highest struct {
 
 func (m *matcher) highest() *highest { return &highest{matcher: m} }
 
-// consider takes the tag if its version is higher than all earlier ones. If versions are equal, the
-// texts are compared, so that the result does not depend on the registry's order.
+// consider takes the tag if its version is higher than all earlier versions. If versions are equal,
+// the texts are compared, so that the result does not depend on the registry's order.
 func (h *highest) consider(tag string) {
 	h.considered++
 	if h.matcher.filter != nil && !h.matcher.filter.MatchString(tag) {
@@ -171,7 +171,7 @@ func (m *matcher) version(tag string) (*semver.Version, bool) {
 		return nil, false // most tags that are not versions end here
 	}
 	if v, err := semver.StrictNewVersion(bare); err == nil {
-		return v, true // the result of NewVersion, without a regular expression
+		return v, true // NewVersion has the same result, but uses a regular expression
 	}
 	v, err := semver.NewVersion(tag)
 	return v, err == nil

@@ -101,7 +101,7 @@ func (s *session) remember(header string) {
 	s.keep(credential)
 }
 
-// keep adds secrets in front of the earlier ones.
+// keep adds secrets in front of the earlier secrets. The oldest beyond maxSecrets are dropped.
 func (s *session) keep(secrets ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +123,9 @@ func (s *session) redact(text string) string {
 }
 
 // parts returns a secret. For a credential in Basic's form, it also returns the plain text and the
-// password. The whole secret comes before its parts: replacing a part first would hide the rest.
-// Only errors need the parts, so no request has to decode a password of kilobytes.
+// password. The whole secret comes before its parts: after a part is replaced, the text no longer
+// contains the whole secret. Only errors need the parts, so no request has to decode a password of
+// kilobytes.
 func parts(secret string) []string {
 	plain, err := base64.StdEncoding.DecodeString(secret)
 	if err != nil {
@@ -134,7 +135,8 @@ func parts(secret string) []string {
 	return slices.DeleteFunc([]string{secret, string(plain), password}, func(part string) bool { return part == "" })
 }
 
-// note stores the pause that a server asks for, because the handshake's errors do not have it.
+// note stores the pause that a server asks for, because the errors of the handshake do not have
+// this pause.
 func (s *session) note(resp *http.Response) {
 	if resp == nil {
 		return
@@ -182,7 +184,7 @@ func (s *session) admit(u *url.URL) error {
 }
 
 // isHome reports whether a URL is at the object's own host. It folds case only to compare:
-// strings.ToLower would turn the letter İ into i, and another host into the home.
+// strings.ToLower would turn the letter İ into i, so another host would count as the object's host.
 func (s *session) isHome(u *url.URL) bool {
 	return strings.EqualFold(authority(u.Scheme, u.Host), authority(u.Scheme, s.home))
 }

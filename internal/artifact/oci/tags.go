@@ -223,8 +223,8 @@ var (
 	errLongToken = errors.New("a value is too long")
 )
 
-// meter bounds the bytes that a decoder reads, in total and for one value. The decoder holds a
-// whole value in memory.
+// meter bounds the bytes that a decoder reads, in total and for one value, because the decoder
+// holds a whole value in memory.
 type meter struct {
 	next    io.Reader
 	left    int64

@@ -24,7 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// lister is a registry. The test answers its list of tags; asked counts the pages.
+// lister is a registry. The test's function page answers requests for the list of tags; asked
+// counts them.
 type lister struct {
 	asked int
 	page  func(w http.ResponseWriter, r *http.Request, asked int)
@@ -349,8 +350,8 @@ func TestTagsThatNeverEnd(t *testing.T) {
 	}
 }
 
-// TestTagsThatDrip reads a list that arrives tag by tag. It ends with its context, and the error
-// says why.
+// TestTagsThatDrip reads a list that arrives tag by tag. The reading ends with its context, and the
+// error says why.
 func TestTagsThatDrip(t *testing.T) {
 	l := &lister{page: func(w http.ResponseWriter, r *http.Request, _ int) {
 		_, _ = io.WriteString(w, `{"tags":["0"`)
@@ -459,7 +460,7 @@ func TestTagsStop(t *testing.T) {
 }
 
 // TestTagsAreThrottled refuses the second page. The error has the pause that the registry asks for,
-// and there is no shorter list.
+// and no incomplete list is returned.
 func TestTagsAreThrottled(t *testing.T) {
 	l := &lister{page: func(w http.ResponseWriter, _ *http.Request, asked int) {
 		if asked == 2 {

@@ -104,7 +104,7 @@ type uploading struct {
 	blob      blob
 	location  *url.URL // URL of the next request; nil before the upload begins
 	offset    int64    // number of bytes that the registry has
-	continued bool     // the registry has said the offset
+	continued bool     // offset came from the registry, so its bytes may be wrong
 }
 
 // find continues the upload of an earlier Push. If that upload cannot be used, a new one begins.

@@ -46,7 +46,8 @@ const (
 // secretRef says where an object's credential belongs.
 const secretRef = "put credentials into the Secret of spec.secretRef"
 
-// spelling describes how one kind of object writes a repository.
+// spelling describes how one kind of object writes a repository. The fields form, tag, digest and
+// login are next steps in error texts.
 type spelling struct {
 	field  string
 	scheme string // before the host; empty for none
