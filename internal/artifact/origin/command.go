@@ -38,8 +38,8 @@ func (e *Error) commandStep() string {
 	return ""
 }
 
-// commandCredential returns how to send a credential. If a credential was sent, it returns
-// otherwise.
+// commandCredential returns how to send a credential. If a credential was sent, it returns the
+// parameter otherwise.
 func (s Server) commandCredential(otherwise string) string {
 	if !s.Anonymous {
 		return otherwise

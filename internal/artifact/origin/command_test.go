@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// TestCommandSteps checks the next steps for the user of a command. They say what a command can do,
-// and mention neither an object's fields nor the controller.
+// TestCommandSteps checks the next steps for the user of a command. The steps say what a command
+// can do, and mention neither an object's fields nor the controller.
 func TestCommandSteps(t *testing.T) {
 	for _, anonymous := range []bool{false, true} {
 		for _, proxy := range []string{"", "HTTPS_PROXY"} {

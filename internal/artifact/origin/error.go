@@ -133,7 +133,7 @@ func (s Server) NoAnswer(ctx context.Context, err error) *Error {
 // said more, the caller adds it to the error.
 func (s Server) Answered(status int) *Error {
 	e := &Error{Server: s, Status: status}
-	// A proxy answers 407 to a request without TLS, which needs no CONNECT.
+	// A request without TLS needs no CONNECT, so the proxy's 407 arrives as the answer.
 	if status == http.StatusProxyAuthRequired {
 		why := attempt.Explain(&attempt.ProxyError{Status: status})
 		e.Code, e.Err, e.Fix = CodeUnreachable, fmt.Errorf("no answer: %w", why), why.Fix(s.side())

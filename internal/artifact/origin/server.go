@@ -1,7 +1,7 @@
 // Package origin explains why a server delivered no artifact. The server is a registry or the
-// endpoint of a bucket. An [Error] has the cause and the next step for the object's owner. One
-// table has a next step for every [Code]. The step also depends on how the server was asked,
-// because nobody can grant rights to a missing credential.
+// endpoint of a bucket. An [Error] has the cause and the next step for the object's owner. Every
+// [Code] has a next step. The step also depends on the [Caller]: if no credential was sent, the
+// step is to send one, because nobody can grant rights to a missing credential.
 package origin
 
 import (
@@ -140,7 +140,7 @@ func (s Server) protocolStep() string {
 	if s.Kind == Endpoint {
 		step = "check that the endpoint serves buckets of this provider"
 	}
-	// The host's buckets speak another protocol than S3's.
+	// The host belongs to a cloud whose buckets use another protocol than S3's.
 	if s.Anonymous && s.Provider != "" {
 		step = s.credentialStep()
 	}

@@ -2,7 +2,7 @@
 //
 // A URL is a capability (see package store), so the server makes no other decision. GET and HEAD of
 // an exact URL answer with the artifact; every other request gets the same 404. Nothing is listed
-// and no request is logged, because a log of URLs would be a list of keys.
+// and no request is logged, because whoever reads a logged URL could get the artifact.
 package server
 
 import (

@@ -207,7 +207,8 @@ func TestFailingSource(t *testing.T) {
 	}
 }
 
-// TestServerIsBounded checks the server's limits: without them, idle connections could block it.
+// TestServerIsBounded checks that the server has timeouts and a limit for headers: without them,
+// idle connections could block the server.
 func TestServerIsBounded(t *testing.T) {
 	s := server.NewHTTPServer(server.New(failing{}))
 	for name, d := range map[string]time.Duration{"header": s.ReadHeaderTimeout, "read": s.ReadTimeout, "write": s.WriteTimeout, "idle": s.IdleTimeout} {
@@ -243,7 +244,7 @@ func FuzzPaths(f *testing.F) {
 	f.Fuzz(func(t *testing.T, target string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || u.Host != "" {
-			return // an absolute URL has the same path (RFC 9112)
+			return // skip an absolute URL: the server reads only its path (RFC 9112)
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, &http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}})

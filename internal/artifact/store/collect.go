@@ -82,7 +82,8 @@ func (s *Store) collect(o Object, current []string, exists bool) (done Collected
 		return Collected{}, err
 	}
 	drop := garbage(files, current, exists, s.keep, time.Now())
-	// The older one of two artifacts can usually be removed when the status has only the newer one.
+	// Two artifacts that stay are pending too: the older artifact can usually be removed when the
+	// status has only the newer artifact.
 	if kept := len(files) - len(drop); kept > 1 || slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {

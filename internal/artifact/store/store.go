@@ -68,7 +68,7 @@ type Store struct {
 	keep retention
 
 	// tree is locked while names appear or disappear. So Collect never removes a folder during a
-	// Put, and the count is exact. Only short operations on names happen under the lock.
+	// Put, and the count of bytes is exact. Only short operations on names happen under the lock.
 	tree sync.Mutex
 
 	mu   sync.Mutex // guards the fields below; never held during I/O
