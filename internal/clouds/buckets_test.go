@@ -24,7 +24,7 @@ func TestBucketsAreLocated(t *testing.T) {
 	}
 	type spec = v1alpha1.BucketSpec
 	for name, test := range map[string]struct {
-		region string // the controller's
+		region string // the controller's own region
 		spec   spec
 		want   buckets.Place // without Token
 		minted int           // number of options in Token
@@ -144,7 +144,8 @@ func TestBucketsAreLocated(t *testing.T) {
 			if got.Token = nil; !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
-			// A request goes to the host of the place, whoever makes the request.
+			// The bucket's requests must go to the place's host. Requests without a credential are
+			// enough to check this.
 			way := &wire{}
 			opened, err := service.Open(t.Context(), buckets.Request{Place: place, Bucket: test.spec.BucketName, Transport: way, Caller: origin.Caller{Anonymous: true}})
 			if err != nil {

@@ -130,7 +130,7 @@ esac
 	return folder
 }
 
-// commands are the sh blocks of the page from a heading to the next one of the same level.
+// commands are the sh blocks of the page from a heading to the next heading of the same level.
 func (p *page) commands(t *testing.T, heading string) []string {
 	t.Helper()
 	_, part, found := strings.Cut(p.text, "\n## "+heading+"\n")
@@ -252,7 +252,7 @@ func (p *page) refuses(t *testing.T, provider auth.Provider, subject string, ann
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// pageAccounts has one account, under any name.
+// pageAccounts returns the same account for every name.
 type pageAccounts struct {
 	page    *page
 	account auth.Account

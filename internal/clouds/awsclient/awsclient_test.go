@@ -115,8 +115,8 @@ func valueOf[T any](p *T) (value T) {
 	return value
 }
 
-// world has the role identity target, which team-a may use. Its role may call the services of all
-// clients.
+// world is a local AWS with the role identity target, which team-a may use. The identity's role may
+// call the services of all clients.
 type world struct {
 	*identitytest.World
 
@@ -228,7 +228,7 @@ func TestWithdrawnGrantStopsTheNextCall(t *testing.T) {
 	}
 }
 
-// TestAnotherAccount: a session of another account signs nothing.
+// TestAnotherAccount checks that a session of another account than the scope's signs no request.
 func TestAnotherAccount(t *testing.T) {
 	w := newWorld(t)
 	for name, call := range newClients(w.scope(t, identitytest.Management).Config()).calls() {

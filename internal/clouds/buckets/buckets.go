@@ -27,15 +27,15 @@ type Service interface {
 type Place struct {
 	// Endpoint is the service's host[:port].
 	Endpoint string
-	// Host is the host[:port] that requests for the bucket go to, and no others: Endpoint, or the
-	// bucket's own.
+	// Host is the only host[:port] that gets requests for the bucket: Endpoint, or a host name of
+	// the bucket's own.
 	Host string
-	// Region is the bucket's; empty where the service knows none.
+	// Region is the bucket's region; empty for a service without regions.
 	Region string
-	// Listed: the endpoint is in no table of the cloud's, but an administrator lets tenants name
-	// it. The controller's own identity is never shown there.
+	// Listed is true if the endpoint is not a host of the cloud, but an administrator lets tenants
+	// name the host. The controller's own credential is never sent there.
 	Listed bool
-	// Token returns the options of the token request for the bucket, besides the subject.
+	// Token has the options of the token request for the bucket, besides the subject.
 	Token []auth.Option
 }
 

@@ -45,8 +45,8 @@ func Generic(spec v1alpha1.BucketSpec) buckets.Place {
 }
 
 // AWS locates a bucket of Amazon S3. The host decides the region. A different spec.region is an
-// error: S3 would refuse a request that is signed for another region. The provider has the
-// controller's own region.
+// error: S3 would refuse a request that is signed for another region. Without a host and a region,
+// the bucket is in the controller's own region, which the provider has.
 func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	host, region := spec.Endpoint, spec.Region
 	if host == "" {
@@ -91,7 +91,8 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 	}
 	place := buckets.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
 	// A session from the controller's own region is valid for every bucket of the region's
-	// partition, and invalid in another partition.
+	// partition, and invalid in another partition. So a bucket of another partition gets a session
+	// from the bucket's region.
 	own := provider.Region()
 	if alien := s.Partition != "" && s.Partition != own.Partition.ID; spec.STS == nil && unknown == nil && (own.Name == "" || alien) {
 		place.Token = []auth.Option{auth.WithSTSRegion(region)}
