@@ -101,7 +101,8 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestBundleAlone checks a trust domain without an issuer: people hand its bundle to services.
+// TestBundleAlone checks a trust domain without an issuer. It has only a bundle, which people hand
+// to services.
 func TestBundleAlone(t *testing.T) {
 	status := trusting(t, identityv1.KeyPending)
 	status.Issuer, status.Keys = "", nil

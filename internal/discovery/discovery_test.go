@@ -246,7 +246,7 @@ func TestTwoIssuers(t *testing.T) {
 func TestExport(t *testing.T) {
 	d, _ := documents(t, identityv1.KeyActive)
 	dir := t.TempDir()
-	for range 2 { // the second time replaces the files
+	for range 2 { // the second export replaces the files
 		written, err := document.Export(dir, d)
 		if err != nil || len(written) != 2 {
 			t.Fatal(written, err)

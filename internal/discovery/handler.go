@@ -17,7 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// Issuer is an issuer whose documents a [Handler] serves. The documents may change meanwhile.
+// Issuer is an issuer whose documents a [Handler] serves. The documents may change while the
+// Handler serves them.
 type Issuer struct {
 	url       *url.URL
 	documents atomic.Pointer[document.Set] // nil until there are keys

@@ -19,7 +19,7 @@ import (
 const mirrorInterval = time.Minute
 
 // Mirror serves the documents of the cluster's own issuer of ServiceAccount tokens, for clusters
-// whose API server the world cannot reach.
+// whose API server cannot be reached by services outside the cluster.
 type Mirror struct {
 	// API reads from the API server.
 	API rest.Interface

@@ -1,5 +1,5 @@
-// Package document makes the public documents of issuers. They contain the keys that sign tokens,
-// and the authorities of a trust domain.
+// Package document makes the public documents of issuers. The documents contain the public keys
+// that verify tokens, and the certificates of a trust domain's authorities.
 package document
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// The paths of the two documents below the issuer's URL. Source of the first: OpenID Connect
-// Discovery 1.0, section 4.
+// The paths of the discovery document and of the key set, below the issuer's URL. Source of the
+// discovery document's path: OpenID Connect Discovery 1.0, section 4.
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeySetPath        = "/jwks"
