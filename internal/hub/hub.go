@@ -30,7 +30,7 @@ const (
 	probeInterval = 15 * time.Second
 	// probeTimeout bounds one probe.
 	probeTimeout = 10 * time.Second
-	// memoryTimeout is how long a reader waits for a cache that is not synced yet.
+	// memoryTimeout is how long [Hub.Get] waits for the cache before it reads from the hub.
 	memoryTimeout = time.Second
 )
 
@@ -45,7 +45,8 @@ type Options struct {
 }
 
 // Hub is a spoke's connection to its hub. It is safe for concurrent use. A Hub must be added to the
-// manager, which does not wait for the hub's answer.
+// spoke's manager, which calls [Hub.Start]. The manager also starts if the hub's API server cannot
+// be reached.
 type Hub struct {
 	// Identities reads the hub's WorkloadIdentities and gets their tokens. The namespaces of the
 	// subjects are namespaces of the hub.
@@ -158,8 +159,8 @@ func (h *Hub) State() State {
 	return h.state
 }
 
-// Subscribe registers a function that is called each time the hub answers again. The function must
-// return at once.
+// Subscribe registers a function that is called each time a probe succeeds after a probe failed.
+// The function must return at once.
 func (h *Hub) Subscribe(answers func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,8 +192,8 @@ func (h *Hub) ask(ctx context.Context) *Error {
 	return h.failure(ctx, err)
 }
 
-// see stores the result of a probe. It logs a change, and calls the subscribers if the hub answers
-// again.
+// see stores the result of a probe; failed is nil if the probe succeeded. It logs a change, and
+// calls the subscribers if a probe succeeds after a failure.
 func (h *Hub) see(ctx context.Context, failed *Error) {
 	if ctx.Err() != nil {
 		return // the program ends

@@ -16,9 +16,9 @@ import (
 // State says whether the hub answers. [Hub.State] returns it. The zero value means that no probe
 // has ended yet.
 type State struct {
-	// Answered is when the hub last answered as it should, UTC; zero if it never did.
+	// Answered is when a probe last succeeded, UTC; zero if no probe has succeeded.
 	Answered time.Time
-	// Err is why the hub does not answer now; nil if it does.
+	// Err is why the last probe failed; nil if the last probe succeeded.
 	Err *Error
 }
 
@@ -26,8 +26,8 @@ type State struct {
 type Error struct {
 	// Reason is meta.ReasonHubUnreachable or meta.ReasonHubRefused.
 	Reason string
-	// Since is when the hub last answered as it should, in UTC. If the hub never did, Since is when
-	// the program began to ask. It is zero for a refusal that concerns a single namespace.
+	// Since is when a probe last succeeded, in UTC. If no probe has succeeded, Since is when the
+	// program began to probe. It is zero for a refusal that concerns a single namespace.
 	Since time.Time
 	// Fix is the next step for people, in one sentence.
 	Fix string
