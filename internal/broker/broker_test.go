@@ -222,8 +222,8 @@ func TestRefusedSVIDs(t *testing.T) {
 func swapped(own string) []string { return []string{strings.Replace(own, "tenant-a", "tenant-b", 1)} }
 
 // TestFailures lets the broker refuse with each status code of gRPC. The error says what to do, and
-// repeats no text of the broker. No status code means that the object must be created: the object
-// was read before.
+// repeats no text of the broker. The error never says that the object must be created, because the
+// object was read before.
 func TestFailures(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
@@ -292,7 +292,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestImpostor lets another member of the trust domain answer at the broker's address.
+// TestImpostor checks that the client refuses another member of the trust domain at the broker's
+// address.
 func TestImpostor(t *testing.T) {
 	for name, tt := range map[string]struct{ own, allowed string }{
 		"of the prefix's siblings": {"spiffe://example.com/spire/agent/k8s_psat/testing/node-1", agents},

@@ -24,7 +24,7 @@ type self struct {
 	broker  allowed
 	current atomic.Pointer[workloadapi.X509Context] // nil until the first SVID
 	failed  atomic.Pointer[error]                   // last error of the Workload API
-	refused atomic.Pointer[spiffeid.ID]             // ID of the last server, if not the broker
+	refused atomic.Pointer[spiffeid.ID]             // last server's ID; nil if it was the broker
 }
 
 var (
