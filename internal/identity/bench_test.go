@@ -32,7 +32,7 @@ func BenchmarkResolveAndHit(b *testing.B) {
 }
 
 // BenchmarkFingerprint hashes the values that decide the session of one role. A change of the role
-// has these costs; a peer project has them at each reconciliation.
+// has these costs. A peer project has these costs at each reconciliation.
 func BenchmarkFingerprint(b *testing.B) {
 	attributes, err := aws.SessionRequest{
 		Source: "AWSClusterControllerIdentity default", RoleARN: "arn:aws:iam::222233334444:role/ClusterAPI-Participant", Name: "test-account-role",

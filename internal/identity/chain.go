@@ -112,7 +112,7 @@ func (c *chain) account(namespace string) (auth.Account, error) {
 	if !c.perNamespace || namespace == "" {
 		return account, nil
 	}
-	// A fingerprint has no "@", so no two namespaces share one.
+	// A fingerprint has no "@", so each namespace gets another fingerprint.
 	account.Fingerprint += "@" + namespace
 	if !first.perNamespace {
 		return account, nil
@@ -165,7 +165,7 @@ func (k keys) values() []string {
 	return []string{k.accessKeyID.Reveal(), k.secretAccessKey.Reveal(), k.sessionToken.Reveal()}
 }
 
-// equal reports whether both are the same keys, or are refused for the same reason.
+// equal reports whether k and other are the same keys, or are refused for the same reason.
 func (k keys) equal(other keys) bool {
 	if k.refused != nil || other.refused != nil {
 		return k.refused != nil && other.refused != nil && k.refused.Error() == other.refused.Error()
@@ -197,7 +197,7 @@ func (i *Identities) keysOf(l *link) (keys, error) {
 	return found, nil
 }
 
-// accountOf returns the ServiceAccount that an AWSServiceAccountIdentity stands for.
+// accountOf returns the ServiceAccount with the namespace and name of an AWSServiceAccountIdentity.
 func (i *Identities) accountOf(ctx context.Context, l *link) (auth.Account, error) {
 	subject, err := auth.ServiceAccount(l.subject.Namespace(), l.subject.Name())
 	if err != nil {

@@ -22,7 +22,8 @@ func (i *Identities) Subscribe(changed func(auth.Subject)) {
 
 // SubscribeDrops registers a function that is called promptly for each identity with credentials to
 // drop. A value that decides these credentials changed, or nobody may use them any more. The
-// function stale selects their keys. The token cache must be the first subscriber.
+// function stale selects the cache keys of these credentials. The token cache must be the first
+// subscriber, so that it drops the credentials before other subscribers are called.
 func (i *Identities) SubscribeDrops(dropped func(who auth.Subject, stale func(auth.Key) bool)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -37,7 +38,7 @@ func (i *Identities) SubscribeUse(changed func(Use)) {
 	i.changed = append(i.changed, changed)
 }
 
-// change has the notifications that subscribers get after a change of memory.
+// change has the notifications for subscribers after a change of the objects in memory.
 type change struct {
 	dropped []drop
 	uses    []Use

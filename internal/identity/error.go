@@ -58,8 +58,8 @@ func ReasonOf(err error) string {
 
 // withoutConsumer replaces a refusal of one namespace with an error that other namespaces may read.
 // Several namespaces wait for one exchange, after the check of their own grants. So a refusal here
-// means that the grant of the first namespace was withdrawn meanwhile. When the namespaces try
-// again, each gets its own answer.
+// means that the namespace that began the exchange has lost its grant meanwhile. When the
+// namespaces try again, each gets its own answer.
 func withoutConsumer(subject auth.Subject, err error) error {
 	if IsUsageRefused(err) {
 		return errReplaced(subject)

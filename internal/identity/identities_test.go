@@ -369,7 +369,7 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 				spec.SessionPer = per
 				subject := w.Role("target", spec)
 				w.Role("other", identitytest.RoleSpec(spec.RoleARN, "role/target", identitytest.Admits()))
-				w.Role("root", spec) // of another kind: it has nothing to do with the static root
+				w.Role("root", spec) // a role named root, independent of the static identity root
 				a, b := w.MustGet("team-a", subject), w.MustGet("team-b", subject)
 				if (a == b) != (per == v1alpha1.SessionPerIdentity) {
 					t.Fatal("the sessions are not shared as the spec says")
@@ -566,8 +566,8 @@ func TestBeforeMemoryIsComplete(t *testing.T) {
 	}
 }
 
-// TestUnknownKindOfSource asserts that each identity that a source can mean has the role as a
-// dependent, and no other identity.
+// TestUnknownKindOfSource asserts that a role whose source has an unknown kind depends on each
+// identity that the source can mean, and on no other identity.
 func TestUnknownKindOfSource(t *testing.T) {
 	for _, kind := range []string{"Other", "wrong:kind", ""} {
 		w := identitytest.New(t)
@@ -592,8 +592,9 @@ func TestUnknownKindOfSource(t *testing.T) {
 	}
 }
 
-// TestSharedExchangeNamesNoConsumer: namespaces that share a session wait for one exchange. The
-// error of the exchange must not name the namespace that began it and lost its grant meanwhile.
+// TestSharedExchangeNamesNoConsumer asserts that the error of a shared exchange does not name the
+// namespace that began the exchange and lost its grant meanwhile. Other namespaces that share the
+// session wait for the same exchange.
 func TestSharedExchangeNamesNoConsumer(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -633,7 +634,7 @@ func TestRotatedKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Secret("keys", map[string]string{"AccessKeyID": newID, "SecretAccessKey": newSecret}) // the design's other spelling
+	w.Secret("keys", map[string]string{"AccessKeyID": newID, "SecretAccessKey": newSecret}) // the other spelling
 	if second := w.MustGet("team-a", subject); second == first {
 		t.Error("the session of the old keys is still served")
 	}

@@ -150,8 +150,8 @@ func grantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces {
 // equal reports whether all fields of the identity that this package reads are the same.
 func (l *link) equal(other *link) bool { return reflect.DeepEqual(l, other) }
 
-// sameCredential reports whether both are equal, except for the fields that say who may use the
-// identity.
+// sameCredential reports whether l and other are equal, except for the fields that say who may use
+// the identity.
 func (l *link) sameCredential(other *link) bool {
 	a, b := *l, *other
 	a.grant, a.sourceOnly, b.grant, b.sourceOnly = nil, false, nil, false

@@ -7,15 +7,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// labelsChanged tells the subscribers which identities the change of a namespace's labels affects.
-// In the chain of such an identity, a grant now decides differently about the namespace. Another
-// grant may still refuse: the refusal names the first grant that refuses.
+// labelsChanged notifies the subscribers of the identities that a change of a namespace's labels
+// affects. In the chain of such an identity, a grant now decides differently about the namespace.
+// Another grant may still refuse: the refusal names the first grant that refuses.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
 	var c change
 	i.mu.Lock()
 	for subject, l := range i.links {
 		if l.subject.Kind() == kindServiceAccount {
-			continue // its namespace decides, not the labels
+			continue // the identity's namespace decides, not the labels
 		}
 		path := i.path(subject)
 		if slices.ContainsFunc(path, func(s auth.Subject) bool {
@@ -32,9 +32,10 @@ func (i *Identities) labelsChanged(namespace string, last, next map[string]strin
 	i.notify(c)
 }
 
-// regranted returns the effects of a changed grant on all chains with this link. The uses are those
-// of the namespaces that gain or lose the link. If sourceOnly changed, all uses of the link itself
-// are added. The credentials are those that nobody may use any more. Callers hold mu.
+// regranted returns the change for all chains with a link whose grant changed from last to next.
+// The uses of the change are those of the namespaces that gain or lose the link. If sourceOnly
+// changed, all uses of the link itself are added. The change drops the credentials that nobody may
+// use any more. Callers hold mu.
 func (i *Identities) regranted(last, next *link, dependents []auth.Subject) change {
 	var told, lost []string // namespaces
 	i.namespaces.Range(func(namespace string, labels map[string]string) bool {
@@ -76,8 +77,8 @@ func (i *Identities) lends(path []auth.Subject, namespace string, labels map[str
 }
 
 // unused returns those credentials of a path's first identity that nobody may use any more. The
-// namespaces in lost have just lost the identity. Namespaces share its sessions, unless each
-// namespace has its own. Callers hold mu.
+// namespaces in lost have just lost the identity. Namespaces share the identity's sessions, unless
+// an identity of the path has a session for each namespace. Callers hold mu.
 func (i *Identities) unused(path []auth.Subject, lost []string) []drop {
 	if len(lost) == 0 {
 		return nil

@@ -96,7 +96,7 @@ func TestUnknownFieldsAdmitNobody(t *testing.T) {
 		if err := json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{"allowedNamespaces":`+block+`}}`), &object); err != nil {
 			t.Fatal(err)
 		}
-		_ = schema.Admit(t.Context(), object) // prunes
+		_ = schema.Admit(t.Context(), object) // Admit prunes unknown fields from object
 		stored, err := json.Marshal(object["spec"])
 		if err != nil {
 			t.Fatal(err)
@@ -141,8 +141,8 @@ func TestUnknownFieldsOfSpecsLendToNobody(t *testing.T) {
 }
 
 // FuzzAllowedNamespaces checks that a grant with an unknown field admits nobody, also if the field
-// is in the selector. Decoding and encoding do not change the decision, and the library decides the
-// same. If the list of a grant is removed, the selector alone decides.
+// is in the selector. Decoding and encoding do not change the decision, and package auth/grant
+// decides the same. If the list of a grant is removed, the selector alone decides.
 func FuzzAllowedNamespaces(f *testing.F) {
 	for _, block := range []string{
 		"null", "{}", `{"list":["team-a"]}`, `{"list":null}`, `{"selector":{}}`, `{"selector":{"matchLabels":{"t":"a"}}}`, `{"lst":[]}`, `[]`, `{"list":"team-a"}`,

@@ -34,7 +34,7 @@ func (v view) account(c *chain) (auth.Account, error) {
 }
 
 // Read implements [auth.Prover]. It reads memory, which watches update. The account's state is part
-// of the token's key, so a credential is never served for another state.
+// of the credential's cache key, so a credential is never served for another state.
 func (v view) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
 	account, err := v.Lookup(ctx, subject)
 	return account, withoutConsumer(subject, err)
@@ -79,7 +79,7 @@ func (v view) token(ctx context.Context, region string, source auth.Option) (aut
 		auth.WithCache(v.cache, auth.InvolvedObject{}), auth.WithObserver(v.observer))
 }
 
-// proveAccount returns a token of the ServiceAccount that the identity stands for.
+// proveAccount returns a token of the ServiceAccount with the identity's namespace and name.
 func (v view) proveAccount(ctx context.Context, l *link, request auth.ProofRequest) (auth.Proof, error) {
 	subject, err := auth.ServiceAccount(l.subject.Namespace(), l.subject.Name())
 	if err != nil {

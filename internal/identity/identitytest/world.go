@@ -276,7 +276,7 @@ func (w *World) Get(namespace string, subject auth.Subject, more ...auth.Option)
 	if err != nil {
 		return nil, auth.Key{}, err
 	}
-	return token.(*aws.Token), key, nil // the provider's own type
+	return token.(*aws.Token), key, nil // an AWS provider returns this type
 }
 
 // MustGet is like Get, but fails the test if there is an error.
@@ -303,7 +303,7 @@ func (w *World) Count(operation string) int {
 // Accounts are ServiceAccounts whose tokens the issuer signs.
 type Accounts struct {
 	issuer  *oidc.Issuer
-	known   map[auth.Subject]string // UID
+	known   map[auth.Subject]string // UID of each ServiceAccount
 	changed []func(auth.Subject)
 	// Asked has the requests for proofs.
 	Asked []auth.ProofRequest
