@@ -62,7 +62,7 @@ func (c Clusters) Of(user string) (*Cluster, error) {
 		id = c.ID
 	}
 	if id == "" {
-		return nil, nil // no name is no error
+		return nil, nil // this cluster has no name: no claim
 	}
 	return &Cluster{ID: id}, nil
 }

@@ -83,7 +83,8 @@ func CheckURL(issuer string) error {
 }
 
 // Validate returns the errors of an identity's fields. The API server makes most of these checks
-// when the identity is written. Some identities were written without these checks.
+// when the identity is written. Validate repeats them, because some identities were written without
+// them.
 func (i *Issuer) Validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	spec := field.NewPath("spec")
 	return slices.Concat(

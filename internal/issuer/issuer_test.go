@@ -29,7 +29,7 @@ func newIssuer() *issuer.Issuer {
 	}
 }
 
-// banana returns the WorkloadIdentity of the design, changed by the functions change.
+// banana returns a valid WorkloadIdentity named banana-testing, changed by the functions change.
 func banana(change ...func(*identityv1.WorkloadIdentity)) *identityv1.WorkloadIdentity {
 	identity := &identityv1.WorkloadIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "garden-local", Name: "banana-testing", UID: uid},
