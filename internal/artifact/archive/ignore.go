@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a tenant's patterns: each entry of an archive is matched against each pattern. Matcher
-// bounds the cost.
+// Bounds of a tenant's patterns, because each entry of an archive is matched against each pattern.
+// Matcher bounds the cost of the matching.
 const (
 	maxPatternBytes = 16 << 10
 	maxPatterns     = 500

@@ -46,7 +46,7 @@ func (l Limits) withDefaults() Limits {
 
 // Options of Normalize. The zero value leaves nothing out and applies the default limits.
 type Options struct {
-	// Ignore leaves paths out. An entry that is left out is refused if it is not safe.
+	// Ignore leaves paths out. An unsafe entry is refused even if Ignore leaves the entry out.
 	Ignore Patterns
 	// Limits bound the archive.
 	Limits Limits
@@ -397,7 +397,7 @@ func (n *normalizer) claim(raw, name string, k kind) error {
 			return refuse(ReasonDuplicate, raw, fix, "its parent %s is no directory", quote(dir))
 		}
 		if known {
-			break // its own parents are recorded too
+			break // the parents of a recorded folder are recorded too
 		}
 		n.seen[dir] = kindImplied
 	}
