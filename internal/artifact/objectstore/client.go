@@ -24,8 +24,8 @@ func NewClient(next http.RoundTripper, insecure bool, caller origin.Caller) *htt
 
 type contentKey struct{}
 
-// Content marks requests for the content of objects. Their answers have no bound here, because
-// their readers bound them.
+// Content marks requests for the content of objects. The answers have no bound here, because the
+// readers of the content bound them.
 func Content(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contentKey{}, true)
 }

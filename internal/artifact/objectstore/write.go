@@ -54,7 +54,8 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 		}
 		pw.CloseWithError(err)
 	}()
-	// Package archive counts folders too, and each object may imply folders.
+	// Package archive counts folders too, and each object may imply folders. So allow twice as many
+	// files.
 	_, err := archive.Normalize(ctx, pr, out, archive.Options{Limits: archive.Limits{MaxBytes: maxBytes, MaxFiles: 2 * MaxObjects}})
 	if err != nil {
 		select {
