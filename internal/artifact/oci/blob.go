@@ -90,7 +90,7 @@ func (v *verified) resume() bool {
 	if err != nil {
 		return false
 	}
-	_ = v.body.Close() // it has failed already
+	_ = v.body.Close() // the body has failed already
 	v.body, v.begun = body, v.n
 	return true
 }

@@ -80,7 +80,7 @@ func (c *Challenges) put(at door, req *http.Request, resp *http.Response) {
 	}
 	if len(c.known) >= maxChallenges {
 		for other := range c.known {
-			delete(c.known, other) // any entry will do: its registry is asked once more
+			delete(c.known, other) // drop any entry: its registry is asked once more
 			break
 		}
 	}

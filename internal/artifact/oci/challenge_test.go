@@ -76,7 +76,7 @@ func TestChallengesAreRemembered(t *testing.T) {
 		if got := n.asks(registryHost); got != 1 {
 			t.Errorf("%s: the registry was asked %d times for its challenge", name, got)
 		}
-		// Clients with another route or another TLS setting must not use the answer.
+		// Clients with another route or another TLS setting must not use the remembered answer.
 		for what, change := range map[string]func(*oci.Options){
 			"route":    func(o *oci.Options) { o.Route = "another" },
 			"insecure": func(o *oci.Options) { o.Insecure = true },

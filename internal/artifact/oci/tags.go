@@ -114,8 +114,8 @@ func (l *listing) page(ctx context.Context, query string) (string, error) {
 	return l.client.following(resp)
 }
 
-// read decodes {"name": …, "tags": […]} while the page arrives. It skips all other members:
-// Google's registries describe every image there.
+// read decodes {"name": …, "tags": […]} while the page arrives. It skips all other members, in
+// which Google's registries describe every image.
 func (l *listing) read(ctx context.Context, body io.Reader) error {
 	metered := &meter{next: body, left: l.bytes}
 	// Allow duplicate names: to detect them, the decoder would hold all names in memory.

@@ -23,7 +23,7 @@ type Repository struct {
 	repo  name.Repository
 }
 
-// The patterns are compiled on first use, because this takes half a millisecond.
+// The patterns are compiled on first use, because compiling them takes half a millisecond.
 //
 //nolint:gochecknoglobals // they do not change
 var (
