@@ -50,7 +50,8 @@ func (s *Store) ByURLPath(urlPath string) (f *os.File, digest string, err error)
 		return nil, "", err
 	}
 	if len(entries) == 0 {
-		// Do as much work as for an object that exists.
+		// Do as much work as for an object that exists, so that the time of the answer does not
+		// reveal whether an object exists.
 		_ = hmac.Equal(mac(s.key, o, sum), given)
 	}
 	for _, e := range entries[:min(len(entries), maxUIDs)] {
