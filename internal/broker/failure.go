@@ -44,7 +44,8 @@ func (b *Broker) failure(ctx context.Context, err error, id spiffeid.ID) error {
 		failed.Fix = fixEntry(id) + ", and allow lanyard-controller's own SPIFFE ID to ask for it (in SPIRE: brokers of the agent, and the verb impersonate-via-spire in RBAC)"
 	case code == codes.NotFound:
 		// The object exists: it was read before. The broker is not allowed to read the object, or
-		// has not seen it yet. SubjectNotFound would wait for the object's creation.
+		// has not seen it yet. With CodeSubjectNotFound, the caller would wait for the object's
+		// creation.
 		failed.Code = auth.CodeProofDenied
 		failed.Fix = "have the administrator let the SPIFFE broker read objects of this kind; nothing, if the object is new"
 		failed.Err = fmt.Errorf("the SPIFFE broker does not find the object of %s", id)

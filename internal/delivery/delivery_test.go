@@ -217,8 +217,8 @@ func TestIdentitiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestControlCharacters puts characters that could end a line or a string into every field of every
-// target.
+// TestControlCharacters checks that Render refuses characters that could end a line or a string, in
+// every field of every target.
 func TestControlCharacters(t *testing.T) {
 	for target, config := range map[string]string{
 		"aws": awsConfig, "azure": azureConfig, "gcp": gcpConfig, "alibaba": alibabaConfig, "vault": vaultConfig, "kubernetes": kubernetesConfig(t),

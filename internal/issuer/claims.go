@@ -92,7 +92,7 @@ type Context struct {
 	Further map[string]any
 }
 
-// notBeforeMargin is the time from nbf to iat: services whose clock is behind then accept a new
+// notBeforeMargin is the time from nbf to iat, so that services whose clock is behind accept a new
 // token.
 const notBeforeMargin = time.Minute
 
