@@ -237,7 +237,7 @@ func TestOwnAuthorities(t *testing.T) {
 func TestAuthorityBeforeItsEnd(t *testing.T) {
 	w := newTrust(t)
 	w.settle()
-	w.now = w.now.Add(w.policy.AuthorityLife() - day - 2*time.Hour + time.Minute) // the token server was away
+	w.now = w.now.Add(w.policy.AuthorityLife() - day - 2*time.Hour + time.Minute) // no token server ran
 	w.settle()
 	w.want("both end too early, and verifiers know the second", "Retiring, Active, Published")
 	w.pass(3 * day)
@@ -338,7 +338,7 @@ func TestImport(t *testing.T) {
 		t.Error("the intermediate was not renewed for the same key")
 	}
 
-	w.issue(90 * day) // cert-manager overwrites the key of the first
+	w.issue(90 * day) // cert-manager overwrites the key of the first CA
 	w.pass(23 * time.Hour)
 	w.want("leaves come from the first until verifiers know the second", "imported Active, imported Published")
 	if w.active().ID != first.ID {

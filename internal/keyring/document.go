@@ -63,7 +63,8 @@ func documentKey(raw json.RawMessage) (kid string, ours bool) {
 	return jwk.KeyID, true
 }
 
-// A Probe reads the public document as verifiers do. Its errors contain no text of an answer.
+// A Probe reads the public document as verifiers do. Its errors contain no text that a server has
+// sent.
 type Probe func(ctx context.Context) (*Document, error)
 
 // NewProbe returns a Probe that reads the JSON Web Key Set of an issuer. The Probe first reads

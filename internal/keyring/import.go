@@ -33,8 +33,8 @@ type Import struct {
 func (p Policy) IntermediateLife() time.Duration { return 2 * (p.PublishDelay + margin) }
 
 // AuthorityLife is how long an authority that the ring makes is valid. The authority waits as the
-// successor for one rotation period, and signs for a second period. The third period leaves time
-// for people to help.
+// successor for one rotation period, and signs for a second period. The third period leaves people
+// time to repair a rotation that does not happen.
 func (p Policy) AuthorityLife() time.Duration { return 3*p.RotationPeriod + 2*(p.PublishDelay+margin) }
 
 // imports reports whether the observed CA must become an authority.
@@ -102,7 +102,7 @@ func (t *turn) superseded(e Entry) bool {
 	return oldest.ID != e.ID
 }
 
-// ending reports whether an authority of the ring's own expires within the publish delay plus
+// ending reports whether an authority that the ring made expires within the publish delay plus
 // margin.
 func (t *turn) ending(e Entry) bool {
 	return e.Authority != nil && !e.imported() && t.notAfter(e).Before(t.now.Add(t.policy.PublishDelay+margin))

@@ -18,7 +18,7 @@ import (
 // rsaBits is the length of an RSA key's modulus; source: RFC 7518 §3.3 requires at least 2048.
 const rsaBits = 2048
 
-// pemType is the label of a public key; source: RFC 7468 §13.
+// pemType is the PEM label of a public key; source: RFC 7468 §13.
 const pemType = "PUBLIC KEY"
 
 // Key is a public key whose kid was checked.

@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
-// TestKID checks the example of RFC 7638 §3.1.
+// TestKID checks the thumbprint of the example key in RFC 7638 §3.1.
 func TestKID(t *testing.T) {
 	const n = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMst" +
 		"n64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbI" +

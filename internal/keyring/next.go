@@ -26,8 +26,8 @@ type Plan struct {
 	// Import is true if Observation.Import must become an authority. The caller makes a key, the CA
 	// signs an intermediate for the key, and AddAuthority adds both.
 	Import bool
-	// Renew is the ID of the authority of Observation.Import, if the CA must sign its intermediate
-	// again for Renewed. Otherwise it is empty.
+	// Renew is the ID of the imported authority whose intermediate the CA must sign again; empty
+	// for no authority. The caller passes the authority with the new intermediate to Renewed.
 	Renew string
 }
 
@@ -114,7 +114,7 @@ func (t *turn) plan(ring *v1alpha1.KeyRing) Plan {
 	return Plan{Status: *t.status, Changed: changed}
 }
 
-// turn calculates one step. Its methods change status.
+// turn calculates one step of a ring. Its methods change the field status.
 type turn struct {
 	spec     *v1alpha1.KeyRingSpec
 	status   *v1alpha1.KeyRingStatus

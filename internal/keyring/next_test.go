@@ -95,7 +95,7 @@ func documentOf(ring *v1alpha1.KeyRing) *Document {
 	return document
 }
 
-// Edits that several tests use.
+// Changes of the inputs of Next that several tests make.
 func withES256(_ *v1alpha1.KeyRing, _ *Observation, p *Policy) {
 	p.Algorithms = append(p.Algorithms, v1alpha1.ES256)
 }

@@ -120,7 +120,7 @@ func (p Policy) roles() []Role {
 
 // Observation is the observed state outside of the KeyRing object: an input of Next.
 type Observation struct {
-	// Held are the kids of the keys whose private halves the store has.
+	// Held are the kids of the keys whose private halves the token server has stored.
 	Held []string
 	// EarlierKeys is true if an earlier installation had published other keys: there are private
 	// halves of a KeyRing of another UID, or identities whose tokens such a ring has signed.
@@ -136,7 +136,8 @@ type Observation struct {
 	Import *Import
 	// Skew is how far the local clock is ahead of the API server's clock; negative if it is behind.
 	Skew time.Duration
-	// Revision is the highest status.revision of this object's name that the process has seen.
+	// Revision is the highest status.revision that the process has seen in a KeyRing of this name.
+	// A ring with a lower revision comes from a backup.
 	Revision int64
 }
 
@@ -144,8 +145,8 @@ type Observation struct {
 type Document struct {
 	// KIDs are the kids of the keys whose kid is their thumbprint, and the IDs of authorities.
 	KIDs []string
-	// Partial are the kids of keys that only one of two documents has. So some verifiers see these
-	// keys and others do not.
+	// Partial are the kids of keys that only the key set has, or only the SPIFFE bundle. So some
+	// verifiers can read these keys, and other verifiers cannot.
 	Partial []string
 	// Invalid are the kids of all other keys, which cannot be keys of the ring.
 	Invalid []string

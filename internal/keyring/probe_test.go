@@ -28,7 +28,8 @@ func p256(t *testing.T) Key {
 	return k
 }
 
-// TestProbe checks which documents a Probe accepts, and that errors contain no text of an answer.
+// TestProbe checks which documents a Probe accepts, and that its errors contain no text that a
+// server has sent.
 func TestProbe(t *testing.T) {
 	k := p256(t)
 	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k.JWK()}})

@@ -14,8 +14,9 @@ func Rotate(ring *v1alpha1.KeyRing, now time.Time) {
 	ring.Spec.Rotate = now.UTC().Format(time.RFC3339)
 }
 
-// Confirm writes into the spec that a key is published where verifiers read. With skipDelay, the
-// key may sign at once. Confirm fails for a key that is neither Pending nor Published.
+// Confirm writes into the spec that verifiers can read the key in the public document. With
+// skipDelay, the key may sign at once. Confirm fails for a key that is neither Pending nor
+// Published.
 func Confirm(ring *v1alpha1.KeyRing, id string, skipDelay bool) error {
 	entry, err := entryOf(ring, id)
 	if err != nil {
@@ -59,8 +60,8 @@ type Consequences struct {
 	// the revoked key does not sign, or if no published key can replace it. Then nothing is signed
 	// for its role until a new key is seen in the public document.
 	Successor string
-	// SuccessorCached reports whether the successor has been published for the delay, so that
-	// verifiers which cache the document know it.
+	// SuccessorCached reports whether the successor has been published for the publish delay, so
+	// that verifiers which cache the document have its key.
 	SuccessorCached bool
 	// Outage is true if nothing can be signed for the role for a while.
 	Outage bool

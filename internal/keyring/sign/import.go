@@ -64,7 +64,7 @@ func ImportFrom(reader client.Reader, secret client.ObjectKey, domain spiffeid.T
 		}
 		certificate, key, err := svid.ParseAuthority(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], domain, time.Now())
 		if err != nil {
-			return unusable(secret, err), nil // people are told by the ring's condition
+			return unusable(secret, err), nil // the ring's condition shows the Problem
 		}
 		return &CA{certificate: certificate, key: key}, nil
 	}
@@ -95,7 +95,7 @@ func ImportWithKey(
 		}
 		certificate, err := svid.ParseAuthorityOf(data[corev1.TLSCertKey], key, name, domain, now)
 		if err != nil {
-			return unusable(secret, err), nil // people are told by the ring's condition
+			return unusable(secret, err), nil // the ring's condition shows the Problem
 		}
 		known, checked = &CA{certificate: certificate, key: key}, data[corev1.TLSCertKey]
 		return known, nil

@@ -75,7 +75,7 @@ func (w *world) issueCA(life time.Duration) *x509.Certificate {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// Like a CA of cert-manager, it may sign intermediates.
+	// The CA may sign intermediates, like a CA of cert-manager.
 	template := *ca
 	template.MaxPathLen, template.MaxPathLenZero, template.URIs = -1, false, nil
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
@@ -97,7 +97,7 @@ func (w *world) issueCA(life time.Duration) *x509.Certificate {
 	return parsed
 }
 
-// putCA replaces the Secret.
+// putCA replaces the Secret with the CA.
 func (w *world) putCA(form corev1.SecretType, data map[string][]byte) {
 	w.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caSecret}, Type: form, Data: data}
@@ -171,7 +171,7 @@ func TestOwnAuthority(t *testing.T) {
 		var known []*x509.Certificate
 		var readAt time.Time
 		seen := map[string]bool{}
-		for range 30 * 6 { // of ten minutes
+		for range 30 * 6 { // steps of ten minutes
 			w.settle(rotator)
 			if time.Since(readAt) >= w.policy.PublishDelay {
 				readAt, known = time.Now(), nil

@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// tick is the time between two steps of a story.
+// tick is the time between two steps of the simulation in story.
 const tick = 20 * time.Second
 
 // traffic has the tokens of signers, and a verifier that caches the public document for the whole
@@ -668,7 +668,7 @@ func TestStatesChangeWithoutNewKeys(t *testing.T) {
 }
 
 // TestChangesHappenAtOnce revokes the active key in a running token server that is notified of each
-// change of the ring. Rotator and signer must not wait for their next regular turn.
+// change of the ring. Rotator and signer must not wait until their interval has passed.
 func TestChangesHappenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -29,7 +29,7 @@ const (
 // the private half itself, or a reference to a private half in a Vault.
 type Secrets struct {
 	object Object
-	vaults []Vault // the first makes new keys
+	vaults []Vault // the first vault makes new keys
 }
 
 // NewSecrets returns the Store of a ring's keys. The vault makes new keys. Without a vault, Secrets

@@ -37,7 +37,7 @@ var (
 )
 
 // A LifeError says that the requested life of a token or certificate is longer than the ring
-// allows. Its key would be removed before it expires.
+// allows. The key would be removed before the token or certificate expires.
 type LifeError struct {
 	// Asked and Max are durations from now.
 	Asked, Max time.Duration
@@ -283,8 +283,8 @@ func (v *view) key(role keyring.Role) (*Key, error) {
 }
 
 // JWT returns the claims as a signed token in compact form, with the header members alg, kid and
-// typ; source: RFC 7515 §3.1. The claims are a struct or a map, whose exp must be expires. It fails
-// with ErrStale, ErrNoKey, a *LifeError, or an error of the key's store.
+// typ; source: RFC 7515 §3.1. The claims are a struct or a map, whose exp must be expires. JWT
+// fails with ErrStale, ErrNoKey, a *LifeError, or an error of the key's store.
 func (s *Signer) JWT(algorithm v1alpha1.Algorithm, claims any, expires time.Time) (string, error) {
 	token, err := s.jwt(algorithm, claims, expires)
 	if errors.Is(err, ErrReplaced) { // between the choice of the key and its signature

@@ -26,7 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// TestJWT signs with each algorithm and verifies with the public document alone.
+// TestJWT signs with each algorithm, and verifies the tokens with only the public document.
 func TestJWT(t *testing.T) {
 	w := newWorld(t)
 	algorithms := []v1alpha1.Algorithm{v1alpha1.RS256, v1alpha1.ES256, v1alpha1.ES384}
@@ -271,7 +271,7 @@ func TestLifeIsBounded(t *testing.T) {
 		if life, ok := errors.AsType[*LifeError](err); !ok || life.Max != w.policy.MaxLife {
 			t.Errorf("a second longer: %v", err)
 		}
-		// A longer maximum counts for signers once the ring has it.
+		// Signers allow a longer life once the status of the ring has the new MaxLife.
 		r.Policy.MaxLife *= 2
 		w.settle(r)
 		if err := s.Refresh(t.Context()); err != nil {
