@@ -55,7 +55,7 @@ func (a *aggregation) bundle() []byte {
 	return bundle
 }
 
-// get returns the object; nil if there is none.
+// get returns the APIService object; nil if it does not exist.
 func (s *APIService) get(ctx context.Context) (*aggregation, error) {
 	read := newAggregation()
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(read.Unstructured), read.Unstructured)

@@ -102,9 +102,9 @@ func encodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
-// authorities are shared by all replicas. The current one signs. The next one waits until the API
-// servers trust it. API servers still trust the former one, because another replica may still show
-// a leaf that it signed.
+// authorities are shared by all replicas. The current authority signs. The next authority waits
+// until the API servers trust it. API servers still trust the former authority, because another
+// replica may still show a leaf that the former authority signed.
 type authorities struct {
 	former  *x509.Certificate
 	current authority

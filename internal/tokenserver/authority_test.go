@@ -135,7 +135,7 @@ func TestReplicasStartTogether(t *testing.T) {
 }
 
 // TestSlowReplicaUndoesNothing stops a replica between its reading and its writing, while another
-// replica moves on.
+// replica makes its next steps.
 func TestSlowReplicaUndoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))

@@ -20,7 +20,7 @@ import (
 func Remember(object any) (any, error) {
 	identity, ok := object.(*identityv1.WorkloadIdentity)
 	if !ok {
-		return object, nil // the watch has missed the deletion of an object
+		return object, nil // a tombstone: the watch has missed a deletion
 	}
 	identity.Annotations, identity.OwnerReferences, identity.ManagedFields = nil, nil, nil
 	identity.Status = identityv1.WorkloadIdentityStatus{Issuer: identity.Status.Issuer, KeyRing: identity.Status.KeyRing}

@@ -232,7 +232,7 @@ func TestEvery(t *testing.T) {
 	})
 }
 
-// TestIdentityIsReadLive checks that an identity that memory does not know yet is found.
+// TestIdentityIsReadLive checks that an identity is found even if memory does not have it yet.
 func TestIdentityIsReadLive(t *testing.T) {
 	former := banana()
 	former.UID = "former"

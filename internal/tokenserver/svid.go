@@ -29,7 +29,7 @@ import (
 )
 
 // AuditSerial is the audit annotation with the serial number of the certificate that a request got.
-// AuditSPIFFEID is the one with the SPIFFE ID of the SVID.
+// AuditSPIFFEID is the audit annotation with the SPIFFE ID of the SVID.
 const (
 	AuditSerial   = "token.lanyard.dev/serial"
 	AuditSPIFFEID = "token.lanyard.dev/spiffe-id"

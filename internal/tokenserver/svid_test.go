@@ -198,7 +198,7 @@ func TestX509SVID(t *testing.T) {
 	}
 }
 
-// TestSVIDRefusals is the table of requests that get nothing.
+// TestSVIDRefusals checks which requests get no SVID.
 func TestSVIDRefusals(t *testing.T) {
 	r := newRig(t)
 	_, public := leafKey(t)

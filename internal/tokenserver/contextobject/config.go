@@ -81,7 +81,7 @@ const (
 // maxVia is how many further objects an object may lead to: each is a request to the API server.
 const maxVia = 8
 
-// Kinds are the kinds of context objects that a token server knows.
+// Kinds are the kinds of context objects that a token server accepts.
 type Kinds map[schema.GroupVersionKind]*kind
 
 // kind is a kindConfig, checked and compiled.

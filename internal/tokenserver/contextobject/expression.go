@@ -117,8 +117,8 @@ func (v variables) claim(name, text string) (expression, error) {
 	return e, err
 }
 
-// env returns the CEL environment of Kubernetes with more variables: object, the further ones, and
-// the objects of via.
+// env returns the CEL environment of Kubernetes with more variables: object, the names in further,
+// and the objects of via.
 func (v variables) env(further ...string) (*cel.Env, error) {
 	options := []cel.EnvOption{cel.Variable(objectVariable, cel.DynType)}
 	for _, name := range further {

@@ -44,7 +44,7 @@ type Resolver struct {
 // Resolve checks that the caller may get the object, that the object exists with its UID, and that
 // the object uses the identity. It returns what the token says about the object. Its errors are
 // statuses of the API server. An object is read only after the API server has said that the caller
-// may get it. So the time of an answer tells nothing about objects of others.
+// may get it. So the time of an answer does not show whether an object of somebody else exists.
 func (r Resolver) Resolve(
 	ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
 ) (*issuer.Context, error) {
@@ -150,7 +150,8 @@ func (q *question) mayGet(ctx context.Context, caller user.Info) (bool, error) {
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// follow reads the objects that the object leads to. It returns what expressions see.
+// follow reads the objects to which the context object leads. It returns the evaluation, in which
+// expressions can use all these objects.
 func (q *question) follow(ctx context.Context, caller user.Info, found *unstructured.Unstructured) (*evaluation, error) {
 	identity, err := runtime.DefaultUnstructuredConverter.ToUnstructured(q.identity)
 	if err != nil {

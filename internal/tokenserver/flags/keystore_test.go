@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
-// TestKeyStore: keys are in Secrets unless AWS KMS is named.
+// TestKeyStore checks that keys are in Secrets unless --key-store names AWS KMS.
 func TestKeyStore(t *testing.T) {
 	for _, tt := range []struct{ args, store, refused string }{
 		{"", flags.KeysInSecrets, ""},

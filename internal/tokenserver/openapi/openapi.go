@@ -1,4 +1,4 @@
-// Package openapi describes the kinds that the token server knows. The API server's library needs
+// Package openapi describes the kinds that the token server serves. The API server's library needs
 // the descriptions to read requests, and the API server publishes them.
 package openapi
 
