@@ -9,9 +9,9 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
-// ChartTemplate returns the Helm template with the rules of Lanyard's chart that are about kinds. Each
-// part has one rule for each API group, and takes the verbs. The command dev/kinds writes the template
-// into the chart.
+// ChartTemplate returns the Helm template with the RBAC rules of Lanyard's chart that are about
+// kinds. The template defines a part for each set of kinds. A part has one rule for each API group;
+// its argument is the verbs. The command dev/kinds writes the template into the chart.
 func (t Table) ChartTemplate() string {
 	scans := func(k Kind) bool { return k.Fetches() && !k.KeepsArtifacts() }
 	isNamed := func(k Kind) bool { return k.Relation != "" || k.HasSVIDs() }
@@ -21,7 +21,7 @@ func (t Table) ChartTemplate() string {
 	actsAtAWS := func(k Kind) bool { return k.Server == AWS }
 	parts := []struct {
 		name, what, subresource string
-		group                   string // of the subresource, if the group of the kind does not serve it
+		group                   string // API group of the subresource; empty for the kind's group
 		is                      func(Kind) bool
 	}{
 		{"fetching", "kinds whose objects fetch", "", "", Kind.Fetches},

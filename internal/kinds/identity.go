@@ -12,7 +12,8 @@ func WorkloadIdentity() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityKind),
 		Plural:           "workloadidentities", Short: "lwi", Program: IdentityController,
-		// GEP-26, the design of Gardener's WorkloadIdentity, has another group than Gardener.
+		// Gardener has the first group. GEP-26, the design of Gardener's WorkloadIdentity, has the
+		// second.
 		Peers:   []string{"security.gardener.cloud", "authentication.gardener.cloud"},
 		New:     func() Resource { return &v1alpha1.WorkloadIdentity{} },
 		NewList: func() List { return &v1alpha1.WorkloadIdentityList{} },
@@ -107,8 +108,8 @@ type lentIdentity interface {
 	GetIdentityStatus() *v1alpha1.AWSIdentityStatus
 }
 
-// awsIdentity completes the entry of a kind of AWS identities. The source of an identity is its
-// chain, with the root last, unless the entry already has a source.
+// awsIdentity completes the entry of a kind of AWS identities. If the entry has no Source, the
+// source of an identity is the chain in its status, with the root last.
 func awsIdentity(k Kind) Kind {
 	k.Program, k.AWSIdentity, k.Success = IdentityController, true, "Ready"
 	if k.Source == nil {

@@ -39,7 +39,7 @@ const (
 	Registry Server = "registry"
 	// Buckets is an object storage service.
 	Buckets Server = "buckets"
-	// AWS stands for the APIs of Amazon Web Services in a region.
+	// AWS means the APIs of Amazon Web Services in a region.
 	AWS Server = "aws"
 )
 

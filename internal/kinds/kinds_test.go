@@ -172,8 +172,8 @@ func TestWrongEntries(t *testing.T) {
 	}
 }
 
-// TestRelations checks that each relation compares the field with the name of the object's
-// WorkloadIdentity.
+// TestRelations checks that each relation is true only for the WorkloadIdentity that the object
+// names.
 func TestRelations(t *testing.T) {
 	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Relation != "" }) {
 		o := kind.New()
