@@ -138,7 +138,8 @@ func TestSingleton(t *testing.T) {
 	}
 }
 
-// TestAWSKindsAreRegistered: the schemes know the kinds of the definitions.
+// TestAWSKindsAreRegistered checks that the schemes have a Go type for each kind of the
+// definitions.
 func TestAWSKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{identityv1.AddToScheme, infrav1.AddToScheme} {
@@ -194,8 +195,8 @@ func TestAWSSecrets(t *testing.T) {
 }
 
 // TestAWSSpecFields checks unknown fields of a spec. The schema keeps an unknown field, and the
-// policy refuses it by name. The policy knows each field of the schema. It does not judge a change
-// of something else.
+// policy refuses it by name. The policy accepts each field of the schema. It also accepts an update
+// that does not change the spec.
 func TestAWSSpecFields(t *testing.T) {
 	policy := admissiontest.New(t, "../admission/awsidentities.yaml", identityv1.Version)
 	for file, misspelt := range map[string]string{

@@ -141,14 +141,14 @@ func TestOCIRepositoryTables(t *testing.T) {
 	agree(t, ocirepositories(), "../../auth/spec/testdata/exclusions.yaml", "testdata/formats.yaml")
 }
 
-// TestImageRepositoryTables does the same for images. Their identity fields have the same rules as
-// those of an OCIRepository.
+// TestImageRepositoryTables compares the schema's verdicts with two tables, like
+// TestOCIRepositoryTables. The identity fields have the same rules as those of an OCIRepository.
 func TestImageRepositoryTables(t *testing.T) {
 	agree(t, imagerepositories(), "../../auth/spec/testdata/exclusions.yaml", "testdata/images.yaml")
 }
 
-// TestBucketTables does the same for buckets, with the token service that they
-// may name.
+// TestBucketTables compares the schema's verdicts with two tables, like TestOCIRepositoryTables.
+// The tables include spec.sts, the token service that a Bucket may name.
 func TestBucketTables(t *testing.T) {
 	agree(t, buckets(), "../../auth/spec/testdata/exclusions.yaml", "testdata/buckets.yaml")
 }
@@ -256,8 +256,8 @@ func TestOCIRepositoryDefaults(t *testing.T) {
 	}
 }
 
-// TestImageRepositoryDefaults does the same for images. An exclusionList that is empty on purpose
-// stays empty, also after Go code has written the object.
+// TestImageRepositoryDefaults checks the defaults of a minimal ImageRepository. An exclusionList
+// that is empty on purpose stays empty, also after Go code has written the object.
 func TestImageRepositoryDefaults(t *testing.T) {
 	a := crdtest.New(t, imagerepositories().file)
 	for what, c := range map[string]struct {
@@ -296,8 +296,8 @@ func TestImageRepositoryDefaults(t *testing.T) {
 	}
 }
 
-// TestBucketDefaults does the same for buckets. A field stays absent if the controller, and not the
-// schema, knows its default.
+// TestBucketDefaults checks the defaults of a minimal Bucket. A field stays absent if the
+// controller, and not the schema, has its default.
 func TestBucketDefaults(t *testing.T) {
 	object := buckets().object(nil)
 	if errs := crdtest.New(t, buckets().file).Admit(t.Context(), object); len(errs) > 0 {
@@ -420,8 +420,8 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 	})
 }
 
-// FuzzAcceptedImageIsReadable does the same for images. The controller's own rules parse their
-// exclusions too.
+// FuzzAcceptedImageIsReadable checks that the controller can decode each ImageRepository that the
+// schema accepts. The controller must also be able to parse the exclusions.
 func FuzzAcceptedImageIsReadable(f *testing.F) {
 	f.Add("registry.example.com:5000/team/app", "5m", "60s", `^.*\.sig$`)
 	f.Add("docker.io/library/alpine", "1h30m", "1.5m", "")
@@ -451,8 +451,8 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 	})
 }
 
-// FuzzAcceptedBucketIsReadable does the same for buckets. Their endpoints are a host, or a host and
-// a port.
+// FuzzAcceptedBucketIsReadable checks that the controller can decode each Bucket that the schema
+// accepts. An endpoint is a host, or a host and a port.
 func FuzzAcceptedBucketIsReadable(f *testing.F) {
 	f.Add("tenant-a", "minio.example.com:9000", "eu-west-1", "clusters/a/", "https://minio.example.com:9000", "5m", "60s")
 	f.Add("$web", "[fd00::1]:9000", "EU_West_1", "\x00", "https://minio.example.com/", "1h1m1s1ms", "1.5m")
