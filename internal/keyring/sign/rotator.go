@@ -43,7 +43,7 @@ type Rotator struct {
 	// Former returns the issuers whose keys services may know from a KeyRing with another UID. It
 	// is called before the ring's first key signs. If it is nil, the ring assumes no former issuer.
 	Former func(ctx context.Context, ring types.UID) (issuers []string, err error)
-	// Skew is Clock.Skew.
+	// Skew is the method [Clock.Skew].
 	Skew func() (time.Duration, error)
 	// Log gets every change of a key's state, and every error. Its attributes name the ring.
 	Log *slog.Logger
