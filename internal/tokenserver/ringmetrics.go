@@ -81,7 +81,7 @@ func (m *RingMetrics) collect(key client.ObjectKey, into chan<- prometheus.Metri
 	for _, e := range keyring.Entries(&ring.Status) {
 		gauge(m.state, 1, e.ID, string(e.Role), string(e.State))
 		gauge(m.changed, float64(since(e.KeyLife).Unix()), e.ID, string(e.Role), string(e.State))
-		// The Secret decides when an imported CA is replaced.
+		// The Secret decides when an imported CA is replaced, so an imported CA has no due time.
 		imported := e.Authority != nil && e.Authority.Imported
 		if e.State == identityv1.KeyActive && e.ActivatedAt != nil && !imported {
 			gauge(m.due, float64(e.ActivatedAt.Add(m.period).Unix()), e.ID, string(e.Role))
