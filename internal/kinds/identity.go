@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// WorkloadIdentity returns the entry of the kind.
+// WorkloadIdentity returns the kind's entry in the [Table].
 func WorkloadIdentity() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityKind),
@@ -20,7 +20,7 @@ func WorkloadIdentity() Kind {
 	}
 }
 
-// WorkloadIdentityBinding returns the entry of the kind.
+// WorkloadIdentityBinding returns the kind's entry in the [Table].
 func WorkloadIdentityBinding() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityBindingKind),
@@ -62,7 +62,7 @@ func KeyRing() Kind {
 	}
 }
 
-// AWSServiceAccountIdentity returns the entry of the kind.
+// AWSServiceAccountIdentity returns the kind's entry in the [Table].
 func AWSServiceAccountIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSServiceAccountIdentityKind),
@@ -73,7 +73,7 @@ func AWSServiceAccountIdentity() Kind {
 	})
 }
 
-// AWSClusterControllerIdentity returns the entry of the kind.
+// AWSClusterControllerIdentity returns the kind's entry in the [Table].
 func AWSClusterControllerIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterControllerIdentityKind),
@@ -83,7 +83,7 @@ func AWSClusterControllerIdentity() Kind {
 	})
 }
 
-// AWSClusterRoleIdentity returns the entry of the kind.
+// AWSClusterRoleIdentity returns the kind's entry in the [Table].
 func AWSClusterRoleIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterRoleIdentityKind),
@@ -93,7 +93,7 @@ func AWSClusterRoleIdentity() Kind {
 	})
 }
 
-// AWSClusterStaticIdentity returns the entry of the kind.
+// AWSClusterStaticIdentity returns the kind's entry in the [Table].
 func AWSClusterStaticIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterStaticIdentityKind),

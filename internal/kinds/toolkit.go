@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// OCIRepository returns the entry of the kind.
+// OCIRepository returns the kind's entry in the [Table].
 func OCIRepository() Kind {
 	return Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.OCIRepositoryKind),
@@ -19,7 +19,7 @@ func OCIRepository() Kind {
 	}, of(func(o *v1alpha1.OCIRepository) string { return o.Spec.URL }))
 }
 
-// Bucket returns the entry of the kind.
+// Bucket returns the kind's entry in the [Table].
 func Bucket() Kind {
 	k := Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.BucketKind),
@@ -40,7 +40,7 @@ func Bucket() Kind {
 	return k
 }
 
-// ImageRepository returns the entry of the kind.
+// ImageRepository returns the kind's entry in the [Table].
 func ImageRepository() Kind {
 	return Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.ImageRepositoryKind),
