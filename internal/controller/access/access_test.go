@@ -12,8 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// The controller watches accounts, so it sees when an account gets its annotation. It gets no event
-// when its own node gets a role, so objects must be retried.
+// TestObjectsWaitForTheControllersIdentity checks that objects are retried while the controller
+// itself has no identity: no event reports that its node gets a role. Without the identity of an
+// account, objects are stalled, because the controller watches accounts.
 func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
 	account, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {

@@ -130,9 +130,9 @@ func parseClient(certificate, key entry) ([]tls.Certificate, *fault) {
 	return []tls.Certificate{pair}, nil
 }
 
-// parseCertificates parses the PEM certificates of an entry. It returns a fault if there are more
-// than most. Certificates with headers or with invalid content are left out, as in
-// [x509.CertPool.AppendCertsFromPEM].
+// parseCertificates parses the PEM certificates of an entry. It returns a fault if the entry has
+// more certificates than the parameter most. Certificates with headers or with invalid content are
+// left out, as in [x509.CertPool.AppendCertsFromPEM].
 func parseCertificates(e entry, most int) ([]*x509.Certificate, *fault) {
 	var parsed []*x509.Certificate
 	for block, rest := pem.Decode(e.data); block != nil; block, rest = pem.Decode(rest) {

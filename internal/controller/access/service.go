@@ -28,10 +28,10 @@ type Service struct {
 	// Purpose returns the options of auth.GetToken for the purpose of a token. ok is false for a
 	// source whose tokens the server does not accept. Required.
 	Purpose func(source spec.Source) (options []auth.Option, ok bool)
-	// Bearer are the sources whose tokens the service's client shows as they are (RFC 6750). A token
-	// of another source is not shown: an SDK signs with the token, or shows it by itself. A cloud's
-	// token is worth something at all services of the cloud, so a Service with spec.Cloud must be for
-	// a host of that cloud.
+	// Bearer are the sources whose tokens the service's client sends as bearer tokens (RFC 6750).
+	// The client does not send a token of another source: an SDK signs with that token, or sends it
+	// by itself. All services of a cloud may accept the cloud's token, so a Service with spec.Cloud
+	// must be for a host of that cloud.
 	Bearer []spec.Source
 	// Rejected reports whether work's error says that the server does not accept the credential.
 	// Required.
@@ -68,7 +68,7 @@ func (a *Access) login(ctx context.Context, call Call, conn *Connection, service
 			}
 			return login, err
 		}
-	case spec.Later: // spec.ResolveAt was not asked
+	case spec.Later: // spec.ResolveAt must choose the source first
 	}
 	return Login{}, fmt.Errorf("a %s does not take credentials of source %q", service.Name, source)
 }

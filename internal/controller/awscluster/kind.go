@@ -41,8 +41,8 @@ type Options struct {
 	// credential was retrieved and its account checked, and makes its AWS clients from the scope.
 	// Nil: the reconciler only checks the identity.
 	Manage func(ctx context.Context, o *v1alpha1.AWSCluster, scope awsclient.Scope) error
-	// CreateControllerIdentity creates the AWSClusterControllerIdentity default if it does not
-	// exist and an AWSCluster needs it. Nil: the administrator creates it.
+	// CreateControllerIdentity creates the AWSClusterControllerIdentity with the name default if it
+	// does not exist and an AWSCluster needs it. Nil: the administrator creates it.
 	CreateControllerIdentity func(ctx context.Context) error
 }
 
@@ -62,8 +62,9 @@ type plan struct {
 	subject  auth.Subject
 	accounts auth.Accounts
 	region   endpoint.AWSRegion
-	// missing is not nil if the AWSClusterControllerIdentity default must be created first. It is
-	// the error that the AWSCluster reports until the created identity arrives in memory.
+	// missing is not nil if the AWSClusterControllerIdentity with the name default must be created
+	// first. It is the error that the AWSCluster reports until the created identity arrives in
+	// memory.
 	missing error
 }
 

@@ -47,9 +47,10 @@ func (p plan) contentOf(made credential) written {
 	return w
 }
 
-// digest returns the SHA-256 of the written content and of its inputs, in hex. The digest is stored
-// in the status of the binding: whoever may write the Secret cannot write the status. Nobody can
-// guess a credential from the digest, because each credential has at least 128 random bits.
+// digest returns the SHA-256, in hex, of the written data and of what the data was made from: the
+// identity, the store and the context object. The digest is stored in the status of the binding:
+// whoever may write the Secret cannot write the status. Nobody can guess a credential from the
+// digest, because each credential has at least 128 random bits.
 func (p plan) digest(w written) string {
 	text, err := json.Marshal(map[string]any{
 		"subject": p.subject.String(), "uid": p.uid, "spec": p.spec, "target": p.target, "store": p.store, "context": p.context,

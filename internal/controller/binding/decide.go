@@ -100,8 +100,8 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	case !sameAccount(p.target.Type, had, p.account):
 		return plan{}, &accountError{had: had, has: p.account}
 	case !strings.Contains(p.account, "/"):
-		// had may have a part after a slash. Keep the part, so that nobody changes it by leaving it
-		// out for a while.
+		// had may have a part after a slash. Keep the part in the status. Otherwise somebody could
+		// remove the part first, and then set another part.
 		p.account = had
 	}
 	return p, nil
@@ -250,7 +250,7 @@ func accountOf(found source) string {
 func gcpProject(config map[string]string) string {
 	_, host, _ := strings.Cut(config["serviceAccountEmail"], "@")
 	domain, ok := strings.CutSuffix(host, ".iam.gserviceaccount.com")
-	// Addresses of default accounts do not have the project's ID.
+	// Addresses of default service accounts do not have the project's ID.
 	if !ok || strings.HasPrefix(domain, "developer.") {
 		return config["projectID"]
 	}
@@ -269,7 +269,8 @@ func sameAccount(target, had, has string) bool {
 	case part == "" || otherPart == "":
 		return account == other
 	case target == identityv1.TargetGCP:
-		// The first part is the project of the pool, which may change.
+		// account is the project of the pool, which may change; part is the project of the
+		// identity.
 		return part == otherPart
 	}
 	return had == has

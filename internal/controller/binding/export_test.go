@@ -16,7 +16,7 @@ func DependsOn(options Options, o *identityv1.WorkloadIdentityBinding) []object.
 	return (&kind{options}).View(o).DependsOn
 }
 
-// ViewOf returns the frame's view of a binding.
+// ViewOf returns the object.View of a binding.
 func ViewOf(options Options, o *identityv1.WorkloadIdentityBinding) object.View {
 	return (&kind{options}).View(o)
 }

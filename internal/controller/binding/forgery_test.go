@@ -114,7 +114,7 @@ func TestSessionIsRenewed(t *testing.T) {
 			w.editBinding(renewNow)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations = older.Data, older.Annotations })
-		}, 2}, // one of them is made during the change
+		}, 2}, // one session is made during the change
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

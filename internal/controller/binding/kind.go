@@ -85,8 +85,8 @@ func New(shared *tenant.Shared, options Options) *Reconciler {
 type kind struct{ Options }
 
 const (
-	// look is the time between two reads of a Secret. With the frame's jitter, it is at most ten
-	// minutes.
+	// look is the time between two reads of a Secret. With the jitter of package object, the time
+	// is at most ten minutes.
 	look = 9 * time.Minute
 	// pause is the lower bound of RetryWithin, so that a credential that ends soon causes no storm
 	// of attempts.
@@ -135,7 +135,7 @@ func (k *kind) Identify(_ context.Context, o *identityv1.WorkloadIdentityBinding
 
 // retryWithin returns the longest pause after a failure. It is a tenth of the time until the
 // credential ends or, after its end, a tenth of the time since then. Without a credential it is
-// zero, for the frame's own bound.
+// zero, so that the default of package object applies.
 func retryWithin(o *identityv1.WorkloadIdentityBinding) time.Duration {
 	at := o.Status.ExpiresAt
 	if at == nil {
@@ -185,7 +185,7 @@ func (k *kind) due(o *identityv1.WorkloadIdentityBinding, kept inSecret) bool {
 // renew gets a credential and writes the Secret. After a failure the Secret stays as it was.
 func (k *kind) renew(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, store *store, secret *secretRead) error {
 	if p.subject.Lent() {
-		// After an error, k.get fails too.
+		// After an error of Lookup, k.get fails too.
 		if account, err := p.accounts.Lookup(ctx, p.subject); err == nil {
 			identity.LogUse(ctx, o.Namespace, account)
 		}

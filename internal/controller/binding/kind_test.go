@@ -157,7 +157,7 @@ func TestRenewals(t *testing.T) {
 			if err := w.kube.Status().Update(w.t.Context(), o); err != nil {
 				w.t.Fatal(err)
 			}
-		}, 2}, // one of them is made during the change
+		}, 2}, // one token is made during the change
 		{"the Secret was made immutable", func(w *world) { w.editSecret(immutable) }, 0},
 		{"half its life has passed in an immutable Secret", func(w *world) {
 			w.editSecret(immutable)
@@ -169,7 +169,7 @@ func TestRenewals(t *testing.T) {
 			time.Sleep(time.Second)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations, s.Labels = older.Data, older.Annotations, older.Labels })
-		}, 2}, // one of them is made during the change
+		}, 2}, // one token is made during the change
 		{"half its life has passed", func(*world) { time.Sleep(34 * time.Minute) }, 1},
 		{"less has passed", func(*world) { time.Sleep(25 * time.Minute) }, 0},
 	} {

@@ -60,8 +60,8 @@ func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	}
 }
 
-// listed is a service with one host for all buckets: a listed host if true, otherwise a host of the
-// cloud.
+// listed is a service with one host for all buckets: if true, a host that the administrator has
+// listed, otherwise a host of the cloud.
 type listed bool
 
 func (l listed) Locate(v1alpha1.BucketSpec) (buckets.Place, error) {
@@ -104,7 +104,7 @@ func TestBearerTokensAreNotShown(t *testing.T) {
 			if login.Token != token || !login.Credential.IsZero() {
 				t.Errorf("%T: %+v", token, login)
 			}
-			login.Credential.Bearer = secret // nor would the connection show it
+			login.Credential.Bearer = secret // the connection must not send it
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+cloudHost+"/", http.NoBody)
 			if err != nil {
 				return err

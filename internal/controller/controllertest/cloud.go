@@ -74,7 +74,7 @@ func (c *Cloud) Hang() (asked <-chan struct{}) {
 	return c.hanging
 }
 
-// Issue has all exchanges end with the token, as if the cloud were another.
+// Issue makes all exchanges return the token, so that a test can use the token of another cloud.
 func (c *Cloud) Issue(token auth.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

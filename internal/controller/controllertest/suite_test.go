@@ -31,7 +31,7 @@ type toy struct {
 
 	w      *controllertest.World[image]
 	broken string
-	kept   *sync.Map // UIDs; stands for a store that outlives the process
+	kept   *sync.Map // UIDs; simulates a store that outlives the process
 	found  int       // successes of this process
 	tokens sync.Map  // UID -> login; a correct kind does not keep logins
 }

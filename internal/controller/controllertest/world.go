@@ -77,7 +77,7 @@ type Writes struct {
 }
 
 // New makes a world without a reconciler, whose cloud has a registry at the host. The API server
-// knows Lanyard's kinds, and more ones.
+// has Lanyard's kinds, and the kinds in more.
 func New[O object.Object](t *testing.T, registry string, options store.Options, more ...kinds.Kind) *World[O] {
 	t.Helper()
 	w := &World[O]{

@@ -32,7 +32,7 @@ type past struct {
 	failed  int       // number of consecutive failures
 	written time.Time // time of the last status write; zero if none since the start
 	version string    // the object's resourceVersion after that write; empty if none
-	doubt   bool      // whether a later write has begun whose result is unknown
+	doubt   bool      // a later write has begun, and its result is unknown
 }
 
 // next counts another failure and returns the pause after it: twice the previous pause, at most

@@ -33,7 +33,7 @@ func TestRepeatedFailuresBackOff(t *testing.T) {
 	}
 }
 
-// A pause that the server asks for is not cut short.
+// TestAPauseIsKept checks that a pause that the server asks for is not cut short.
 func TestAPauseIsKept(t *testing.T) {
 	var r Reconciler[*v1alpha1.OCIRepository, string]
 	for range 100 {

@@ -44,8 +44,8 @@ func DependencyOn(subject auth.Subject) Dependency {
 // Dependencies reports changes of the dependencies of objects.
 type Dependencies struct {
 	// Created maps each kind of dependency whose creation objects may wait for to an empty object
-	// of that kind. The frame watches the metadata of the kind. When a dependency is created, the
-	// frame wakes the objects that depend on it.
+	// of that kind. The [Reconciler] watches the metadata of the kind. When a dependency is
+	// created, it wakes the objects that depend on it.
 	Created map[string]client.Object
 	// Subscribe registers the function changed. It is called after a dependency was changed or
 	// deleted. Code that caches tokens must have subscribed earlier, so that it learns of the

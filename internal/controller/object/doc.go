@@ -1,6 +1,7 @@
-// Package object is the frame of every reconciler. It reads an object, lets its kind make a plan of
-// the spec, and lets the kind carry out the plan. Then it reports the result in the object's
-// status. A [Kind] has the parts that differ between kinds of objects.
+// Package object is the frame of every reconciler: the code that all kinds share. It reads an
+// object, lets its kind make a plan of the spec, and lets the kind carry out the plan. Then it
+// reports the result in the object's status. A [Kind] has the parts that differ between kinds of
+// objects.
 //
 //	read ──▶ finalizer ──▶ Kind.Decide ──▶ plan ──▶ Kind.Act ──▶ Kind.Report ──▶ status, event
 //	                            └──▶ refusal ───────────────────────▲

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Constants for package object_test, which tests the frame with a toy kind.
+// Constants for package object_test, which tests the [Reconciler] with a toy kind.
 const (
 	RewordPause      = rewordPause
 	LastPause        = lastPause

@@ -142,7 +142,7 @@ func TestNothingIsLostThatIsNotRemembered(t *testing.T) {
 				len(got.Annotations), got.Labels, got.OwnerReferences, got.Finalizers, got.Status.LastHandledReconcileAt)
 		}
 	}
-	for range 2 { // the first adds the finalizer, the second does not
+	for range 2 { // the first reconciliation adds the finalizer
 		w.reconcile(o)
 		check("example.com/other", meta.Finalizer)
 	}

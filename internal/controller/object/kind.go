@@ -40,9 +40,9 @@ type Kind[O Object, P any] interface {
 	// status offers, such as "stored artifact for revision 1.2.0"; empty if the status offers
 	// nothing.
 	Report(ctx context.Context, o O, outcome Outcome) (found string, err error)
-	// Finalize removes the data outside of an object that is being deleted. The frame calls it if
-	// the object has the finalizer. After an error the object stays, and Finalize is tried again.
-	// After a Stalled failure, it is tried again only when a dependency changes.
+	// Finalize removes the data outside of an object that is being deleted. The [Reconciler] calls
+	// Finalize if the object has the finalizer. After an error the object stays, and Finalize is
+	// tried again. After a Stalled failure, it is tried again only when a dependency changes.
 	Finalize(ctx context.Context, o O) error
 }
 
@@ -50,14 +50,15 @@ type Kind[O Object, P any] interface {
 type Definition[O Object] interface {
 	// Empty returns an empty object and an empty list of the kind.
 	Empty() (O, client.ObjectList)
-	// View returns a copy of the fields that the frame needs of an object.
+	// View returns a copy of the fields of an object that the [Reconciler] needs.
 	View(o O) View
-	// Explain returns the failure for an error that only this kind knows. The frame calls it for
-	// errors that the frame does not know. If Message is empty, the error's text is the message.
+	// Explain returns the failure for an error that only this kind knows. The [Reconciler] calls
+	// Explain for errors that this package does not explain itself. If Message is empty, the
+	// error's text is the message.
 	Explain(err error) (Failure, bool)
 }
 
-// View has copies of the fields that the frame needs of an object.
+// View has copies of the fields of an object that the [Reconciler] needs.
 type View struct {
 	// Suspend is spec.suspend.
 	Suspend bool
@@ -65,10 +66,10 @@ type View struct {
 	// finalizer.
 	Finalizer bool
 	// Renewable says that Act renews the object's tokens on request ([RenewalRequested]). After Act
-	// has succeeded, the frame removes the request.
+	// has succeeded, the [Reconciler] removes the request.
 	Renewable bool
 	// Interval is the time from a success to the next reconciliation; zero if only a change wakes
-	// the object. The frame calls View again after Act, because Act may change the interval.
+	// the object. The [Reconciler] calls View again after Act, because Act may change the interval.
 	Interval time.Duration
 	// RetryWithin is the longest pause after a failure. The pause doubles up to this bound. Zero
 	// means two minutes.

@@ -13,8 +13,8 @@ import (
 const progressAfter = time.Second
 
 // showProgress waits for progressAfter and then writes to the status of a new generation that work
-// is in progress. The caller must call ended when the work is done, and must write nothing before.
-// The kind may change t.o meanwhile.
+// is in progress. The caller must call ended when the work is done, and must not write the object
+// before that call. The kind may change t.o meanwhile.
 func (r *Reconciler[O, P]) showProgress(ctx context.Context, t *turn[O, P]) (ended func()) {
 	if !t.isNew {
 		return func() {}
@@ -27,7 +27,8 @@ func (r *Reconciler[O, P]) showProgress(ctx context.Context, t *turn[O, P]) (end
 			return
 		}
 		if err := <-written; err != nil {
-			// After a conflict, the result will not be written either.
+			// After a conflict, the result of the work cannot be written either, so this error is
+			// only logged.
 			log.FromContext(ctx).Info("progress was not written", "cause", err.Error())
 			return
 		}

@@ -288,7 +288,7 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 	}
 	pause := r.pause(t, f)
 	if withheld && f.RetryAfter == 0 {
-		pause = min(pause, jitter(rewordPause)) // the new message is written then
+		pause = min(pause, jitter(rewordPause)) // the next attempt writes the new message
 	}
 	t.result.RequeueAfter = pause
 	return nil

@@ -58,8 +58,8 @@ func markReady(o Object, found string) {
 	o.GetStatus().ObservedGeneration = o.GetGeneration()
 }
 
-// SetCondition sets a condition for the object's present generation. The frame sets Ready,
-// Reconciling and Stalled; a kind sets the conditions that only this kind has.
+// SetCondition sets a condition for the object's present generation. This package sets Ready,
+// Reconciling and Stalled for all kinds; a kind sets the conditions that only this kind has.
 func SetCondition(o Object, kind string, value metav1.ConditionStatus, reason, message string) {
 	apimeta.SetStatusCondition(&o.GetStatus().Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: clip(message, maxMessage), ObservedGeneration: o.GetGeneration(),

@@ -48,7 +48,7 @@ func (k *toy) View(o *v1alpha1.OCIRepository) object.View {
 	if name := o.Spec.ServiceAccountName; name != "" {
 		v.DependsOn = append(v.DependsOn, object.Dependency{Kind: "ServiceAccount", Namespace: o.Namespace, Name: name})
 	}
-	if o.Spec.SecretRef != nil { // SecretRef stands for a cluster-scoped dependency
+	if o.Spec.SecretRef != nil { // SecretRef names a cluster-scoped dependency
 		v.DependsOn = append(v.DependsOn, object.Dependency{Kind: "Cluster", Name: o.Spec.SecretRef.Name})
 	}
 	return v
@@ -97,7 +97,7 @@ func (*toy) Explain(err error) (object.Failure, bool) {
 
 var errUnusable = errors.New("what was found is unusable")
 
-// world runs the frame with the toy as its kind.
+// world has an [object.Reconciler] whose kind is the toy.
 type world struct {
 	*controllertest.World[*v1alpha1.OCIRepository]
 

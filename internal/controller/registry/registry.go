@@ -72,7 +72,8 @@ func (r Registries) service(repository oci.Repository) access.Service {
 				return nil, false
 			}
 		},
-		Bearer:   []spec.Source{spec.Proof}, // a cloud's registry takes a user and a password
+		// Not spec.Cloud: a cloud's registry takes a user and a password.
+		Bearer:   []spec.Source{spec.Proof},
 		Rejected: func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized },
 	}
 }
@@ -97,8 +98,8 @@ func authenticator(login access.Login) authn.Authenticator {
 	}
 }
 
-// wire turns a [*access.DetourError] into an error of the registry: the registry must not ask for a
-// detour.
+// wire turns a [*access.DetourError] into an error of the registry, because the registry caused the
+// request that would have sent a credential to another host, or without TLS.
 type wire struct{ conn http.RoundTripper }
 
 func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {

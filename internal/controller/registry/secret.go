@@ -43,7 +43,8 @@ func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Crede
 	host := registryName(repository.Host())
 	var found *access.Credential
 	closest := -1
-	// Two keys may mean one place. The keys are sorted, so that always the same key is used.
+	// Two keys may mean the same host and path. The keys are sorted, so that always the same key is
+	// used.
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if how := closeness(configPlace(key), host, repository.Name()); how > closest {
 			found, closest = credentialOf(entries[key]), how

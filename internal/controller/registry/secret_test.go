@@ -95,8 +95,8 @@ func TestPullSecretMayHaveHostPatterns(t *testing.T) {
 	}
 }
 
-// If several keys mean one place, always the same key is used. So the user at a registry does not
-// change at random.
+// If several keys mean the same host and path, always the same key is used. So the user at a
+// registry does not change at random.
 func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 	repository, err := oci.ParseURL("oci://reg.example.com/team/app")
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package source is the frame of the kinds that fetch an artifact. A source is an object that
-// refers to a repository or a bucket outside the cluster. Its controller reads the repository or
-// bucket at every interval, with the credential of the object's tenant. It puts the artifact into
-// the artifact store, and the artifact's description into the object's status.
+// Package source is the frame, the shared code, of the kinds that fetch an artifact. A source is an
+// object that refers to a repository or a bucket outside the cluster. Its controller reads the
+// repository or bucket at every interval, with the credential of the object's tenant. It puts the
+// artifact into the artifact store, and the artifact's description into the object's status.
 //
 // The package builds on package tenant, whose phases become:
 //

@@ -49,7 +49,7 @@ func (*toy) Explain(err error) (object.Failure, bool) {
 	return object.Failure{Reason: "Odd", Message: "that was odd"}, errors.Is(err, errOdd)
 }
 
-// world runs the frame with the toy as its kind.
+// world has a [source.Reconciler] whose kind is the toy.
 type world struct {
 	*controllertest.World[*v1alpha1.OCIRepository]
 

@@ -1,7 +1,7 @@
-// Package tenant is the frame of kinds whose objects act as a tenant: with the credential of an
-// identity in the object's spec. The frame resolves the identity, reconciles the object again when
-// the identity changes, renews tokens on request and measures durations. The kind decides what to
-// do with the credential.
+// Package tenant is the frame, the shared code, of kinds whose objects act as a tenant: with the
+// credential of an identity in the object's spec. The frame resolves the identity, reconciles the
+// object again when the identity changes, renews tokens on request and measures durations. The kind
+// decides what to do with the credential.
 //
 // This frame is built on package object, the frame of all objects. Package source is built on this
 // frame, and adds a store of artifacts.
@@ -37,9 +37,9 @@ type Kind[O object.Object, P any] interface {
 	Finalize(ctx context.Context, o O) error
 }
 
-// Definition says what the frame must know about the objects of a kind.
+// Definition describes the objects of a kind.
 type Definition[O object.Object] interface {
-	// View returns the fields that the frame needs of an object. The frame itself adds the
+	// View returns the fields of an object that package object needs. The [Reconciler] adds the
 	// dependency on the object's identity.
 	View(o O) object.View
 	// Subject returns the subject in an object's spec; zero if the spec has no valid subject. When
