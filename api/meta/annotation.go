@@ -4,8 +4,8 @@ const (
 	// ReconcileRequestedAnnotation asks for a reconciliation now. Its value is any string that
 	// differs from the last value; by custom it is the time of the request in RFC 3339. After the
 	// reconciliation, status.lastHandledReconcileAt has the same value. The controller then also
-	// repeats an exchange that failed, but not within two seconds of the failure. It also waits
-	// as long as the other side has asked for (Retry-After).
+	// repeats an exchange that failed, but not within two seconds of the failure, and not before
+	// the end of a pause that the server has asked for (Retry-After).
 	ReconcileRequestedAnnotation = "lanyard.dev/reconcile-requested-at"
 
 	// FluxReconcileRequestedAnnotation is Flux's name for the same annotation. If an object has

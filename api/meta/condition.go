@@ -32,8 +32,9 @@ const (
 	ConditionHubReachable = "HubReachable"
 )
 
-// Condition reasons that do not come from a credential. If a credential was refused or failed,
-// the reason is the code of the auth library's error.
+// Condition reasons that do not come from a credential. If a credential was refused or failed, the
+// reason is the code of the auth library's error. Terminal means that the object becomes Stalled,
+// and Retried that the controller tries again.
 const (
 	// ReasonSucceeded says that the last reconciliation reached what the spec asks for.
 	ReasonSucceeded = "Succeeded"
@@ -155,8 +156,8 @@ const (
 	// identities. Terminal.
 	ReasonSourceChainTooLong = "SourceChainTooLong"
 
-	// ReasonControllerIdentityMissing says that no AWSClusterControllerIdentity default exists,
-	// which would lend the AWS identity of Lanyard's own programs. Terminal.
+	// ReasonControllerIdentityMissing says that no AWSClusterControllerIdentity with the name
+	// default exists, which would lend the AWS identity of Lanyard's own programs. Terminal.
 	ReasonControllerIdentityMissing = "ControllerIdentityMissing"
 
 	// ReasonSecretNamespaceRefused says that a static AWS identity names a Secret outside the

@@ -32,8 +32,8 @@ type WorkloadIdentity struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says who accepts the tokens, how long the tokens live, and which identity they stand
-	// for at the target.
+	// spec says who accepts the tokens, how long the tokens live, and which identity their holder
+	// has at the target.
 	//
 	// +required
 	Spec WorkloadIdentitySpec `json:"spec"`
@@ -47,7 +47,7 @@ type WorkloadIdentity struct {
 }
 
 // WorkloadIdentitySpec says who accepts the tokens, how long the tokens live, and which identity
-// they stand for at the target.
+// their holder has at the target.
 //
 // +kubebuilder:validation:XValidation:rule="self.targetSystem.type != 'azure' || self.signingAlgorithm == 'RS256'",message="signingAlgorithm must be RS256 for targetSystem.type azure: Microsoft Entra accepts no other algorithm",fieldPath=".signingAlgorithm"
 // +kubebuilder:validation:XValidation:rule="self.targetSystem.type != 'azure' || !has(self.duration) || duration(self.duration) <= duration('24h')",message="duration must be at most 24h for targetSystem.type azure: Microsoft Entra refuses tokens that live longer",fieldPath=".duration"
@@ -121,7 +121,7 @@ type TargetSystem struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="type is immutable: create another WorkloadIdentity for another system"
 	Type string `json:"type"`
 
-	// providerConfig says which identity the tokens stand for at the target. Each field is a
+	// providerConfig says which identity the holder of a token has at the target. Each field is a
 	// string.
 	//
 	// For aws: iamRoleARN, the ARN of a role; optionally assumeRole, the ARN of a second role that

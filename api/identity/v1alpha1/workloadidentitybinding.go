@@ -316,9 +316,9 @@ type WorkloadIdentityBindingStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	KID string `json:"kid,omitempty"`
 
-	// digest is the SHA-256, in hex, of the data that was written into the Secret and of the inputs
-	// of that data. If the Secret does not match the digest, somebody else has changed it, and it
-	// is written again.
+	// digest is the SHA-256, in hex, of the Secret's data and of what the data was made from: the
+	// identity, spec.store and the context object. If the Secret or one of these inputs has
+	// changed, the controller writes the Secret again.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

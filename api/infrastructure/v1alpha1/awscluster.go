@@ -66,7 +66,8 @@ type AWSClusterSpec struct {
 	Region string `json:"region"`
 
 	// identityRef names the identity that manages the cluster. It may be changed; the next
-	// reconciliation uses the new identity. Default: the AWSClusterControllerIdentity default.
+	// reconciliation uses the new identity. Default: the AWSClusterControllerIdentity with the name
+	// default.
 	//
 	// +optional
 	// +kubebuilder:default={"kind":"AWSClusterControllerIdentity","name":"default"}
