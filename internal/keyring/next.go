@@ -183,7 +183,7 @@ func (t *turn) taint(r Role) {
 func (t *turn) noticeHistory() {
 	restored := t.observed.Revision > t.status.Revision
 	if restored {
-		t.status.Revision = t.observed.Revision // otherwise another replica would notice the same backup again
+		t.status.Revision = t.observed.Revision // so that no replica notices this backup again
 	}
 	moved := t.status.Issuer != "" && t.status.Issuer != t.policy.Issuer
 	renamed := t.status.TrustDomain != "" && t.status.TrustDomain != t.policy.TrustDomain.Name()
