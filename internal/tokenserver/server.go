@@ -36,7 +36,7 @@ import (
 type Config struct {
 	// Listener is where the server accepts connections.
 	Listener net.Listener
-	// Certificate is the certificate that the server shows. The API server must trust it.
+	// Certificate is the serving certificate of the server. The API server must trust it.
 	Certificate dynamiccertificates.CertKeyContentProvider
 	// Kubernetes reads the API server's settings for forwarded requests.
 	Kubernetes kubernetes.Interface
