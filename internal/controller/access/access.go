@@ -148,8 +148,9 @@ func (a *Access) accounts(call Call) auth.Accounts {
 	return a.Accounts
 }
 
-// Mint gets the call's credential from its provider. The login shows no bearer token: only a
-// [Service] decides that. An error with a code comes from auth.GetToken.
+// Mint gets the call's credential from its provider. The login's Credential has no bearer token: a
+// [Service] decides whether its client sends the token. An error with a code comes from
+// auth.GetToken.
 func (a *Access) Mint(ctx context.Context, call Call, conn *Connection, more ...auth.Option) (Login, error) {
 	provider, err := a.Provider(cmp.Or(string(call.Identity.Credential), call.Identity.Provider))
 	if err != nil {

@@ -20,7 +20,7 @@ type Login struct {
 	// Token is the credential if it was minted, and nil otherwise.
 	Token auth.Token
 	// Credential is sent to the service. It is zero if the Login is anonymous, or if an SDK signs
-	// requests with Token, or shows it.
+	// requests with Token or sends Token itself.
 	Credential Credential
 
 	key auth.Key // key of Token; zero if Token is nil

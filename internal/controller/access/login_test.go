@@ -89,7 +89,8 @@ func (w *loginWorld) useAs(call access.Call, login func(*access.Connection, time
 		func(err error) bool { return errors.Is(err, errUnauthorized) })
 }
 
-// Each kind of credential is tested with different answers of the service.
+// TestWithCredential checks which credentials the service gets, the identity in the status, and the
+// error. Logins are minted, stored or anonymous, or fail.
 func TestWithCredential(t *testing.T) {
 	stored := func(*access.Connection, time.Duration) (access.Login, error) {
 		return access.StaticLogin("secret:tenant-a:keys", access.Credential{}), nil

@@ -117,15 +117,15 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestBearer checks what a server is shown of each sort of minted token. Only a server that takes
-// tokens of the source as they are is shown a bearer token. Keys that sign are never shown.
+// TestBearer checks what a server gets from each sort of minted token. It gets a bearer token only
+// if it accepts bearer tokens of the source. It never gets keys that sign.
 func TestBearer(t *testing.T) {
 	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
 	_, _, pair := credentials(t)
 	for name, test := range map[string]struct {
 		token  auth.Token
-		always string // shown to each server
-		bearer string // shown besides to a server that takes it
+		always string // sent to each server
+		bearer string // also sent to a server that accepts bearer tokens of the source
 	}{
 		"a registry's":   {&auth.RegistryCredentials{Username: "robot", Password: secret, ExpiresAt: ends}, "Basic", ""},
 		"a certificate":  {auth.NewCertificate(pair.Certificate, pair.PrivateKey.(crypto.Signer), ends), "Certificate", ""},

@@ -73,7 +73,7 @@ func (listed) Open(context.Context, buckets.Request) (objectstore.Storage, error
 }
 
 // TestBearerTokensAreNotShown asserts that a bucket's connection adds no cloud's token to requests.
-// The service's client shows the token by itself.
+// The service's client sends the token itself.
 func TestBearerTokensAreNotShown(t *testing.T) {
 	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
 	subject, err := auth.ServiceAccount("tenant-a", "reader")

@@ -437,7 +437,7 @@ func (c *Case[O]) annotate(tb testing.TB, annotations map[string]string) {
 	}
 }
 
-// delete deletes the object as a user does, and as the end of its namespace does.
+// delete deletes the object, as a user or the deletion of its namespace does.
 func (c *Case[O]) delete(tb testing.TB) {
 	tb.Helper()
 	if err := c.Kube.Delete(tb.Context(), c.Object); err != nil {

@@ -74,7 +74,7 @@ func TestOtherWordsAreNoNews(t *testing.T) {
 		}
 
 		before, asked := w.Writes.Statuses, answers
-		for range 30 { // whatever wakes the object
+		for range 30 { // 30 reconciliations, whatever wakes the object
 			w.reconcile(o)
 			time.Sleep(time.Second)
 		}
