@@ -33,7 +33,7 @@ type Status struct {
 type FetchStatus struct {
 	Status `json:",inline"`
 
-	// identity says whose credential the controller last showed to the server that the spec names,
+	// identity says whose credential the controller last sent to the server that the spec names,
 	// even if the server did not accept it. The field is absent if no credential was used, or if no
 	// credential was granted.
 	//

@@ -12,7 +12,7 @@ const (
 	CredentialSpiffeCertificate = "SpiffeCertificate" //nolint:gosec // the name of a type
 )
 
-// Credential says which short-lived credential the controller shows to the server that the object
+// Credential says which short-lived credential the controller sends to the server that the object
 // names.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'SpiffeCertificate' || !has(self.audiences) || size(self.audiences) == 0",message="audiences do not work with type SpiffeCertificate: a certificate names no audience; remove audiences",fieldPath=".audiences"
