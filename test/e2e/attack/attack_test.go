@@ -108,7 +108,7 @@ type suite struct {
 	honest    *honest
 	hostile   *statuses
 	apiserver *machine
-	judged    uint64 // the last call in the journal that was judged
+	judged    uint64 // number of the last call in the journal that was judged
 	table     *tabwriter.Writer
 }
 
@@ -146,7 +146,7 @@ func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 	return got, late
 }
 
-// row adds a row to the table.
+// row adds an attack and its score to the table that TestAttack prints.
 func (s *suite) row(t *testing.T, name string, got score) {
 	t.Helper()
 	fmt.Fprintf(s.table, "%s\t%d\t%d\t%d ms\t%d ms\t%d MiB\t%.1f s\n",

@@ -93,7 +93,8 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 		AWSClusterIdentitySpec: lentTo(victim),
 	}})
 	l.role("lent", "", lentTo(victim))
-	// The source identity "lent" does not admit the hostile namespace.
+	// The identity "careless" admits the hostile namespace, but its source identity "lent" does
+	// not.
 	l.role("careless", "lent", lentTo(victim, hostile))
 	selected := identityv1.AWSClusterIdentitySpec{AllowedNamespaces: &identityv1.AllowedNamespaces{
 		Selector: &identityv1.NamespaceSelector{MatchLabels: map[string]string{"team": "victim"}},
@@ -104,12 +105,13 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 	l.make(&identityv1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "mislaid"}, Spec: identityv1.AWSClusterStaticIdentitySpec{
 		AWSClusterIdentitySpec: lentTo(victim, hostile), SecretRef: identityv1.AWSClusterSecretReference{Name: "keys", Namespace: hostile},
 	}})
-	// The tenant has a Secret of this name and type in its own namespace.
+	// The tenant has in its own namespace the Secret to which the identity "mislaid" refers.
 	l.make(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: "keys"}, Type: identityv1.SecretTypeAWSStatic,
 		StringData: map[string]string{"accessKeyID": identityKey, "secretAccessKey": identitySecret},
 	})
-	// The tenant uses the role ARN and the names of the victim's ServiceAccount.
+	// The tenant copies the victim's ServiceAccount and identity, with their names and the role
+	// ARN.
 	for _, namespace := range []string{victim, hostile} {
 		l.make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant-a-ecr-sa"}})
 		l.make(&identityv1.AWSServiceAccountIdentity{

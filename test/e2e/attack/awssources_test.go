@@ -132,8 +132,9 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 		})
 	}
 
-	// Labels of the object, or namespace labels that are similar to the right one, must have no
-	// effect. After a namespace lost the right label, the object must be refused at once.
+	// The identity admits namespaces with the label team=lessee. Labels of the object must have no
+	// effect, and similar labels of the namespace must have none. After the namespace lost the
+	// label, the object must be refused at once.
 	t.Run("games with labels", func(t *testing.T) {
 		l := lender{t}
 		o := bucketOf(hostile, named(role, "leased-by-label"))
@@ -145,7 +146,8 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 			awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 		}
 		relabel(t, hostile, map[string]string{"team": "lessee"})
-		// The object is admitted now, but the chain has no root yet.
+		// The namespace is admitted now. The object is still refused, because the source of the
+		// identity, AWSClusterControllerIdentity default, does not exist.
 		awaitRefused(t, o, meta.ReasonControllerIdentityMissing)
 		relabel(t, hostile, nil)
 		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)

@@ -40,8 +40,8 @@ import (
 )
 
 const (
-	// trustDomain is the SPIFFE trust domain of the world. spiffeIssuer is the issuer of its
-	// tokens.
+	// trustDomain is the SPIFFE trust domain of the attacked cluster. spiffeIssuer is the issuer of
+	// the trust domain's tokens.
 	trustDomain, spiffeIssuer = "attacked.example.com", "https://spiffe.lanyard.example"
 	// lentNamespace is the only namespace to which the controller lends its own identity.
 	// listedRegistry is the only host that gets the controller's token.
@@ -54,7 +54,7 @@ type thieving struct {
 	stolen map[string]bool
 }
 
-// newThieving serves the registry under a host until the test ends.
+// newThieving serves a thieving registry under a host until the test ends.
 func newThieving(t *testing.T, host string) *thieving {
 	t.Helper()
 	r := &thieving{stolen: map[string]bool{}}
@@ -111,9 +111,9 @@ func (tn *tenant) identityFor(name string, audiences ...string) {
 	}})
 }
 
-// nameAudiences owns a registry, and wants to receive tokens there that the cluster or a cloud
-// accepts. The tenant's role at AWS trusts its ServiceAccount, its WorkloadIdentities and its
-// objects, so that only the audience protects the role.
+// nameAudiences is a tenant with a registry of its own. It wants to receive tokens there that the
+// cluster or a cloud accepts. The tenant's role at AWS trusts its ServiceAccount, its
+// WorkloadIdentities and its objects, so that only the audience protects the role.
 func nameAudiences(tn *tenant) {
 	t := tn.t
 	host := tn.host("audiences")
@@ -187,10 +187,10 @@ func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	return "arn:aws:iam::" + local.Account + ":role/" + tn.namespace
 }
 
-// borrowController sets no ServiceAccount, and wants the controller's own token. From a namespace
-// to which the controller's identity is lent, it wants the token at its own hosts. From another
-// namespace, it wants the token at the listed registry. The listed registry redirects to the
-// tenant's host.
+// borrowController is a tenant whose objects set no ServiceAccount. It wants the controller's own
+// token. From a namespace to which the controller's identity is lent, it wants the token at its own
+// hosts. From another namespace, it wants the token at listedRegistry. listedRegistry redirects to
+// the tenant's host.
 func borrowController(tn *tenant) {
 	t := tn.t
 	const kind = v1alpha1.CredentialServiceAccountToken
@@ -277,7 +277,8 @@ func svidRequest(t *testing.T, spec tokenv1.SVIDRequestSpec) string {
 	return string(body)
 }
 
-// victim creates a suspended object of the victim that uses a SPIFFE JWT.
+// victim creates an object in the victim's namespace whose credential is a SPIFFE JWT. The object
+// is suspended, so that the controller does nothing.
 func victim(t *testing.T) *v1alpha1.OCIRepository {
 	t.Helper()
 	o := (&tenant{namespace: victimNamespace}).proving("proving", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")
@@ -286,9 +287,9 @@ func victim(t *testing.T) *v1alpha1.OCIRepository {
 	return o
 }
 
-// stealSVIDs is a tenant that may do everything except request SVIDs. Later it may request SVIDs in
-// its own namespace, by mistake. It wants SVIDs of other tenants' objects, and SVIDs of its own
-// object with a wider scope.
+// stealSVIDs is a tenant that may do everything except request SVIDs. Later an administrator lets
+// it request SVIDs in its own namespace, by mistake. The tenant wants SVIDs of other tenants'
+// objects, and SVIDs of its own object with a wider scope.
 func stealSVIDs(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -350,10 +351,10 @@ func askingForSVIDs() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"ocirepositories/svid"}, Verbs: []string{"create"}}
 }
 
-// stealControllerSVIDs is a thief with the credential of lanyard-controller. It gets SVIDs, with
-// keys of its own, of the tenants that the controller acts for. Each SVID is in the audit log. The
-// thief gets no SVIDs elsewhere. It cannot forge any with the SVIDs that it got, or with anything
-// that it may read.
+// stealControllerSVIDs is a thief with the credential of lanyard-controller. The thief gets SVIDs
+// of the tenants that the controller acts for, with keys that the thief made. Each SVID is in the
+// audit log. The thief gets no SVIDs of other tenants. It cannot forge SVIDs with the SVIDs that it
+// got, or with anything that it may read.
 func stealControllerSVIDs(tn *tenant) {
 	t := tn.t
 	mine := tn.proving("jwt", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")
@@ -422,8 +423,8 @@ func (tn *tenant) svidsEnd(thief *caller, o *v1alpha1.OCIRepository, want int) {
 	}
 }
 
-// forgeOffline forges SVIDs of the victim: with a stolen certificate and its key, and with the key
-// ring as far as the thief may read it. SPIFFE's library must refuse them.
+// forgeOffline forges SVIDs of the victim. It uses a stolen certificate with its key, and what the
+// thief may read of the key ring. SPIFFE's library must refuse the forged SVIDs.
 func (tn *tenant) forgeOffline(thief *caller, key *ecdsa.PrivateKey, token, chain string) {
 	t := tn.t
 	stolen := spiffeid.RequireFromString("spiffe://" + trustDomain + "/ocirepositories/" + victimNamespace + "/proving")

@@ -18,8 +18,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// downgrade owns a registry at which the controller logs in. The registry then leads the controller
-// to a server without TLS: by a redirect of a manifest, the realm of a login, and the page of tags.
+// downgrade is a tenant with a registry at which the controller logs in. The registry then sends
+// the controller to a server without TLS: by redirects of manifests and lists of tags, and by the
+// realm of a login.
 func downgrade(tn *tenant) {
 	t := tn.t
 	secure, plain := tn.host("secure"), tn.host("plain")
@@ -87,8 +88,8 @@ func nameProxies(tn *tenant) {
 	tn.refused(t, all, []string{target})
 }
 
-// stay adds a finalizer of its own to an object, which then remains after the controller removed
-// its finalizer.
+// stay is a tenant that adds a finalizer of its own to an object. The object then remains after the
+// controller removed the controller's finalizer.
 func stay(tn *tenant) {
 	t := tn.t
 	const foreign = "hostile.example.com/stay"

@@ -1,15 +1,18 @@
-// Package attack is a suite of attacks by hostile tenants on Lanyard's running programs. Its world
-// is that of the end-to-end tests: the local cloud, a real API server, lanyard-controller, and the
-// issuer's programs. They run with the flags, the permissions and the memory limit of the chart.
+// Package attack is a suite of attacks by hostile tenants on Lanyard's running programs. The
+// environment is the same as in the end-to-end tests: the local cloud, a real API server,
+// lanyard-controller, and the issuer's programs. The programs run with the flags, the permissions
+// and the memory limit of the chart.
+//
 // During the attacks, the demonstration's tenant-a works as an honest tenant: its objects are
 // reconciled all the time. The clouds of the demonstration's tenant-c trust Lanyard's own issuer.
 //
 // [attacks] lists the attacks. Each attack has its own namespaces and servers, and fails if the
 // controller does what the tenant wants. For every attack, the suite also fails if
 //
-//   - a cloud grants a hostile tenant access to anything of tenant-a or tenant-c, a status shows
-//     such a grant, or a hostile server receives a credential;
-//   - an object of the honest tenant is not Ready for a moment;
+//   - a cloud grants a hostile tenant access to anything of tenant-a or tenant-c;
+//   - the status of a hostile tenant's object shows an identity or an artifact of tenant-a;
+//   - a hostile server receives a credential;
+//   - an object of the honest tenant stops being Ready, even for a moment;
 //   - in each of three runs of the attack, a reconciliation of the honest tenant takes a second
 //     longer than a busy machine explains;
 //   - the controller's memory ever exceeds the chart's limit.

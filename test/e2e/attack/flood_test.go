@@ -17,10 +17,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// rewrite owns a registry with a new manifest each second, so that its objects are written each
-// second. The objects have large annotations. The tenant creates one object per second: thirty at
-// once would keep an API server on two cores busy for seconds, before a controller has written
-// anything.
+// rewrite is a tenant whose registry has a new manifest each second, so that its objects are
+// written each second. The objects have large annotations. The tenant creates one object per
+// second. Thirty at once would keep an API server on two cores busy for seconds, before a
+// controller has written anything.
 func rewrite(tn *tenant) {
 	t := tn.t
 	number := 30
@@ -62,9 +62,9 @@ func rewrite(tn *tenant) {
 	<-counted
 	took := time.Since(began)
 	// Each write of an object of this size costs at least 32 units. An object's budget allows one
-	// write immediately and one every 320 seconds. The first write of a new object comes on top.
-	// The namespace has 500 units, and gains one per second. Five objects that are reconciled at
-	// the same time may exceed its bound together.
+	// write immediately and one every 320 seconds. The first write of a new object is allowed in
+	// addition. The namespace's budget begins with 500 units, and gains one per second. Five
+	// objects that are reconciled at the same time may together exceed this budget by five writes.
 	most, all := 2+int(took/(320*time.Second)), 0
 	for name, seen := range revisions {
 		if all += len(seen); len(seen) > most {
@@ -79,7 +79,8 @@ func rewrite(tn *tenant) {
 	}
 }
 
-// reword owns a registry that fails with a new text each time. The text has invisible characters.
+// reword is a tenant whose registry fails with a new text each time. The text has invisible
+// characters.
 func reword(tn *tenant) {
 	t := tn.t
 	var answers atomic.Int64

@@ -35,15 +35,15 @@ const (
 	accountC     = "tenant-c-bucket@my-org-project.iam.gserviceaccount.com"
 )
 
-// grantsOfClouds returns the later calls in the journal that gave another caller something of
-// tenant-a or tenant-c.
+// grantsOfClouds returns the granted calls in the journal after the call with the number after. It
+// returns only calls in which another caller used an identity or content of tenant-a or tenant-c.
 func grantsOfClouds(after uint64) (grants []string) {
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: after}) {
 		identity := slices.Contains([]string{roleA, applicationA, accountA, roleC, applicationC, accountC}, call.Role)
 		content := slices.ContainsFunc([]string{"tenant-a/app", "/buckets/tenant-a-", "tenant-c/app", "/buckets/tenant-c-"}, func(part string) bool {
 			return strings.Contains(call.Resource, part)
 		})
-		// This host accepts links from its registry, and knows no callers.
+		// Azure's data endpoint only checks a link from the registry, so its calls have no caller.
 		linked := strings.HasSuffix(call.Host, ".data.azurecr.io")
 		if (identity || content && !linked) && !isHonest(call.Subject) && !isHonest(call.Principal) {
 			grants = append(grants, fmt.Sprintf("%+v", call))
@@ -63,7 +63,7 @@ func isHonest(name string) bool {
 		strings.Contains(name, "/subject/ns/tenant-a/sa/") || strings.Contains(name, "/subject/"+ownSubject+"tenant-c:") || strings.HasSuffix(name, ":user/"+local.Publisher)
 }
 
-// statuses records what the statuses of hostile tenants' objects say.
+// statuses records the identities and artifacts in the statuses of hostile tenants' objects.
 type statuses struct {
 	mu      sync.Mutex // guards claims and digests
 	claims  []string   // objects that are Ready with an identity of tenant-a
@@ -116,8 +116,8 @@ func (s *statuses) see(o report.Resource) {
 	}
 }
 
-// take returns what hostile objects had since the last call: identities or artifacts of the honest
-// tenant.
+// take describes hostile objects that had an identity or an artifact of the honest tenant since the
+// last call of take.
 func (s *statuses) take(honest map[string]bool) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

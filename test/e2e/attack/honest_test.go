@@ -69,7 +69,7 @@ func startHonest(t *testing.T) *honest {
 		items, err := apimeta.ExtractList(list)
 		must(t, "list the honest objects", err)
 		for _, item := range items {
-			o := item.(report.Resource) // the list is of a kind of Lanyard's
+			o := item.(report.Resource) // objects of Lanyard's kinds are Resources
 			h.see(o)
 			running.Go(func() { h.work(ctx, o) })
 		}
@@ -122,7 +122,7 @@ func (h *honest) work(ctx context.Context, o report.Resource) {
 // request requests a reconciliation of an object.
 func request(ctx context.Context, o client.Object, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, value)
-	return objects.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch)) // a copy is one too
+	return objects.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch)) // the copy is a client.Object too
 }
 
 func (h *honest) fault(text string) {

@@ -48,7 +48,7 @@ func borrowIdentities(tn *tenant) {
 	}
 }
 
-// nameLookalikes wants tokens for hosts that look like a cloud's hosts.
+// nameLookalikes is a tenant that wants tokens for hosts that look like a cloud's hosts.
 func nameLookalikes(tn *tenant) {
 	t := tn.t
 	const ecr = local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com"
@@ -92,8 +92,9 @@ func nameLookalikes(tn *tenant) {
 	tn.refused(t, all, hosts)
 }
 
-// flipRole switches an annotation between its own role and tenant-a's, while its objects are
-// fetched. No object may report tenant-a's role, whenever the annotation was read.
+// flipRole is tenant-b, which switches its ServiceAccount's role annotation between its own role
+// and tenant-a's, while its objects are fetched. No object may report tenant-a's role, at whatever
+// time the controller read the annotation.
 func flipRole(tn *tenant) {
 	t := tn.t
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-b", Name: "tenant-b-ecr-sa"}}
@@ -129,14 +130,14 @@ func flipRole(tn *tenant) {
 			t.Errorf("the log names tenant-a's role: %s", line)
 		}
 	}
-	// The controller holds a token at each flip.
+	// The controller held a token at each flip, so its log could contain one.
 	if err := wantNoSecretsInLogs(); err != nil {
 		t.Error(err)
 	}
 }
 
-// replayProofs owns a token service that the administrator listed. It presents the proofs that it
-// receives to the clouds.
+// replayProofs is a tenant with control of listedSTS. It presents the ServiceAccount tokens that
+// listedSTS receives to the clouds.
 func replayProofs(tn *tenant) {
 	t := tn.t
 	stolen := make(chan string, 100)

@@ -46,7 +46,8 @@ const (
 	victimNamespace, victimIdentity = "tenant-c", "tenant-c-ecr"
 	// stsAudience is the audience of tokens for AWS STS.
 	stsAudience = "sts.amazonaws.com"
-	// ServiceAccounts of the chart, and the workloads with the same names.
+	// These are names of ServiceAccounts in the chart. The workloads of the accounts have the same
+	// names.
 	controllerAccount, tokenServerAccount = "lanyard-controller", "lanyard-token-server"
 )
 
@@ -66,7 +67,8 @@ func callAs(t *testing.T, namespace, account string, pod *corev1.Pod) *caller {
 		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 	}
 	config := rest.AnonymousClientConfig(world.Config())
-	// In HTTP/1.1, a request can list headers that end at the next hop.
+	// Use HTTP/1.1, which has the header Connection. With this header, attacks ask the API server
+	// to remove other headers before it forwards a request.
 	config.NextProtos = []string{"http/1.1"}
 	c, err := rest.HTTPClientFor(config)
 	must(t, "make a client", err)
@@ -197,12 +199,12 @@ func mintWithoutGrant(tn *tenant) {
 			t.Errorf("%s %s: HTTP %d %s", try.method, try.path, status, answer)
 		}
 	}
-	// A token's subject is computed. The status has no influence on it.
+	// The token server computes a token's subject, so this change of the status has no effect.
 	tn.tried++
 	me.do(http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/"+tn.namespace+"/workloadidentities/"+victimIdentity+"/status",
 		"application/merge-patch+json", `{"status":{"sub":"`+ownSubject+victimNamespace+":"+victimIdentity+`"}}`)
-	// With an object, the controller requests the token. The cloud still knows whose identity it
-	// is.
+	// For an object, the controller requests the token. The cloud must refuse the token, because
+	// its subject is the tenant's own identity.
 	o := tn.repository("stolen", local.Account+".dkr.ecr."+local.Region+".amazonaws.com/tenant-c/app")
 	o.Spec.Provider, o.Spec.WorkloadIdentityName = v1alpha1.ProviderAWS, victimIdentity
 	tn.refused(t, []client.Object{o}, nil, "TrustRefused")
@@ -397,8 +399,9 @@ func (tn *tenant) ends(thief *caller, namespace string, want int) {
 	}
 }
 
-// wantAudited waits for the jti of a token in the token server's audit log, with the caller. The
-// API server's audit log must have the same request under the same ID.
+// wantAudited waits until the token server's audit log has the jti of a token. The log entry must
+// contain the controller as the caller. The API server's audit log must have the same request under
+// the same ID.
 func wantAudited(t *testing.T, token string) {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
@@ -407,7 +410,7 @@ func wantAudited(t *testing.T, token string) {
 	must(t, "read a token's claims", parsed.UnsafeClaimsWithoutVerification(&claims))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	// The audit log is written after the answer.
+	// The audit log is written after the answer, so the entry may be late.
 	poll(ctx, t, "the token is in the audit log", func() error {
 		log, err := os.ReadFile(tokenServer.Log)
 		if err != nil {

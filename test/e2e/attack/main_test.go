@@ -22,15 +22,15 @@ var (
 	tokenServer *local.Program
 	// objects is the administrator's client. It knows Lanyard's kinds.
 	objects client.WithWatch
-	// begin is the journal's last call before the first attack.
+	// begin is the number of the journal's last call before the first attack.
 	begin uint64
 )
 
-// listedSTS is a token service outside the clouds. The administrator listed it, and a tenant has
-// taken it over.
+// listedSTS is the host of a token service outside the clouds. The administrator listed it in
+// allowedEndpointHosts, and a hostile tenant has taken it over.
 const listedSTS = "sts.hostile.example.com"
 
-// attacked is the suite with the world of the attacks.
+// attacked describes the test suite of the attacks and its environment.
 var attacked = stage.Suite{
 	Name:     "attack",
 	Binary:   binary,
@@ -61,8 +61,8 @@ func binary(name string) string { return filepath.Join("..", "..", "..", "bin", 
 
 func TestMain(m *testing.M) { os.Exit(attacked.Run(context.Background(), m)) }
 
-// work prepares the world: it installs the chart, starts its programs, publishes the
-// demonstration's artifacts and applies its objects.
+// work prepares the cluster: it installs the chart, starts the chart's programs, publishes the
+// demonstration's artifacts and applies the demonstration's objects.
 func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	world = cluster
 	if objects, err = client.NewWithWatch(world.Config(), client.Options{Scheme: world.Client().Scheme()}); err != nil {

@@ -50,7 +50,7 @@ func peakMemory(t *testing.T) int64 {
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	stat := process(t, "stat")
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]) // the fields from the third on
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]) // fields[0] is field 3
 	return time.Duration(number(t, fields[11])+number(t, fields[12])) * 10 * time.Millisecond
 }
 
@@ -185,9 +185,10 @@ func TestJudgeLatency(t *testing.T) {
 	}
 }
 
-// machine measures the time of the API server alone for the work of a reconciliation: the request
-// and the status. Each is a write of an object of the same kind, and the watch event of this write.
-// Without this measurement, a busy API server would look like a slow controller.
+// machine measures how long the API server alone takes for the two writes of a reconciliation: the
+// request and the status. A measurement writes an object of the same kind twice, and waits for the
+// watch event of each write. Without this measurement, a busy API server would look like a slow
+// controller.
 type machine struct {
 	mu      sync.Mutex // guards the fields below
 	all     []span     // all finished measurements

@@ -24,11 +24,11 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// greedy is the number of objects in an attack on the memory. Ten objects of an attack that
-// exceeded a bound in the past took more than the chart's limit.
+// greedy is the number of objects in an attack on the controller's memory. Attacks that exceeded a
+// bound in the past took more than the chart's limit with ten objects.
 const greedy = 10
 
-// burn makes the controller compute with keys that take minutes.
+// burn is a tenant with TLS keys so large that a computation with one of them takes minutes.
 func burn(tn *tenant) {
 	t := tn.t
 	host := tn.host("tls")
@@ -59,8 +59,8 @@ func burn(tn *tenant) {
 	}
 }
 
-// burningKey returns an RSA key with this number of bits. Its factors are not prime (RFC 8017,
-// A.1.2).
+// burningKey returns an RSA key with this number of bits, as in RFC 8017, A.1.2. The key's factors
+// are not prime.
 func burningKey(t *testing.T, bits uint) string {
 	t.Helper()
 	odd := func(bits uint) *big.Int {
@@ -76,7 +76,7 @@ func burningKey(t *testing.T, bits uint) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}))
 }
 
-// growListings owns servers whose listings are small on the wire, and large in memory.
+// growListings is a tenant with servers whose listings are small on the wire, and large in memory.
 func growListings(tn *tenant) {
 	t := tn.t
 	const wire = 8 << 20
@@ -102,7 +102,8 @@ func growListings(tn *tenant) {
 	tn.refused(t, all, nil, "BucketRefused", "ArchiveRefused", "BucketUnreachable")
 }
 
-// growManifests owns registries whose manifests are small on the wire, and large in memory.
+// growManifests is a tenant with registries whose manifests are small on the wire, and large in
+// memory.
 func growManifests(tn *tenant) {
 	t := tn.t
 	const wire = 4<<20 - 1<<10
@@ -125,7 +126,7 @@ func growManifests(tn *tenant) {
 	tn.refused(t, all, nil)
 }
 
-// bomb owns a registry whose archive is small on the wire, and large when unpacked.
+// bomb is a tenant with a registry whose archive is small on the wire, and large when unpacked.
 func bomb(tn *tenant) {
 	t := tn.t
 	layer := archive(t, 3<<30, zeros{})
@@ -147,7 +148,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// crowd lists one object more than an artifact may have.
+// crowd is a tenant whose server lists one object more than an artifact may have.
 func crowd(tn *tenant) {
 	t := tn.t
 	const page, size = 1000, 100_001

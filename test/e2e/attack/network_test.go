@@ -47,8 +47,8 @@ func canary(t *testing.T) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// redirect leads the controller to private hosts: by the location of a manifest, and by the realm
-// of a login.
+// redirect is a tenant whose registries send the controller to private hosts: by a redirect of the
+// manifest, or by the realm of a login.
 func redirect(tn *tenant) {
 	t := tn.t
 	after := world.Cloud().Journal().Last()
@@ -85,8 +85,9 @@ func redirect(tn *tenant) {
 	}
 }
 
-// namePrivateAddresses refers to private addresses of the cluster's network and to the machines'
-// metadata services. The controller uses the administrator's proxy, which could reach them.
+// namePrivateAddresses is a tenant whose objects refer to private addresses of the cluster's
+// network and to the machines' metadata services. The controller uses the administrator's proxy,
+// which could reach these addresses.
 func namePrivateAddresses(tn *tenant) {
 	t := tn.t
 	var all []client.Object
@@ -99,11 +100,11 @@ func namePrivateAddresses(tn *tenant) {
 	tn.refused(t, all, hosts, "EndpointRefused", "InvalidSpec")
 }
 
-// outlive owns a registry that makes fetches last half an hour. A fetch must end when its object is
-// deleted or suspended, or when its ServiceAccount is deleted.
+// outlive is a tenant with a registry that makes fetches last half an hour. A fetch must end when
+// its object is deleted or suspended, or when its ServiceAccount is deleted.
 func outlive(tn *tenant) {
 	t := tn.t
-	// soon bounds the time until a fetch ends after its reason is gone.
+	// soon bounds the time until a fetch ends after its object or ServiceAccount has changed.
 	const soon = 5 * time.Second
 	for how, end := range map[string]func(o *v1alpha1.OCIRepository){
 		"deleted": func(o *v1alpha1.OCIRepository) { must(t, "delete an object", objects.Delete(t.Context(), o)) },
@@ -167,7 +168,8 @@ func awaitGone(t *testing.T, o client.Object, limit time.Duration) {
 	}
 }
 
-// drip owns servers that send one byte now and then, so that all workers would wait for them.
+// drip is a tenant with servers that send one byte now and then. It wants all workers of the
+// controller to wait for these servers.
 func drip(tn *tenant) {
 	t := tn.t
 	host := tn.host("drip")

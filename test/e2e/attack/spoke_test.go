@@ -28,9 +28,9 @@ const (
 	hostileSpoke, victimSpoke = "spoke-hostile", "spoke-victim"
 )
 
-// actAsSpoke is a thief with the credential of a spoke at its hub. It wants tokens of the other
-// spoke's identities. It also wants tokens of its own identity that contain the other spoke or its
-// objects.
+// actAsSpoke is a thief with the credential of a spoke at its hub. The thief wants tokens of the
+// other spoke's identities. It also wants tokens of its own identity whose claims contain the other
+// spoke or the other spoke's objects.
 func actAsSpoke(tn *tenant) {
 	t := tn.t
 	for _, name := range []string{spokesNamespace, victimSpoke} {
@@ -98,7 +98,7 @@ func (tn *tenant) mintAsSpoke(me *caller, use *v1alpha1.OCIRepository) {
 	}
 }
 
-// reachAsSpoke tries requests whose success would be as good as the other spoke's account.
+// reachAsSpoke tries requests that, if allowed, would be as good as the other spoke's account.
 func (tn *tenant) reachAsSpoke(me *caller) {
 	t := tn.t
 	const identities = "/apis/identity.lanyard.dev/v1alpha1"
@@ -137,8 +137,8 @@ func (tn *tenant) reachAsSpoke(me *caller) {
 	}
 }
 
-// grantSpoke applies the output of `lanyard hub grant` for a spoke and a namespace, until the test
-// ends.
+// grantSpoke applies the output of `lanyard hub grant` for a spoke and a namespace. The objects are
+// deleted when the test ends.
 func grantSpoke(t *testing.T, spoke, namespace string) {
 	t.Helper()
 	printed, err := exec.CommandContext(t.Context(), binary("lanyard"), "hub", "grant", spoke, "--namespace", namespace).Output()
@@ -152,8 +152,8 @@ func grantSpoke(t *testing.T, spoke, namespace string) {
 	}
 }
 
-// wantCluster waits until a caller gets a token. The token must contain this cluster as its
-// requester.
+// wantCluster waits until a caller gets a token. The token's claims must contain the cluster want
+// as the requester.
 func wantCluster(t *testing.T, c *caller, namespace, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

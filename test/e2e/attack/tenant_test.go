@@ -282,7 +282,8 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// lasting returns the duration of an attack that could go on forever: short for go test -short.
+// lasting returns how long an attack runs that could go on forever: short for go test -short,
+// otherwise whole.
 func lasting(short, whole time.Duration) time.Duration {
 	if testing.Short() {
 		return short
