@@ -136,7 +136,7 @@ func TestAggregatedAPI(t *testing.T) {
 		must(t, "stop the program", err)
 	}
 
-	// The API server must not reach a program with the certificate of another Service.
+	// The API server must refuse to connect to a program whose certificate is for another Service.
 	certificate, key = ca.issue(t, "another.lanyard-system.svc")
 	must(t, "install the chart", cluster.Install(t.Context(), chartObjects(t, fmt.Sprintf(aggregatedChart, certificate, key, base64.StdEncoding.EncodeToString(ca.pem)))))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -53,7 +53,8 @@ var programs = []program{
 		"update secrets":                        "the authority of the serving certificates is replaced after years",
 	}},
 	{name: identityController, account: identityController, grants: 10, rare: map[string]string{
-		// The token server checks whether the controller may get the context object of a token.
+		// The controller needs these verbs for a check by the token server: whether the controller
+		// may get the context object of a token.
 		"get shoots.core.gardener.cloud":                    "a binding's context object",
 		"get workloadidentitybindings.identity.lanyard.dev": "the binding itself",
 	}},
@@ -178,24 +179,25 @@ func abandonedRequests(tb testing.TB) []string {
 func abandonedIn(log string) (times []string) {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "Unable to authenticate the request") && strings.Contains(line, "context canceled") && len(line) > len(logTime) {
-			times = append(times, line[1:1+len(logTime)]) // after the severity
+			times = append(times, line[1:1+len(logTime)]) // after the severity's letter
 		}
 	}
 	return times
 }
 
-// logTime is the layout of the times in the API server's log, which are local times. Texts of this
-// layout are in the order of their times within a year.
+// logTime is the layout of times in the API server's log, which are local times. Within a year, the
+// alphabetical order of such texts is the order of their times.
 const logTime = "0102 15:04:05.000000"
 
-// isRefusedAt reports whether the API server refused the request's credential at that time of its
-// log.
+// isRefusedAt reports whether the API server refused the request's credential, and handled the
+// request at a time from its log. The time has the layout [logTime].
 func (e auditEvent) isRefusedAt(at string) bool {
 	return e.ResponseStatus.Code == http.StatusUnauthorized &&
 		e.RequestReceivedTimestamp.Local().Format(logTime) <= at && at <= e.StageTimestamp.Local().Format(logTime)
 }
 
-// TestAbandonedRequests has a log line of each sort, at a time within a request and at another time.
+// TestAbandonedRequests checks which log lines say that a refused request was abandoned: only lines
+// about a canceled context, with a time within the request.
 func TestAbandonedRequests(t *testing.T) {
 	beside(t)
 	at := time.Date(2026, 11, 28, 2, 44, 11, 930639000, time.Local)
@@ -243,7 +245,8 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 		verb, resource, _ := strings.Cut(g, " ")
 		switch {
 		case all.used[g] > 0 || p.rare[g] != "":
-		case verb == "list" && all.used["watch "+resource] > 0: // API servers before 1.34 do not stream lists
+		// Programs only need list with API servers before 1.34, which do not stream lists.
+		case verb == "list" && all.used["watch "+resource] > 0:
 		default:
 			tb.Errorf("the chart grants %s %s, which it never used", p.name, g)
 		}
@@ -259,9 +262,9 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 // permissions for Flux's kind.
 func TestControllerUsesItsRights(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
-	// API servers before 1.34 do not stream lists. The controller runs as with such a server, to
-	// use its permissions for listing. The chart grants to read namespaces only if the controller's
-	// identity is lent by namespace labels.
+	// Run the controller as with an API server before 1.34, which does not stream lists, so that it
+	// uses its permissions for listing. Lend the controller's identity by namespace labels, because
+	// otherwise the chart does not grant to read namespaces.
 	install(t, map[string]any{
 		"extraEnv": environment("KUBE_FEATURE_WatchListClient=false"),
 		"identity": map[string]any{
@@ -311,7 +314,7 @@ func TestControllerUsesItsRights(t *testing.T) {
 		return nil
 	})
 	wantNoSecrets(t)
-	tn.clear(t) // while a controller runs
+	tn.clear(t) // needs a running controller, to remove finalizers
 }
 
 // granted returns the verbs that all role bindings grant to a program's account.
@@ -421,7 +424,8 @@ func auditLog(t *testing.T) []auditEvent {
 	return auditLogOf(t, world)
 }
 
-// auditLogOf returns the requests that were answered, or whose response began.
+// auditLogOf returns the requests in a cluster's audit log that were answered, or whose response
+// began.
 func auditLogOf(tb testing.TB, cluster *local.Cluster) []auditEvent {
 	tb.Helper()
 	f, err := os.Open(cluster.Path("cluster", "audit.log"))

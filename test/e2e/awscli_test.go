@@ -32,7 +32,7 @@ type awsCommand struct {
 	env  []string
 }
 
-// newAWSCommand returns the command for the token in this file.
+// newAWSCommand returns an aws command that uses the token in this file.
 func newAWSCommand(t *testing.T, tokenFile string) awsCommand {
 	t.Helper()
 	path, err := exec.LookPath("aws")
@@ -51,7 +51,8 @@ func newAWSCommand(t *testing.T, tokenFile string) awsCommand {
 	return awsCommand{path: path, env: slices.Clip(env)}
 }
 
-// run runs the command with this role, or with its profile if the role is empty.
+// run runs the aws command with this role. If the role is empty, the command uses the profile in
+// its environment.
 func (c awsCommand) run(t *testing.T, role string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.path, append(args, "--output", "text")...)
@@ -213,7 +214,8 @@ func TestAWSCommandChains(t *testing.T) {
 			config := secretFile(t, "config", "[profile owner]\naws_access_key_id = "+ownerKey+"\naws_secret_access_key = "+ownerSecret+
 				"\n[profile landing]\nsource_profile = owner\nrole_arn = "+role+"landing\nrole_session_name = chained\n"+
 				"[profile target]\nsource_profile = "+source+"\nrole_arn = "+role+c.role+"\nrole_session_name = chained\n"+external)
-			// The command caches sessions in its home by role, without their source.
+			// The command caches sessions in its home by role, without their source, so each case
+			// has its own home.
 			asProfile := awsCommand{path: command.path, env: append(slices.Clone(command.env), "HOME="+t.TempDir(), "AWS_CONFIG_FILE="+config, "AWS_PROFILE=target")}
 			out, errs, err := asProfile.run(t, "", "sts", "get-caller-identity", "--query", "Arn")
 			switch want := "arn:aws:sts::" + workloadAccount + ":assumed-role/" + c.role + "/chained"; {

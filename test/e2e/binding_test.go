@@ -88,8 +88,8 @@ type bindingWorld struct {
 	refresher *local.Program
 }
 
-// newBindingWorld starts a cluster and the programs that bindings need. The chart gets the issuer's
-// values in addition to those that all these clusters have.
+// newBindingWorld starts a cluster and the programs that bindings need. The chart gets issuer,
+// values, and further values that all these clusters have.
 func newBindingWorld(t *testing.T, name, url string, issuer, values map[string]any) *bindingWorld {
 	t.Helper()
 	cluster := startCluster(t, name, "", nil)
@@ -130,8 +130,8 @@ func installBindings(t *testing.T) *bindingWorld {
 	})
 }
 
-// trustIdentity makes the proposal's role trust the proposal's identity, with the subject that this
-// issuer gives it.
+// trustIdentity makes the proposal's role at AWS trust the proposal's identity. The identity has
+// the subject that the issuer at this URL gives it.
 func trustIdentity(t *testing.T, url, uid string) {
 	t.Helper()
 	const audience = "team-foo"
@@ -187,7 +187,7 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 		t.Errorf("the labels are %v", secret.Labels)
 	}
 	token := string(secret.Data["workloadIdentityToken"])
-	// Besides the token, Gardener's extension for AWS reads only this.
+	// Besides the token, Gardener's extension for AWS reads only this field of the config.
 	var config struct {
 		IAMRoleARN string `json:"iamRoleARN"`
 	}
@@ -313,8 +313,8 @@ func secretsAreMended(t *testing.T, w *bindingWorld) {
 	})
 }
 
-// foreignSecrets asserts that an existing Secret stays unchanged until its owner offers it to the
-// binding.
+// foreignSecrets asserts that an existing Secret stays unchanged until an annotation on the Secret
+// offers it to the binding.
 func foreignSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const name = "foreign"
@@ -358,7 +358,8 @@ func limitsOfSecrets(t *testing.T, w *bindingWorld) {
 			t.Errorf("%s was written: %v", s.Name, slices.Sorted(maps.Keys(now.Data)))
 		}
 	}
-	// A Secret that was written before becomes too large for more data.
+	// Fill a Secret that a binding has written, so that it becomes too large for a format with more
+	// data.
 	const name = "filled"
 	w.newBinding(t, name, identityName, v1alpha1.BindingStore{SecretRef: v1alpha1.BindingSecretReference{Name: name}, Format: v1alpha1.StoreToken})
 	w.awaitBinding(t, name, isFresh)
@@ -482,7 +483,7 @@ func restartWritesNothing(t *testing.T, w *bindingWorld) {
 		return wantf(o.Status.LastHandledReconcileAt == "restarted", "it was not looked at")
 	})
 	after := versions()
-	// The status of this binding contains the time of its last check.
+	// Ignore the status of this binding, because it contains the time of its last check.
 	delete(before, "binding cloudidentity")
 	delete(after, "binding cloudidentity")
 	if !maps.Equal(before, after) {

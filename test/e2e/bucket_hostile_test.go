@@ -162,7 +162,7 @@ func (s *hostileStore) crowd(w http.ResponseWriter, r *http.Request, size int) {
 	for i := from; i < to; i++ {
 		key := crowdKey(i)
 		content := s.content(key)
-		// The content as ETag is as good as a digest.
+		// The ETag contains the content, so it changes with the content like a digest.
 		objects = append(objects, object{key, `"` + strings.TrimSpace(content) + `"`, len(content)})
 	}
 	if to < size {
@@ -282,7 +282,7 @@ func TestHostileBuckets(t *testing.T) {
 			}
 		}
 	})
-	// Otherwise the controller would retry these objects during the measurement below.
+	// Delete the objects. Otherwise the controller would retry them during the measurement below.
 	for _, bucketCase := range cases {
 		must(t, "remove an object", objects.Delete(t.Context(), bucketCase.o))
 	}
@@ -298,7 +298,7 @@ func TestHostileBuckets(t *testing.T) {
 		await(t, o, "the objects", fetched)
 		store.mu.Lock()
 		defer store.mu.Unlock()
-		// The controller varies its pauses by 5 %.
+		// The controller varies its pauses by 5 %, so allow a slightly shorter pause.
 		if asked := store.at["busy"]; len(asked) != 2 || asked[1].Sub(asked[0]) < 3*time.Second*94/100 {
 			t.Errorf("the store asked for a pause of 3 s, and was asked at %v", asked)
 		}
@@ -311,8 +311,9 @@ func TestHostileBuckets(t *testing.T) {
 	})
 }
 
-// crowded fetches the largest allowed number of objects, and then the one object that changes. The
-// parameter rest is the resident memory, in bytes, of a controller before its first fetch.
+// crowded fetches the largest allowed number of objects. Then one object changes, and only this
+// object may be fetched. The parameter rest is the resident memory, in bytes, of a controller
+// before its first fetch.
 func crowded(t *testing.T, c *local.Program, rest float64, store *hostileStore, o *v1alpha1.Bucket) {
 	t.Helper()
 	const mebi = 1 << 20

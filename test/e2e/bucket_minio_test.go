@@ -30,8 +30,8 @@ func exchanging(o *v1alpha1.Bucket, account string) *v1alpha1.Bucket {
 }
 
 // TestBucketAtMinIO reads buckets of a real MinIO over TLS. MinIO's STS accepts the tenants' own
-// tokens: a claim is the name of each tenant's policy. The cluster stores no credential, and AWS
-// gets no request.
+// tokens: the claim sub of a token is the name of the tenant's policy. The cluster stores no
+// credential, and AWS gets no request.
 func TestBucketAtMinIO(t *testing.T) {
 	beside(t)
 	ours := newAuthority(t)
@@ -74,7 +74,8 @@ func TestBucketAtMinIO(t *testing.T) {
 			}
 		}
 	})
-	// The first controller runs this test. Its administrator lists no host.
+	// The world's first controller runs this test. Its administrator lists no host, so it must
+	// refuse MinIO.
 	t.Run("nobody is trusted for being asked", func(t *testing.T) {
 		before := proofs(t, a.namespace)
 		unlisted := exchanging(a.atMinIO(t, m, "unlisted", a.namespace), puller)
@@ -90,7 +91,7 @@ func TestBucketAtMinIO(t *testing.T) {
 	s := takeShard(t)
 	for _, tn := range []*tenant{a, b, c} {
 		tn.shard = s
-		defer tn.clear(t) // while a controller runs
+		defer tn.clear(t) // needs a running controller, to remove finalizers
 	}
 	t.Run("a tenant's authority vouches for no exchange", func(t *testing.T) {
 		s.start(t, "minio-untrusted", map[string]any{"identity": allowed})

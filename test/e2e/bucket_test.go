@@ -114,12 +114,13 @@ func some(name string) map[string]string {
 	return map[string]string{"app.yaml": "app of " + name, "config/settings.yaml": "settings of " + name, "config/ünï & co.yaml": name}
 }
 
-// putInto sends a PUT request directly to a data plane, behind the cloud's checks.
+// putInto sends a PUT request directly to a data plane, without the cloud's checks.
 func putInto(t *testing.T, plane http.Handler, target, content string, header http.Header) {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, target, strings.NewReader(content))
 	maps.Copy(req.Header, header)
-	req.Header.Set("Content-Length", strconv.Itoa(len(content))) // as if it came through a server
+	// Set the header as if the request came through a server.
+	req.Header.Set("Content-Length", strconv.Itoa(len(content)))
 	res := httptest.NewRecorder()
 	plane.ServeHTTP(res, req)
 	if res.Code != http.StatusOK && res.Code != http.StatusCreated {
@@ -147,7 +148,8 @@ func (g google) remove(t *testing.T, key string) {
 	}
 }
 
-// reads counts the objects and the listings that a principal got after this call in the journal.
+// reads counts the objects and the listings that a principal got, in the journal's calls after the
+// call with the number after.
 func (google) reads(principal string, after uint64) (objects, listings int) {
 	granted := func(operation string) int {
 		return len(world.Cloud().Journal().Calls(journal.Filter{
@@ -166,7 +168,7 @@ func TestBucketChanges(t *testing.T) {
 	first := s.start(t, "bucket-changes", nil)
 	tn := s.newTenant(t, "bucket-changes")
 	tn.annotate(t, roleAnnotation, "")
-	defer tn.clear(t) // while a controller runs
+	defer tn.clear(t) // needs a running controller, to remove finalizers
 	principal := googlePrincipal(tn.namespace, puller)
 	lend(t, principal)
 	access, v := googleToken(t, token(t, tn.namespace, puller, googlePool))

@@ -16,15 +16,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// exchanges returns the sessions that a subject was granted after this call in the journal.
+// exchanges returns the calls that granted sessions to a subject, in the journal after the call
+// with the number after.
 func exchanges(subject string, after uint64) []journal.Call {
 	return world.Cloud().Journal().Calls(journal.Filter{
 		Service: "sts", Operation: "AssumeRoleWithWebIdentity", Subject: subject, Verdict: journal.Granted, After: after,
 	})
 }
 
-// resolutions returns the granted reads of the tenant's manifests by a role after this call in the
-// journal.
+// resolutions returns the calls in which a role read the tenant's manifests, in the journal after
+// the call with the number after.
 func resolutions(tn *tenant, role string, after uint64) []journal.Call {
 	var calls []journal.Call
 	for _, c := range world.Cloud().Journal().Calls(journal.Filter{Operation: "ecr:BatchGetImage", Verdict: journal.Granted, After: after}) {
@@ -149,7 +150,7 @@ func TestAccountChanges(t *testing.T) {
 		if o.Status.Identity != nil {
 			t.Errorf("status.identity is still %+v", o.Status.Identity)
 		}
-		for range 3 { // although a valid token may still be cached
+		for range 3 { // a valid token may still be cached, but must not be used
 			at := request(t, o)
 			await(t, o, "the request is handled", handled(at))
 			must(t, "still refused", failing("SubjectNotFound")(o))

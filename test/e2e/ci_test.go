@@ -36,7 +36,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// Names of the CI systems, and repositories at their registries.
+// Issuers and identities of the tests' CI systems, and repositories at the tests' registries.
 const (
 	gitHubIssuer   = "https://token.actions.githubusercontent.com"
 	gitHubEndpoint = "run-actions-1-azure-eastus.actions.githubusercontent.com"
@@ -84,7 +84,8 @@ func (j *ciJob) run(t *testing.T, program string, args ...string) (out, said str
 	return stdout.String(), stderr.String(), err
 }
 
-// commands returns the commands for artifacts. They succeed in the order of their names.
+// commands returns commands for an artifact, by name. They succeed in the order of their names,
+// because the first command pushes the artifact.
 func (j *ciJob) commands(t *testing.T, repository string) map[string][]string {
 	t.Helper()
 	return map[string][]string{

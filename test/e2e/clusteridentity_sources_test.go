@@ -135,8 +135,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	})
 
 	t.Run("the controller's own identity", func(t *testing.T) {
-		// The flag admits both namespaces. The AWSClusterControllerIdentity is first only a source,
-		// and later admits one namespace.
+		// The chart's value controllerNamespaces admits both namespaces. The
+		// AWSClusterControllerIdentity is first only a source, and later admits one namespace.
 		own := func(tn *tenant) *v1alpha1.Bucket {
 			o := tn.bucket("own", v1alpha1.ProviderAWS, chainedBucket)
 			o.Spec.ServiceAccountName = ""
@@ -148,7 +148,7 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 		await(t, second, "it is refused", unfetched(meta.ReasonSourceOnly))
 		identity := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		patch(t, identity, func(o *identityv1.AWSClusterControllerIdentity) { o.Spec.SourceOnly = false })
-		// The controller itself may not read the bucket.
+		// AWS refuses the first object, because the controller itself may not read the bucket.
 		await(t, first, "it acts as the controller", unfetched("BucketRefused", "AccessDenied"))
 		await(t, second, "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized, "AWSClusterControllerIdentity default"))
 	})

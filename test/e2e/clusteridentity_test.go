@@ -142,7 +142,8 @@ func deleteIdentities(ctx context.Context) (left int, err error) {
 		list := kind.NewList()
 		err = errors.Join(err, objects.List(ctx, list), apimeta.EachListItem(list, func(item runtime.Object) error {
 			left++
-			return client.IgnoreNotFound(objects.Delete(ctx, item.(client.Object))) // an item of such a list is one
+			// Each item of the list is a client.Object.
+			return client.IgnoreNotFound(objects.Delete(ctx, item.(client.Object)))
 		}))
 	}
 	return left, err
@@ -219,9 +220,10 @@ func refused(reason string, words ...string) func(*infrav1.AWSCluster) error {
 	}
 }
 
-// TestClusterIdentities applies the manifests of the page, and tests the stories of the design: a
-// role in another account with an external ID, the controller's own identity, static keys, and a
-// ServiceAccount's role. Then it withdraws grants, and deletes an identity while it is in use.
+// TestClusterIdentities applies the manifests of docs/cluster-identities.md, and tests the stories
+// of the design: a role in another account with an external ID, the controller's own identity,
+// static keys, and a ServiceAccount's role. Then it withdraws grants, and deletes an identity while
+// it is in use.
 func TestClusterIdentities(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	begin := world.Cloud().Journal().Last()
@@ -305,8 +307,9 @@ func TestClusterIdentities(t *testing.T) {
 	})
 }
 
-// TestGrantsAtTheAPIServer sends each row of the truth table to the real API server, for each kind
-// with a grant. It also sends unknown fields. The stored object must decide as the table says.
+// TestGrantsAtTheAPIServer sends each row of the truth table of package grant to the real API
+// server, for each kind with a grant. It also sends unknown fields. The grant in the stored object
+// must allow what the table allows.
 func TestGrantsAtTheAPIServer(t *testing.T) {
 	beside(t)
 	installPolicy(t, "../../config/admission/awsidentities.yaml")

@@ -36,15 +36,16 @@ const (
 	shownNone     = "none"
 )
 
-// kindsOfCredentials are the columns of the table.
+// kindsOfCredentials returns the columns of the table in the README.
 func kindsOfCredentials() []string {
 	return []string{shownOwn, shownOther, shownReceiver, shownExpired, shownForged, shownIssuer, shownNone}
 }
 
-// judgement is a row of the table: a service's answer to each kind of one credential.
+// judgement is a row of the table in the README: a service's answers to good and bad credentials of
+// one type.
 type judgement struct {
 	service, credential string
-	answers             map[string]string // by kind
+	answers             map[string]string // by the kinds above
 	// takes has the kinds that the service accepts although it should not.
 	takes []string
 }
@@ -82,7 +83,7 @@ func TestCredentialMatrix(t *testing.T) {
 	compareTable(t, matrixTable(all))
 }
 
-// compareTable compares the table with the README, or writes it there.
+// compareTable compares the table with the README. With -update it writes the table there.
 func compareTable(t *testing.T, table string) {
 	t.Helper()
 	const first, last = "<!-- The table is written by TestCredentialMatrix. -->\n", "<!-- The end of the table. -->\n"

@@ -31,7 +31,7 @@ func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.Local
 	serveS3(t, plane, s3)
 	must(t, "make a bucket", world.Cloud().AWS().PutBucket(local.Account, aws.Bucket{Region: local.Region, Name: s3}))
 	putInto(t, plane, "/"+s3+"/app.yaml", "app", nil)
-	// The tenant's other role is for ECR.
+	// Create a second role for the bucket, because the tenant's first role is for ECR.
 	const reader = "reader"
 	tn.putAccount(t, reader, tn.bucketRole(t, tn.namespace+"-"+reader, reader, readS3(s3, "")...))
 
@@ -111,7 +111,7 @@ func TestTenantsProxy(t *testing.T) {
 		"identity": map[string]any{"allowedEndpointHosts": []any{proxy}},
 	})
 	tn := newTenant(t, "proxy")
-	defer tn.clear(t) // while there is a controller
+	defer tn.clear(t) // needs a running controller, to remove finalizers
 	fetchers := tn.fetchers(t)
 	secret := tn.secret(t, "proxy", map[string]string{"address": "http://" + proxy, "username": "tenant", "password": secretMark + "of-the-proxy"})
 	refused := fetchers("refused", secret, nil)

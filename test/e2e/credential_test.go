@@ -174,7 +174,8 @@ func TestServiceAccountToken(t *testing.T) {
 	t.Run("user name", func(t *testing.T) { takesUserNames(t, zot, named) })
 	t.Run("Story 4 of another tenant", func(t *testing.T) {
 		tn := newTenant(t, "tenant-d")
-		tn.putAccount(t, scanned.Spec.ServiceAccountName, "") // has the name of the story's account
+		// This account has the same name as the story's account.
+		tn.putAccount(t, scanned.Spec.ServiceAccountName, "")
 		theirs := scanned.DeepCopy()
 		theirs.ObjectMeta, theirs.Status = metav1.ObjectMeta{Namespace: tn.namespace, Name: scanned.Name}, v1alpha1.ImageRepositoryStatus{}
 		create(t, theirs)
@@ -275,7 +276,7 @@ func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 func refuseTokens(t *testing.T, zot *federatedRegistry) {
 	t.Helper()
 	tn := newTenant(t, "tenant-f")
-	tn.putAccount(t, "tenant-a-sa", "") // has the name of tenant A's account
+	tn.putAccount(t, "tenant-a-sa", "") // the same name as tenant A's account
 	stalled := func(reason string, words ...string) func(o *v1alpha1.OCIRepository) error {
 		return func(o *v1alpha1.OCIRepository) error {
 			return errors.Join(failing(reason, words...)(o),

@@ -348,7 +348,8 @@ func deliveredToAWS(t *testing.T, w *issuerWorld, a, b federated) {
 	}
 }
 
-// deliveredToVault presents the rendered login to Vault's JWT plugin, which has an https host.
+// deliveredToVault presents the rendered login to Vault's JWT plugin, which is served at an https
+// URL.
 func deliveredToVault(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
 	vault := startVault(t, ownIssuer, vaultAudience, a.subject)

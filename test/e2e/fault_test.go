@@ -80,7 +80,7 @@ func TestCloudFaults(t *testing.T) {
 			o := tn.object("app")
 			o.Spec.Timeout = &metav1.Duration{Duration: 2 * time.Second}
 			if tt.name != "sts-slow" {
-				// The SDK retries before it gives up.
+				// The SDK retries before it gives up, so the object needs more time.
 				o.Spec.Timeout.Duration = 20 * time.Second
 			}
 			create(t, o)
@@ -148,7 +148,8 @@ func TestHostileRegistry(t *testing.T) {
 	_, blob := r.push(t, "app", "bad", layer(t, file("app.yaml", "bad")))
 	status := func(code int, body string) func(w http.ResponseWriter, r *http.Request, well http.Handler) {
 		return func(w http.ResponseWriter, r *http.Request, well http.Handler) {
-			// The controller first checks whether this is a registry.
+			// The controller first checks whether this is a registry. Only later requests must
+			// fail.
 			if r.URL.Path == "/v2/" {
 				well.ServeHTTP(w, r)
 				return
@@ -241,7 +242,7 @@ func TestRetryAfter(t *testing.T) {
 			http.Error(w, "busy", http.StatusTooManyRequests)
 			return
 		}
-		// The controller varies its pauses by 5 %.
+		// The controller varies its pauses by 5 %, so allow a slightly shorter pause.
 		if time.Since(time.Unix(0, refused.Load())) < pause*94/100 {
 			early.Add(1)
 		}

@@ -13,8 +13,8 @@ import (
 )
 
 // TestMetadataServer runs a controller without a metadata server, as outside GKE. An object whose
-// account has no workload identity provider gets an error that says what to do. The test does that,
-// and later starts the metadata server.
+// account has no workload identity provider gets an error that says what to do. The test then sets
+// a provider, and later starts the metadata server.
 func TestMetadataServer(t *testing.T) {
 	alone(t, "its fault hits all callers of the metadata server")
 	const pool = "e2e-cluster"
@@ -81,7 +81,7 @@ func TestThrottledExchange(t *testing.T) {
 		if len(calls) < 2 || calls[0].Granted() || !calls[1].Granted() {
 			t.Fatalf("%s was asked: %+v; want a refusal and then a token", f.Service, calls)
 		}
-		// The controller varies its pauses by 5 %.
+		// The controller varies its pauses by 5 %, so allow a slightly shorter pause.
 		if waited := calls[1].Time.Sub(calls[0].Time); waited < pause*94/100 {
 			t.Errorf("%s was asked again after %s; it had asked for %s", f.Service, waited, pause)
 		}

@@ -28,7 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// proposedGarden has the objects that the token of the proposal refers to.
+// proposedGarden has the objects that the token in Gardener's proposal refers to.
 const proposedGarden = `
 apiVersion: core.gardener.cloud/v1beta1
 kind: Project
@@ -186,8 +186,8 @@ func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 		t.Errorf("there are %d rows; want %v at three clouds of two tenants", len(rows), fetching.Names())
 	}
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: begin}) {
-		// Google's STS accepts every token of the pool's provider, and returns a token without
-		// permissions.
+		// Ignore Google's STS: it accepts every token of the pool's provider, and returns a token
+		// without permissions.
 		if strings.Contains(call.Subject+call.Principal, thiefNamespace) && call.Host != "sts.googleapis.com" {
 			t.Errorf("the thief was granted something: %+v", call)
 		}

@@ -107,7 +107,8 @@ func installIssuer(t *testing.T) *issuerWorld {
 	return w
 }
 
-// start starts the programs together, because discovery is not ready before it knows a key.
+// start starts the programs together, because discovery is not ready before there is a key, which
+// the token server creates.
 func (w *issuerWorld) start(t *testing.T) {
 	t.Helper()
 	var all []local.ProgramOptions

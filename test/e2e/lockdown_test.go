@@ -23,8 +23,8 @@ func TestLockdown(t *testing.T) {
 			return wantf(apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "it is not stalled: %+v", o.Status.Conditions)
 		}
 	}
-	// bare has no ServiceAccount in its spec. The namespace of defaulted has a ServiceAccount with
-	// the default's name.
+	// bare and defaulted have no ServiceAccount in their spec. The namespace of defaulted has a
+	// ServiceAccount with the name fallback.
 	type objects struct{ bare, named, defaulted *v1alpha1.OCIRepository }
 	tests := []struct {
 		name   string

@@ -141,7 +141,7 @@ const (
 	publisherSecret = secretMark + "of-the-publisher"
 )
 
-// e2eBucket is the tests' bucket at Google. Nobody may read it until a test calls lend.
+// e2eBucket is the tests' bucket at Google. Nobody may read the bucket until a test calls lend.
 const e2eBucket = "e2e-manifests"
 
 // addToCloud adds to the demonstration's cloud what the tests need.

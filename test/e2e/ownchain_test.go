@@ -77,7 +77,7 @@ func TestOwnChain(t *testing.T) {
 	if strings.Contains(ready(thief).Message, "agreed-upon") {
 		t.Errorf("the condition shows the external ID: %s", ready(thief).Message)
 	}
-	annotated(a, reader) // without the external ID
+	annotated(a, reader) // the chain without the external ID
 	await(t, pulled, "the external ID is part of the chain", failing("TrustRefused", "external ID"))
 	annotated(a, "reader")
 	await(t, pulled, "the value is refused", failing("IdentityInvalid", assumeAnnotation))

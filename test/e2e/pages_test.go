@@ -26,13 +26,13 @@ const (
 	interruptGrace = time.Minute
 )
 
-// special describes a command that needs special treatment. Begin is the command's prefix. Of the
-// other fields, at most one is set, in addition to says.
+// special describes a command that needs special treatment. begin is the command's prefix. At most
+// one of leftOut, stays and fails is set.
 type special struct {
 	begin string
 	// leftOut is the reason why the command cannot run in this test.
 	leftOut string
-	// instead checks a command that is left out, as far as possible.
+	// instead checks a command with leftOut, as far as possible.
 	instead func(t *testing.T, command string)
 	// stays is the text that the command prints when it is ready. The command then keeps running
 	// until it is interrupted, while further commands run.

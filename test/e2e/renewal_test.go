@@ -36,8 +36,8 @@ const (
 	// renewalIssuer is the issuer of TestRenewals.
 	renewalIssuer = "https://renewals.e2e.example.com"
 	// shortLife is the lifetime of TestRenewals's tokens, unless their identity sets another.
-	// Tokens are renewed after a fifth of their life, with a variation of a tenth, so that a slow
-	// machine has time.
+	// renewalFraction is the fraction of their life after which tokens are renewed, with a
+	// variation of a tenth. It is low, so that a slow machine has time.
 	shortLife, renewalFraction = 100 * time.Second, 0.2
 	// askEvery is the pause between two checks of the consumer.
 	askEvery = 100 * time.Millisecond

@@ -33,7 +33,7 @@ func TestKilledController(t *testing.T) {
 	const kills, count = 6, 6
 	s := takeShard(t)
 	tn := s.newTenant(t, "killed")
-	defer tn.clear(t) // while a controller runs
+	defer tn.clear(t) // needs a running controller, to remove finalizers
 	slow := newRegistry(t, "slow.registry.example.com")
 	slow.behave(drip)
 	pulls := make([]*v1alpha1.OCIRepository, count)
@@ -79,7 +79,7 @@ func TestKilledController(t *testing.T) {
 			for _, o := range pulls {
 				wantConsistent(t, c, o)
 			}
-			// Kill it at a random point of its work.
+			// Kill the controller at a random point of its work.
 			time.Sleep(time.Duration(200+rand.IntN(1500)) * time.Millisecond)
 		} else {
 			eventually(t, "a file is being written", func(context.Context) error {
@@ -201,7 +201,7 @@ func TestReplicas(t *testing.T) {
 	awaitLeader(t, first)
 	second := s.start(t, "replica-b", nil)
 	tn := s.newTenant(t, "replicas")
-	defer tn.clear(t) // while a controller runs
+	defer tn.clear(t) // needs a running controller, to remove finalizers
 	manifest := tn.pushFile(t, "1.0.0", "app")
 	o := tn.object("app")
 	create(t, o)

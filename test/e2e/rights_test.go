@@ -24,12 +24,13 @@ func TestTenantNamespaces(t *testing.T) {
 	inside.pushFile(t, "1.0.0", "app")
 	outside.pushFile(t, "1.0.0", "app")
 	install(t, map[string]any{"rbac": map[string]any{"tenantNamespaces": []any{inside.namespace}}})
-	// The test harness only applies objects. Helm would delete this object of the former release.
+	// The test harness only applies objects. Helm would delete this object of the former release,
+	// so delete it here.
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-controller-tenant"}}
 	must(t, "take the rights from other namespaces", objects.Delete(t.Context(), everywhere))
 	s.start(t, "rights", nil)
 	t.Cleanup(func() {
-		inside.clear(t) // while a controller runs
+		inside.clear(t) // needs a running controller, to remove finalizers
 		outside.clear(t)
 	})
 

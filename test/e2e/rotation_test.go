@@ -94,9 +94,9 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 
 // emergencyRevocation revokes the key that signs, and checks the known consequences. The controller
 // drops the credentials that it got for tokens of this key, and gets new ones within seconds.
-// Vault's plugin reads the document only for an unknown key, and has cached the standby key
-// together with the revoked key. So it refuses the revoked key only after the second step, when a
-// key signs that it has not cached.
+// Vault's plugin reads the public document only when it sees an unknown key. The plugin has cached
+// the revoked key and the standby key. So it refuses the revoked key only after the second step,
+// when a third key signs.
 func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	tn := newTenant(t, "revocation")
@@ -194,8 +194,8 @@ func controlPlaneHangs(t *testing.T, w *issuerWorld) {
 }
 
 // rotationWaits requests a rotation while nobody can read the public documents. A key that
-// verifiers may not see must not take over, and the command must say what to do. The test then does
-// it.
+// verifiers may not see must not take over, and the command must say what to do. The test then
+// follows this advice.
 func rotationWaits(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	w.awaitRing(t, "a standby", standbyReady)
@@ -327,7 +327,8 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 }
 
 // caching is a verifier that caches an issuer's keys for the duration life, even if a token has an
-// unknown key. A duration of 0 means forever. If nobody answers then, caching keeps the old keys.
+// unknown key. A duration of 0 means forever. If the issuer does not answer after this time,
+// caching keeps the old keys.
 type caching struct {
 	url  string
 	life time.Duration

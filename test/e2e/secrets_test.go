@@ -202,7 +202,7 @@ func wantNoSecretsInLogs(tb testing.TB) {
 	if len(logs) == 0 {
 		tb.Error("there is no log of a controller")
 	}
-	// The API server also receives tokens.
+	// The API server also receives tokens, so search its logs too.
 	for _, path := range append(logs, world.Path("controlplane.log"), world.Path("cluster", "audit.log")) {
 		text, err := os.ReadFile(path)
 		must(tb, "read a log", err)
@@ -247,7 +247,8 @@ func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, 
 		must(t, "write an object", err)
 		wantNoSecret(t, o.Kind.Kind+" "+o.GetNamespace()+"/"+o.GetName(), string(text))
 	}
-	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Success == "" }) { // not in all
+	// report.List leaves out these kinds.
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Success == "" }) {
 		list := kind.NewList()
 		must(t, "list the objects", cluster.Client().List(ctx, list, client.InNamespace(namespace)))
 		text, err := json.Marshal(list)

@@ -54,8 +54,8 @@ type sharedThing struct {
 	clusters bool
 }
 
-// stories stands for the namespaces of the stories in testdata/stories, such as tenant-a, and the
-// host of their registry.
+// stories is held by a test that uses the namespaces of the stories in testdata/stories, such as
+// tenant-a, and the host of their registry.
 var stories = &sharedThing{}
 
 // Lanes are for tests that start their own clusters. One test per lane runs at a time, to bound the

@@ -361,8 +361,8 @@ func (r *patientRegistry) pull(t *testing.T, w *spiffeWorld) (end func()) {
 		for _, err := range r.refused {
 			t.Errorf("a service refused an SVID: %v", err)
 		}
-		// Two keys and four authorities take over. An SVID from this moment may still be signed by
-		// the former one, and is valid too.
+		// Two keys and four authorities take over. During a takeover, the former key or authority
+		// may still sign an SVID, which is also valid.
 		if t.Logf("%d pulls by SVIDs of %d keys and authorities", pulls.Load(), len(r.signers)); pulls.Load() < 50 || len(r.signers) < 5 {
 			t.Error("that is too little to show anything")
 		}

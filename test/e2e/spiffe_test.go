@@ -69,8 +69,8 @@ type spiffeWorld struct {
 	company *authority
 	// bundle is the trust domain's bundle, as a SPIFFE-aware service reads it.
 	bundle *spiffebundle.Bundle
-	// mutual, guarded, patient, brokered and gated are addresses of registries that require a
-	// client certificate.
+	// mutual, guarded, patient, brokered and gated are the addresses of five registries. Each
+	// registry requires a client certificate.
 	mutual, guarded, patient, brokered, gated string
 
 	controller *local.Program
@@ -135,7 +135,7 @@ func installSPIFFE(t *testing.T) *spiffeWorld {
 func (w *spiffeWorld) install(t *testing.T, secret string) {
 	t.Helper()
 	values, spiffe := loudest(), map[string]any{"trustDomain": trustDomain, "issuer": spiffeIssuer, "secretName": secret}
-	// With a broker, the trust domain is the broker's.
+	// With a broker, the trust domain is the broker's, so do not set one.
 	if w.broker != nil {
 		spiffe = map[string]any{"broker": w.broker}
 	}
@@ -618,8 +618,8 @@ func onlyTheController(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// administratorLooks prints with `lanyard token` the SVID that the controller presents to the
-// registry.
+// administratorLooks prints the SVID that the controller presents to the registry, with `lanyard
+// token`. SPIFFE's library must accept this SVID.
 func administratorLooks(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), binary("lanyard"), "token", "ocirepository/"+tokenApp, "--namespace", productionNamespace,

@@ -44,8 +44,8 @@ const (
 	partnerSession = "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/tenant-a-partner-sa.tenant-a"
 )
 
-// asWhom has the objects that must be fetched: with which ServiceAccount, and with which cloud
-// identity. An object without a cloud identity is the ServiceAccount itself at the cloud.
+// asWhom has the objects that must be fetched, by name: with the provider, the ServiceAccount and
+// the cloud identity. An object without a cloud identity is the ServiceAccount itself at the cloud.
 var asWhom = map[string]struct{ provider, account, identity string }{
 	"tenant-a-repo": {"aws", "tenant-a-ecr-sa", roleA},
 	"tenant-b-repo": {"aws", "tenant-b-ecr-sa", roleB},
@@ -213,7 +213,8 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 	layers := map[string]int{}
 	for _, call := range calls {
 		if call.Host == dataHost {
-			// This endpoint refuses clients that present more than the link from the registry.
+			// The data endpoint refuses clients that present more than the link from the registry.
+			// So no call may be refused.
 			if !call.Granted() {
 				t.Errorf("the registry's data endpoint refused: %+v", call)
 			}
@@ -221,7 +222,8 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 			continue
 		}
 		if owner, known := owners[call.Role]; known {
-			// AWS and Entra see a proof's subject. IAM Credentials sees a principal's token.
+			// Calls to AWS and Entra have the subject of the ServiceAccount token. Calls to IAM
+			// Credentials have the principal of Google's token.
 			asking := call.Subject
 			if call.Service == "iamcredentials" {
 				asking = call.Principal
@@ -279,9 +281,10 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 		}
 	}
 	// Account and object are created at the same time. A token that the controller got before it
-	// saw the account is not cached.
+	// saw the account is not cached, so a subject may get two sessions.
 	for subject, n := range sessions {
-		// Each attempt at the second role, which refuses, needs a session of the first role.
+		// This ServiceAccount also tries the partner role, which refuses it. Each attempt needs a
+		// session of the ServiceAccount's first role.
 		if n > 2 && subject != subjects+"tenant-b:partner-of-tenant-a-sa" {
 			t.Errorf("%s was granted %d sessions", subject, n)
 		}

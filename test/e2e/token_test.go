@@ -121,7 +121,7 @@ func TestTokenMatrix(t *testing.T) {
 				t.Errorf("%s: %s says %s", row.name, name, v)
 			}
 		}
-		// MinIO has the same code for every refusal.
+		// MinIO has the same code for every refusal, so also record its messages.
 		if others := verdicts["MinIO"]; row.name != "good" {
 			words := cmp.Or(others.message, "(granted: "+minioTakes[row.name]+")")
 			fmt.Fprintf(&said, "%-15s %s\n", row.name, words)

@@ -108,7 +108,8 @@ type verifier struct {
 	judge          func(token string) verdict
 	// takes has the bad tokens that the verifier accepts, with the reason.
 	takes map[string]string
-	// speaks says that the verifier's messages say more than its codes.
+	// speaks says that the golden file also has the verifier's messages, because they say more than
+	// its codes.
 	speaks bool
 }
 
@@ -173,7 +174,8 @@ func verdicts(t *testing.T, w *issuerWorld) {
 	t.Run("delivered", func(t *testing.T) { deliveredFiles(t, w, a, b) })
 }
 
-// judgeAll writes the table of verdicts.
+// judgeAll presents each kind of token to each verifier, and compares the table of verdicts with a
+// golden file.
 func judgeAll(t *testing.T, w *issuerWorld, a, b federated, verifiers []verifier) {
 	t.Helper()
 	foreign := newKey(t)

@@ -35,7 +35,7 @@ func TestSize(t *testing.T) {
 // one build have the same version.
 func TestVersion(t *testing.T) {
 	beside(t)
-	// The Makefile passes such a version to the linker.
+	// told matches the versions that the Makefile passes to the linker.
 	told := regexp.MustCompile(`^(dev|[0-9a-f]{7,40}|v[0-9].*)(-dirty)?$`)
 	versions := map[string]bool{}
 	for program, flag := range map[string]string{"lanyard": "version", "lanyard-controller": "--version", "lanyard-token-server": "--version"} {

@@ -25,7 +25,7 @@ func TestPermissionWithdrawn(t *testing.T) {
 	application := tn.atAzure(t)
 	tn.pushToAzure(t, application, "1.0.0")
 	host := tn.azureRegistry() + ".azurecr.io"
-	tn.awaitKnown(t) // until then, the controller may cache no tokens
+	tn.awaitKnown(t) // before this, the controller may cache no tokens of the tenant
 	amazon, entra := tn.object("amazon"), tn.azureObject("azure")
 	create(t, amazon)
 	create(t, entra)

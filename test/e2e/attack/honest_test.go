@@ -122,7 +122,8 @@ func (h *honest) work(ctx context.Context, o report.Resource) {
 // request requests a reconciliation of an object.
 func request(ctx context.Context, o client.Object, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, value)
-	return objects.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch)) // the copy is a client.Object too
+	// The copy of a client.Object is a client.Object too.
+	return objects.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch))
 }
 
 func (h *honest) fault(text string) {

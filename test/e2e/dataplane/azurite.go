@@ -106,9 +106,9 @@ func (a *Azurite) Close() {
 	<-a.ended
 }
 
-// Blob returns the blob endpoint of an account, or nil for an unknown account. It is a value for
-// ServeBlob of the local cloud. It adds a signature to each request, because Azurite refuses
-// requests without one.
+// Blob returns a handler for the blob endpoint of an account, or nil for an unknown account.
+// ServeBlob of the local cloud needs such handlers. The handler adds a signature to each request,
+// because Azurite refuses requests without one.
 func (a *Azurite) Blob(account string) http.Handler {
 	signature, ok := a.accounts[account]
 	if !ok {

@@ -1,5 +1,5 @@
-// Vault-jwt serves the login of Vault's JWT plugin at the paths of Vault's API. The plugin alone
-// decides about a login; tests do not need the tokens and secrets of a whole Vault.
+// Vault-jwt serves the login of Vault's JWT plugin at the paths of Vault's API. A whole Vault is
+// not needed: the plugin decides about a login, and tests do not need Vault's tokens and secrets.
 //
 //	vault-jwt <host:port>
 //
