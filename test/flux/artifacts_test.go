@@ -15,7 +15,7 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // used by the real registry
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // storage of newRegistry
 	fluxoci "github.com/fluxcd/pkg/oci"
 	"github.com/sirupsen/logrus"
 
@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// newRegistry starts the real registry and returns its host:port.
+// newRegistry starts distribution as a real registry, and returns its host:port.
 func newRegistry(t *testing.T) string {
 	t.Helper()
 	logrus.SetOutput(io.Discard)

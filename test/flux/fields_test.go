@@ -60,9 +60,9 @@ func (s *schema) refused() bool {
 	})
 }
 
-// compare asserts that Lanyard's schema has each field of Flux's schema with the same type, or
-// refuses it. Otherwise the API server would drop the field silently. compare returns the number of
-// compared fields.
+// compare asserts that Lanyard's schema has each field of Flux's schema, and that the field has the
+// same type or is refused. The API server would silently drop a field that the schema lacks.
+// compare returns the number of compared fields.
 func compare(t *testing.T, path string, ours, theirs *schema) int {
 	t.Helper()
 	switch {

@@ -231,7 +231,8 @@ func layer(t *testing.T, files map[string]string) []byte {
 	return buf.Bytes()
 }
 
-// normalized rewrites a layer like an OCIRepository.
+// normalized returns a function that writes an OCIRepository's artifact: a layer with these files,
+// as archive.Normalize rewrites it.
 func normalized(t *testing.T, files map[string]string) func(io.Writer) error {
 	t.Helper()
 	content := layer(t, files)
@@ -268,7 +269,7 @@ func (o objects) index(t *testing.T) *objectstore.Index {
 	return index
 }
 
-// made creates the first artifact of a bucket, like a Bucket.
+// made returns a function that writes the first artifact of a bucket, as for a Bucket object.
 func made(t *testing.T, files objects) func(io.Writer) error {
 	t.Helper()
 	index := files.index(t)
@@ -278,8 +279,8 @@ func made(t *testing.T, files objects) func(io.Writer) error {
 	}
 }
 
-// changed creates a later artifact of a bucket, like a Bucket: it copies unchanged objects from the
-// former artifact.
+// changed returns a function that writes a later artifact of a bucket, as for a Bucket object. It
+// copies unchanged objects from the former artifact.
 func changed(t *testing.T, files, former objects) func(io.Writer) error {
 	t.Helper()
 	var text, archived bytes.Buffer

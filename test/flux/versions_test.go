@@ -55,8 +55,8 @@ func (tags registry) connect(t *testing.T) *oci.Client {
 	return client
 }
 
-// versions returns strings from Flux: those in the tests of its version library, of its choice of
-// an artifact and of its policies, and the ranges and filters in its documentation.
+// versions returns strings from the tests of Flux's version library, of how Flux chooses an
+// artifact, and of Flux's policies. It adds the ranges and filters in Flux's documentation.
 func versions(t *testing.T) []string {
 	t.Helper()
 	sources, images := module(t, sourceController), module(t, imageReflector)
@@ -109,8 +109,8 @@ func highest(tags []string, constraint *semver.Constraints, filter *regexp.Regex
 	return found
 }
 
-// TestVersionsAsFlux tries every range and filter of Flux's tests and documentation on all tags
-// there. Lanyard must take the tag that Flux takes, and refuse what Flux refuses.
+// TestVersionsAsFlux tries every range and filter in Flux's tests and documentation on all tags in
+// the same texts. Lanyard must take the tag that Flux takes, and refuse what Flux refuses.
 func TestVersionsAsFlux(t *testing.T) {
 	all := versions(t)
 	var tags, ranges []string
@@ -216,7 +216,8 @@ func scans(t *testing.T) []scan {
 	return all
 }
 
-// TestExclusionsAsFlux asserts that a scan finds the same tags as in Flux.
+// TestExclusionsAsFlux asserts that in each of Flux's test cases, Lanyard's scan finds the tags
+// that Flux finds.
 func TestExclusionsAsFlux(t *testing.T) {
 	all := scans(t)
 	for _, c := range all {

@@ -41,13 +41,13 @@ import (
 	"github.com/lanyard-dev/lanyard/test/kind/v1alpha1"
 )
 
-// table is that of Lanyard's kinds, with one more kind.
+// table returns the table of Lanyard's kinds, with the kind TagList added.
 func table() kinds.Table { return append(kinds.All(), kind.TagList()) }
 
 const host = "cloud.example.com"
 
-// newWorld makes a world with a TagList of tenant-a, and a registry that serves the tenant's role
-// only.
+// newWorld returns a test environment with a TagList of tenant-a, and a registry that accepts only
+// the tenant's role.
 func newWorld(t *testing.T) (*controllertest.World[*v1alpha1.TagList], *v1alpha1.TagList) {
 	t.Helper()
 	w := controllertest.New[*v1alpha1.TagList](t, host, store.Options{}, kind.TagList())
@@ -80,7 +80,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestCommands runs the commands that show objects of all kinds.
+// TestCommands checks that `lanyard status` and `lanyard explain` show a TagList.
 func TestCommands(t *testing.T) {
 	w, o := newWorld(t)
 	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
@@ -149,7 +149,7 @@ func (s apiServer) answer(ctx context.Context, path []string) (any, error) {
 		}
 		return list, nil
 	case path[0] == "api":
-		path = append([]string{"apis", ""}, path[1:]...) // the group without a name
+		path = append([]string{"apis", ""}, path[1:]...) // the core group's name is empty
 	}
 	group, version, rest := path[1], path[2], path[3:]
 	known := served().Where(func(k kinds.Kind) bool { return k.Group == group && k.Version == version })
@@ -174,13 +174,13 @@ func (s apiServer) answer(ctx context.Context, path []string) (any, error) {
 	default:
 		o := k.New()
 		err := s.objects.Get(ctx, client.ObjectKey{Namespace: namespace, Name: rest[1]}, o)
-		o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // which a client removes
+		o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // the client removed the kind
 		return o, err
 	}
 }
 
-// TestChart renders the chart with the lists of the table. Each rule about Buckets, which keep
-// artifacts too, is about TagLists as well.
+// TestChart renders the chart with the lists of the extended table of kinds. Each rule that
+// contains Buckets, which keep artifacts too, must also contain TagLists.
 func TestChart(t *testing.T) {
 	files, err := charts.Lanyard()
 	if err != nil {
@@ -222,7 +222,8 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestUsers counts the users of a lent identity. The identity stays while a TagList uses it.
+// TestUsers checks that a TagList counts as a user of a lent identity, so that the identity stays
+// while the TagList uses it.
 func TestUsers(t *testing.T) {
 	w := identitytest.New(t)
 	lent := w.Static("lent", identitytest.Admits("team-a"))
@@ -244,7 +245,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// memory is that of a manager: indexes come before objects.
+// memory holds objects in memory. Like a manager, it gets its indexes before its objects.
 type memory struct {
 	client.Reader
 

@@ -1,4 +1,5 @@
-// Package taglist is the kind of source that keeps the last tags of a repository as an artifact.
+// Package taglist implements the kind TagList, a source that keeps the last tags of a repository as
+// an artifact.
 package taglist
 
 import (
@@ -15,12 +16,12 @@ import (
 	"github.com/lanyard-dev/lanyard/test/kind/v1alpha1"
 )
 
-// New makes a reconciler. The entry is that of the kind in the table.
+// New returns a reconciler for TagLists. The entry is TagList's entry in the table of kinds.
 func New(shared *source.Shared, entry kinds.Kind, access *access.Access) *source.Reconciler[*v1alpha1.TagList, oci.Repository] {
 	return source.New(shared, entry, kind{registry.Registries{Access: access}, shared.Artifacts})
 }
 
-// kind implements source.Kind. The plan is the repository.
+// kind implements source.Kind. The plan that Decide returns is the repository.
 type kind struct {
 	registries registry.Registries
 	artifacts  *source.Artifacts

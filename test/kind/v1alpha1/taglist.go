@@ -1,5 +1,5 @@
-// Package v1alpha1 has the API type of the kind TagList. A real kind is in module api, where make
-// generate writes the CRD and the copies.
+// Package v1alpha1 has the API type of the kind TagList. A real kind is in module api, where `make
+// generate` writes the CRD and the methods for deep copies.
 package v1alpha1
 
 import (
@@ -12,7 +12,8 @@ import (
 	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TagList keeps the last tags of a repository, which it lists as a tenant.
+// TagList keeps the last tags of a repository as an artifact. It lists the tags with a tenant's
+// identity.
 type TagList struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -21,7 +22,7 @@ type TagList struct {
 	Status TagListStatus `json:"status"`
 }
 
-// TagListSpec says which repository is listed, and as whom.
+// TagListSpec says which repository is listed, and with which identity.
 type TagListSpec struct {
 	toolkitv1.Schedule    `json:",inline"`
 	toolkitv1.Access      `json:",inline"`
