@@ -245,7 +245,7 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 		verb, resource, _ := strings.Cut(g, " ")
 		switch {
 		case all.used[g] > 0 || p.rare[g] != "":
-		// Programs only need list with API servers before 1.34, which do not stream lists.
+		// Programs need list only with API servers before 1.34, which do not stream lists.
 		case verb == "list" && all.used["watch "+resource] > 0:
 		default:
 			tb.Errorf("the chart grants %s %s, which it never used", p.name, g)

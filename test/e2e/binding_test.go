@@ -154,8 +154,9 @@ var proposedTrust = struct {
 	statements map[string]string // by the issuer's URL
 }{statements: map[string]string{}}
 
-// proposedBindingWorks applies the binding of the proposal. A consumer that only knows the keys of
-// the proposal gets a token for a Shoot, whose UID is in the claims. AWS must accept the token.
+// proposedBindingWorks applies the binding in Gardener's proposal. A consumer that reads only the
+// proposal's keys of the Secret gets a token for a Shoot, whose UID is in the claims. AWS must
+// accept the token.
 func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	makeGardenerKinds(t, w.people)

@@ -39,7 +39,8 @@ const (
 	spokesNamespace = "lanyard-spokes"
 	// spokeName is the spoke that runs. otherSpoke only has an account.
 	spokeName, otherSpoke = "eu-1", "eu-2"
-	// hubNamespace is the namespace at the hub for the spoke's grantedNamespace.
+	// hubNamespace is the hub's namespace to which the spoke's grantedNamespace is mapped.
+	// otherHubNamespace is the hub's namespace for otherSpoke.
 	hubNamespace, otherHubNamespace = "eu-1-team-a", "eu-2-team-a"
 	// hubApp is the name of the identity in the namespaces of both spokes.
 	hubApp = "app"

@@ -251,7 +251,7 @@ func readRing(t *testing.T, people client.Client, name string) *v1alpha1.KeyRing
 	return ring
 }
 
-// awaitRing waits until want returns nil for the ring.
+// awaitRing waits until want returns nil for the issuer's KeyRing.
 func (w *issuerWorld) awaitRing(t *testing.T, what string, want func(*v1alpha1.KeyRing) error) {
 	t.Helper()
 	eventually(t, what, func(context.Context) error { return want(w.ring(t)) })

@@ -53,7 +53,8 @@ spec:
       iamRoleARN: arn:aws:iam::112233445566:role/gardener-dev
 `
 
-// tokensAreRequested creates the identity of the proposal. Only authorized callers get its tokens.
+// tokensAreRequested creates the identity in Gardener's proposal. Only authorized callers get its
+// tokens.
 func tokensAreRequested(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	identity := &v1alpha1.WorkloadIdentity{}
@@ -72,8 +73,8 @@ func tokensAreRequested(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// requestToken requests a token of the proposal's identity as a user. An empty name means the
-// administrator.
+// requestToken requests a token of the identity in Gardener's proposal as a user. An empty name
+// means the administrator.
 func requestToken(ctx context.Context, cluster *local.Cluster, user string) (string, error) {
 	config := cluster.Config()
 	config.Impersonate.UserName = user
@@ -84,7 +85,7 @@ func requestToken(ctx context.Context, cluster *local.Cluster, user string) (str
 	return requestFor(ctx, typed.CoreV1().RESTClient(), proposed(), `{}`)
 }
 
-// proposed returns the key of the proposal's identity.
+// proposed returns the namespace and the name of the identity in Gardener's proposal.
 func proposed() client.ObjectKey {
 	return client.ObjectKey{Namespace: identityNamespace, Name: identityName}
 }
@@ -106,8 +107,8 @@ func readToken(answer []byte) (string, error) {
 	return token, err
 }
 
-// wantProposedClaims verifies a token with the ring's public keys. The claims must be those of the
-// proposal, under Lanyard's names.
+// wantProposedClaims verifies a token with the KeyRing's public keys. The claims must be those of
+// Gardener's proposal, under Lanyard's names.
 func wantProposedClaims(t *testing.T, ring *v1alpha1.KeyRing, identity *v1alpha1.WorkloadIdentity, token string) {
 	t.Helper()
 	public, err := keyring.Parse(&ring.Status)

@@ -220,7 +220,7 @@ func programsWork(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// ringIsGuarded asserts that only the token server can write the status of a ring, and that some
+// ringIsGuarded asserts that only the token server can write the status of a KeyRing, and that some
 // changes are refused even to the token server.
 func ringIsGuarded(t *testing.T, w *issuerWorld) {
 	t.Helper()

@@ -200,8 +200,8 @@ func (tn *tenant) pushConfig(t *testing.T, tag, name, value string) string {
 	return tn.pushFile(t, tag, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %s}\n", name, value))
 }
 
-// kustomization returns a Kustomization for an ExternalArtifact in the namespace of. It has the
-// ExternalArtifact's name, and applies the artifact to its own namespace.
+// kustomization returns a Kustomization for an ExternalArtifact with the same name, which may be in
+// another namespace. The Kustomization applies the artifact to its own namespace.
 func kustomization(namespace, name, of string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"sourceRef": map[string]any{"kind": "ExternalArtifact", "name": name, "namespace": of},

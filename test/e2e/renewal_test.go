@@ -423,8 +423,8 @@ type consumer struct {
 	role    string // at AWS
 	cloud   *http.Client
 	keys    caching
-	// unpublished says that nobody serves the issuer's documents. The local cloud reads them each
-	// time.
+	// unpublished says that nobody serves the issuer's documents. The local cloud reads them for
+	// each token, so AWS may then refuse a good token.
 	unpublished atomic.Bool
 
 	asked, unread int

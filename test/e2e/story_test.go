@@ -153,8 +153,8 @@ func TestStory(t *testing.T) {
 		if refused.Refusal == "" || refused.Key != "" || refused.NextStep != fixes["missing-account"][0] {
 			t.Errorf("of an object that is refused it prints %+v", refused)
 		}
-		// The command and the controller compute the same key, so the log has the digest of the
-		// exchange.
+		// The command and the controller compute the same cache key, so the controller's log has
+		// the key's digest.
 		distrusted := explain("tenant-b", "ocirepository/role-of-tenant-a")
 		if distrusted.Digest == "" || !slices.ContainsFunc(controllerLogs(t), func(path string) bool {
 			text, err := os.ReadFile(path)

@@ -353,8 +353,8 @@ func askingForSVIDs() rbacv1.PolicyRule {
 
 // stealControllerSVIDs is a thief with the credential of lanyard-controller. The thief gets SVIDs
 // of the tenants that the controller acts for, with keys that the thief made. Each SVID is in the
-// audit log. The thief gets no SVIDs of other tenants. It cannot forge SVIDs with the SVIDs that it
-// got, or with anything that it may read.
+// audit log. The thief gets no SVIDs where the controller does not act. It cannot forge SVIDs with
+// the SVIDs that it got, or with anything that it may read.
 func stealControllerSVIDs(tn *tenant) {
 	t := tn.t
 	mine := tn.proving("jwt", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")

@@ -35,8 +35,8 @@ const (
 	accountC     = "tenant-c-bucket@my-org-project.iam.gserviceaccount.com"
 )
 
-// grantsOfClouds returns the granted calls in the journal after the call with the number after. It
-// returns only calls in which another caller used an identity or content of tenant-a or tenant-c.
+// grantsOfClouds returns the journal's granted calls in which another caller used an identity or
+// content of tenant-a or tenant-c. It leaves out calls up to the number after.
 func grantsOfClouds(after uint64) (grants []string) {
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: after}) {
 		identity := slices.Contains([]string{roleA, applicationA, accountA, roleC, applicationC, accountC}, call.Role)

@@ -104,7 +104,8 @@ func namePrivateAddresses(tn *tenant) {
 // its object is deleted or suspended, or when its ServiceAccount is deleted.
 func outlive(tn *tenant) {
 	t := tn.t
-	// soon bounds the time until a fetch ends after its object or ServiceAccount has changed.
+	// soon bounds the time until a fetch ends after its object or ServiceAccount was changed or
+	// deleted.
 	const soon = 5 * time.Second
 	for how, end := range map[string]func(o *v1alpha1.OCIRepository){
 		"deleted": func(o *v1alpha1.OCIRepository) { must(t, "delete an object", objects.Delete(t.Context(), o)) },
