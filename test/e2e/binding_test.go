@@ -130,8 +130,8 @@ func installBindings(t *testing.T) *bindingWorld {
 	})
 }
 
-// trustIdentity makes the proposal's role at AWS trust the proposal's identity. The identity has
-// the subject that the issuer at this URL gives it.
+// trustIdentity makes the role in Gardener's proposal trust the proposal's identity. The identity
+// has the subject that the issuer at this URL gives it.
 func trustIdentity(t *testing.T, url, uid string) {
 	t.Helper()
 	const audience = "team-foo"
@@ -147,8 +147,8 @@ func trustIdentity(t *testing.T, url, uid string) {
 	}))
 }
 
-// proposedTrust has the trust policy of the proposal's role: a statement for each issuer, because
-// several tests use an identity of the proposal.
+// proposedTrust has the trust policy of the role in Gardener's proposal: a statement for each
+// issuer, because several tests use an identity of the proposal.
 var proposedTrust = struct {
 	mu         sync.Mutex
 	statements map[string]string // by the issuer's URL

@@ -186,7 +186,7 @@ func pageOf(n int, name string) []object {
 	return objects
 }
 
-// page writes a page that is followed by another one. last writes the last page.
+// page writes a page of a listing that is followed by another page. last writes the last page.
 func page(w io.Writer, objects []object, next string) { listing(w, objects, true, next) }
 func last(w io.Writer, objects ...object)             { listing(w, objects, false, "") }
 
@@ -211,8 +211,8 @@ func (s *hostileStore) counts(bucket string) (listings, reads int) {
 	return s.listings[bucket], s.reads[bucket]
 }
 
-// TestHostileBuckets fetches from a store that misbehaves in every way, and measures the
-// controller's cost of a crowded bucket.
+// TestHostileBuckets fetches from a store whose buckets misbehave in different ways, and measures
+// the controller's cost of a crowded bucket.
 func TestHostileBuckets(t *testing.T) {
 	beside(t)
 	ours := newAuthority(t)

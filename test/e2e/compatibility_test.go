@@ -331,8 +331,8 @@ func (w *matrixWorld) judgeCertificates(t *testing.T) []judgement {
 	return all
 }
 
-// inWords returns an answer as text for the table. Status 0 means that the server refused the
-// connection.
+// inWords returns an answer as text for the table in the README. Status 0 means that the server
+// refused the connection.
 func inWords(status int) string {
 	switch status {
 	case http.StatusOK:
@@ -344,7 +344,7 @@ func inWords(status int) string {
 	}
 }
 
-// inWordsOfNATS returns an answer of NATS as text for the table.
+// inWordsOfNATS returns an answer of NATS as text for the table in the README.
 func inWordsOfNATS(err error) string {
 	switch {
 	case err == nil:

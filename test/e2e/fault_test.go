@@ -139,7 +139,7 @@ func wantServed(t *testing.T, o *v1alpha1.OCIRepository) {
 	}
 }
 
-// TestHostileRegistry pulls once from a good registry, which then misbehaves in every way.
+// TestHostileRegistry pulls once from a good registry, which then misbehaves in many ways.
 func TestHostileRegistry(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "hostile")

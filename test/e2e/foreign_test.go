@@ -63,7 +63,8 @@ func startForeign(t *testing.T, name, readyURL string, client *http.Client, env 
 // vault is Vault's JWT plugin with one role for one subject.
 type vault struct{ url string }
 
-// startVault starts the plugin in the local cloud, where it reads the issuer's documents.
+// startVault starts Vault's JWT plugin in the local cloud, where the plugin reads the issuer's
+// documents.
 func startVault(t *testing.T, issuer, audience, subject string) *vault {
 	t.Helper()
 	address := freeAddress(t)

@@ -371,8 +371,8 @@ func hubVouches(t *testing.T, w *hubWorld) {
 	wantVerdict(t, "Vault", vault.login(t, token), true)
 }
 
-// namespacesAreMapped asserts that a namespace outside the map gets no identity, although the hub
-// has a namespace with the same name and an identity with the same name.
+// namespacesAreMapped asserts that a spoke's namespace without a mapping gets no identity, although
+// the hub has a namespace with the same name and an identity with the same name.
 func namespacesAreMapped(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.putNamespace(t, otherNamespace)

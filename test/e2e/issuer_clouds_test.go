@@ -102,7 +102,8 @@ func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// The tenants of objectsAtClouds, and the owner's resources at the clouds.
+// The namespaces of the tenants in objectsAtClouds, and the names of the owner's resources at the
+// clouds.
 const (
 	ownerNamespace, thiefNamespace = "identity-owner", "identity-thief"
 	identityBucket                 = "e2e-identities"

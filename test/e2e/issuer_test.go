@@ -267,7 +267,7 @@ func kidOf(ring *v1alpha1.KeyRing, state v1alpha1.KeyState) string {
 	return ""
 }
 
-// standbyReady asserts that the ring has a key that was published for publishDelay, but does not
+// standbyReady asserts that a KeyRing has a key that was published for publishDelay, but does not
 // sign yet.
 func standbyReady(ring *v1alpha1.KeyRing) error {
 	for _, k := range ring.Status.Keys {

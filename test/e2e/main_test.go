@@ -30,7 +30,7 @@ var (
 	world      *local.Cluster       // with its cloud
 	controller *local.Program       // for all objects without a shard
 	apiserver  kubernetes.Interface // of the administrator
-	objects    client.Client        // of the administrator; knows Lanyard's kinds
+	objects    client.Client        // of the administrator; with Lanyard's kinds
 )
 
 // userAgent marks the tests' own requests in the audit log.

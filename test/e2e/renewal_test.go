@@ -401,8 +401,8 @@ func (w *bindingWorld) storm(ctx context.Context, names []string) error {
 	return nil
 }
 
-// renewedAfterRevocation revokes the key that has signed the tokens. They must be replaced by
-// tokens of another key.
+// renewedAfterRevocation revokes the key that has signed the tokens. These tokens must be replaced
+// by tokens of another key.
 func renewedAfterRevocation(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	revoked := w.awaitBinding(t, all[0].name, isFresh).Status.KID

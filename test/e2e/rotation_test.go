@@ -48,7 +48,7 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 	defer running.Wait()
 	defer stop()
 	load := &traffic{mint: func(ctx context.Context) (string, error) { return w.mint(ctx, identity, vaultAudience) }}
-	// The clients' verifiers read the document at different times.
+	// The clients' verifiers read the public document at different times.
 	const clients = 4
 	for n := range clients {
 		running.Go(func() {
@@ -142,7 +142,8 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 		return wantf(apierrors.IsNotFound(errors.Unwrap(err)), "reading it ends with: %v", err)
 	})
 
-	// First step: the standby signs, and verifiers that read the document refuse the revoked key.
+	// First step: the standby key signs, and verifiers that read the public document refuse the
+	// revoked key.
 	second := w.token(t, identity, vaultAudience)
 	fresh := caching{url: ownIssuer}
 	must(t, "verify a token of the standby", fresh.verify(t.Context(), second))

@@ -288,7 +288,7 @@ func (r *patientRegistry) judgeChain(ctx context.Context, chain []*x509.Certific
 	return r.note(r.chain.signer, err)
 }
 
-// note records a verdict and returns it. The caller holds the lock.
+// note records a verdict and returns it. The caller holds r.mu.
 func (r *patientRegistry) note(signer string, verdict error) error {
 	r.signers[signer] = true
 	if verdict != nil {

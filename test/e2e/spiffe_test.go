@@ -50,12 +50,12 @@ import (
 )
 
 const (
-	// trustDomain is the trust domain of the stories. The local cloud serves spiffeIssuer's
+	// trustDomain is the trust domain for testdata/stories. The local cloud serves spiffeIssuer's
 	// documents.
 	trustDomain  = "example.com"
 	spiffeIssuer = "https://spiffe.e2e.example.com"
-	// productionNamespace is the stories' namespace. The controller also acts for the tenant of
-	// stagingNamespace, but not in ungrantedNamespace.
+	// productionNamespace is the namespace in testdata/stories. The controller also acts for the
+	// tenant of stagingNamespace, but not in ungrantedNamespace.
 	productionNamespace, stagingNamespace, ungrantedNamespace = "production", "staging", "ungranted"
 )
 
@@ -208,7 +208,7 @@ func (w *spiffeWorld) newObject(t *testing.T, namespace, name, url string, crede
 	return o
 }
 
-// The names of the stories' objects.
+// The names of the objects in testdata/stories.
 const (
 	tokenApp, certificateApp = "my-app", "secure-app"
 	spiffeRegistry           = "spiffe.registry.example.com"

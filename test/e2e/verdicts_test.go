@@ -104,7 +104,7 @@ func trustIssuer(t *testing.T, issuer string) {
 // verifier verifies tokens of one audience.
 type verifier struct {
 	name, audience string
-	width          int // of its column in the table
+	width          int // of the verifier's column in the table
 	judge          func(token string) verdict
 	// takes has the bad tokens that the verifier accepts, with the reason.
 	takes map[string]string

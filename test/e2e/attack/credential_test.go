@@ -170,8 +170,8 @@ func nameAudiences(tn *tenant) {
 	}
 }
 
-// trustedRole creates a role at AWS that trusts a subject of the cluster's issuer, one of Lanyard's
-// issuer and one of the SPIFFE issuer, with any audience.
+// trustedRole creates a role at AWS that trusts three subjects, with any audience: one of the
+// cluster's issuer, one of Lanyard's issuer and one of the SPIFFE issuer.
 func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	t := tn.t
 	for _, issuer := range []string{local.TokenIssuer, spiffeIssuer} {

@@ -20,7 +20,7 @@ var (
 	world       *local.Cluster
 	controller  *local.Program
 	tokenServer *local.Program
-	// objects is the administrator's client. It knows Lanyard's kinds.
+	// objects is the administrator's client. Its scheme has Lanyard's kinds.
 	objects client.WithWatch
 	// begin is the number of the journal's last call before the first attack.
 	begin uint64
