@@ -142,7 +142,7 @@ func TestExamples(t *testing.T) {
 		}
 		for example := range strings.SplitSeq(found.Example, "\n\n") {
 			if name == "token" && !strings.Contains(example, "--creds=") {
-				continue // it needs Lanyard's issuer
+				continue // the example needs Lanyard's issuer, which this test does not have
 			}
 			script := digestPattern.ReplaceAllString(example, digest)
 			out, printed, err := runExample(t.Context(), script, folder, env)

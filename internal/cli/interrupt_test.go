@@ -26,7 +26,7 @@ func hang(t *testing.T, network, address string, reached func()) string {
 			if err != nil {
 				return
 			}
-			defer conn.Close() // when the test ends: until then the connection hangs
+			defer conn.Close() // runs when the test ends: until then the connection hangs
 			reached()
 		}
 	}()
@@ -37,8 +37,9 @@ func hang(t *testing.T, network, address string, reached func()) string {
 	return listener.Addr().String()
 }
 
-// TestInterruptedCredential: Ctrl-C ends a command that waits for its credential, long before the
-// timeouts of the requests. A timeout would end with another status. No file is left on the disk.
+// TestInterruptedCredential checks that Ctrl-C ends a command that waits for its credential, long
+// before its requests time out. A timeout would have another exit status. No file is left on the
+// disk.
 func TestInterruptedCredential(t *testing.T) {
 	const app = "oci://registry.example.com/team/app:1.0.0"
 	for source, prepare := range map[string]func(t *testing.T, reached func()) (env map[string]string, args []string){

@@ -33,11 +33,11 @@ const (
 type fakeIssuer struct {
 	// refuse answers requests for tokens. If it is nil or returns status 0, a token is minted.
 	refuse func() (int, any)
-	// opens: the API server accepts the tokens for itself.
+	// opens says that the API server accepts the tokens as credentials of a caller.
 	opens bool
 	// life is how long a token lives.
 	life time.Duration
-	// notReady is the identity's condition Ready.
+	// ready is the identity's condition Ready.
 	ready object
 	// server changes the ring. It is called at each read after an update; read counts from 1.
 	server func(ring object, read int)

@@ -20,8 +20,8 @@ func localCommands() map[string]string {
 	return map[string]string{"up": frame.UpShort, "cloud": frame.CloudShort}
 }
 
-// isLocal reports whether a command line is for lanyard-local: one of its commands, or the help or
-// the completion of one.
+// isLocal reports whether a command line is for lanyard-local: a command of lanyard-local, or the
+// help or the completion of such a command.
 func isLocal(args []string) bool {
 	if len(args) > 1 && args[0] == "help" {
 		args = args[1:]

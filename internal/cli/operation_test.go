@@ -266,9 +266,9 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestRenewOfWhatNobodyRenews: the controller obeys the annotation only on an object that names a
-// WorkloadIdentity. On a source with another identity the annotation would stay for ever, so the
-// command refuses such a source.
+// TestRenewOfWhatNobodyRenews checks that renew refuses a source with an identity other than a
+// WorkloadIdentity. The controller ignores the annotation on such a source, so the annotation would
+// stay for ever.
 func TestRenewOfWhatNobodyRenews(t *testing.T) {
 	f, kubeconfig := newFakeCluster(t, []string{"ocirepositories/app", "buckets/data"})
 	f.objects["ocirepositories/app"]["spec"].(object)["identityRef"] = object{"kind": "AWSClusterRoleIdentity", "name": "reader"}
@@ -299,7 +299,7 @@ func hostOf(t *testing.T, kubeconfig string) string {
 	return host
 }
 
-// TestNothingToSuspend checks that it is no failure if there is nothing left to do.
+// TestNothingToSuspend checks that suspend --all succeeds if all objects are suspended already.
 func TestNothingToSuspend(t *testing.T) {
 	_, kubeconfig := newFakeCluster(t, []string{"buckets/old"}, "buckets/old")
 	c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
@@ -308,8 +308,8 @@ func TestNothingToSuspend(t *testing.T) {
 	}
 }
 
-// TestRequestOfSomebodyElse checks that the command also succeeds if the controller handles a later
-// request of somebody else.
+// TestRequestOfSomebodyElse checks that reconcile also succeeds if the controller handles a later
+// request of another client.
 func TestRequestOfSomebodyElse(t *testing.T) {
 	f, kubeconfig := newFakeCluster(t, []string{"buckets/data"})
 	f.controller = func(o object, _ int) {

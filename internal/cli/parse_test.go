@@ -42,7 +42,7 @@ func TestExamplesParse(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_ = os.Remove(calls) // there may be none
+			_ = os.Remove(calls) // the file may not exist
 			cmd := exec.CommandContext(t.Context(), bash, "-c", example+"\nwait")
 			cmd.Dir, cmd.Env = home, []string{"HOME=" + home, "PATH=" + programs, "CALLS=" + calls}
 			if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "not found") {

@@ -32,9 +32,9 @@ func pluginConfig(t *testing.T, server, name, script string) (path, starts strin
 	return path, starts
 }
 
-// TestPluginOfItself: a kubeconfig is refused if its credential plugin is this command with the
-// same kubeconfig, directly or by a wrapper. The command would start itself without end. The plugin
-// may use the kubeconfig of another user.
+// TestPluginOfItself checks that a kubeconfig is refused if its credential plugin is this command
+// with the same kubeconfig, directly or by a wrapper. The command would start itself without end.
+// The plugin may use the kubeconfig of another user.
 func TestPluginOfItself(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

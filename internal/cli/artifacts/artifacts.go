@@ -65,8 +65,8 @@ func (j *job) misused(format string, args ...any) error {
 // argument is the placeholder in help for an artifact with a tag or a digest.
 const argument = "oci://HOST/REPOSITORY[:TAG|@DIGEST]"
 
-// prepare adds the argument and the flags of a registry to a command. The command checks both and
-// calls run with them.
+// prepare adds an argument, the artifact's URL, and the flags of a registry to a command. The
+// command checks the argument and the flags, and calls run with them.
 func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *cobra.Command {
 	flags := &registryFlags{creds: creds.New(std.Credentials)}
 	flags.addTo(c)
@@ -176,8 +176,8 @@ func (f *sizeFlags) limits() archive.Limits {
 	return archive.Limits{MaxBytes: int64(f.bytes), MaxFiles: f.files}
 }
 
-// explain adds a fix to the refusal of an archive: raise the limit by its flag. The flags are the
-// user's own limits.
+// explain adds the fix to an error about an archive with too many bytes or files: raise the limit
+// of the flag. The fix is for the user of this command, who sets both limits.
 func (f *sizeFlags) explain(err error) error {
 	refused, ok := errors.AsType[*archive.Error](err)
 	if !ok {
@@ -188,7 +188,7 @@ func (f *sizeFlags) explain(err error) error {
 		refused.Fix = "raise --max-size"
 	case archive.ReasonTooMany:
 		refused.Fix = "raise --max-files"
-	default: // refused.Fix is the same for every publisher
+	default: // for other reasons, package archive has set Fix
 	}
 	return refused
 }

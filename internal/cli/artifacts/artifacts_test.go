@@ -146,8 +146,8 @@ func tree(t *testing.T, root string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDiffHidesNothing: content that a stranger has pushed cannot make a terminal overwrite a line,
-// or show a line in another order.
+// TestDiffHidesNothing checks that content of a stranger's artifact cannot make the terminal
+// overwrite a line of the diff, or show a line in another order.
 func TestDiffHidesNothing(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{
@@ -166,7 +166,8 @@ func TestDiffHidesNothing(t *testing.T) {
 	}
 }
 
-// TestDiffOfAFile: a file and an archive are compared as a push packs them.
+// TestDiffOfAFile checks that diff packs a --path that is a file or an archive as push does, and
+// compares the result.
 func TestDiffOfAFile(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app"
 	files := folder(t, map[string]string{"app.yaml": "kind: App\n", "other/app.yaml": "kind: Other\n"})
@@ -205,8 +206,8 @@ func TestDiffOfAFile(t *testing.T) {
 	}
 }
 
-// TestDiffWritesAtOnce: a difference is written as soon as it is found. If the command fails
-// afterwards, its exit status is not that of a difference.
+// TestDiffWritesAtOnce checks that a difference is written as soon as it is found. If the command
+// fails afterwards, its exit status is Undecided, not that of a difference.
 func TestDiffWritesAtOnce(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"a.yaml": "1\n", "z.yaml": "1\n"}))
@@ -214,7 +215,7 @@ func TestDiffWritesAtOnce(t *testing.T) {
 		now := folder(t, map[string]string{"a.yaml": "2\n", "z.yaml": "2\n"})
 		p := process{written: func(text []byte) {
 			if bytes.Contains(text, []byte("a.yaml")) {
-				_ = os.Remove(filepath.Join(now, "z.yaml")) // the file that is read next
+				_ = os.Remove(filepath.Join(now, "z.yaml")) // diff reads z.yaml next, and fails
 			}
 		}}
 		status := p.run(t.Context(), "diff", "artifact", app, "--path", now, "-o", format)

@@ -31,7 +31,7 @@ const maxText = 1 << 20
 // change is how a file or folder differs.
 type change string
 
-// The changes, from the artifact to the folder.
+// The changes. A file is added if only the folder has it, and removed if only the artifact has it.
 const (
 	added   change = "added"
 	removed change = "removed"
@@ -164,12 +164,13 @@ func (f *contentFlags) unpackFile(ctx context.Context, folder string) error {
 		_ = out.CloseWithError(err) // always returns nil
 	})
 	_, err = archive.Extract(ctx, in, root, archive.Options{Limits: f.sizes.limits()})
-	_ = in.Close() // always returns nil, and ends the packing
+	_ = in.Close() // always returns nil; ends the goroutine that packs
 	packing.Wait()
 	return err
 }
 
-// differences writes each difference when it is found: all of them may not fit into memory.
+// differences writes each difference when it is found: all differences together may not fit into
+// memory.
 type differences struct {
 	w      io.Writer
 	format string
@@ -193,7 +194,7 @@ func (r *differences) add(d difference) error {
 		if err := encoder.Encode(d); err != nil {
 			return err
 		}
-		text.Truncate(text.Len() - 1) // the newline
+		text.Truncate(text.Len() - 1) // remove the newline that Encode appends
 	case frame.YAML:
 		if err := frame.WriteYAML(&text, []difference{d}); err != nil {
 			return err
@@ -289,7 +290,7 @@ func first(old, now []archive.Entry) int {
 	if order := strings.Compare(old[0].Name, now[0].Name); order != 0 || old[0].Dir == now[0].Dir {
 		return order
 	}
-	return -1 // a file in place of a folder, or the other way round
+	return -1 // a file and a folder: removed first, then added
 }
 
 // list returns the files and the empty folders. The names of the files imply all other folders.
@@ -407,7 +408,7 @@ func equal(a, b fs.FS, name string) (bool, error) {
 		if !bytes.Equal(l[:n], r[:m]) {
 			return false, nil
 		}
-		if leftEnd != nil || rightEnd != nil { // both have ended, since they are equally long
+		if leftEnd != nil || rightEnd != nil { // the files are equally long, so both have ended
 			return true, nil
 		}
 	}

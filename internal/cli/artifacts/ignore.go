@@ -83,8 +83,8 @@ func (f *contentFlags) patterns() (archive.Patterns, error) {
 const maxIgnoreFile = 1 << 20 // bytes
 
 // readIgnoreFile returns the text of a file of patterns, or nothing if there is no such file. It
-// refuses a file that is too long. It also refuses a path without an end, such as a link to a
-// device.
+// refuses a file that is too long. It also refuses a path that can be read without end, such as a
+// link to a device.
 func readIgnoreFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

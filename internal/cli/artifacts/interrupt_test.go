@@ -23,7 +23,7 @@ type counted struct {
 
 	mu       sync.Mutex
 	requests int
-	at       int // 0 for none
+	at       int // number of the request that calls call; 0 for none
 	call     func()
 }
 
@@ -37,12 +37,13 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	if call != nil {
 		call()
-		panic(http.ErrAbortHandler) // the client is gone
+		panic(http.ErrAbortHandler) // send no response: call has interrupted the client
 	}
 	c.registry.ServeHTTP(w, r)
 }
 
-// begin starts to count anew.
+// begin sets the count of requests to 0. The request with the number at will then call the
+// function.
 func (c *counted) begin(at int, call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +128,8 @@ func TestInterruptAtEachRequest(t *testing.T) {
 // the size of its files.
 const sizeLimit = "LANYARD_TEST_PULL"
 
-// TestNoSpace: if the disk is full, the folder stays as it was. The child process may write files
-// of at most 1 MiB. A longer write fails at the same place as on a full disk.
+// TestNoSpace checks that a pull to a full disk leaves the folder as it was. The child process may
+// write files of at most 1 MiB: a longer write fails, as on a full disk.
 func TestNoSpace(t *testing.T) {
 	if line := os.Getenv(sizeLimit); line != "" {
 		limit := syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}
@@ -161,8 +162,8 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestFullOutput: a result that cannot be written is a failure, in every format. /dev/full is a
-// device on which no space is left.
+// TestFullOutput checks that a command fails if its result cannot be written, in every format.
+// /dev/full is a device on which no space is left.
 func TestFullOutput(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app"
 	source := folder(t, map[string]string{"app.yaml": "1\n"})
@@ -257,8 +258,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestPathOfAStranger: no command follows a link out of a checkout. A user who wants the link's
-// target must write the target's own path.
+// TestPathOfAStranger checks that no command follows a link out of a checkout. A user who wants the
+// link's target must write the target's own path.
 func TestPathOfAStranger(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"app.yaml": "new"}))
@@ -289,8 +290,8 @@ func TestPathOfAStranger(t *testing.T) {
 	must(t, "push", "artifact", app, "--path", filepath.Join(home, "."))
 }
 
-// TestProgress: a terminal shows how far a transfer is, and the line is cleared at the end. A pipe
-// gets only the result.
+// TestProgress checks that a terminal shows how far a transfer is, and that the line is cleared at
+// the end. Without a terminal, only the result is written.
 func TestProgress(t *testing.T) {
 	host := serve(t, distribution(t))
 	app := "oci://" + host + "/app:1.0.0"

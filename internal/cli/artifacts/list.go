@@ -64,7 +64,7 @@ unless --signatures is set. With --details, each listed artifact is asked for it
 	}
 	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
 	c = prepare(c, std, func(ctx context.Context, j *job) error { return f.run(ctx, j, output) })
-	c.ValidArgsFunction = completeRepository // the argument has no tag
+	c.ValidArgsFunction = completeRepository // list takes a repository without a tag
 	return c
 }
 
@@ -145,7 +145,7 @@ func (r *row) describe(ctx context.Context, client *oci.Client) error {
 	r.Digest = resolved.Digest
 	manifest, err := client.Fetch(ctx, resolved)
 	if origin.CodeOf(err) == origin.CodeUnsupportedMediaType {
-		return nil // the tag is not an artifact's: only the digest is known
+		return nil // the tag's manifest is no artifact: the row has only the digest
 	}
 	if err != nil {
 		return fmt.Errorf("tag %s: %w", r.Tag, err)

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// stillness is the longest time that a connection may be silent during a request. A registry
-	// needs some time to check the digest of a large layer, or to move the layer to its place.
+	// stillness is the longest time that a connection may be silent during a request. It is long,
+	// because a registry is silent while it checks the digest of a large layer or moves the layer
+	// in its storage.
 	stillness = 2 * time.Minute
 	// completionTimeout bounds the time that the shell waits for completions.
 	completionTimeout = 3 * time.Second

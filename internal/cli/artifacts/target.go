@@ -108,7 +108,7 @@ func (t *target) swap() error {
 	if err := os.Chmod(t.stage, info.Mode().Perm()); err != nil {
 		return err
 	}
-	old := t.stage // path of the old content after an exchange
+	old := t.stage // exchange leaves the old content at the stage's path
 	switch err := exchange(t.stage, t.path); {
 	case errors.Is(err, errors.ErrUnsupported):
 		if old, err = t.replace(); err != nil {
@@ -118,7 +118,7 @@ func (t *target) swap() error {
 		return fmt.Errorf("%w; if this is a mount, empty it, and pull without --replace", err)
 	}
 	if err := os.RemoveAll(old); err != nil {
-		// Not wrapped: the pull itself did not fail.
+		// Not wrapped: explainDisk would add to the error that the folder is as it was.
 		return fmt.Errorf("the artifact is in place, but what was there before could not be removed: %v", err) //nolint:errorlint // see above
 	}
 	return nil

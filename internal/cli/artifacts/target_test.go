@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReplacedAtOnce: while pulls replace a folder, its path always has a folder, either the old or
-// the new one.
+// TestReplacedAtOnce checks that, while pulls replace a folder, the path always has either the old
+// folder or the new folder.
 func TestReplacedAtOnce(t *testing.T) {
 	path := folder(t, map[string]string{"app.yaml": "0"})
 	var readers sync.WaitGroup
@@ -49,7 +49,8 @@ func TestReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// TestReplacedInSteps: the folder is also replaced on file systems that cannot exchange folders.
+// TestReplacedInSteps checks that a folder is also replaced on file systems that cannot exchange
+// two folders.
 func TestReplacedInSteps(t *testing.T) {
 	path := folder(t, map[string]string{"app.yaml": "0"})
 	next, err := newTarget(path, true)

@@ -1,5 +1,5 @@
-// Package cluster reaches a cluster as kubectl does, for the commands that ask one. It also reads
-// and completes the names of objects on command lines.
+// Package cluster reaches a cluster as kubectl does, for the commands that send requests to a
+// cluster. It also reads and completes the names of objects on command lines.
 package cluster
 
 import (
@@ -50,7 +50,7 @@ const (
 // DefaultWait is how long a command waits for a controller, unless --timeout says otherwise.
 const DefaultWait = 5 * time.Minute
 
-// Pause waits as long as commands do between two looks at an object, or until ctx ends.
+// Pause waits for the time between two reads of an object by a command, or until ctx ends.
 func Pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -88,7 +88,7 @@ func ParseTargets(table kinds.Table, args []string) ([]Target, error) {
 }
 
 // AsWritten returns the word KIND/NAME with the kind as the user has written it, if same accepts
-// this word. Otherwise it returns the usual word.
+// this word. Otherwise it returns the parameter usual.
 func AsWritten(begun, name, usual string, same func(word string) bool) string {
 	kind, _, ok := strings.Cut(begun, "/")
 	if word := kind + "/" + name; ok && same(word) {
@@ -103,7 +103,7 @@ func (f *Flags) CompleteTargets(fits func(report.Object) bool) cobra.CompletionF
 	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return f.Complete(c, begun, func(ctx context.Context, cluster *Client) (offers []cobra.Completion, err error) {
 			objects, err := cluster.Objects(ctx)
-			named, _ := ParseTargets(cluster.Kinds, args) // none if a word is wrong
+			named, _ := ParseTargets(cluster.Kinds, args) // empty if an argument is wrong
 			for _, o := range objects {
 				t := TargetOf(o)
 				word := AsWritten(begun, t.Name, t.String(), func(word string) bool {

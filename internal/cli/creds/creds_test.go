@@ -299,7 +299,7 @@ func TestFiles(t *testing.T) {
 		} {
 			isFile := strings.HasPrefix(source, "--sa") || source == "--token-file"
 			if !isFile && (name == "too long" || name == "with white space") {
-				continue // GitLab sets the variable, always without these faults
+				continue // a variable that GitLab sets never has these faults
 			}
 			t.Run(source+" "+name, func(t *testing.T) {
 				w.env = map[string]string{"LANYARD_ID_TOKEN": c.token}
@@ -434,7 +434,8 @@ func TestGitHubOIDCToken(t *testing.T) {
 	}
 }
 
-// TestWhereGitHubsTokenGoes asserts that the job's own token goes to GitHub alone.
+// TestWhereGitHubsTokenGoes asserts that only GitHub gets the job's request token. With the URL of
+// another host, no request is sent.
 func TestWhereGitHubsTokenGoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		url, server string
@@ -496,7 +497,7 @@ func TestSpiffeJWT(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, _ := shown(t, short)
-	timer := time.NewTimer(2500 * time.Millisecond) // most of its life
+	timer := time.NewTimer(2500 * time.Millisecond) // of the JWT-SVID's life of 3 seconds
 	<-timer.C
 	if second, _ := shown(t, short); second.RegistryToken == first.RegistryToken {
 		t.Error("the JWT-SVID is not fetched again before it ends")
@@ -601,7 +602,8 @@ func TestClouds(t *testing.T) {
 	}
 }
 
-// TestNoIdentityOfACloud asserts that the fix in the error is for a job, not for a controller.
+// TestNoIdentityOfACloud asserts that a job without an identity of a cloud gets an error with a fix
+// for jobs, not for the controller.
 func TestNoIdentityOfACloud(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")

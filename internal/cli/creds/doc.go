@@ -9,5 +9,5 @@
 //	defer login.Close()
 //
 // A token is valid at each server that its audiences list. So a token for a registry must not open
-// a cloud or the cluster: such an audience is refused, by the rule of package auth/spec.
+// a cloud or the cluster: package creds refuses such an audience, by the rule of package auth/spec.
 package creds

@@ -28,8 +28,8 @@ const HelperFile = "LANYARD_CREDENTIALS_FILE"
 const helperTimeout = 60 * time.Second
 
 // Helper answers requests of Docker, and of other programs with the protocol of its credential
-// helpers. Any image name in a Dockerfile causes a request. So Helper gives credentials only to the
-// hosts in its own configuration.
+// helpers. An image name in a Dockerfile is enough for a request with any host. So Helper gives
+// credentials only to the hosts in its own configuration.
 type Helper struct {
 	// Process has the parts of the process that the sources of credentials use.
 	Process Process

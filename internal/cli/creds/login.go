@@ -90,7 +90,7 @@ func isShortLived(host string, login authn.AuthConfig) bool {
 	return slices.ContainsFunc([]Kind{AWS, Azure, GCP}, func(cloud Kind) bool { return checkCloudHost(cloud, host) == nil })
 }
 
-// renewing is a credential that is issued again before it ends. It is safe for concurrent use.
+// renewing is a credential that is issued again before it expires. It is safe for concurrent use.
 type renewing struct {
 	issue func(context.Context) (Credential, error)
 	turn  chan struct{} // locks the fields below: a send locks, a receive unlocks
@@ -106,7 +106,7 @@ func newRenewing(issue func(context.Context) (Credential, error)) *renewing {
 }
 
 // get returns the current credential. In the last fifth of its life, get issues a new one. One
-// caller at a time issues; the others wait, each until its own context ends.
+// caller at a time issues; other callers wait, each until its own context ends.
 func (r *renewing) get(ctx context.Context) (Credential, error) {
 	select {
 	case r.turn <- struct{}{}:

@@ -89,8 +89,8 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestPushOutlivesItsToken: a token of one hour ends during a push of two hours. The push gets
-// a new token and continues. It does not send again what the registry already has.
+// TestPushOutlivesItsToken checks a push of two hours, during which a token of one hour expires.
+// The push gets a new token and continues. It does not send again what the registry already has.
 func TestPushOutlivesItsToken(t *testing.T) {
 	const size = 2 << 20 // so large that the layer is sent by PATCH
 	folder := t.TempDir()

@@ -70,7 +70,8 @@ func (f *Flags) spiffeLogin(ctx context.Context) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	// First fetch without the X509Source: it retries without end, and hides why the agent refuses.
+	// First fetch without an X509Source: an X509Source retries without end, and hides why the agent
+	// refuses.
 	svid, err := f.fetchX509(bounded, client)
 	if err == nil {
 		var source *workloadapi.X509Source

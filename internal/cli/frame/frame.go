@@ -49,8 +49,8 @@ const (
 	Failed = 1
 	// Misused says that the command line is wrong.
 	Misused = 2
-	// Undecided says that a command failed before it had a verdict. It is for commands whose
-	// status is a verdict.
+	// Undecided says that a command failed before it had a verdict. It is for commands such as
+	// diff, whose status Failed is a verdict.
 	Undecided = 3
 	// Interrupted says that a signal ended the command before it was done. Shells use the same
 	// status for SIGINT: 128 plus the signal's number.
@@ -71,7 +71,8 @@ func UsageError(c *cobra.Command, err error) error { return &usageError{c.Comman
 
 func (e *usageError) Error() string {
 	said := strings.TrimSpace(e.err.Error())
-	if strings.Contains(said, "\n") { // a suggestion stands on a line of its own
+	// cobra's suggestions have several lines, so "See … --help" becomes a paragraph of its own.
+	if strings.Contains(said, "\n") {
 		return fmt.Sprintf("%s\n\nSee %s --help", said, e.command)
 	}
 	return fmt.Sprintf("%s; see %s --help", said, e.command)
@@ -83,7 +84,7 @@ func (e *usageError) Unwrap() error { return e.err }
 // [Failed] is a verdict, such as "differs".
 func Undecide(err error) error { return &undecidedError{err} }
 
-// undecidedError is a failure that is no verdict.
+// undecidedError is the failure of a command that has no verdict.
 type undecidedError struct{ err error }
 
 func (e *undecidedError) Error() string { return e.err.Error() }
@@ -124,7 +125,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 		}
 		return Failed
 	}
-	// Errors of cobra itself are about the command line.
+	// Errors of cobra itself, which have no type, are about the command line.
 	var usage *usageError
 	if !errors.As(err, &usage) {
 		usage = &usageError{root.CommandPath(), err}

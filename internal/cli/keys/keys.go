@@ -26,9 +26,9 @@ import (
 // as flags do. The ID of an authority has no dash.
 var kid = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// ArgumentLast returns the arguments of a command about keys. It moves a kid that begins with a dash
-// to the end, after "--", so that the kid is not read as a flag. One of 64 keys has such a kid, and
-// nobody has time to find that out when a key has leaked.
+// ArgumentLast returns the arguments of a command about keys. It moves a kid that begins with a
+// dash to the end, after "--", so that the kid is not read as a flag. One of 64 keys has such a
+// kid. The revocation of a leaked key must not fail for that reason.
 func ArgumentLast(args []string) []string {
 	at := slices.IndexFunc(args, kid.MatchString)
 	if len(args) == 0 || args[0] != "keys" || at < 0 || args[at][0] != '-' || slices.Contains(args, "--") {

@@ -42,7 +42,7 @@ type keyReport struct {
 	State     identityv1.KeyState `json:"state"`
 	// Since is when the key entered its state.
 	Since metav1.Time `json:"since"`
-	// Next is what happens to the key next, for people; empty if nothing does.
+	// Next is what happens to the key next, for people; empty if nothing will happen.
 	Next string `json:"next,omitempty"`
 	// Certificate is an authority's certificate, PEM; empty for a key.
 	Certificate string `json:"certificate,omitempty"`
@@ -143,7 +143,7 @@ func since(key keyring.Entry) metav1.Time {
 	return *at
 }
 
-// nextStep says what happens to a key next; empty if nothing does.
+// nextStep returns what happens to a key next; empty if nothing will happen.
 func nextStep(ring *identityv1.KeyRing, key keyring.Entry, now time.Time) string {
 	if slices.Contains(ring.Spec.Revoke, key.ID) && key.State != identityv1.KeyRevoked {
 		return "is about to be revoked"
@@ -189,7 +189,8 @@ func stateOf(ring *identityv1.KeyRing, kid string) string {
 	return "not in the ring any more"
 }
 
-// hindrance returns the message of the first condition that is not True; empty if all are.
+// hindrance returns the message of the ring's first condition that is not True; empty if all are
+// True.
 func hindrance(ring *identityv1.KeyRing) string {
 	for _, kind := range []string{meta.ConditionReady, identityv1.ConditionCanRotate} {
 		if c := apimeta.FindStatusCondition(ring.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {

@@ -77,7 +77,7 @@ func (o *tenantOptions) check(args []string) error {
 	case slices.Contains([]string{o.namespace, metav1.NamespaceSystem, cmp.Or(o.secretNamespace, o.release+"-identities")}, namespace):
 		return fmt.Errorf("%s is no tenant's namespace: "+
 			"its Secrets and accounts would open the cluster to whoever writes objects there", namespace)
-	case strings.Contains(namespace, "{{"): // a variable of a template
+	case strings.Contains(namespace, "{{"): // a template's variable, not yet replaced
 		return nil
 	case len(validation.IsDNS1123Label(namespace)) > 0:
 		return fmt.Errorf("%q is not the name of a namespace: %s", namespace, validation.IsDNS1123Label(namespace)[0])

@@ -198,7 +198,7 @@ func (r *run) wait(ctx context.Context, t cluster.Target, deadline time.Time, ti
 		case time.Now().After(deadline) && said == "":
 			return o, fmt.Errorf("%s: the controller did nothing for %s; is it running, and does its shard select the object?", t, timeout)
 		case time.Now().After(deadline):
-			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // the reason was printed before
+			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // say has printed why
 		}
 		if err := cluster.Pause(ctx); err != nil {
 			return o, err

@@ -38,11 +38,13 @@ The exit status is 0 only if all objects are ready. A suspended object is refuse
 				}
 				return nil
 			},
-			// Remove a request in Flux's annotation: it would win if its time is later.
+			// Remove Flux's annotation: a request there with a later time would win over this
+			// request.
 			patch: fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q,%q:null}}}`,
 				meta.ReconcileRequestedAnnotation, time.Now().UTC().Format(time.RFC3339Nano), meta.FluxReconcileRequestedAnnotation),
 			look: func(o report.Object) outlook {
-				// The annotation has this request, or a later request of somebody else.
+				// The annotation has this request, or the later request of another client, which
+				// includes it.
 				if o.Suspended() || o.GetStatus().LastHandledReconcileAt == o.GetAnnotations()[meta.ReconcileRequestedAnnotation] {
 					return readiness(o)
 				}

@@ -13,7 +13,7 @@ import (
 )
 
 // helperProgram is the name under which Docker calls this program: "docker-credential-" and the
-// name that is written in its configuration.
+// name that Docker's configuration has.
 const helperProgram = "docker-credential-lanyard"
 
 const helperCommand = "credential-helper"

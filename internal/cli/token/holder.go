@@ -254,7 +254,7 @@ func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid t
 			return issued{}, err
 		}
 	}
-	kind, _ := s.Kinds.Named(s.Kind) // the target is of a known kind
+	kind, _ := s.Kinds.Named(s.Kind) // always found: parseHolder has checked the kind
 	answer := &tokenv1.SVIDRequest{}
 	err = server.Post().Namespace(s.Namespace).Resource(kind.Plural).Name(s.Name).SubResource("svid").Body(request).Do(ctx).Into(answer)
 	switch {

@@ -83,7 +83,8 @@ func (i *identity) request(ctx context.Context, audiences []string, duration tim
 		if err != nil {
 			return issued{}, err
 		}
-		// No target system: a caller who names the identity itself may use its tokens at its cloud.
+		// Pass no target system, so that userOf does not refuse an identity of a cloud: a caller
+		// who names the identity may use the tokens at that cloud.
 		if token.user, err = userOf(subject, object.Annotations, ""); err != nil {
 			return issued{}, err
 		}

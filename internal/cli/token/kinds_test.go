@@ -44,7 +44,7 @@ func TestKindsOnTheCommandLine(t *testing.T) {
 					t.Errorf("%s is %q, %v", word, name, err)
 				}
 			default:
-				continue // a KeyRing is named by a flag
+				continue // commands name a KeyRing by a flag, without its kind
 			}
 			known++
 		}

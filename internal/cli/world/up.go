@@ -106,7 +106,7 @@ type input struct {
 	values    map[string]any // of the chart
 	cloud     cloudtest.Config
 	manifests *local.Manifests
-	// noIssuer: the built-in manifests that need Lanyard's own issuer are left out.
+	// noIssuer says that the built-in manifests that need Lanyard's own issuer are left out.
 	noIssuer bool
 }
 
@@ -302,7 +302,8 @@ func stopAll(ctx context.Context, stop []func(context.Context) error, p *progres
 		errs = append(errs, end(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
-		// The objects' verdict does not change; no program outlives this process in any case.
+		// A failed stop is only a message: the command's status is the verdict about the objects,
+		// and no program outlives this process in any case.
 		p.step("the stop failed: %v", err)
 	}
 }
@@ -331,7 +332,7 @@ func startLanyard(ctx context.Context, cluster *local.Cluster, o upOptions, in i
 }
 
 // publish publishes the tenants' artifacts in the demonstration's cloud. In the user's own cloud,
-// it writes one tenant's files to each place where the manifests expect content.
+// it writes one tenant's files to the repositories and Google buckets that the manifests name.
 func publish(ctx context.Context, cloud *local.Cloud, o upOptions, manifests *local.Manifests, p *progress) error {
 	artifacts, err := examples.Artifacts()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// TestDemonstrated: a demonstration without objects fails.
+// TestDemonstrated checks that a demonstration fails without objects, or with an unexpected result.
 func TestDemonstrated(t *testing.T) {
 	good, bad := report.Row{Result: report.Pulled}, report.Row{Result: report.Pending}
 	for name, test := range map[string]struct {

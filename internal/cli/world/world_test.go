@@ -132,7 +132,7 @@ func TestUsage(t *testing.T) {
 }
 
 // TestUpRefuses asserts that up reports errors before it starts anything or removes a former run's
-// files. It reports all errors at once, each with its place and the next step.
+// files. It reports all errors at once, each with its flag or file and the next step.
 func TestUpRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "demo")
 	mine := t.TempDir()
@@ -164,8 +164,8 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
-// TestFindPrograms asserts that up finds the programs beside lanyard's own from every working
-// folder. It finds all others in PATH.
+// TestFindPrograms asserts that up finds the programs in the folder of lanyard's own file, from
+// every working folder. It finds programs that this folder lacks in PATH.
 func TestFindPrograms(t *testing.T) {
 	beside, inPath, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	program := func(path string) string {

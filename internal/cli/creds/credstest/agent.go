@@ -47,7 +47,7 @@ type Agent struct {
 	hanging bool
 	life    time.Duration // of JWT-SVIDs
 	changed chan struct{} // closed when an X.509-SVID is replaced
-	issued  int           // JWT-SVIDs
+	issued  int           // number of JWT-SVIDs
 }
 
 // NewAgent starts an agent, which stops when the test ends. Its SPIFFE ID is id. The parameter
@@ -91,7 +91,7 @@ func (a *Agent) Address() string { return a.address }
 // Deny withdraws the identity: callers get PermissionDenied.
 func (a *Agent) Deny() { a.set(func() { a.denied = true }) }
 
-// Hang makes the agent answer no further call.
+// Hang makes the agent leave further calls without an answer.
 func (a *Agent) Hang() { a.set(func() { a.hanging = true }) }
 
 // SetLife sets how long further JWT-SVIDs live.
