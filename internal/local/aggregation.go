@@ -72,7 +72,7 @@ func (a apiService) host() string {
 // at returns a copy of the APIService with another port.
 func (a apiService) at(port int64) *unstructured.Unstructured {
 	moved := a.object.DeepCopy()
-	moved.Object["spec"].(map[string]any)["service"].(map[string]any)["port"] = port // readAPIService has read it
+	moved.Object["spec"].(map[string]any)["service"].(map[string]any)["port"] = port // readAPIService has decoded spec.service
 	return moved
 }
 

@@ -25,8 +25,8 @@ func (c *Cluster) Apply(ctx context.Context, manifests *Manifests) (int, error) 
 	return len(manifests.all), nil
 }
 
-// ApplyNamespaces applies only the namespaces of manifests. A chart with objects in these
-// namespaces can be installed afterwards.
+// ApplyNamespaces applies only the namespaces of manifests, so that a chart with objects in these
+// namespaces can be installed.
 func (c *Cluster) ApplyNamespaces(ctx context.Context, manifests *Manifests) error {
 	for _, m := range manifests.all {
 		if !isNamespace(m) {
@@ -70,7 +70,7 @@ func (c *Cluster) applyObject(ctx context.Context, o *unstructured.Unstructured)
 	return c.await(ctx, nameOf(o), func(ctx context.Context) (bool, error) {
 		err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(FieldManager), client.ForceOwnership)
 		if apimeta.IsNoMatchError(err) {
-			return false, nil // discovery lists a CRD shortly after it is established
+			return false, nil // retry: discovery lists a new CRD with a delay
 		}
 		return err == nil, err
 	})

@@ -132,7 +132,8 @@ func startCloud(ctx context.Context, f *folder, o CloudOptions) (_ *Cloud, err e
 	}
 	go func() { c.served <- c.Serve(ctx, ln) }()
 	state := CloudState{ProxyURL: "http://" + ln.Addr().String(), CAFile: f.join(caName), PID: os.Getpid()}
-	// Serve sets the proxy's URL once it runs. If Serve refuses the listener, it returns at once.
+	// Serve sets the proxy's URL when the proxy runs. If Serve refuses the listener, Serve returns
+	// at once, and awaitProxy returns its error.
 	if err := c.awaitProxy(ctx); err != nil {
 		return nil, err
 	}

@@ -321,7 +321,7 @@ func TestCloudState(t *testing.T) {
 	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
 		t.Errorf("after the stop: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, stateName), []byte(noted), 0o600); err != nil { // as after a crash
+	if err := os.WriteFile(filepath.Join(dir, stateName), []byte(noted), 0o600); err != nil { // a crashed cloud leaves this file
 		t.Fatal(err)
 	}
 	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {

@@ -27,7 +27,7 @@ const (
 )
 
 // tokenFile is a file with a ServiceAccount's token. It renews the token like a kubelet does for a
-// Pod. Its kubeconfig refers to the file.
+// Pod. The program's kubeconfig refers to the file.
 type tokenFile struct {
 	kubeconfig string
 

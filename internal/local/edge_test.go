@@ -99,7 +99,8 @@ func TestEdge(t *testing.T) {
 	}
 }
 
-// TestIssuerReadsTheCloud asserts which programs get the proxy variable of the cloud.
+// TestIssuerReadsTheCloud asserts which programs get the variable with the cloud's proxy, and that
+// only the controller gets the default Azure tenant.
 func TestIssuerReadsTheCloud(t *testing.T) {
 	inCloud, err := render([]string{"HTTPS_PROXY=http://127.0.0.1:4711"}, nil, WithIssuer(nil, nil))
 	if err != nil {

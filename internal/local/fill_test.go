@@ -26,8 +26,8 @@ spec:
   serviceAccountName: sa
 `
 
-// TestFill asserts that Fill stores content where the manifests refer to it, behind the cloud's
-// checks.
+// TestFill asserts that Fill stores content in the repositories and buckets that the manifests
+// name, without the cloud's permission checks.
 func TestFill(t *testing.T) {
 	c := startDemonstration(t)
 	manifests := repository + `---

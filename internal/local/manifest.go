@@ -163,7 +163,7 @@ func parseManifest(file string, data []byte) ([]manifest, error) {
 
 // checks holds what is needed to check objects before a cluster runs.
 type checks struct {
-	// scheme has the Go types, for the names of all fields.
+	// scheme has the Go types of the kinds, to find fields that do not exist.
 	scheme     *runtime.Scheme
 	admissions map[schema.GroupVersionKind]*admission.Admission // of Lanyard's kinds
 	// groups has the API groups of the CRDs among the manifests.

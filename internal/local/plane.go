@@ -19,7 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// planes are the data planes behind a cloud's checks: the content of its registries and buckets.
+// planes are the data planes of a cloud: the content of its registries and buckets. The cloud
+// checks permissions before a request reaches a data plane.
 type planes struct {
 	registries *registries
 	storage    *fakestorage.Server
@@ -88,8 +89,8 @@ func (p *planes) fill(bucket string, files fs.FS) error {
 	return nil
 }
 
-// push puts an artifact into Azure's registries, behind the cloud's checks, because the
-// demonstration has no publisher at Azure.
+// push puts an artifact directly into the data planes of Azure's registries, without the cloud's
+// checks, because the demonstration has no publisher at Azure.
 func (p *planes) push(ctx context.Context, push Push) error {
 	for _, host := range p.azure {
 		repository, err := oci.ParseURL("oci://" + host + "/" + push.Repository)
@@ -103,7 +104,8 @@ func (p *planes) push(ctx context.Context, push Push) error {
 	return nil
 }
 
-// pushInto puts the files of a folder into the data plane of a registry, behind the cloud's checks.
+// pushInto puts the files of a folder directly into the data plane of a registry, without the
+// cloud's checks.
 func (p *planes) pushInto(ctx context.Context, plane string, repository oci.Repository, tag, folder string) error {
 	options := oci.Options{Transport: inProcess{p.registries.handler(plane)}}
 	if _, err := oci.Push(ctx, repository, tag, oci.Artifact{Path: folder}, options); err != nil {

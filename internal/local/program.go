@@ -32,7 +32,7 @@ type ProgramOptions struct {
 	// name share their volumes, and must not run at the same time. Default: the workload's name
 	// without "lanyard-".
 	Name string
-	// Values, if not nil, are chart values for this program alone. The program starts as the chart
+	// Values, if not nil, are chart values for this program only. The program starts as the chart
 	// with these values says. The chart's objects are not applied to the cluster. Default: the
 	// chart that was installed last.
 	Values map[string]any
@@ -270,7 +270,7 @@ func (p *Program) start(ctx context.Context, c *Cluster, binary string, line com
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = childAttributes()
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
-	p.cmd.WaitDelay = programGrace // then the process is killed
+	p.cmd.WaitDelay = programGrace // after this time the process is killed
 	if err := p.cmd.Start(); err != nil {
 		cancel()
 		return fmt.Errorf("start %s: %w", p.name, err)

@@ -90,7 +90,7 @@ func clusterWithChart(t *testing.T, mode string, tokens ...string) *Cluster {
 			t.Fatal(err)
 		}
 	}
-	authority, err := cloudtest.New(cloudtest.Config{}) // any certificate
+	authority, err := cloudtest.New(cloudtest.Config{}) // the API server's CA can be any CA
 	if err != nil {
 		t.Fatal(err)
 	}

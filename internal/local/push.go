@@ -148,9 +148,10 @@ func (c *Cloud) unpack(files fs.FS) error {
 	return nil
 }
 
-// Fill stores files where manifests refer to content, behind the cloud's checks: in repositories
-// under the object's tag, else under tag, and in buckets of Google Cloud Storage. It returns the
-// repositories and buckets. The cloud still decides whether an object may read its content.
+// Fill stores files in the repositories and buckets that manifests name, without the cloud's
+// permission checks: in repositories under the object's tag, else under tag, and in buckets of
+// Google Cloud Storage. It returns the repositories and buckets. The cloud still decides whether an
+// object may read its content.
 func (c *Cloud) Fill(ctx context.Context, manifests *Manifests, files fs.FS, tag string) ([]string, error) {
 	if err := c.unpack(files); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // used below
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // the storage of the registries
 	"github.com/sirupsen/logrus"
 )
 

@@ -34,7 +34,8 @@ const listInterval = 200 * time.Millisecond
 
 // Settle waits until every fetching object is as expected, or no object has changed for 30 seconds.
 // It returns the rows at that time. Progress, which may be nil, is called when the number of rows
-// as expected changes, with this number and the total. A controller that ends is an error.
+// as expected changes, with this number and the total. If the control plane or a program ends,
+// Settle returns an error.
 func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
 	var rows []report.Row
 	var changed time.Time
@@ -150,7 +151,7 @@ func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
 func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifact) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
-		// Omit the error's text: the URL is a key to the artifact.
+		// Omit the error's text, which has the URL: whoever knows the URL can read the artifact.
 		return errors.New("status.artifact.url is not a URL")
 	}
 	res, err := client.Do(req)
