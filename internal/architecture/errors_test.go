@@ -50,7 +50,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 // TestEveryErrorHasANextStep checks that each error that becomes a condition has a next step (Fix).
 func TestEveryErrorHasANextStep(t *testing.T) {
 	typed := regexp.MustCompile(`^(auth|archive|object)?\.?(Error|SecretError|PullSecretsError)$`)
-	later := map[string]int{ // literals whose next step follows in the same function
+	later := map[string]int{ // by file: errors that get their next step later in the function
 		"auth/kube/failure.go": 1, "internal/artifact/objectstore/index.go": 3, "internal/clouds/location/location.go": 1,
 		"internal/yamlfile/yamlfile.go": 2, // errors of the command line, which never become conditions
 	}

@@ -1,5 +1,5 @@
-// Package architecture tests which packages may import which others. ARCHITECTURE.md draws the
-// rules.
+// Package architecture tests which packages may import which other packages. ARCHITECTURE.md draws
+// the rules.
 package architecture
 
 import (
@@ -132,7 +132,7 @@ var rules = []rule{
 		name: "artifacts know neither Kubernetes objects nor credentials' origin",
 		dir:  ".", from: "/internal/artifact/...", direct: true,
 		deny:  []string{module + "/auth", module + "/auth/", module + "/api/", "k8s.io/", "sigs.k8s.io/controller-runtime/"},
-		allow: []string{module + "/auth/transport/attempt"}, // exchanges and fetches judge failed connections alike
+		allow: []string{module + "/auth/transport/attempt"}, // judges failed connections, also for auth
 	},
 	{
 		name: "the frame of all objects knows neither artifacts nor how objects reach anything",
@@ -198,7 +198,7 @@ var rules = []rule{
 		name: "conversion asks no cluster, and judges no values",
 		dir:  ".", from: "/internal/conversion",
 		deny: []string{"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", module + "/auth", module + "/auth/", module + "/internal/cli"},
-		// The table of kinds imports these.
+		// The table of kinds, which conversion uses, imports these packages.
 		allow: []string{module + "/auth", module + "/auth/endpoint", module + "/auth/grant", module + "/auth/spec"},
 	},
 	{
@@ -267,7 +267,7 @@ func TestNoCircleOfFolders(t *testing.T) {
 		first, _, _ := strings.Cut(below, "/")
 		return first
 	}
-	imports := map[string]map[string]string{} // by folder: the folders that it imports, with a package that does
+	imports := map[string]map[string]string{} // importing folder → imported folder → a package that imports it
 	for _, p := range list(t, ".") {
 		for _, to := range p.Imports {
 			from, inside := folder(p.ImportPath), strings.HasPrefix(p.ImportPath, module+"/internal/") && strings.HasPrefix(to, module+"/internal/")

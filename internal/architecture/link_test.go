@@ -82,7 +82,8 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Errorf("%d programs are kept, but not %s, which was used last of the others", len(programs), last)
 	}
 
-	// If no program can be kept, tests are linked all the same: here, the cache folder is a file.
+	// If no program can be kept, dev/link-tests still links tests. Here, no program can be kept
+	// because the cache folder is a file.
 	home = filepath.Join(module, "go.mod")
 	if got := greet("good day"); !strings.Contains(got, "good day") {
 		t.Errorf("without a cache folder, the test printed %q", got)

@@ -46,7 +46,7 @@ func testSources(t *testing.T) map[string][]byte {
 		if err != nil {
 			return err
 		}
-		// These folders have no source, and other programs change them meanwhile.
+		// These folders have no source, and other programs change them while this test reads them.
 		name := entry.Name()
 		if entry.IsDir() && (name == "node_modules" || name == "bin" || strings.HasPrefix(name, ".") && name != "..") {
 			return fs.SkipDir
@@ -63,8 +63,8 @@ func testSources(t *testing.T) map[string][]byte {
 	return sources
 }
 
-// TestPrerequisitesWithoutRights asserts that somebody who may not install packages is told the
-// command that installs them.
+// TestPrerequisitesWithoutRights asserts that dev/prerequisites prints the command that installs
+// the missing packages, if the caller may not install them.
 func TestPrerequisitesWithoutRights(t *testing.T) {
 	// The folder has a few programs that every machine has, and go. The program id says that the
 	// caller is not root.

@@ -50,7 +50,7 @@ func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, subject := range subjects {
-				name, _, _ := unstructured.NestedString(subject.(map[string]any), "name") // of every binding
+				name, _, _ := unstructured.NestedString(subject.(map[string]any), "name") // every subject has a name
 				readers = append(readers, name)
 			}
 		}
@@ -83,7 +83,7 @@ func TestManagementOperatorWritesBindings(t *testing.T) {
 		if err != nil || len(selectors) != 1 {
 			t.Fatalf("%s: %v, %v", person, selectors, err)
 		}
-		labels, _, _ := unstructured.NestedStringMap(selectors[0].(map[string]any), "matchLabels") // of every selector
+		labels, _, _ := unstructured.NestedStringMap(selectors[0].(map[string]any), "matchLabels") // every selector has matchLabels
 		_, has := roles["lanyard-bindings"].GetLabels()[selector]
 		if labels[selector] != "true" || has != want {
 			t.Errorf("%s may write bindings: %t, want %t; the role selects %v", person, has, want, labels)

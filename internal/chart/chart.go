@@ -65,8 +65,8 @@ func Objects(release Release) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// ParseValues reads values as they stand on a command line of Helm, name=value,
-// such as "log.level=debug". Later ones replace earlier ones.
+// ParseValues reads values as they stand on a command line of Helm, name=value, such as
+// "log.level=debug". Later values replace earlier values.
 func ParseValues(lines []string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, line := range lines {
@@ -77,8 +77,8 @@ func ParseValues(lines []string) (map[string]any, error) {
 	return values, nil
 }
 
-// ValueNames returns the names of the chart's values in order, such as "log.level". A value has one
-// name if users choose the keys in it.
+// ValueNames returns the names of the chart's values in order, such as "log.level". A map whose
+// keys users choose, such as labels, is one value with one name.
 func ValueNames() ([]string, error) {
 	files, err := charts.Lanyard()
 	if err != nil {

@@ -151,7 +151,8 @@ func leasesAreThoseOfPrograms(t *testing.T, objects []*unstructured.Unstructured
 	for _, d := range deployments(t, objects) {
 		switch d.program {
 		case "lanyard-token-server":
-			// Without a trust domain, the token server retires the keys of a former one.
+			// This lease is needed even without a trust domain: the token server retires the keys
+			// of a former trust domain.
 			leases["lanyard-token-server-"+keyring.SPIFFERing] = true
 			if slices.ContainsFunc(d.args, func(arg string) bool { return strings.HasPrefix(arg, "--issuer=") }) {
 				leases["lanyard-token-server-"+keyring.IssuerRing] = true
@@ -343,8 +344,9 @@ func TestControllerPermissions(t *testing.T) {
 	}
 }
 
-// TestTenantNamespaces checks that the controller may act for tenants only in the namespaces that
-// are named. The one exception is its own token.
+// TestTenantNamespaces checks that the controller may read Secrets, request tokens and write
+// ExternalArtifacts only in the namespaces that are named. The one exception is a token of the
+// controller's own account.
 func TestTenantNamespaces(t *testing.T) {
 	const everywhere = "everywhere"
 	for name, test := range map[string]struct {
@@ -362,7 +364,8 @@ func TestTenantNamespaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The roles by kind and name, and where each of them is bound.
+			// The rules of each role, and the namespaces in which the role is bound. A key is a
+			// role's kind and name.
 			roles, bound := map[string][]rule{}, map[string][]string{}
 			for _, object := range objects {
 				switch kind := object.GetKind(); kind {
@@ -435,8 +438,8 @@ func TestNamespacesOnlyForSelector(t *testing.T) {
 	}
 }
 
-// TestGrantReachesTheController checks that the flag distinguishes nobody, an empty list and
-// everybody.
+// TestGrantReachesTheController checks that the value identity.controllerNamespaces becomes a flag
+// of the controller. The flag distinguishes nobody, an empty list and everybody.
 func TestGrantReachesTheController(t *testing.T) {
 	const prefix = "--controller-identity-namespaces="
 	for name, test := range map[string]struct {
@@ -475,7 +478,8 @@ func TestGrantReachesTheController(t *testing.T) {
 	}
 }
 
-// TestStoreFitsItsVolume checks that quantities are compared as quantities and not as text.
+// TestStoreFitsItsVolume checks that the chart accepts a store that fits its volume: the chart
+// compares both sizes as quantities, not as text.
 func TestStoreFitsItsVolume(t *testing.T) {
 	for _, values := range []string{
 		`artifacts: {storeMaxSize: 9G, volume: {size: 9Gi}}`,
@@ -548,8 +552,8 @@ func TestContainerfileFitsTheChart(t *testing.T) {
 	}
 }
 
-// TestDeniedNetworksReachTheController checks that the flag distinguishes no value, an empty list
-// and a list.
+// TestDeniedNetworksReachTheController checks which networks the controller's flag denies if the
+// value identity.denyCIDRs is absent, an empty list or a list.
 func TestDeniedNetworksReachTheController(t *testing.T) {
 	private := endpoint.PrivateCIDRs()
 	for values, want := range map[string]string{

@@ -83,8 +83,8 @@ func programsTake(t *testing.T, objects []*unstructured.Unstructured) {
 	}
 }
 
-// TestTokenServerKnowsTheOthers checks that the token server checks the rights of the accounts
-// under which the other programs run.
+// TestTokenServerKnowsTheOthers checks that a flag gives the token server the accounts of the
+// chart's other programs. The token server checks the rights of these accounts.
 func TestTokenServerKnowsTheOthers(t *testing.T) {
 	account := func(name string) map[string]any {
 		return map[string]any{"serviceAccount": map[string]any{"name": name}}

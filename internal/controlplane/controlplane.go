@@ -31,7 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/logtail"
 )
 
-// ErrStopped is the cause of a process that ended after Stop.
+// ErrStopped is the error of a control plane that ended because of Stop.
 var ErrStopped = errors.New("control plane stopped")
 
 // Options configure [Start]. Binary, Dir and Issuer are required.

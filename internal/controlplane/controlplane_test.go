@@ -163,7 +163,7 @@ func TestStartPassesOptions(t *testing.T) {
 				t.Errorf("second Stop() = %v", err)
 			}
 
-			// Lines that the fake prints while it stops are no progress of the start.
+			// Progress must not get the lines that the fake prints while the fake stops.
 			if len(steps) != 2 || steps[1] != "etcd is up" {
 				t.Fatalf("steps = %q", steps)
 			}
@@ -291,7 +291,8 @@ func TestCrashIsNoticed(t *testing.T) {
 	}
 }
 
-// No child may be left behind when its owner is killed and cannot stop it.
+// A control plane must end when the process that started it, the owner, is killed and cannot stop
+// it.
 func TestEndsWithItsOwner(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -9,9 +9,9 @@ import (
 // grantField is the path of the grant, which says who may use an AWS identity.
 const grantField = "spec.allowedNamespaces"
 
-// checkGrant refuses a grant that the two projects read in different ways. Cluster API Provider AWS
-// admits every namespace if neither list nor selector has a value. Lanyard admits every namespace
-// only for {}.
+// checkGrant refuses a grant that Lanyard and Cluster API Provider AWS read in different ways.
+// Cluster API Provider AWS admits every namespace if neither list nor selector has a value. Lanyard
+// admits every namespace only for {}.
 func (o *object) checkGrant() {
 	grant := get(o.root, "spec", "allowedNamespaces")
 	if grant == nil {

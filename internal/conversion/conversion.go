@@ -26,10 +26,11 @@ type File struct {
 
 // Options change what Convert does.
 type Options struct {
-	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts, and changes
-	// the references to them in Flux's objects.
+	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts. References
+	// to such an object in Flux's objects then name its ExternalArtifact.
 	ExternalArtifacts bool
-	// Kinds are all kinds. Objects of other projects become those that have Peers. Required.
+	// Kinds is the table of all kinds. An object of another project becomes the kind of the same
+	// name whose Peers have the object's API group. Required.
 	Kinds kinds.Table
 }
 
@@ -66,7 +67,8 @@ type groupKind struct{ group, kind string }
 // target says what a kind becomes.
 type target struct {
 	apiVersion string
-	// project is the other project. Its finalizers and owners are dropped.
+	// project is the project that the kind comes from. Finalizers and owners of this project are
+	// dropped.
 	project Project
 	// check reports fields that Lanyard's kind does not have, and values of a wrong type.
 	check func(*yamlfile.Document) error
@@ -147,7 +149,7 @@ type conversion struct {
 	opts      Options
 	targets   map[groupKind]target
 	moved     map[identifier]bool   // the objects that are converted
-	published map[identifier]string // by ExternalArtifact: the kind of its source
+	published map[identifier]string // ExternalArtifact → kind of its source
 	notes     []string
 	errs      []error
 }

@@ -139,8 +139,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestGrants checks that grants which both projects read alike are not refused. Only an empty
-// selector is dropped.
+// TestGrants checks that grants which Lanyard and Cluster API Provider AWS read alike are accepted.
+// Only an empty selector is dropped.
 func TestGrants(t *testing.T) {
 	for before, after := range map[string]string{
 		"null": "null", "{}": "{}", "{list: []}": "{list: []}", "{list: [a]}": "{list: [a]}",

@@ -172,7 +172,7 @@ func (o *object) publish() {
 	if spec := get(o.root, "spec"); spec != nil && spec.Kind == yamlnode.MappingNode {
 		remove(spec, "externalArtifact")
 		field := mapping("externalArtifact", &yamlnode.Node{Kind: yamlnode.ScalarNode, Tag: "!!bool", Value: "true", Line: spec.Line})
-		// The field's name has quotes in JSON.
+		// The field's name gets quotes if the apiVersion has them, as in JSON.
 		field.Content[0].Style = get(o.root, "apiVersion").Style
 		spec.Content = append(spec.Content, field.Content...)
 	}

@@ -38,15 +38,16 @@ type Diagnosis struct {
 	From string `json:"from,omitempty"`
 	// Account describes the subject in the cluster, such as its UID and its attributes.
 	Account string `json:"account,omitempty"`
-	// Chain has the AWS identities from the subject to its root, with the answers of their grants.
+	// Chain has the AWS identities from the subject to its root, and whether the grant of each
+	// identity admits the namespace.
 	Chain []string `json:"chain,omitempty"`
 	// Proof, Exchange, Credential and Delivery are the steps to the credential.
 	Proof      string `json:"proof,omitempty"`
 	Exchange   string `json:"exchange,omitempty"`
 	Credential string `json:"credential,omitempty"`
 	Delivery   string `json:"delivery,omitempty"`
-	// Key is the key of the token in the controller's cache. Digest is its SHA-256, as in the log
-	// of the controller; empty if only the controller can know it.
+	// Key is the key of the token in the controller's cache. Digest is the SHA-256 of Key, as in
+	// the log of the controller; empty if only the controller can compute it.
 	Key    string `json:"key,omitempty"`
 	Digest string `json:"digest,omitempty"`
 	// Used is the subject whose credential the controller used last, with its cloud identity.
@@ -55,7 +56,8 @@ type Diagnosis struct {
 	Changed string `json:"changed,omitempty"`
 	// Refusal says why the object gets no credential.
 	Refusal string `json:"refusal,omitempty"`
-	// Unknown lists what decides too but is not known, and what the caller cannot see.
+	// Unknown lists what also decides about the credential but is not known, such as flags of the
+	// controller, and what the caller may not read.
 	Unknown []string `json:"unknown,omitempty"`
 	// NextStep says what to do.
 	NextStep string `json:"nextStep"`

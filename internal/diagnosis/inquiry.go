@@ -42,8 +42,8 @@ type inquiry struct {
 	key        auth.Key             // zero if nothing is minted, or if the key is not known
 	source     string               // the origin of the chain's first session, for people
 	identities *identity.Identities // the chain of the AWS identity; nil for none, or if it is not visible
-	asked      bool                 // whether the chain was asked
-	answer     error                // why the chain refuses
+	asked      bool                 // whether askChain was called
+	answer     error                // the refusal of the chain's grants; nil for none
 	failed     error                // why the chain could not be read
 }
 
@@ -76,7 +76,7 @@ func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis,
 	return &q.Diagnosis, nil
 }
 
-// run asks in the order of the model: subject, account, proof, exchange, credential.
+// run finds the steps to the credential in order: subject, account, proof, exchange, credential.
 func (q *inquiry) run(ctx context.Context) error {
 	rules := q.rules()
 	id, err := spec.Resolve(ctx, q.fields, rules)
@@ -204,7 +204,7 @@ func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Ide
 		}
 	}
 	if q.fields.IdentityRef == nil && !slices.Contains(flags, "--aws-identities") {
-		q.Chain = nil // the grants of the chain decide nothing
+		q.Chain = nil // the flag changes nothing, so the chain does not matter
 	}
 	if len(flags) > 0 {
 		q.unknown("flags of the controller decide too, which only its administrator sees: %s", strings.Join(flags, ", "))
@@ -225,7 +225,7 @@ func (q *inquiry) settled(id spec.Identity) bool {
 	}
 }
 
-// follow names the subject, and follows it to the credential.
+// follow names the subject, and finds the steps from the subject to the credential.
 func (q *inquiry) follow(ctx context.Context, id spec.Identity) error {
 	q.Subject = id.Subject.String()
 	switch {
@@ -298,7 +298,7 @@ func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
 // unknown.
 func (q *inquiry) refuse(err error) {
 	code := auth.CodeOf(err)
-	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted // whatever the settings are
+	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted // with any settings of the controller
 	elsewhere := code == auth.CodeEndpointRefused && q.fields.Provider != aws.ProviderName
 	if q.ready.Status == metav1.ConditionTrue && !decides || (elsewhere || code == auth.CodeRegionMissing) && q.ready.Reason != string(code) {
 		q.unknown("a controller without settings of its own would refuse the object: %v", err)
@@ -310,7 +310,7 @@ func (q *inquiry) refuse(err error) {
 	}
 }
 
-// unknown lists something that decides, but cannot be seen.
+// unknown adds to Unknown something that decides about the credential, but cannot be seen.
 func (q *inquiry) unknown(format string, args ...any) {
 	q.Unknown = append(q.Unknown, fmt.Sprintf(format, args...))
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// known is an account that was read already, so that the engine does not read it again.
+// known is an account that was read already, so that auth.Resolve does not read it again.
 type known struct {
 	auth.Accounts
 
@@ -180,7 +180,7 @@ func (q *inquiry) registryPurpose(id spec.Identity, set *providers.Set) (p purpo
 	return p, set, nil
 }
 
-// describe fills in the key, and the exchange and the credential that the key stands for.
+// describe fills in the key, and the exchange and the credential of the token with this key.
 func (q *inquiry) describe(id spec.Identity, key auth.Key, p purpose) {
 	q.Key, q.Digest = key.String(), key.Digest()
 	if key.IdentityFingerprint != "" {
@@ -259,7 +259,8 @@ func (q *inquiry) prove(ctx context.Context, provider auth.Provider, request *au
 		who, strings.Join(asked.Audiences, " and "), cmp.Or(asked.Lifetime, auth.ProofLifetime).Minutes())
 }
 
-// svid describes the SVID of the object itself. The trust domain and the signer are in its key.
+// svid describes the SVID of the object itself. Its key has the trust domain and the signer, which
+// are unknown here.
 func (q *inquiry) svid(id spec.Identity) {
 	q.Account = "the object itself, UID " + string(q.object.GetUID())
 	q.Exchange = "none: the proof is the credential"
@@ -282,7 +283,7 @@ func (q *inquiry) compare() {
 	was := name(q.used.Subject, q.used.CloudIdentity)
 	q.Used = was + ", at the last use"
 	switch now := name(q.key.Subject.String(), q.key.Identity); {
-	case q.Key == "": // the next use is unknown, or no token is minted
+	case q.Key == "": // the next use is unknown or needs no token: nothing to compare
 	case now != was:
 		q.Changed = "the next use is as " + now + ": something has changed since the last one"
 	}

@@ -31,7 +31,7 @@ func (f *Flags) ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds 
 // SetLease sets the options of leader election: only one of several replicas reconciles.
 func SetLease(options *manager.Options, elect bool, id, namespace string) {
 	options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = elect, id, namespace
-	options.LeaderElectionReleaseOnCancel = true // safe: nothing runs after Start returns
+	options.LeaderElectionReleaseOnCancel = true // safe: no reconciliation runs after Start returns
 	// The lease prevents two active replicas of a shard during a rollout. Its duration is long, so
 	// that a slow API server does not end the lease: the work on all objects would restart.
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = new(35*time.Second), new(30*time.Second), new(5*time.Second)

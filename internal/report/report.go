@@ -41,7 +41,8 @@ const (
 	Suspended Result = "Suspended"
 )
 
-// Row describes one object. It leaves out status.artifact.url, which is a key to the artifact.
+// Row describes one object. It leaves out status.artifact.url: whoever knows this URL can read the
+// artifact.
 type Row struct {
 	// Namespace, Kind and Name identify the object.
 	Namespace string `json:"namespace"`
@@ -74,9 +75,9 @@ type Row struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Expected is the expected result, the value of the object's annotation
-	// demo.lanyard.dev/expect; empty if it has none.
+	// demo.lanyard.dev/expect; empty without this annotation.
 	Expected string `json:"expected,omitempty"`
-	// AsExpected reports whether the result is the expected one; absent if none is expected.
+	// AsExpected reports whether the row meets Expected; absent if Expected is empty.
 	AsExpected *bool `json:"asExpected,omitempty"`
 }
 
@@ -182,8 +183,8 @@ func (r Row) meets(expected string) bool {
 	return ok && reason != "" && r.Result == Refused && r.Reason == reason && r.Revision == "" && r.Tags == nil
 }
 
-// done reports whether the object has its artifact, its scan or its credential. Each kind has a word
-// of its own for that.
+// done reports whether the object has its artifact, its scan or its credential. Each kind has
+// another Result for success, so done excludes the other results.
 func (r Row) done() bool {
 	return r.Result != Refused && r.Result != Failed && r.Result != Pending && r.Result != Suspended
 }
@@ -213,8 +214,8 @@ func result(o Object, ready *metav1.Condition) Result {
 	return Failed
 }
 
-// refusal reports whether a reason means a refusal. An unknown reason is a failure: nobody should
-// take an accident for protection.
+// refusal reports whether a reason means a refusal. An unknown reason is a failure, so that no row
+// shows an accident as a refusal.
 func refusal(reason string) bool {
 	switch reason {
 	case meta.ReasonInvalidSpec, meta.ReasonUnsupportedProvider, meta.ReasonInvalidURL, meta.ReasonSecretRefused,

@@ -294,7 +294,8 @@ func TestTableWidth(t *testing.T) {
 	}
 }
 
-// TestCapabilityStaysInside checks that no row contains the key to an artifact.
+// TestCapabilityStaysInside checks that no row contains status.artifact.url: whoever knows this URL
+// can read the artifact.
 func TestCapabilityStaysInside(t *testing.T) {
 	var out bytes.Buffer
 	if err := report.Table(&out, rows(), true); err != nil {

@@ -97,7 +97,7 @@ func (r Row) subject() string {
 func Short(identity string) string {
 	const (
 		arnFields = 6  // arn:<partition>:<service>:<region>:<account>:<resource>
-		guid      = 36 // RFC 9562 §4
+		guid      = 36 // length of a UUID, RFC 9562 §4
 	)
 	if parts := strings.SplitN(identity, ":", arnFields); len(parts) == arnFields && parts[0] == "arn" {
 		return parts[arnFields-1]
