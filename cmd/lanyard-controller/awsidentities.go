@@ -14,7 +14,7 @@ import (
 )
 
 // addAWSIdentities lets objects name AWS identities. It returns a function that subscribes to
-// changes of these identities. The token cache learns of a change first.
+// changes of these identities. The token cache gets each change before the subscribers get it.
 func addAWSIdentities(
 	ctx context.Context, f flags.Flags, mgr *authmanager.Manager, provider auth.Provider, reach *access.Access, rules *spec.Rules,
 ) (subscribe func(changed func(object.Dependency)), err error) {

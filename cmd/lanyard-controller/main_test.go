@@ -41,7 +41,7 @@ func TestRunAnswersWithoutACluster(t *testing.T) {
 }
 
 func TestRunNamesWhatIsWrong(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "") // wherever the test runs
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // a Pod sets it, and tests may run in a Pod
 	missing := filepath.Join(t.TempDir(), "missing")
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -65,7 +65,7 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 // TestConnectionsAreGuarded checks that the flags for addresses apply to every connection to a host
 // that a tenant names, and to every proxy.
 func TestConnectionsAreGuarded(t *testing.T) {
-	const host = "192.0.2.1:5000" // of a documentation network (RFC 5737): nobody is there
+	const host = "192.0.2.1:5000" // of a documentation network (RFC 5737): no host answers
 	for name, c := range map[string]struct {
 		flag   string
 		target string

@@ -87,7 +87,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // listen opens the address on which documents are served. With TLS, it also returns the
-// certificate. Start the certificate, so that it is read again when it changes.
+// certificate. The caller starts the returned watcher, which reads the certificate again when its
+// file changes.
 func listen(ctx context.Context, f flags.Flags) (net.Listener, *certwatcher.CertWatcher, error) {
 	var certificate *certwatcher.CertWatcher
 	var err error

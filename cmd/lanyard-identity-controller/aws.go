@@ -85,7 +85,7 @@ func (a *awsIdentities) setup(ctx context.Context, objects *object.Shared, mgr m
 }
 
 // createControllerIdentity returns a function that creates the AWSClusterControllerIdentity. This
-// object lends the program's identity to every namespace. An existing one is left unchanged.
+// object lends the program's identity to every namespace. An existing object is left unchanged.
 func createControllerIdentity(kube client.Client) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		err := kube.Create(ctx, &identityv1.AWSClusterControllerIdentity{

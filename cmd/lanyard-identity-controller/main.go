@@ -134,7 +134,8 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	// binding is reconciled.
 	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
 	// At shutdown, running work ends at once. But workers in a deadlock of the queue never end
-	// (kubernetes-sigs/controller-runtime#3538), and the next replica waits for the lease.
+	// (kubernetes-sigs/controller-runtime#3538), and the next replica waits for the lease. So the
+	// manager waits for workers only this long.
 	options.GracefulShutdownTimeout = new(5 * time.Second)
 	return manager.New(config, options)
 }
@@ -149,7 +150,7 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 			Field:      fields.OneTermEqualSelector("metadata.name", keyring.IssuerRing),
 		}
 	}
-	if f.Bindings && !f.AWSIdentities { // otherwise a user of AWS identities
+	if f.Bindings && !f.AWSIdentities { // with AWS identities, UsersByObject adds bindings
 		kept[&identityv1.WorkloadIdentityBinding{}] = kubecache.ByObject{Transform: object.Remember}
 	}
 	if f.AWSIdentities {

@@ -140,7 +140,7 @@ func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernete
 }
 
 // keyVaults returns the services that make and store private keys outside Secrets; by default,
-// there are none. Name stands for the ring in the descriptions of keys.
+// there are none. Name identifies the ring in the descriptions of keys.
 func keyVaults(f flags.Flags, name string) ([]sign.Vault, error) {
 	if f.KeyStore != flags.KeysInAWSKMS {
 		return nil, nil

@@ -118,7 +118,7 @@ func TestNothingSecret(t *testing.T) {
 	}
 }
 
-// TestTerminal: progress is for terminals, and not for other devices.
+// TestTerminal checks that progress is shown on terminals, and not on other devices.
 func TestTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	for path, want := range map[string]bool{"/dev/null": false, "/dev/ptmx": true} {
