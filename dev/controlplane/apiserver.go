@@ -38,8 +38,8 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 	args := []string{
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
-		// An Endpoints object must not hold a loopback address, and nothing here
-		// reaches the API server by its Service.
+		// The API server writes no Endpoints for its Service: Endpoints must not hold a loopback
+		// address, and nothing here reaches the API server by its Service.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + pki.ServiceCIDR,
 		"--etcd-servers=" + etcdEndpoint,
@@ -54,7 +54,8 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--service-account-key-file=" + files.ServiceAccountKey,
 		"--api-audiences=" + o.Issuer + "," + clusterAudience,
 
-		// An aggregated API server needs these to trust the names of callers in forwarded requests.
+		// An aggregated API server needs these settings to trust the names of callers in forwarded
+		// requests.
 		"--requestheader-client-ca-file=" + files.FrontProxyCACert,
 		"--requestheader-allowed-names=" + pki.FrontProxyName,
 		"--requestheader-username-headers=X-Remote-User",
@@ -68,7 +69,7 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--audit-log-path=" + filepath.Join(o.DataDir, "audit.log"),
 		// A request is answered only after its line in the log is written.
 		"--audit-log-mode=blocking",
-		// In MiB; 0 would rotate at 100, and readers expect one file.
+		// In MiB, so large that the log stays one file, as its readers expect. 0 would mean 100.
 		"--audit-log-maxsize=1048576",
 
 		// Without this flag, a stop waits up to a minute for clients to end their watches.

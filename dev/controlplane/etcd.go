@@ -26,7 +26,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	// A sole member wins every election: the default of a second only delays
 	// the start. At rest, most of etcd's work is to wake up for each tick.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
-	// The embedded default is 0, which calls every request slow.
+	// With the embedded default, 0, etcd would report every request as slow.
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.EnableGRPCGateway = false
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: "etcd.sock"}}
@@ -49,7 +49,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	}
 }
 
-// run waits until ctx ends or etcd fails, and closes it.
+// run waits until ctx ends or etcd fails, and closes etcd.
 func (e *etcdServer) run(ctx context.Context) error {
 	defer e.Close()
 	select {

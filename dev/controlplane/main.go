@@ -66,14 +66,15 @@ func run(ctx context.Context, args []string) int {
 	if err != nil {
 		return exit(err)
 	}
-	// The reader of the output may be gone first. An orderly stop matters more than a report to the
-	// reader.
+	// The process that reads the output may end first. Then SIGPIPE must not end this process: an
+	// orderly stop matters more than the output.
 	signal.Ignore(syscall.SIGPIPE)
 
 	signals := []os.Signal{syscall.SIGTERM, os.Interrupt}
 	if o.StopWithStdin {
-		// A terminal sends the interrupt to the owner as well, who may still
-		// need the API while it stops its own parts.
+		// Ctrl-C at a terminal also interrupts the owner, the process that holds the other end of
+		// standard input. The owner may need the API while it stops its own parts, so this process
+		// ignores the interrupt.
 		signal.Ignore(os.Interrupt)
 		signals = signals[:1]
 	}

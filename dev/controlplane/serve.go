@@ -186,13 +186,13 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// say reports a step. Errors of the output are ignored, because nobody has to read it.
+// say reports a step. Errors of the output are ignored, because serve works without a reader.
 func say(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }
 
-// lock takes the directory for this process alone; the kernel releases it when
-// the process ends, however it ends.
+// lock reserves the directory for this process. The kernel releases the lock when the process ends,
+// even by a crash.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // in the operator's own directory
 	if err != nil {

@@ -34,9 +34,8 @@ func Start(ctx context.Context, name string, grace time.Duration, run func(conte
 // ErrStillRunning says that a component did not end within its grace.
 var ErrStillRunning = errors.New("still running")
 
-// Stop asks the component to end and waits for it as long as its grace. A
-// component that ended by itself stops without error: FirstToEnd and WaitFor
-// report that.
+// Stop asks the component to end and waits for it as long as its grace. For a component that ended
+// by itself, Stop returns no error: FirstToEnd and WaitFor report such an end.
 func (c *Component) Stop() error {
 	select {
 	case <-c.done:
@@ -58,8 +57,8 @@ func (c *Component) Stop() error {
 	}
 }
 
-// Failure is the error of a component that ended without being asked to. Call it
-// only on what FirstToEnd returned.
+// Failure is the error of a component that ended without being asked to. Call Failure only for the
+// component that FirstToEnd returned.
 func (c *Component) Failure() error {
 	if c.err == nil {
 		return fmt.Errorf("%s ended by itself", c.name)

@@ -5,7 +5,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeKubeconfig writes a file with one context. Its user has a certificate of a.
+// writeKubeconfig writes a file with one context. Its cluster is the server, whose CA is a. Its
+// user has the certificate and the key in user.
 func (a *authority) writeKubeconfig(path, server string, user pair) error {
 	const name = "lanyard" // of the cluster, the user and the context
 	text, err := clientcmd.Write(api.Config{

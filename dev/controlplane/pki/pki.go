@@ -26,9 +26,9 @@ import (
 const (
 	// ServiceCIDR is the range of Service addresses. Nothing routes it.
 	ServiceCIDR = "10.0.0.0/24"
-	// FrontProxyName is the common name of the certificate with which the
-	// aggregator vouches for its callers; aggregated API servers learn it from
-	// the ConfigMap kube-system/extension-apiserver-authentication.
+	// FrontProxyName is the common name of the aggregator's certificate. With this certificate, the
+	// aggregator may tell aggregated API servers who the caller of a request is. They read the name
+	// from the ConfigMap kube-system/extension-apiserver-authentication.
 	FrontProxyName = "front-proxy-client"
 	// AdminName is the user name in admin.kubeconfig; its group is
 	// system:masters, which RBAC never refuses.
@@ -38,9 +38,9 @@ const (
 	controllerManagerName = "system:kube-controller-manager"
 
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// No serve process runs for a year, and the next one issues new certificates.
+	// No serve process runs for a year, and the next serve process issues new certificates.
 	leafLife = 365 * 24 * time.Hour
-	// Clocks of clients may be behind ours.
+	// Certificates begin this long before they are issued: the clocks of clients may be behind.
 	backdate = time.Hour
 )
 
@@ -51,7 +51,7 @@ type Files struct {
 	// ServingCert and ServingKey are kube-apiserver's own.
 	ServingCert, ServingKey string
 	// FrontProxyCACert is the authority for FrontProxyCert and nothing else: whoever has a
-	// certificate of this authority may speak for any user.
+	// certificate of this authority may send requests as any user.
 	FrontProxyCACert string
 	// FrontProxyCert and FrontProxyKey are the aggregator's.
 	FrontProxyCert, FrontProxyKey string

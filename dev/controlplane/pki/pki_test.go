@@ -97,8 +97,8 @@ func TestPrepareIssues(t *testing.T) {
 	})
 }
 
-// After a second Prepare, tokens and certificates of the first one must still be valid. Others may
-// have copied these certificates in kubeconfig files.
+// After a second Prepare, tokens and certificates of the first Prepare must still be valid. Users
+// may have copied these certificates in kubeconfig files.
 func TestPrepareKeepsAuthorities(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()
