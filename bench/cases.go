@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// cloud is the cloud that both sides exchange at.
+// cloud is the fake cloud at which Lanyard's and Flux's library exchange.
 type cloud struct {
 	pause     func(scopes string) time.Duration
 	err       error
@@ -45,8 +45,8 @@ type token struct{ ends time.Time }
 
 func (t *token) GetDuration() time.Duration { return time.Until(t.ends) }
 
-// side gets a controller token with this scope from one of the two libraries. This is the shortest
-// way through each library.
+// side gets a controller token with this scope from one of the two libraries. Such a token takes
+// the shortest code path through each library.
 type side func(ctx context.Context, scope string) error
 
 func ours(c *cloud, tokens *cache.Cache) side {
@@ -113,7 +113,7 @@ func hitDuringForeignExchange(ctx context.Context, _ *cluster) ([]result, error)
 			return 2 * time.Second
 		}}
 	}
-	// during runs call while the exchange of another key is under way.
+	// during runs call while the exchange for another cache key, "cold", is under way.
 	during := func(get side, c *cloud, call func()) time.Duration {
 		began := c.exchanges.Load()
 		var wg sync.WaitGroup
@@ -356,8 +356,8 @@ func twoCores(ctx context.Context, c *cluster) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// rate returns the hits per second of procs callers with one key, the worst case for shared
-	// memory.
+	// rate returns the hits per second of procs callers with one cache key, the worst case for
+	// shared memory.
 	rate := func(get func(int) error, procs int) float64 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var hits atomic.Int64

@@ -46,8 +46,8 @@ const (
 
 const (
 	callers = 32
-	// turn is how long one side is asked for tokens before the other side is asked. pairs is how
-	// many turns each side has.
+	// turn is how long tokens are requested from one side, Lanyard or kube-apiserver, before the
+	// other side. pairs is how many turns each side has.
 	turn  = time.Second
 	pairs = 25
 	// firstToken bounds the time until the keys of the issuer are published.
@@ -136,8 +136,9 @@ func post(ctx context.Context, caller *http.Client, url, body string) error {
 	return err
 }
 
-// throughAPIServer asks both sides in short turns. A machine that also does other work slows both,
-// so the ratio is the median of the ratios of neighbouring turns.
+// throughAPIServer requests tokens from Lanyard and from kube-apiserver in turns of one second.
+// Other work of the machine slows both turns of a pair, so the ratio is the median of the pairs'
+// ratios.
 func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) ([]result, error) {
 	host := w.Config().Host
 	sides := []func() error{
@@ -210,9 +211,9 @@ func p99(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)*99/100]
 }
 
-// signing compares the making of tokens with the signatures alone. The making begins with a
-// WorkloadIdentity in memory, and ends with the signed text. Both use the keys of the cluster's
-// issuer.
+// signing measures how many tokens are made per second, beside how many signatures. Making a token
+// begins with a WorkloadIdentity in memory, and ends with the signed text. Tokens and signatures
+// use the keys of the cluster's issuer.
 func signing(ctx context.Context, c client.Client) ([]result, error) {
 	ring := sign.Object{Client: c, Namespace: local.Namespace, Name: keyring.IssuerRing}
 	keys := sign.NewSecrets(ring)
@@ -224,7 +225,8 @@ func signing(ctx context.Context, c client.Client) ([]result, error) {
 	}
 	var results []result
 	for _, algorithm := range []identityv1.Algorithm{identityv1.RS256, identityv1.ES256} {
-		// The signer uses a view of the ring for a minute only.
+		// The signer uses its view of the ring for only a minute, so each algorithm gets a new
+		// view.
 		if err := signer.Refresh(ctx); err != nil {
 			return nil, err
 		}
@@ -255,7 +257,8 @@ func signing(ctx context.Context, c client.Client) ([]result, error) {
 			name: fmt.Sprintf("tokens made by one caller, beside %s signatures alone", algorithm),
 			ours: show(best[0].NsPerOp()), theirs: show(best[1].NsPerOp()), ratio: fmt.Sprintf("%.0f %%", part),
 		}
-		// ES256 has no target: its signature takes no longer than the text around it.
+		// ES256 has no target: an ES256 signature takes no longer than making the rest of the
+		// token.
 		if algorithm == identityv1.RS256 {
 			r.target, r.met = ">=85 %", part >= 85
 		}

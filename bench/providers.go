@@ -56,14 +56,14 @@ func (p fluxProvider) NewTokenForServiceAccount(
 	return p.cloud.exchange(ctx, "")
 }
 
-// ourAWS is the real provider without the call to AWS.
+// ourAWS is the AWS provider of Lanyard's library without the call to AWS.
 type ourAWS struct{ *aws.Provider }
 
 func (ourAWS) NewToken(context.Context, auth.Proof, *auth.Request) (auth.Token, error) {
 	return &token{ends: time.Now().Add(time.Hour)}, nil
 }
 
-// fluxAWS is the real provider without the call to AWS.
+// fluxAWS is the AWS provider of Flux's library without the call to AWS.
 type fluxAWS struct{ fluxaws.Provider }
 
 func (fluxAWS) NewTokenForServiceAccount(context.Context, string, corev1.ServiceAccount, ...fluxauth.Option) (fluxauth.Token, error) {

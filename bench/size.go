@@ -23,7 +23,7 @@ func sizes(ctx context.Context, out io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	programs := []string{"flux", "all", "aws", "azure", "gcp", "core"}
-	var whole int64 // size of Flux's program
+	var whole int64 // size of the program flux
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "PROGRAM\tSTRIPPED\tOF FLUX'S\tCLOUDS' MODULES")
 	for _, name := range programs {

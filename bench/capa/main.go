@@ -22,11 +22,11 @@ import (
 
 // Cost is the cost of one operation.
 type Cost struct {
-	// Nanoseconds is the time that it takes.
+	// Nanoseconds is the time of the operation.
 	Nanoseconds int64 `json:"nanoseconds"`
-	// Allocations is how often it allocates memory.
+	// Allocations is how often the operation allocates memory.
 	Allocations int64 `json:"allocations"`
-	// Bytes is how much memory it allocates.
+	// Bytes is how much memory the operation allocates.
 	Bytes int64 `json:"bytes"`
 }
 

@@ -76,7 +76,7 @@ func (a *awsClusters) measure(ctx context.Context, w *world) (table, error) {
 		return nil, err
 	}
 	w.say("all are ready after %s and %d exchanges; watching", controller.done.Round(time.Second), startExchanges)
-	// Meanwhile, the identities count their users.
+	// In this minute, the controller counts the users of the identities, which is no work at rest.
 	if err := stage.Sleep(ctx, time.Minute); err != nil {
 		return nil, err
 	}
@@ -162,8 +162,8 @@ func (a *awsClusters) cluster(i int) *infrav1.AWSCluster {
 	}}
 }
 
-// refreshAll uses all credentials until each of them was refreshed. Only refreshes after the
-// journal's entry since count.
+// refreshAll uses all credentials until each of them was refreshed. It ignores refreshes before the
+// entry since of the cloud's journal.
 func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) error {
 	longest := a.tokenLife + 2*pokeEvery
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it takes longer than %s", longest))

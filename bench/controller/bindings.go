@@ -219,7 +219,7 @@ func createBindings(ctx context.Context, w *world) error {
 }
 
 // changeAll changes the token life of all identities to the life at rest. It returns the time until
-// the look succeeds.
+// the look renewed succeeds.
 func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.Duration, error) {
 	began := time.Now()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"duration":%q}}`, b.life))

@@ -71,7 +71,7 @@ func lines() []line {
 }
 
 // compare returns a table with the figures that were measured. It fails if a target is missed.
-// Without Flux, targets that need its figures are not judged.
+// Without Flux's controller, targets that need its figures are not checked.
 func compare(courses []*course) (table, error) {
 	t := table{
 		{"case", "Lanyard", "Flux", "ratio", "must reach", "met"},

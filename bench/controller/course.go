@@ -66,13 +66,13 @@ func (l *lab) controllers() []controller {
 	}}
 }
 
-// course takes one controller through all cases.
+// course measures one controller in all cases.
 type course struct {
 	*lab
 	controller
 
 	store    string
-	reserved *local.Reservation // reserves the three addresses
+	reserved *local.Reservation // of artifacts, metrics and health
 	process  *process           // nil between two cases
 	figures  map[figure]float64
 }

@@ -70,7 +70,7 @@ func installRoles(ctx context.Context, w *world, values map[string]any) (*creden
 // registry on this machine admits every client with a certificate.
 func installCertificates(ctx context.Context, w *world, values map[string]any) (_ *credentials, err error) {
 	const repository = "app"
-	var closed atomic.Bool // to clients without a certificate
+	var closed atomic.Bool // refuse clients without a certificate
 	storage := ocihandler.New(ocihandler.Logger(log.New(io.Discard, "", 0)))
 	r := startRegistry(http.HandlerFunc(func(answer http.ResponseWriter, req *http.Request) {
 		if closed.Load() && len(req.TLS.PeerCertificates) == 0 {
@@ -122,8 +122,8 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 			spec.URL = r.url(r.secure, repository)
 			spec.Credential = &v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}
 		},
-		// Both programs read objects. The API server does not count the calls that it forwards to
-		// the token server.
+		// The controller and the token server read objects. The API server does not count the calls
+		// that it forwards to the token server.
 		proofs: func(s metrics.Samples) float64 {
 			return s.Sum("apiserver_request_total", `resource="ocirepositories"`, `subresource=""`, `verb="GET"`)
 		},

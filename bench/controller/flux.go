@@ -295,7 +295,7 @@ func (c *course) large(ctx context.Context) error {
 }
 
 // oneHangs measures reconciliations of a tenant while another tenant's exchange hangs. The slowest
-// one counts.
+// reconciliation counts.
 func (c *course) oneHangs(ctx context.Context) error {
 	const other = (minAccounts - 1) * fleet.ObjectsPerAccount // in another namespace than object 0
 	if _, err := c.startWith(ctx, 1, c.awsSpec(local.Region)); err != nil {
@@ -352,8 +352,8 @@ func (c *course) startWith(ctx context.Context, n int, spec func(int) map[string
 // atRest are the costs of each reconciliation, and the memory in the end.
 type atRest struct{ cpu, requests, connections, memory float64 }
 
-// rest watches n objects for the window. Before, it waits for one interval, in which the objects
-// spread.
+// rest watches n objects for the window. Before, it waits for one interval, in which the
+// reconciliations spread over the interval.
 func (c *course) rest(ctx context.Context, n int) (atRest, error) {
 	type reading struct {
 		used                  metrics.Process

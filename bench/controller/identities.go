@@ -39,7 +39,8 @@ func (*identities) measure(ctx context.Context, w *world) (table, error) {
 	}
 	w.say("identities are created; the programs start")
 
-	// The first token server creates the keys. The second one has published keys, and is measured.
+	// The first token server creates the keys. The second token server is measured, because its
+	// keys are published already.
 	first, err := w.startIssuer(ctx, w.token(kind))
 	if err != nil {
 		return nil, err
@@ -51,7 +52,8 @@ func (*identities) measure(ctx context.Context, w *world) (table, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The first controller writes all statuses. The second one finds them up to date.
+	// The first controller writes all statuses. The second controller finds the statuses up to
+	// date.
 	writer, err := w.start(ctx, identityController, pause, w.seen(), w.ready(&identityv1.WorkloadIdentityList{}))
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 
 // objects measures lanyard-controller with OCIRepositories.
 type objects struct {
-	// certificates: each object has a SPIFFE certificate, and no role at AWS.
+	// certificates says that each object has a SPIFFE certificate, and no role at AWS.
 	certificates bool
 	// interval is spec.interval of all objects.
 	interval time.Duration
@@ -84,7 +84,7 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 	}
 	window := time.Duration(o.refreshes) * o.due()
 	w.say("all are pulled after %s; watching for %s", controller.done.Round(time.Second), window)
-	// Meanwhile, the objects that began together spread.
+	// In this interval, the reconciliations that began together spread over the interval.
 	if err := stage.Sleep(ctx, o.interval); err != nil {
 		return nil, err
 	}
