@@ -45,8 +45,8 @@ type token struct{ ends time.Time }
 
 func (t *token) GetDuration() time.Duration { return time.Until(t.ends) }
 
-// side gets a controller token with this scope from one of the two libraries. Such a token takes
-// the shortest code path through each library.
+// side gets a controller token with this scope from Lanyard's or from Flux's library. Such a token
+// takes the shortest code path through each library.
 type side func(ctx context.Context, scope string) error
 
 func ours(c *cloud, tokens *cache.Cache) side {
@@ -66,7 +66,7 @@ func flux(c *cloud, tokens *fluxcache.TokenCache) side {
 	}
 }
 
-// both calls measure for each of the two sides. Each side has its own cloud and cache.
+// both calls measure for Lanyard's side and for Flux's side. Each side has its own cloud and cache.
 func both[T any](capacity int, prepare func() *cloud, measure func(side, *cloud) (T, error)) (our, theirs T, err error) {
 	c := prepare()
 	if our, err = measure(ours(c, cache.New(cache.Options{MaxSize: capacity})), c); err != nil {

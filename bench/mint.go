@@ -32,7 +32,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// The token that both sides make: RS256 with a key of 2048 bits, one audience, one hour.
+// The token that Lanyard and kube-apiserver make: RS256 with a key of 2048 bits, one audience, one
+// hour.
 const (
 	audience    = "sts.amazonaws.com"
 	tokenLife   = time.Hour
@@ -86,7 +87,8 @@ func program(w *stage.World, name string) local.ProgramOptions {
 }
 
 // newCaller makes a ServiceAccount and a WorkloadIdentity of the same name, and returns the client
-// of the ServiceAccount, which may make tokens of both.
+// of the ServiceAccount, which may request tokens of the ServiceAccount and of the
+// WorkloadIdentity.
 func newCaller(ctx context.Context, w *stage.World) (*http.Client, error) {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: account}
 	for _, object := range []client.Object{

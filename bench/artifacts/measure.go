@@ -143,7 +143,7 @@ func met(target bool) string {
 }
 
 // inRegistry makes an empty registry with TLS and an empty folder, calls a function, and removes
-// both.
+// the registry and the folder.
 func (l *lab) inRegistry(ctx context.Context, call func() error) (err error) {
 	if l.dir, err = os.MkdirTemp("", "lanyard-bench-artifacts-"); err != nil {
 		return err

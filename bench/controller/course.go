@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// controller is one of the two controllers.
+// controller is lanyard-controller or Flux's source-controller.
 type controller struct {
 	name, binary, crds string
 	// apiVersion is the version of the controller's OCIRepository.

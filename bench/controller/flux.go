@@ -36,8 +36,8 @@ const (
 )
 
 // flux measures lanyard-controller beside Flux's source-controller, with the same control plane,
-// the same registry and the same cloud. Both have ten workers, no leader election, and otherwise
-// their own defaults. They run as one ServiceAccount that may do everything.
+// the same registry and the same cloud. Both controllers have ten workers, no leader election, and
+// otherwise their own defaults. They run as one ServiceAccount that may do everything.
 type flux struct {
 	crds, fluxCRDs   string // folders
 	onlyOurs         bool

@@ -73,7 +73,8 @@ func (r *registry) close() {
 	r.plain.Close()
 }
 
-// hosts returns both addresses, which a controller must be allowed to reach.
+// hosts returns the addresses with TLS and without TLS, which a controller must be allowed to
+// reach.
 func (r *registry) hosts() []string {
 	return []string{r.secure.Listener.Addr().String(), r.plain.Listener.Addr().String()}
 }

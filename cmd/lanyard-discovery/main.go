@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			if !slices.ContainsFunc(issuers, func(i *discovery.Issuer) bool { return i.Documents() != nil }) {
 				return document.ErrNoKeys
 			}
-			return nil // one issuer without keys must not hide the other's documents
+			return nil // an issuer without keys must not hide another issuer's documents
 		}),
 	)
 	if err != nil {

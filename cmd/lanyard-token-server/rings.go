@@ -119,8 +119,8 @@ func newRing(
 	return r, nil
 }
 
-// add adds the ring's signer and rotator to a manager. Both see a change of the ring at once, so a
-// revocation does not wait for the next check.
+// add adds the ring's signer and rotator to a manager. The signer and the rotator see a change of
+// the ring at once, so a revocation does not wait for the next check.
 func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernetes.Interface) error {
 	toSigner, toRotator := make(chan struct{}, 1), make(chan struct{}, 1)
 	if err := tokenserver.FollowRing(ctx, mgr.GetCache(), r.key, toSigner, toRotator); err != nil {

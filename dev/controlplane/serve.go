@@ -38,8 +38,8 @@ type options struct {
 	// (apiserver.config.k8s.io), which names further issuers of tokens. The API
 	// server reads the file again when it changes. Default: none.
 	AuthenticationConfig string
-	// StopWithStdin ends serve when standard input ends, which also happens when
-	// the process that holds its other end is killed.
+	// StopWithStdin ends serve when standard input ends, which also happens when the process that
+	// holds the other end of standard input is killed.
 	StopWithStdin bool
 }
 

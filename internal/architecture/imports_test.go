@@ -290,7 +290,7 @@ func TestNoCircleOfFolders(t *testing.T) {
 	}
 }
 
-// wayBack returns the imports that lead from a folder to another one; nil if none do.
+// wayBack returns the imports that lead from a folder to another folder; nil if no imports do.
 func wayBack(imports map[string]map[string]string, from, to string, seen map[string]bool) []string {
 	seen[from] = true
 	for next, by := range imports[from] {

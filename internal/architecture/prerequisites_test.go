@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestPrerequisitesAreComplete asserts that dev/prerequisites knows each program that a test looks
+// TestPrerequisitesAreComplete asserts that dev/prerequisites lists each program that a test looks
 // up, so that `make test` does not fail for a missing program after a long build.
 func TestPrerequisitesAreComplete(t *testing.T) {
 	root := filepath.Join("..", "..")

@@ -37,7 +37,7 @@ import (
 )
 
 // release has an image, because the chart requires one. It has no CRDs unless the values ask for
-// them: they take most of the time, and depend on no other value.
+// them: CRDs take most of the time of rendering, and depend on no other value.
 func release(values map[string]any) chart.Release {
 	r := whole(values)
 	if r.Values["crds"] == nil {

@@ -174,7 +174,7 @@ func TestVersion(t *testing.T) {
 	golden.Compare(t, "testdata/version.golden", all.Bytes())
 }
 
-// TestHelpTopics checks that help knows its commands, and fails for anything else.
+// TestHelpTopics checks that help accepts the name of each command, and fails for any other topic.
 func TestHelpTopics(t *testing.T) {
 	for line, want := range map[string]struct {
 		status int

@@ -168,8 +168,8 @@ func TestConvertFiles(t *testing.T) {
 	}
 }
 
-// TestConvertThroughLink checks that --write does not replace a link. It then replaces no other
-// file either.
+// TestConvertThroughLink checks that --write does not replace a link. If one of the files is a
+// link, --write replaces no file.
 func TestConvertThroughLink(t *testing.T) {
 	folder := manifestFolder(t, map[string]string{"a.yaml": fluxBucket, "elsewhere.txt": fluxBucket})
 	t.Chdir(folder)

@@ -391,7 +391,7 @@ func TestTokenCertificate(t *testing.T) {
 }
 
 // TestTokenFile checks that only the owner can read a token's file, and that the file has only the
-// token. The file replaces an older file, even one that others may read.
+// token. The file replaces an older file, even if other users may read the older file.
 func TestTokenFile(t *testing.T) {
 	_, kubeconfig := newFakeIssuer(t)
 	path := filepath.Join(t.TempDir(), "token")

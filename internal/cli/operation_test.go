@@ -390,7 +390,7 @@ func (c *command) complete(ctx context.Context, words []string) (status int) {
 func TestFlagsOfferNoFiles(t *testing.T) {
 	for _, sub := range commands(newRoot(IO{IO: frame.IO{Kinds: kinds.All()}})) {
 		sub.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if f.NoOptDefVal != "" || f.Name == "help" { // it takes no value
+			if f.NoOptDefVal != "" || f.Name == "help" { // the flag takes no value
 				return
 			}
 			takesFile := f.Name == "kubeconfig" || f.Name == "output" && sub.Name() == "token" ||

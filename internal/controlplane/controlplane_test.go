@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fake is the main function of a control plane's stand-in.
+// fake is the main function of a fake control plane.
 func fake(mode string) int {
 	switch mode {
 	case "obedient":

@@ -25,7 +25,7 @@ type object struct {
 
 	*conversion
 
-	document       *yamlfile.Document // has only the object
+	document       *yamlfile.Document // has only this object
 	root           *yamlnode.Node
 	group, version string
 	target         *target // nil for an object that is kept

@@ -13,8 +13,8 @@ import (
 const configField = "spec.targetSystem.providerConfig"
 
 // changeProviderConfig changes the fields of Gardener's extensions for clouds, and those of GEP-26,
-// to Lanyard's. The apiVersion and the kind of the fields are dropped: nobody reads them. The config
-// of another target stays as it is.
+// to Lanyard's. The apiVersion and the kind of the fields are dropped: no program reads them. The
+// config of another target stays as it is.
 func (o *object) changeProviderConfig() {
 	var known map[string]string
 	switch text(o.root, "spec", "targetSystem", "type") {

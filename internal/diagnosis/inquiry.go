@@ -87,7 +87,7 @@ func (q *inquiry) run(ctx context.Context) error {
 	case q.failed != nil:
 		return q.failed
 	case err != nil:
-		if q.asked { // the chain of the identity refuses, not a field
+		if q.asked { // a grant of the chain refuses, not a field of the object
 			q.Subject, q.From = rules.Named(q.fields).String(), "spec.identityRef"
 		}
 		q.refuse(err)

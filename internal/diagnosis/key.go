@@ -241,7 +241,8 @@ func (q *inquiry) prove(ctx context.Context, provider auth.Provider, request *au
 	attributes, who := request.Account.Attributes, "the "+string(request.Key.Subject.Kind())
 	if request.Key.Provider == gcp.ProviderName && request.Key.Subject.Kind() == auth.KindServiceAccount &&
 		attributes[gcp.ProviderAnnotation] == "" && attributes[gcp.FluxProviderAnnotation] == "" {
-		// The provider would ask the metadata service of this machine.
+		// Do not ask the provider: it would use the metadata service of this machine, not of the
+		// controller's machine.
 		q.Proof = "a token of the ServiceAccount, audience: the workload pool of the GKE cluster in which the controller runs"
 		return
 	}

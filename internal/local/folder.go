@@ -67,7 +67,7 @@ func claim(ctx context.Context, path string) (*folder, error) {
 	}
 	f := &folder{path: path, lock: lock}
 	if err := f.take(ctx); err != nil {
-		_ = lock.Close() // return the first error
+		_ = lock.Close() // the first error is returned
 		return nil, err
 	}
 	return f, nil

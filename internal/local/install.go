@@ -64,9 +64,9 @@ func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructu
 	return nil
 }
 
-// WithIssuer returns chart values that enable Lanyard's own issuer [TokenIssuer]; values override
-// them. The issuer's keys sign soon after they are published. The controller may request tokens
-// only in the given namespaces, which the chart needs to know.
+// WithIssuer returns chart values that enable Lanyard's own issuer [TokenIssuer]. The argument
+// values overrides them. The issuer's keys sign soon after they are published. The controller may
+// request tokens only in the given namespaces, which the chart needs to know.
 func WithIssuer(namespaces []string, values map[string]any) map[string]any {
 	tenants := []any{}
 	for _, n := range namespaces {

@@ -106,7 +106,8 @@ func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Tim
 	})
 }
 
-// Err is nil while the control plane and all programs run. Otherwise it says how one of them ended.
+// Err is nil while the control plane and all programs run. Otherwise it says how the control plane
+// or a program ended.
 func (c *Cluster) Err() error {
 	if err := c.plane.Err(); err != nil {
 		return err

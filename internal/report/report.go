@@ -104,7 +104,7 @@ func Of(o Object) Row {
 		row.Revision, row.Tags, row.ExpiresAt, row.Identity = found.Revision, found.Tags, found.ExpiresAt, found.CloudIdentity
 	}
 	if row.Result == Delivered {
-		// Lanyard vouches for the subject, whatever identity the subject has at the target.
+		// Show the subject, which Lanyard attests, whatever identity the subject has at the target.
 		row.Identity = row.Subject
 	}
 	if id := o.Used(); id != nil && !aboutAWS(o.Kind) {

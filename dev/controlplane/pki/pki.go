@@ -144,7 +144,7 @@ func servingTemplate() *x509.Certificate {
 		DNSNames: []string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		},
-		// The last address is the first one of ServiceCIDR, which the Service kubernetes gets.
+		// The last address is the first address of ServiceCIDR, which the Service kubernetes gets.
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.IPv4(10, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}

@@ -53,7 +53,7 @@ type process struct {
 	terminal bool
 	uploads  string
 	env      map[string]string
-	sink     io.Writer         // takes the output in place of out; nil for none
+	sink     io.Writer         // gets the output in place of out, unless nil
 	written  func(text []byte) // is called before each write of the output; may be nil
 }
 

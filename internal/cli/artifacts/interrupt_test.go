@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
-// counted counts the requests to a registry, and calls a function before one of them is answered.
+// counted counts the requests to a registry. It calls a function in place of answering one request.
 type counted struct {
 	registry http.Handler
 

@@ -99,7 +99,7 @@ func (t *target) fill() error {
 	return nil
 }
 
-// swap puts the stage in the place of a folder with content, and removes what was there.
+// swap replaces a folder with content by the stage, and removes the old content.
 func (t *target) swap() error {
 	info, err := os.Stat(t.path)
 	if err != nil {

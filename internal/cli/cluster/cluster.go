@@ -97,7 +97,7 @@ type Client struct {
 	Config *rest.Config
 	// Namespace is the namespace of the objects; empty for all.
 	Namespace string
-	// Kinds are the kinds of objects that commands know.
+	// Kinds is the table of the kinds of objects that commands support.
 	Kinds kinds.Table
 	// Pod says that the cluster is reached with the ServiceAccount of the Pod that this program runs
 	// in.

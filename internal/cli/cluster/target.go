@@ -50,7 +50,7 @@ func CutKind(arg string) (kind, name string, ok bool) {
 func AnyKind(names []string) string { return strings.ToLower(report.AnyOf(names)) }
 
 // bindingWord is a short word for the kind WorkloadIdentityBinding. Only lanyard's command line
-// knows the word, not kubectl.
+// accepts the word, not kubectl.
 const bindingWord = "binding"
 
 // ParseTarget reads KIND/NAME. The kind may be written as kubectl takes it: as in manifests, in

@@ -21,7 +21,8 @@ type Credential struct {
 	User string
 	// Secret is a JWT, or a password at a cloud's registry; zero for a certificate.
 	Secret auth.Secret
-	// Certificate is the chain of a client certificate and Key its key, in PEM; empty for none.
+	// Certificate is the chain of a client certificate, Key the certificate's private key, both in
+	// PEM. Empty without a certificate.
 	Certificate []byte
 	Key         auth.Secret
 	// ExpiresAt is when the credential ends, UTC.
@@ -130,7 +131,7 @@ func opensCluster(audience string) error {
 func newJWT(token, from string) (Credential, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms())
 	if err != nil {
-		return Credential{}, fmt.Errorf("%s is not a signed JWT", from) // the parser's error may quote it
+		return Credential{}, fmt.Errorf("%s is not a signed JWT", from) // the parser's error may quote the token
 	}
 	claims := &jwt.Claims{}
 	if parsed.UnsafeClaimsWithoutVerification(claims) != nil {

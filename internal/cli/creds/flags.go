@@ -45,7 +45,7 @@ type Cluster interface {
 	// It also fails if a kubeconfig selects the cluster, which may not be the Pod's cluster.
 	Self(ctx context.Context) (namespace, name string, err error)
 	// ServiceAccountToken requests a token of a ServiceAccount for these audiences. An empty
-	// namespace stands for the namespace of the kubeconfig or the Pod.
+	// namespace means the namespace of the kubeconfig or the Pod.
 	ServiceAccountToken(ctx context.Context, namespace, name string, audiences []string) (Credential, error)
 	// WorkloadIdentityToken requests a token of a WorkloadIdentity for these audiences. The
 	// namespace is that of the kubeconfig or the Pod, unless a flag names another one.

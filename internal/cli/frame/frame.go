@@ -39,7 +39,7 @@ type IO struct {
 	// Mount is the folder where Kubernetes mounts a Pod's ServiceAccount. If empty, commands do not
 	// look for a ServiceAccount.
 	Mount string
-	// Kinds are the kinds of objects that commands know. Required.
+	// Kinds is the table of the kinds of objects that commands support. Required.
 	Kinds kinds.Table
 }
 

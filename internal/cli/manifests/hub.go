@@ -208,7 +208,7 @@ kubectl -n {{.Release}} create secret generic lanyard-hub --from-file=kubeconfig
 #   hub: {kubeconfigSecret: lanyard-hub, namespaces: {<namespace of the spoke>: {{.First}}}}
 `
 
-// userAdvice is for a spoke that the hub knows by a user name.
+// userAdvice is for a spoke that has a user name at the hub, and no ServiceAccount.
 const userAdvice = `
 # The hub's API server must know the spoke as the user {{.User}}, for example by an AuthenticationConfiguration that trusts
 # the spoke's issuer. The spoke's kubeconfig then names the file of a projected ServiceAccount token: see docs/hub.md.

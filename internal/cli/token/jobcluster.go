@@ -23,7 +23,7 @@ func JobProcess(std frame.IO) creds.Process {
 // job is a CI job as the holder of its own credential.
 type job struct {
 	flags       *creds.Flags
-	image       string // of a registry; empty for none
+	image       string // image repository; empty without a registry
 	forRegistry bool   // the credential is shown to a registry
 }
 

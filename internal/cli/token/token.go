@@ -293,7 +293,7 @@ func execCredential(info string, token issued) (*clientauthv1.ExecCredential, er
 	if err := json.Unmarshal([]byte(info), &asked); err != nil {
 		return nil, fmt.Errorf("the variable %s of the calling program is not JSON: %w", execInfo, err)
 	}
-	// The fields that are used here are the same in both versions.
+	// The fields that are used here are the same in v1 and v1beta1.
 	if beta := clientauthv1.SchemeGroupVersion.Group + "/v1beta1"; asked.APIVersion == beta {
 		answer.APIVersion = beta
 	} else if asked.APIVersion != answer.APIVersion {

@@ -87,7 +87,7 @@ func (o *upOptions) program(name string) string {
 // checkPrograms returns an error for each program that is missing.
 func (o *upOptions) checkPrograms(workloads []local.Workload) error {
 	errs := []error{local.CheckBinary(o.controlPlane, "--controlplane")}
-	checked := map[string]bool{} // shards have the same program
+	checked := map[string]bool{} // check the program of several shards once
 	for _, w := range workloads {
 		if path := o.program(w.Program); !checked[path] {
 			checked[path] = true

@@ -308,7 +308,7 @@ func TestEnvFormats(t *testing.T) {
 	golden.Compare(t, "testdata/env.golden", all.Bytes())
 }
 
-// TestShellQuote asserts that a shell reads back what was quoted, and runs none of it.
+// TestShellQuote asserts that a shell reads a quoted value unchanged, and runs no part of it.
 func TestShellQuote(t *testing.T) {
 	values := []string{"plain", "", "it's", "$(touch x)", "`touch x`", "a b", "\"", "\\", "a\nb", "-n", "*", "~", "!x", "ä"}
 	script := "set --"

@@ -1,6 +1,6 @@
-// Package credstest has servers that speak the protocols of CI jobs' credentials, and refuse what
-// the real ones refuse: an agent of SPIFFE's Workload API, and GitHub's endpoint for the tokens of
-// jobs. Only tests link it.
+// Package credstest has servers that speak the protocols of CI jobs' credentials, and refuse the
+// requests that real servers refuse: an agent of SPIFFE's Workload API, and GitHub's endpoint for
+// the tokens of jobs. Only tests link it.
 package credstest
 
 import (
