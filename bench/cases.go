@@ -244,8 +244,8 @@ func (i identity) clone() identity {
 	return identity{strings.Clone(i.namespace), strings.Clone(i.name), strings.Clone(i.uid), strings.Clone(i.role)}
 }
 
-// manyTokens measures the memory of cached tokens, and hits from an account to its token. Each side
-// makes its own key for every hit.
+// manyTokens measures the memory of cached tokens, and the time of a hit, from an account to its
+// token. Each side makes its own key for every hit.
 func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	const n = 100_000
 	accounts := make([]identity, n)
@@ -305,8 +305,8 @@ func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	if len(plain) != n || tokens.Len() != n {
 		return nil, fmt.Errorf("%d of %d tokens are kept", tokens.Len(), n)
 	}
-	// Each lookup has another key, far from the last one, so that the processor's caches do not
-	// help.
+	// Each lookup has another key, far from the previous key in memory, so that the processor's
+	// caches do not help.
 	at := func(i int) identity { return accounts[i*7919%n] }
 	best := benchmark(func(i int) error {
 		key, err := at(i).ourKey()

@@ -158,7 +158,7 @@ func (l *lab) inRegistry(ctx context.Context, call func() error) (err error) {
 	config.HTTP.Secret = "for one measurement"
 	config.Log.AccessLog.Disabled = true
 	server := httptest.NewUnstartedServer(handlers.NewApp(ctx, config))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // tools may end connections that they do not need
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // tools may end connections early, which is no error
 	server.StartTLS()
 	defer server.Close()
 	l.host = strings.TrimPrefix(server.URL, "https://")

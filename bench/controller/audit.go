@@ -21,7 +21,7 @@ const (
 	anyCall      kind = iota // every request
 	renewal                  // request for a token
 	secretRead               // get of one Secret
-	secretWrite              // a write changes stored objects; a request for a token does not
+	secretWrite              // write of a Secret; a write changes stored objects, a request for a token does not
 	statusWrite              // write of a binding's status
 	bindingWrite             // write of a binding, without its status
 	leaseWrite

@@ -57,7 +57,7 @@ func (f *flux) flags(flags *flag.FlagSet) string {
 
 func (f *flux) check(int) error {
 	if f.window <= 0 || f.window%f.interval != 0 {
-		// Objects that began together stay together. Part of an interval may have the
+		// Reconciliations that began together stay together, so a part of an interval may have the
 		// reconciliations of all objects, or no reconciliation.
 		return errors.New("--window must be a multiple of --interval")
 	}

@@ -84,7 +84,7 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 	}
 	window := time.Duration(o.refreshes) * o.due()
 	w.say("all are pulled after %s; watching for %s", controller.done.Round(time.Second), window)
-	// In this interval, the reconciliations that began together spread over the interval.
+	// Meanwhile, the reconciliations that began together spread over the interval.
 	if err := stage.Sleep(ctx, o.interval); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type bindings struct {
 	concurrent int
 	clouds     *providers.Set
 	hub        *hub.Hub     // nil if the identities are in this cluster
-	measured   *cache.Cache // measures exchanges, stores nothing; nil if awsIdentities measures
+	measured   *cache.Cache // measures exchanges, stores no tokens; nil if the cache of awsIdentities measures
 	options    binding.Options
 }
 

@@ -161,8 +161,8 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	return kept
 }
 
-// identityUsers returns the kinds whose objects can name an AWS identity. Bindings count only if this
-// program reconciles them.
+// identityUsers returns the kinds whose objects can name an AWS identity. Bindings count only if
+// this program reconciles them.
 func identityUsers(f flags.Flags) kinds.Table {
 	return kinds.All().Where(func(k kinds.Kind) bool {
 		return k.UsesAWSIdentities() && (f.Bindings || k.Kind != identityv1.WorkloadIdentityBindingKind)

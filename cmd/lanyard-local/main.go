@@ -24,7 +24,7 @@ func main() {
 	}
 	status := world.Run(ctx, os.Args[1:], world.IO{
 		Out: os.Stdout, Err: os.Stderr, Terminal: isTerminal(os.Stderr), Programs: programs,
-		Program: strings.TrimSuffix(os.Args[0], "-local"), // lanyard calls this program by its own name
+		Program: strings.TrimSuffix(os.Args[0], "-local"), // lanyard passes its own name as argv[0]
 	})
 	stop()
 	os.Exit(status)

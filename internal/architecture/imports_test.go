@@ -21,7 +21,7 @@ const module = "github.com/lanyard-dev/lanyard"
 type rule struct {
 	name   string
 	dir    string   // folder of the module, from the repository's root
-	from   string   // import path, relative to module; a trailing /... takes all below
+	from   string   // import path, relative to module; a trailing /... adds all packages below
 	except []string // packages of from that the rule does not apply to
 	deny   []string // import paths or prefixes of them that end in /
 	allow  []string // import paths that stay allowed
@@ -259,8 +259,8 @@ var rules = []rule{
 	},
 }
 
-// TestNoCircleOfFolders checks that the folders of internal do not import each other in a circle. The
-// compiler refuses circles of packages, but not of folders.
+// TestNoCircleOfFolders checks that the folders of internal do not import each other in a circle.
+// The compiler refuses circles of packages, but not of folders.
 func TestNoCircleOfFolders(t *testing.T) {
 	folder := func(path string) string {
 		below, _ := strings.CutPrefix(path, module+"/internal/")

@@ -111,7 +111,8 @@ func render(release Release) ([]releaseutil.Manifest, error) {
 		return nil, err
 	}
 	for name := range files {
-		// NOTES.txt is for people, and a partial renders to an empty text.
+		// Only .yaml files are manifests: NOTES.txt is for people, and a partial renders to an
+		// empty text.
 		if path.Ext(name) != ".yaml" {
 			delete(files, name)
 		}

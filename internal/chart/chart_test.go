@@ -267,8 +267,8 @@ func TestObjectsInOrder(t *testing.T) {
 		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") ||
 			object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "APIService"
 		if object.GetKind() == "RoleBinding" && object.GetName() == "lanyard-token-server" && object.GetNamespace() == "kube-system" {
-			// The binding of the Role that lets extensions read the API server's settings for forwarded
-			// requests.
+			// This binding must be in kube-system: its Role lets extensions read the API server's
+			// settings for forwarded requests.
 			continue
 		}
 		if namespaced == cluster || namespaced && !slices.Contains([]string{"lanyard-system", "tenant-a"}, object.GetNamespace()) {
@@ -735,7 +735,8 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The program and the image keep their names.
+	// Replace lanyard- in all names. The Replacer then restores the names of the program and of the
+	// image.
 	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
 	want = strings.NewReplacer(
 		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",

@@ -75,7 +75,8 @@ func runExample(ctx context.Context, script, folder string, env []string) (out [
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err = cmd.Output()
-		// Docker wants the errors of a credential helper on standard output.
+		// Errors may be on each of the two streams: Docker wants the errors of a credential helper
+		// on standard output.
 		printed = string(out) + stderr.String()
 		if err == nil || !strings.Contains(printed, "no answer in time") {
 			break

@@ -26,7 +26,8 @@ func isLocal(args []string) bool {
 	if len(args) > 1 && args[0] == "help" {
 		args = args[1:]
 	}
-	// The last word is the word to complete. If it is the command's name, lanyard completes it.
+	// In a request of the shell, the last argument is the word to complete. If this word is the
+	// name of the command, lanyard itself completes the word.
 	if len(args) > 2 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		args = args[1:]
 	}

@@ -370,9 +370,9 @@ func TestCompletion(t *testing.T) {
 	golden.Compare(t, "testdata/completion.golden", all.Bytes())
 }
 
-// complete runs the command that completes a word for the shell. After [cluster.CompletionTimeout], the
-// command offers nothing. A busy machine may need longer. Then complete runs the command again, as
-// people press the key again.
+// complete runs the command that completes a word for the shell. After [cluster.CompletionTimeout],
+// the command offers nothing. A busy machine may need longer. Then complete runs the command again,
+// as people press the key again.
 func (c *command) complete(ctx context.Context, words []string) (status int) {
 	for range 5 {
 		c.out.Reset()

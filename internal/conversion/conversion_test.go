@@ -180,8 +180,8 @@ func TestSeveralFiles(t *testing.T) {
 	}
 }
 
-// TestFieldsNamedLikeAKind checks that only Flux's own field imageRepositoryRef names an object without
-// its kind.
+// TestFieldsNamedLikeAKind checks that only Flux's own field imageRepositoryRef names an object
+// without its kind.
 func TestFieldsNamedLikeAKind(t *testing.T) {
 	for spec, noted := range map[string]bool{
 		"imageRepositoryRef: {name: app}":         true,

@@ -111,7 +111,8 @@ func (q *inquiry) rules() spec.Rules {
 	if q.fields.IdentityRef != nil {
 		rules.AWSIdentities = q.lends
 	}
-	// The controller used this account for the present spec, so the account may be its default.
+	// The controller used this account for the present spec, so it may be the controller's default
+	// account.
 	if account, ok := q.usedAccount(); ok {
 		rules.DefaultServiceAccount = account
 	}

@@ -240,7 +240,7 @@ func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	// After a crash of the cloud, another program may listen on the cloud's port.
+	// Compare the CA: after a crash of the cloud, another program may listen on the cloud's port.
 	here, err := (&cloudtest.Admin{URL: s.ProxyURL}).CAPEM(ctx)
 	if err == nil {
 		err = s.checkCA(here)

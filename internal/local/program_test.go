@@ -382,6 +382,6 @@ func TestRenewal(t *testing.T) {
 				t.Errorf("%s later the token is %q, want %q", step.wait, got, step.token)
 			}
 		}
-		f.close() // waits for the renewal's goroutine; synctest fails if one is left
+		f.close() // waits for the renewal's goroutine; synctest fails if a goroutine is left
 	})
 }

@@ -192,7 +192,8 @@ func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun stri
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeRepository completes an argument that is a repository. It only knows the scheme oci://.
+// completeRepository completes an argument that is a repository. It only completes the scheme
+// oci://.
 func completeRepository(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 || !strings.HasPrefix(scheme, begun) {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -99,8 +99,8 @@ type Client struct {
 	Namespace string
 	// Kinds is the table of the kinds of objects that commands support.
 	Kinds kinds.Table
-	// Pod says that the cluster is reached with the ServiceAccount of the Pod that this program runs
-	// in.
+	// Pod says that the cluster is reached with the ServiceAccount of the Pod that this program
+	// runs in.
 	Pod bool
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// TestPodWithIPv6 asserts that the address of an API server may be of IPv6.
+// TestPodWithIPv6 asserts that the address of an API server may be an IPv6 address.
 func TestPodWithIPv6(t *testing.T) {
 	mount := t.TempDir()
 	flags := Flags{Namespace: "ci", Std: frame.IO{Mount: mount, Env: func(name string) string {

@@ -39,8 +39,8 @@ func (t Target) Read(ctx context.Context, c *Client) (report.Object, error) {
 // TargetOf returns the target of an object.
 func TargetOf(o report.Object) Target { return Target{o.Kind.Kind, o.GetName()} }
 
-// CutKind splits KIND/NAME. It returns the kind in lower case. The kind may have an API group, which
-// kubectl get -o name prints: "bucket.toolkit.lanyard.dev/app".
+// CutKind splits KIND/NAME. It returns the kind in lower case. The kind may have an API group,
+// which kubectl get -o name prints: "bucket.toolkit.lanyard.dev/app".
 func CutKind(arg string) (kind, name string, ok bool) {
 	kind, name, ok = strings.Cut(arg, "/")
 	return strings.ToLower(kind), name, ok && name != "" && !strings.Contains(name, "/")

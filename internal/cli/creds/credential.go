@@ -17,7 +17,8 @@ import (
 
 // Credential is a short-lived credential of this job.
 type Credential struct {
-	// User goes with Secret where a server takes only a user and a password. It is not secret.
+	// User is the user name for Secret at a server that takes only a user and a password. User is
+	// not secret.
 	User string
 	// Secret is a JWT, or a password at a cloud's registry; zero for a certificate.
 	Secret auth.Secret
@@ -28,7 +29,7 @@ type Credential struct {
 	// ExpiresAt is when the credential ends, UTC.
 	ExpiresAt time.Time
 
-	claims *jwt.Claims // of a JWT, else nil; their signature was not verified
+	claims *jwt.Claims // nil unless Secret is a JWT, whose signature was not verified
 }
 
 // Receiver is who a credential is for.
@@ -78,7 +79,7 @@ func (f *Flags) IssueForRegistry(ctx context.Context, to Receiver) (Credential, 
 	if f.Creds != ServiceAccountToken || f.SAToken != "" {
 		return credential, nil
 	}
-	// The API server may accept more audiences than can be recognized by their names.
+	// Also ask the API server: it may accept audiences that checkForRegistry does not recognize.
 	opens, err := f.cluster.Accepts(ctx, credential.Secret)
 	if err == nil && opens {
 		err = opensCluster(audiences[0])

@@ -109,7 +109,7 @@ func file(t *testing.T, content string) string {
 type cluster struct {
 	issuer  *oidc.Issuer
 	self    string // NAMESPACE/NAME; empty outside a Pod
-	user    string // of the account's annotation
+	user    string // user name in the account's annotation
 	asked   []string
 	accepts string // the audience of the tokens that the API server accepts
 	down    error
@@ -200,7 +200,7 @@ func TestServiceAccountToken(t *testing.T) {
 	for name, c := range map[string]struct {
 		args     []string
 		self     string // the Pod's account
-		user     string // of the account's annotation
+		user     string // user name in the account's annotation
 		accepts  string // an audience of the cluster
 		down     error
 		subject  string

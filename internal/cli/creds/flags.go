@@ -48,7 +48,7 @@ type Cluster interface {
 	// namespace means the namespace of the kubeconfig or the Pod.
 	ServiceAccountToken(ctx context.Context, namespace, name string, audiences []string) (Credential, error)
 	// WorkloadIdentityToken requests a token of a WorkloadIdentity for these audiences. The
-	// namespace is that of the kubeconfig or the Pod, unless a flag names another one.
+	// namespace is that of the kubeconfig or the Pod, unless a flag names another namespace.
 	WorkloadIdentityToken(ctx context.Context, name string, audiences []string) (Credential, error)
 	// Accepts reports whether the token opens the cluster: whether the API server accepts the token
 	// as a caller's credential.

@@ -102,7 +102,7 @@ type run struct {
 }
 
 // targets returns the objects that the arguments name. Without arguments, these are all objects of
-// the namespace that fit.
+// the namespace to which the operation applies.
 func (r *run) targets(ctx context.Context, args []string) ([]cluster.Target, error) {
 	if len(args) > 0 {
 		return cluster.ParseTargets(r.cluster.Kinds, args)

@@ -13,7 +13,7 @@ import (
 )
 
 // helperProgram is the name under which Docker calls this program: "docker-credential-" and the
-// name that Docker's configuration has.
+// helper's name in Docker's configuration.
 const helperProgram = "docker-credential-lanyard"
 
 const helperCommand = "credential-helper"
