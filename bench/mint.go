@@ -51,7 +51,7 @@ const (
 	// other side. pairs is how many turns each side has.
 	turn  = time.Second
 	pairs = 25
-	// firstToken bounds the time until the keys of the issuer are published.
+	// firstToken bounds the wait for the first token. No key signs before it is published.
 	firstToken = 2 * time.Minute
 )
 

@@ -63,8 +63,8 @@ const (
 	attributeProofLifetime  = "expirationSeconds"
 )
 
-// SessionNameAttribute is the attribute with the name of the session. A program may also set it for
-// a WorkloadIdentity; the tenant cannot set it.
+// SessionNameAttribute is the attribute with the name of the session. For a WorkloadIdentity, the
+// program that embeds this package may set the attribute on the account. The tenant cannot set it.
 const SessionNameAttribute = "sessionName"
 
 // Attributes returns the request as the attributes of an account. A field that is not set has no

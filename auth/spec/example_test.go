@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
@@ -49,10 +50,14 @@ func ExampleResolveAt() {
 	fmt.Println(identity.Source, err)
 	for _, cloud := range []string{"aws", "gcp"} {
 		identity, err = spec.ResolveAt(context.Background(), cloud, fields, rules)
-		fmt.Println(identity.Subject, err)
+		if err != nil {
+			fmt.Println(cloud, "refused:", auth.CodeOf(err))
+		} else {
+			fmt.Println(cloud, identity.Subject)
+		}
 	}
 	// Output:
 	// later <nil>
-	// system:serviceaccount:tenant-a:decryptor <nil>
-	// nobody subject: spec.decryption: provider "gcp" is not supported by this build of the controller; use one of aws, azure
+	// aws system:serviceaccount:tenant-a:decryptor
+	// gcp refused: OptionUnsupported
 }

@@ -27,8 +27,8 @@ func repositoryMethods() []managementMethod {
 
 const paramPolicyVersion = "options.requestedPolicyVersion"
 
-// checkPolicyVersion checks the version that the caller requests. A policy without conditions is
-// the same in all versions. Source: IAM API, GetPolicyOptions.
+// checkPolicyVersion checks the version that the caller requests. The local cloud has no
+// conditions, so its answer is the same for every valid version. Source: IAM API, GetPolicyOptions.
 func (call *managementCall) checkPolicyVersion() *service.Refusal {
 	if v := call.query.Get(paramPolicyVersion); call.query.Has(paramPolicyVersion) && v != "0" && v != "1" && v != "3" {
 		return invalidArgument("Invalid value for options.requested_policy_version: give 0, 1 or 3")

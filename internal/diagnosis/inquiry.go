@@ -106,7 +106,7 @@ func (q *inquiry) run(ctx context.Context) error {
 func (q *inquiry) rules() spec.Rules {
 	rules := spec.Rules{Providers: q.clouds.Names(), TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}}
 	if repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address); err == nil {
-		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host()) // a malformed host is in no list
+		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host()) // on an error no controller can list the host
 	}
 	if q.fields.IdentityRef != nil {
 		rules.AWSIdentities = q.lends

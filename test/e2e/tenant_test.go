@@ -353,8 +353,8 @@ func publish(t *testing.T, url, tag string, content []byte, login authn.Authenti
 	return digestOf(t, made)
 }
 
-// push publishes a layer with any content in the tenant's repository, and returns the manifest's
-// digest.
+// push publishes an image in the tenant's repository, and returns the manifest's digest. The image
+// has one layer, which is the content.
 func (tn *tenant) push(t *testing.T, tag string, content []byte) string {
 	t.Helper()
 	return publish(t, tn.url, tag, content, publisher(t))

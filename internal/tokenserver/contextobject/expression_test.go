@@ -174,8 +174,9 @@ func TestEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// TestViaNamespaces checks that a context object leads only to its own namespace and to those of
-// the list. The context object is written by a tenant.
+// TestViaNamespaces checks which namespaces the expression via.namespace may return: that of the
+// context object, and those in via.namespaces. A tenant writes the context object, and so the input
+// of the expression.
 func TestViaNamespaces(t *testing.T) {
 	const config = `
 contexts:

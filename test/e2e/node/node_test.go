@@ -130,8 +130,9 @@ func TestAzureToken(t *testing.T) {
 	}
 }
 
-// TestGoogleToken asserts that the unmodified google-auth-library gets tokens for itself and for
-// its tenant's service account, but not for the other tenant's.
+// TestGoogleToken asserts that the unmodified google-auth-library gets tokens for a tenant's
+// federated identity and for that tenant's service account. It gets no token for another tenant's
+// service account.
 func TestGoogleToken(t *testing.T) {
 	issuer, env := world(t)
 	for name, tt := range map[string]struct {
