@@ -244,7 +244,7 @@ func forgeStatus(tn *tenant) {
 		"an object of tenant-a":          mallory.Create(ctx, foreign),
 		"tenant-a's object, to read":     mallory.Get(ctx, client.ObjectKeyFromObject(honest), honest.DeepCopy()),
 		"tenant-a's object, to delete":   mallory.Delete(ctx, honest.DeepCopy()),
-		"the controller's lease":         mallory.Get(ctx, client.ObjectKey{Namespace: local.Namespace, Name: "lanyard-controller"}, &corev1.Secret{}),
+		"a Secret beside the controller": mallory.Get(ctx, client.ObjectKey{Namespace: local.Namespace, Name: "lanyard-controller"}, &corev1.Secret{}),
 		"its own namespace's Secrets":    mallory.List(ctx, &corev1.SecretList{}, client.InNamespace(tn.namespace)),
 		"a role for itself in tenant-a":  mallory.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: honestNamespace, Name: person}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "lanyard-edit"}}),
 		"an account of its own to prove": mallory.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: tn.meta(puller)}, &corev1.ServiceAccount{}),
