@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // world is a fake of a provider, of an API server and of the server's informers. It refuses
@@ -142,9 +143,7 @@ func TestGetTokenTakesItsSteps(t *testing.T) {
 	opts := append(w.options(), auth.WithImageRepository("host/app"), auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{}))
 	for range 2 {
 		token, err := auth.GetToken(t.Context(), w, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := token.(*auth.RegistryCredentials).Username; got != "system:serviceaccount:a:sa as role-a" {
 			t.Errorf("credentials of %s", got)
 		}
@@ -340,17 +339,13 @@ func (s swapper) Read(ctx context.Context, subject auth.Subject) (auth.Account, 
 func TestAnotherKindOfSubject(t *testing.T) {
 	w := full{newWorld(t)}
 	wi, err := auth.WorkloadIdentity("a", "sa")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.set(auth.Account{Subject: wi, UID: "uid-wi", Attributes: map[string]string{roleAttribute: "role-a"}})
 	c := cache.New(cache.Options{MaxSize: 10})
 	get := func(subject auth.Subject) string {
 		t.Helper()
 		token, err := auth.GetToken(t.Context(), w, auth.WithSubject(subject, w), auth.WithCache(c, auth.InvolvedObject{}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return token.(*session).who
 	}
 	// Both subjects have the same namespace and name. The second round is answered from the cache.

@@ -7,32 +7,27 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 func serviceAccount(tb testing.TB, namespace, name string) auth.Subject {
 	tb.Helper()
 	subject, err := auth.ServiceAccount(namespace, name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return subject
 }
 
 func clusterIdentity(tb testing.TB, kind auth.Kind, name string) auth.Subject {
 	tb.Helper()
 	subject, err := auth.ClusterIdentity(kind, name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return subject
 }
 
 func list(tb testing.TB, values ...string) auth.List {
 	tb.Helper()
 	l, err := auth.NewList(values...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return l
 }
 
@@ -40,13 +35,9 @@ func list(tb testing.TB, values ...string) auth.List {
 func TestKeyVectors(t *testing.T) {
 	sa := serviceAccount(t, "tenant-a", "puller")
 	wi, err := auth.WorkloadIdentity("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	object, err := auth.Object("OCIRepository", "tenant-a", "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, tt := range []struct {
 		name   string
 		key    auth.Key
@@ -202,13 +193,9 @@ func TestProxyPasswordEntersOnlyAsHash(t *testing.T) {
 	w := newWorld(t)
 	keyWith := func(proxy string) auth.Key {
 		u, err := url.Parse(proxy)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		key, err := auth.Resolve(t.Context(), w, append(w.options(), auth.WithProxyURL(u), auth.WithSTSEndpoint("https://sts.example"))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return key
 	}
 	one, same, other := keyWith("http://u:hunter2@p:1"), keyWith("http://u:hunter2@p:1"), keyWith("http://u:hunter3@p:1")

@@ -51,7 +51,7 @@ func TestSubjects(t *testing.T) {
 // TestAccountsByKind checks that each kind uses its own accounts, and that a kind without accounts
 // is refused.
 func TestAccountsByKind(t *testing.T) {
-	sa, wi := serviceAccount(t, "a", "sa"), must(auth.WorkloadIdentity("a", "sa"))
+	sa, wi := serviceAccount(t, "a", "sa"), mustSubject(auth.WorkloadIdentity("a", "sa"))
 	accounts, identities := newWorld(t), newWorld(t)
 	identities.set(auth.Account{Subject: wi, UID: "uid-wi", Attributes: map[string]string{roleAttribute: "role-a"}})
 	both := auth.AccountsByKind{auth.KindServiceAccount: accounts, auth.KindWorkloadIdentity: identities}
@@ -63,7 +63,7 @@ func TestAccountsByKind(t *testing.T) {
 	if got := strings.Join(identities.steps, ", "); got != "read lanyard.dev:workloadidentity:a:sa, prove uid-wi for sts.test" {
 		t.Errorf("the accounts of WorkloadIdentities were asked to %s", got)
 	}
-	unknown := must(auth.ClusterIdentity("Unknown", "x"))
+	unknown := mustSubject(auth.ClusterIdentity("Unknown", "x"))
 	if _, err := auth.GetToken(t.Context(), full{accounts}, auth.WithSubject(unknown, both)); auth.CodeOf(err) != auth.CodeSubjectInvalid {
 		t.Errorf("a kind that nobody set up: %v, want %s", err, auth.CodeSubjectInvalid)
 	}
@@ -84,7 +84,7 @@ type teller struct {
 
 func (t teller) Subscribe(changed func(auth.Subject)) { changed(t.subject) }
 
-func must(subject auth.Subject, err error) auth.Subject {
+func mustSubject(subject auth.Subject, err error) auth.Subject {
 	if err != nil {
 		panic(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -25,17 +26,11 @@ func TestAdmin(t *testing.T) {
 	w := rig.NewWorld(t)
 	transport := rig.Proxied(t, w.Cloud)
 	admin := &cloudtest.Admin{URL: w.ProxyURL()}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	const third = "333333333333"
 	issuer, err := oidc.NewIssuer("https://issuer.third.example/a", oidc.ES256)
-	must(err)
+	must.Succeed(t, err)
 	token, err := issuer.Mint(oidc.Claims{"sub": "job", "aud": audience})
-	must(err)
+	must.Succeed(t, err)
 	role := aws.Role{Name: "job", TrustPolicy: []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRoleWithWebIdentity",
 		"Principal":{"Federated":"arn:aws:iam::` + third + `:oidc-provider/issuer.third.example/a"},
 		"Condition":{"StringEquals":{"issuer.third.example/a:sub":"job"}}}]}`)}
@@ -44,34 +39,34 @@ func TestAdmin(t *testing.T) {
 	var got []string
 	step := func() { got = append(got, w.Assume(t, transport, arn, token)) }
 	step() // no account
-	must(admin.AWS().AddAccount(ctx, aws.Account{ID: third}))
-	must(admin.AWS().PutOIDCProvider(ctx, third, aws.OIDCProvider{URL: issuer.URL(), ClientIDs: []string{audience}}))
+	must.Succeed(t, admin.AWS().AddAccount(ctx, aws.Account{ID: third}))
+	must.Succeed(t, admin.AWS().PutOIDCProvider(ctx, third, aws.OIDCProvider{URL: issuer.URL(), ClientIDs: []string{audience}}))
 	step() // issuer unreachable
-	must(admin.PutIssuer(ctx, oidc.Static{URL: issuer.URL(), JWKS: issuer.JWKS()}))
+	must.Succeed(t, admin.PutIssuer(ctx, oidc.Static{URL: issuer.URL(), JWKS: issuer.JWKS()}))
 	step() // no role
-	must(admin.AWS().PutRole(ctx, third, role))
+	must.Succeed(t, admin.AWS().PutRole(ctx, third, role))
 	step() // granted
-	must(admin.AWS().PutTrustPolicy(ctx, third, "job", []byte(strings.Replace(string(role.TrustPolicy), `:sub":"job"`, `:sub":"other"`, 1))))
+	must.Succeed(t, admin.AWS().PutTrustPolicy(ctx, third, "job", []byte(strings.Replace(string(role.TrustPolicy), `:sub":"job"`, `:sub":"other"`, 1))))
 	step() // revoked
-	must(admin.AWS().PutRole(ctx, third, role))
+	must.Succeed(t, admin.AWS().PutRole(ctx, third, role))
 	id, err := admin.AddFault(ctx, fault.Fault{Service: "sts", Kind: fault.Throttle, Delay: time.Millisecond})
-	must(err)
+	must.Succeed(t, err)
 	step() // throttled
 	faults, err := admin.Faults(ctx)
-	must(err)
+	must.Succeed(t, err)
 	if diff := cmp.Diff([]fault.Fault{{ID: id, Service: "sts", Kind: fault.Throttle, Delay: time.Millisecond}}, faults); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
-	must(admin.RemoveFault(ctx, id))
-	must(admin.SetQuotas(ctx, []fault.Quota{{Service: "sts", PerSecond: 0.001, Burst: 1}}))
+	must.Succeed(t, admin.RemoveFault(ctx, id))
+	must.Succeed(t, admin.SetQuotas(ctx, []fault.Quota{{Service: "sts", PerSecond: 0.001, Burst: 1}}))
 	step() // granted
 	step() // over quota
-	must(admin.SetQuotas(ctx, nil))
-	must(admin.ClearFaults(ctx))
-	must(admin.AWS().DeleteRole(ctx, third, "job"))
+	must.Succeed(t, admin.SetQuotas(ctx, nil))
+	must.Succeed(t, admin.ClearFaults(ctx))
+	must.Succeed(t, admin.AWS().DeleteRole(ctx, third, "job"))
 	step() // no role
-	must(admin.AWS().PutRole(ctx, third, role))
-	must(admin.AWS().DeleteOIDCProvider(ctx, third, issuer.URL()))
+	must.Succeed(t, admin.AWS().PutRole(ctx, third, role))
+	must.Succeed(t, admin.AWS().DeleteOIDCProvider(ctx, third, issuer.URL()))
 	step() // no provider
 	want := []string{
 		"InvalidIdentityToken", "IDPCommunicationError", "AccessDenied", "", "AccessDenied", "Throttling", "", "Throttling", "AccessDenied",
@@ -81,27 +76,27 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	must(admin.AWS().PutUser(ctx, third, aws.User{Name: "u", AccessKeys: []aws.AccessKey{{ID: "AKIATHIRDTHIRDTHIRD1", Secret: "third-secret-third-secret"}}}))
-	must(admin.AWS().DeleteUser(ctx, third, "u"))
-	must(admin.AWS().PutRepository(ctx, third, aws.Repository{Region: region, Name: "a/b"}))
-	must(admin.AWS().DeleteRepository(ctx, third, region, "a/b"))
-	must(admin.AWS().PutBucket(ctx, third, aws.Bucket{Region: region, Name: "third-bucket"}))
-	must(admin.AWS().DeleteBucket(ctx, third, "third-bucket"))
+	must.Succeed(t, admin.AWS().PutUser(ctx, third, aws.User{Name: "u", AccessKeys: []aws.AccessKey{{ID: "AKIATHIRDTHIRDTHIRD1", Secret: "third-secret-third-secret"}}}))
+	must.Succeed(t, admin.AWS().DeleteUser(ctx, third, "u"))
+	must.Succeed(t, admin.AWS().PutRepository(ctx, third, aws.Repository{Region: region, Name: "a/b"}))
+	must.Succeed(t, admin.AWS().DeleteRepository(ctx, third, region, "a/b"))
+	must.Succeed(t, admin.AWS().PutBucket(ctx, third, aws.Bucket{Region: region, Name: "third-bucket"}))
+	must.Succeed(t, admin.AWS().DeleteBucket(ctx, third, "third-bucket"))
 
 	page, err := admin.Journal(ctx, journal.Filter{Service: "sts", Role: arn, Verdict: journal.Granted})
-	must(err)
+	must.Succeed(t, err)
 	if len(page.Calls) != 2 || page.Calls[0].Subject != "job" || page.Dropped != 0 || page.Last != w.Journal().Last() {
 		t.Errorf("journal page %+v", page)
 	}
 	if diff := cmp.Diff(w.Journal().Totals(), page.Totals); diff != "" {
 		t.Errorf("totals (-want +got):\n%s", diff)
 	}
-	must(admin.ResetJournal(ctx))
+	must.Succeed(t, admin.ResetJournal(ctx))
 	if calls := w.Journal().Calls(journal.Filter{}); len(calls) != 0 {
 		t.Errorf("after reset: %+v", calls)
 	}
 	pem, err := admin.CAPEM(ctx)
-	must(err)
+	must.Succeed(t, err)
 	if string(pem) != string(w.CAPEM()) {
 		t.Error("another CA")
 	}
@@ -144,17 +139,13 @@ func TestAdminRefuses(t *testing.T) {
 	send := func(method, path, contentType, body string, change ...func(*http.Request)) int {
 		t.Helper()
 		req, err := http.NewRequestWithContext(ctx, method, w.ProxyURL()+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		req.Header.Set("Content-Type", contentType)
 		for _, c := range change {
 			c(req)
 		}
 		res, err := direct.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = res.Body.Close()
 		return res.StatusCode
 	}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
@@ -16,14 +17,10 @@ func TestCloseEndsEverything(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			c, err := cloudtest.New(cloudtest.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			transport := c.Transport()
 			res, err := transport.RoundTrip(rig.NewRequest(t, http.MethodGet, "https://sts.amazonaws.com/", "", ""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			_ = res.Body.Close() // closed without reading
 			transport.CloseIdleConnections()
 			_ = c.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -69,21 +70,13 @@ func child(ctx context.Context) error {
 
 func TestUnmodifiedProgram(t *testing.T) {
 	w := rig.NewWorld(t)
-	if err := w.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Start(t.Context()))
 	dir := t.TempDir()
 	ca, token := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "token")
-	if err := w.WriteCA(ca); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(token, []byte(w.Mint(t, subjectA)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.WriteCA(ca))
+	must.Succeed(t, os.WriteFile(token, []byte(w.Mint(t, subjectA)), 0o600))
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cmd := exec.CommandContext(t.Context(), exe)
 	cmd.Env = append([]string{
 		childVariable + "=1", "HOME=" + dir, "GOCOVERDIR=" + dir,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
@@ -17,24 +18,16 @@ import (
 func TestConfigRoundTrip(t *testing.T) {
 	want := rig.AWSConfig()
 	data, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := cloudtest.ParseConfig(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	again, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(string(data), string(again)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	c, err := cloudtest.New(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = c.Close()
 }
 
@@ -109,9 +102,7 @@ func TestNewRefuses(t *testing.T) {
 // FuzzParseConfig: a parsed configuration can be written and parsed again without a change.
 func FuzzParseConfig(f *testing.F) {
 	world, err := json.Marshal(rig.AWSConfig())
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(world)
 	f.Add([]byte(`{"faults":[{"kind":"latency","delay":"1s"}],"quotas":[{"service":"sts","perSecond":1}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

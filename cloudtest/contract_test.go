@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
@@ -39,9 +40,7 @@ func changes(of any) map[string]reflect.Value {
 // error is one of the two that the package comment promises.
 func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
 	for cloud, part := range map[string]any{"AWS": c.AWS(), "Azure": c.Azure(), "GCP": c.GCP(), "Alibaba": c.Alibaba()} {
 		all := changes(part)
@@ -75,13 +74,9 @@ func callEmpty(method reflect.Value, ctx ...reflect.Value) error {
 // errors.
 func TestAdminIsTheCloud(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Start(t.Context()))
 	admin := &cloudtest.Admin{URL: c.ProxyURL()}
 	ctx := reflect.ValueOf(t.Context())
 	for cloud, parts := range map[string][2]any{"AWS": {c.AWS(), admin.AWS()}, "Azure": {c.Azure(), admin.Azure()}, "GCP": {c.GCP(), admin.GCP()}, "Alibaba": {c.Alibaba(), admin.Alibaba()}} {

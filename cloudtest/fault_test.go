@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -96,17 +97,11 @@ func newFaultyCloud(t *testing.T) *cloudtest.Cloud {
 	}
 	config.GCP = gcp.Config{Projects: []gcp.Project{{ID: projectID, Number: projectNumber}}, Metadata: &gcp.Metadata{Project: projectID}}
 	c, err := cloudtest.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	issuer, err := oidc.NewIssuer(clusterIssuer, oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.HandleIssuer(issuer); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.HandleIssuer(issuer))
 	return c
 }
 
@@ -143,9 +138,7 @@ func TestFaultsOfAllServices(t *testing.T) {
 					f.RetryAfter = 7 * time.Second
 				}
 				id, err := c.Faults().Add(f)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				start := time.Now()
 				status, header, body := s.do(t, c)
 				c.Faults().Remove(id)
@@ -209,18 +202,14 @@ func TestFaultAnswers(t *testing.T) {
 				f.RetryAfter = 5 * time.Second
 			}
 			id, err := c.Faults().Add(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, s := range serviceCalls() {
 				r := rig.NewRequest(t, s.method, s.target, "", "")
 				for i := 0; i < len(s.header); i += 2 {
 					r.Header.Set(s.header[i], s.header[i+1])
 				}
 				res, err := transport.RoundTrip(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				files.Answer(t, fmt.Sprintf("%s-%s-%s", s.service, strings.NewReplacer("/", "-", ".", "-").Replace(s.operation), kind), res)
 			}
 			c.Faults().Remove(id)

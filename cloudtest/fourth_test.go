@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/change"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
@@ -112,15 +113,11 @@ func newNoteAdmin(t *change.Table[*noteCloud]) noteAdmin {
 func TestFourthCloud(t *testing.T) {
 	ctx := t.Context()
 	c, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
 	// For another cloud, the method configure would have this line.
 	c.parts = append(c.parts, newPart(&noteCloud{notes: map[string]note{}}, newNoteAdmin))
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Start(ctx))
 	remote := &Admin{URL: c.ProxyURL()}
 	admin := newNoteAdmin(&change.Table[*noteCloud]{Send: remote.change})
 
@@ -129,9 +126,7 @@ func TestFourthCloud(t *testing.T) {
 	get := func(path string) string {
 		t.Helper()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+noteHost+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Header.Set("Authorization", "Bearer a")
 		r.Close = true // on a reused connection, net/http would repeat the request after a fault
 		res, err := transport.RoundTrip(r)
@@ -140,33 +135,25 @@ func TestFourthCloud(t *testing.T) {
 		}
 		defer func() { _ = res.Body.Close() }()
 		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return res.Status[:3] + " " + strings.TrimSpace(string(body)) + " " + res.Header.Get("Retry-After")
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	withFault := func(f fault.Fault) string {
 		t.Helper()
 		f.Service, f.Operation, f.Count = "notes", "ReadNote", 1
 		_, err := remote.AddFault(ctx, f)
-		must(err)
+		must.Succeed(t, err)
 		return get("/note")
 	}
 	got := []string{get("/note"), get("/other")}
-	must(admin.PutNote(ctx, "a", note{Text: "milk"}))
+	must.Succeed(t, admin.PutNote(ctx, "a", note{Text: "milk"}))
 	got = append(got, get("/note"),
 		withFault(fault.Fault{Kind: fault.Throttle, RetryAfter: 7e9}), withFault(fault.Fault{Kind: fault.Unavailable}),
 		withFault(fault.Fault{Kind: fault.InternalFailure}), withFault(fault.Fault{Kind: fault.Malformed}), withFault(fault.Fault{Kind: fault.Drop}))
-	must(remote.SetQuotas(ctx, []fault.Quota{{Service: "notes", PerSecond: 0.001, Burst: 1}}))
+	must.Succeed(t, remote.SetQuotas(ctx, []fault.Quota{{Service: "notes", PerSecond: 0.001, Burst: 1}}))
 	got = append(got, get("/note"), get("/note"))
-	must(remote.SetQuotas(ctx, nil))
-	must(admin.DeleteNote(ctx, "a", "read"))
+	must.Succeed(t, remote.SetQuotas(ctx, nil))
+	must.Succeed(t, admin.DeleteNote(ctx, "a", "read"))
 	got = append(got, get("/note"))
 	if diff := cmp.Diff([]string{
 		`403 {"problem":"NoNote","says":"You have no note."} `, `404 {"problem":"NoOperation","says":"There is no such operation."} `,

@@ -13,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -48,23 +49,15 @@ func TestSlashedIssuer(t *testing.T) {
 			ID: "kubernetes", IssuerURI: slashed, AttributeMapping: map[string]string{"google.subject": "assertion.sub"},
 		}}}}}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
 	issuer, err := oidc.NewIssuer(slashed, oidc.RS256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.HandleIssuer(issuer); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.HandleIssuer(issuer))
 	httpClient := &http.Client{Transport: c.Transport(), Timeout: 30 * time.Second}
 	post := func(target string, form url.Values) int {
 		res, err := httpClient.Do(rig.NewRequest(t, http.MethodPost, target, "application/x-www-form-urlencoded", form.Encode()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = rig.ReadAll(t, res)
 		return res.StatusCode
 	}
@@ -93,9 +86,7 @@ func TestSlashedIssuer(t *testing.T) {
 		for iss, granted := range map[string]bool{slashed: true, slashed[:len(slashed)-1]: false, slashed + "/": false} {
 			status := ask(func(audience string) string {
 				raw, err := issuer.Mint(oidc.Claims{"iss": iss, "sub": subjectA, "aud": audience})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				return raw
 			})
 			if (status == http.StatusOK) != granted {

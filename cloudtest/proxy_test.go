@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -25,9 +26,7 @@ import (
 func get(t *testing.T, transport http.RoundTripper, target string, change ...func(*http.Request)) (int, string, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, c := range change {
 		c(req)
 	}
@@ -94,14 +93,10 @@ func TestHostHeaderMustBeTheHandshakes(t *testing.T) {
 func dialProxy(t *testing.T, w *rig.World, host string) net.Conn {
 	t.Helper()
 	proxy, err := url.Parse(w.ProxyURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var d net.Dialer
 	conn, err := d.DialContext(t.Context(), "tcp", proxy.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	if _, err := fmt.Fprintf(conn, "CONNECT %s:443 HTTP/1.1\r\nHost: %s:443\r\n\r\n", host, host); err != nil {
 		t.Fatal(err)
@@ -123,9 +118,7 @@ func TestHandshake(t *testing.T) {
 		t.Fatal("the CA is not PEM")
 	}
 	good := tls.Client(dialProxy(t, w, host), &tls.Config{ServerName: host, RootCAs: roots})
-	if err := good.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, good.HandshakeContext(t.Context()))
 	leaf := good.ConnectionState().PeerCertificates[0]
 	if diff := cmp.Diff([]string{host}, leaf.DNSNames); diff != "" || leaf.IsCA {
 		t.Errorf("certificate (-want +got):\n%s", diff)
@@ -149,9 +142,7 @@ func TestServeRefusesTheNetwork(t *testing.T) {
 	w := rig.NewWorld(t)
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := w.Serve(t.Context(), ln); err == nil {
 		t.Error("served on every address")
 	}
@@ -161,9 +152,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	w := rig.NewWorld(t)
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Serve(ctx, ln) }()
@@ -179,9 +168,7 @@ func TestClosedCloud(t *testing.T) {
 	if status, _, err := get(t, transport, issuerURL+"/keys"); status != 200 {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.Close(), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(w.Close(), w.Close()))
 	transport.CloseIdleConnections()
 	if _, _, err := get(t, transport, issuerURL+"/keys"); !errors.Is(err, cloudtest.ErrClosed) {
 		t.Errorf("got %v", err)
@@ -221,14 +208,10 @@ func TestHandleRefuses(t *testing.T) {
 func TestHandlerDoesNotOutrankCloud(t *testing.T) {
 	w := rig.NewWorld(t)
 	const host = "latecomer.azurecr.io"
-	if err := w.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })))
 	status := func() int {
 		res, err := w.Client().Do(rig.NewRequest(t, http.MethodGet, "https://"+host+"/v2/", "", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = rig.ReadAll(t, res)
 		return res.StatusCode
 	}
@@ -236,9 +219,7 @@ func TestHandlerDoesNotOutrankCloud(t *testing.T) {
 		t.Errorf("the handler: HTTP %d", got)
 	}
 	tenant := azure.Tenant{ID: "72f988bf-86f1-41af-91ab-2d7cd011db47", Registries: []azure.RegistryConfig{{Name: "latecomer"}}}
-	if err := w.Azure().AddTenant(tenant); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Azure().AddTenant(tenant))
 	if got := status(); got != http.StatusUnauthorized {
 		t.Errorf("the registry: HTTP %d", got)
 	}

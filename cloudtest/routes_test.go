@@ -6,23 +6,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
 // TestDocumentedRoutes: the package comment lists exactly the routes of the admin API.
 func TestDocumentedRoutes(t *testing.T) {
 	c, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
 	var served, documented []string
 	for pattern := range c.adminRoutes() {
 		served = append(served, pattern)
 	}
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	route := regexp.MustCompile(`(GET|PUT|POST|DELETE) +(/[^\s,?]+)`)
 	for line := range strings.Lines(string(text)) {
 		found := route.FindAllStringSubmatch(line, -1)

@@ -21,19 +21,16 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func objects(t *testing.T, file string) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), identityv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), identityv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	data, err := fs.ReadFile(examples.Files(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var found []runtime.Object
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
@@ -41,9 +38,7 @@ func objects(t *testing.T, file string) []runtime.Object {
 		if errors.Is(err, io.EOF) {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		object, _, err := decoder.Decode(document, nil, nil)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", file, err, document)
@@ -88,9 +83,7 @@ func fetchersOf(all []runtime.Object) []fetches {
 func TestLeftOut(t *testing.T) {
 	names := func(files fs.FS) []string {
 		found, err := fs.Glob(files, "*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return found
 	}
 	all := names(examples.Files())

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // badge is a token with a number, so that tests can distinguish tokens.
@@ -60,9 +61,7 @@ func (o *office) fetch(key auth.Key) func(context.Context) (auth.Fetched, error)
 func keyOf(tb testing.TB, namespace, name string) auth.Key {
 	tb.Helper()
 	subject, err := auth.ServiceAccount(namespace, name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return auth.Key{Provider: "test", Subject: subject, UID: "uid-" + name, Identity: "role"}
 }
 
@@ -85,9 +84,7 @@ func ask(ctx context.Context, c *cache.Cache, key auth.Key, o *office, fo auth.F
 func mustAsk(t *testing.T, c *cache.Cache, key auth.Key, o *office) int64 {
 	t.Helper()
 	n, err := ask(t.Context(), c, key, o, auth.FetchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n
 }
 

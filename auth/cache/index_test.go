@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // variants returns a key, and for each field a key that differs only in this field.
@@ -24,16 +25,12 @@ func namedVariants(t *testing.T) (keys []auth.Key, names []string) {
 	t.Helper()
 	subject := func(namespace, name string) auth.Subject {
 		s, err := auth.ServiceAccount(namespace, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return s
 	}
 	list := func(values ...string) auth.List {
 		l, err := auth.NewList(values...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return l
 	}
 	var vary func(path []int, of reflect.Type)
@@ -59,9 +56,7 @@ func namedVariants(t *testing.T) (keys []auth.Key, names []string) {
 				set(field, subject("a", "x"))
 				set(field, subject("x", "sa"))
 				other, err := auth.WorkloadIdentity("a", "sa")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				set(field, other)
 			case kind.Kind() == reflect.Struct && of.Field(i).Anonymous:
 				vary(field, kind)

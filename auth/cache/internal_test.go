@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 type pass struct{}
@@ -27,16 +28,12 @@ func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	for i := range 5 {
 		subject, err := auth.ServiceAccount(fmt.Sprintf("tenant-%d", i), "sa")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		// Memory did not know the account. So the token has another key and is not stored.
 		_, err = c.Fetch(t.Context(), auth.Key{Subject: subject}, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
 			return auth.Fetched{Key: auth.Key{Subject: subject, UID: "uid"}, Token: pass{}}, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,9 +79,7 @@ func TestLongestLife(t *testing.T) {
 // not grow with the square of their number.
 func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 	subject, err := auth.ServiceAccount("a", "sa")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sweep := func(keys int) time.Duration {
 		c := New(Options{MaxSize: keys})
 		for i := range keys {
@@ -126,9 +121,7 @@ func TestTenantWhoseLastTokenGoes(t *testing.T) {
 		replaced.UID = "another"
 		return auth.Fetched{Key: replaced, Token: pass{}}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.tenants.byName) != 1 || len(c.tenants.bySize) != 1 || c.tenants.bySize[0].name != "other" {
@@ -149,9 +142,7 @@ func BenchmarkInvalidate(b *testing.B) {
 	}
 	subjectOf := func(namespace string) auth.Subject {
 		subject, err := auth.ServiceAccount(namespace, "sa")
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		return subject
 	}
 	fill := func(subject auth.Subject, n int) {

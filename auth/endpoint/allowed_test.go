@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 func mustAllow(t *testing.T, entries ...string) endpoint.Allowed {
 	t.Helper()
 	a, err := endpoint.ParseAllowed(entries...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return a
 }
 
@@ -87,11 +86,9 @@ func TestAllowedIsAFlag(t *testing.T) {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Var(&list, "allowed-endpoint-hosts", "")
-	if err := fs.Parse([]string{
+	must.Succeed(t, fs.Parse([]string{
 		"--allowed-endpoint-hosts=b.example.org,a.example.org:80", "--allowed-endpoint-hosts=a.example.org:80", "--allowed-endpoint-hosts=",
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	const want = "a.example.org:80,b.example.org:443"
 	if got := list.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // sdkPartition has the fields of the SDK's table that this package's table must equal.
@@ -33,19 +34,13 @@ type sdkPartition struct {
 func sdkPartitions(t *testing.T) []sdkPartition {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-sdk-go-v2").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "internal", "endpoints", "awsrulesfn", "partitions.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var table struct {
 		Partitions []sdkPartition `json:"partitions"`
 	}
-	if err := json.Unmarshal(data, &table); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(data, &table))
 	if len(table.Partitions) == 0 {
 		t.Fatal("the SDK's table is empty")
 	}
@@ -106,9 +101,7 @@ func TestSTSHostsAreTheSDKs(t *testing.T) {
 				want, err := resolver.ResolveEndpoint(t.Context(), sts.EndpointParameters{
 					Region: &name, UseFIPS: &v.FIPS, UseDualStack: &v.DualStack, UseGlobalEndpoint: aws.Bool(false),
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				parsed, err := endpoint.ParseSTS("https://" + want.URI.Host)
 				if err != nil || parsed.Region != name || parsed.Partition != p.ID || parsed.DualStack != v.DualStack || v.FIPS && !parsed.FIPS {
 					t.Errorf("%s %+v: %s reads as %+v, %v", name, v, want.URI.Host, parsed, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 func TestParseACR(t *testing.T) {
@@ -126,9 +127,7 @@ func TestRegistryOfAnotherCloud(t *testing.T) {
 
 func TestCustomCloudOwnsItsRegistriesAlone(t *testing.T) {
 	c, err := endpoint.ParseAzureEnvironment([]byte(azureStack), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := c.ParseACR("contoso.azurecr.local.azurestack.external/app")
 	if err != nil || got.Host != "contoso.azurecr.local.azurestack.external" || got.Cloud != "AzureStackCloud" {
 		t.Errorf("got %+v, %v", got, err)
@@ -243,9 +242,7 @@ const azureStack = `{
 
 func TestParseAzureEnvironment(t *testing.T) {
 	got, err := endpoint.ParseAzureEnvironment([]byte(azureStack), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := endpoint.AzureCloud{
 		Name:                    "AzureStackCloud",
 		Authority:               "https://login.local.azurestack.external",

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // judge dials the address through the guard, and returns nil for an address that the guard accepts.
@@ -418,9 +419,7 @@ func loopbackServer(t *testing.T, handler http.HandlerFunc) (port string, connec
 	server.Start()
 	t.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return port, connections
 }
 
@@ -511,9 +510,7 @@ func TestGuardFollowsRedirects(t *testing.T) {
 	})}
 	t.Cleanup(transport.CloseIdleConnections)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://listed.example.org:"+listed+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err == nil {
 		response.Body.Close()
@@ -559,9 +556,7 @@ func TestGuardKeepsTheDialersControl(t *testing.T) {
 func mustCIDRs(t *testing.T, list string) endpoint.CIDRs {
 	t.Helper()
 	var c endpoint.CIDRs
-	if err := c.Set(list); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Set(list))
 	return c
 }
 

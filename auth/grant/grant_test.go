@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // consumer is an object with a grant in the field that the API types use.
@@ -45,13 +46,9 @@ type row struct {
 func table(t *testing.T) []row {
 	t.Helper()
 	data, err := os.ReadFile("testdata/table.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var rows []row
-	if err := yaml.UnmarshalStrict(data, &rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(data, &rows))
 	if len(rows) < 30 {
 		t.Fatalf("only %d rows", len(rows))
 	}
@@ -74,9 +71,7 @@ func TestTruthTable(t *testing.T) {
 					t.Errorf("round %d: no namespace was admitted", round)
 				}
 				data, err := json.Marshal(c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				c = consumer{}
 				if err := json.Unmarshal(data, &c); err != nil {
 					t.Fatalf("%s: %v", data, err)
@@ -313,9 +308,7 @@ func TestFlagValue(t *testing.T) {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Var(&n, "controller-identity-namespaces", "")
-	if err := fs.Parse([]string{"--controller-identity-namespaces=a", "--controller-identity-namespaces=b"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fs.Parse([]string{"--controller-identity-namespaces=a", "--controller-identity-namespaces=b"}))
 	if n.Decide("a", nil).Allowed || !n.Decide("b", nil).Allowed {
 		t.Errorf("got %s, want the last value", n.String())
 	}

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
@@ -44,9 +45,7 @@ const (
 func tenantA(tb testing.TB) auth.Subject {
 	tb.Helper()
 	subject, err := auth.ServiceAccount("tenant-a", "tenant-a-ecr-sa")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return subject
 }
 
@@ -57,9 +56,7 @@ func newCluster(t *testing.T, config *rest.Config, objects map[client.Object]cac
 		o.MapperProvider = restMapper
 		o.Cache = cache.Options{ByObject: objects}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -97,9 +94,7 @@ func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Account
 	}
 	c := newCluster(t, s.config(), kube.ByObject(options.Annotations))
 	accounts, err := kube.FromManager(t.Context(), c, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	startCluster(t, c)
 	return accounts
 }
@@ -182,9 +177,7 @@ func TestRead(t *testing.T) {
 	accounts := newAccounts(t, s, kube.Options{})
 
 	account, err := accounts.Read(t.Context(), tenantA(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if account.Subject != tenantA(t) || account.UID != "uid-1" || !maps.Equal(account.Attributes, map[string]string{roleARN: roleA}) {
 		t.Errorf("Read = %+v", account)
 	}
@@ -210,9 +203,7 @@ func TestProve(t *testing.T) {
 	before := time.Now()
 	account := auth.Account{Subject: tenantA(t), UID: "uid-1"}
 	proof, err := accounts.Prove(t.Context(), account, forSTS())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if life := proof.(*auth.JWT).ExpiresAt.Sub(before); life < 599*time.Second || life > 610*time.Second {
 		t.Errorf("the proof lives %s, want 600s", life)
 	}
@@ -231,14 +222,10 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, got, 0o600))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 	}
@@ -253,9 +240,7 @@ func TestSwappedAccountHasNoProof(t *testing.T) {
 		s.ignoresUID = ignoresUID
 
 		account, err := accounts.Read(t.Context(), tenantA(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", map[string]string{roleARN: roleA}) // before Prove
 		proof, err := accounts.Prove(t.Context(), account, forSTS())
 		if auth.CodeOf(err) != auth.CodeSubjectReplaced || proof != nil {
@@ -344,9 +329,7 @@ func TestOnlyReadServiceAccountsAreProven(t *testing.T) {
 	s := newAPIServer(t)
 	accounts := newAccounts(t, s, kube.Options{})
 	workload, err := auth.WorkloadIdentity("lanyard-system", "lanyard-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	calls := len(s.calls())
 	for _, account := range []auth.Account{
 		{},
@@ -590,9 +573,7 @@ func TestNewAccountsNeedsItsOptions(t *testing.T) {
 	s := newAPIServer(t)
 	c := newCluster(t, s.config(), kube.ByObject(kube.DefaultAnnotations()))
 	live, err := client.New(s.config(), client.Options{Mapper: c.GetRESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	whole := kube.Options{Informers: c.GetCache(), APIReader: live, Client: live, APIAudiences: []string{"api"}}
 	if _, err := kube.NewAccounts(t.Context(), whole); err != nil {
 		t.Fatal(err)

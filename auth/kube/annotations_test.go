@@ -15,6 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 func TestAnnotations(t *testing.T) {
@@ -46,9 +47,7 @@ func TestAnnotations(t *testing.T) {
 // transform. The account is refused. It is not read without the value or with a part of the value.
 func TestAnnotationTooLong(t *testing.T) {
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, key := range DefaultAnnotations() {
 		for length, refused := range map[int]bool{0: false, 1: false, MaxAnnotation: false, MaxAnnotation + 1: true, MaxAnnotation + 2: true, 256 << 10: true} {
 			for name, prepare := range map[string]func(any) (any, error){
@@ -57,9 +56,7 @@ func TestAnnotationTooLong(t *testing.T) {
 			} {
 				o := object("uid-1", map[string]string{key: strings.Repeat("x", length), "note": "x"})
 				prepared, err := prepare(o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				a := &Accounts{index: newIndex(DefaultAnnotations().source())}
 				a.index.OnAdd(prepared, true)
 				account, err := a.Lookup(t.Context(), subject)
@@ -100,9 +97,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		o := object(fmt.Sprint("uid-", i), annotations)
 		o.Name = fmt.Sprint("puller-", i)
 		kept, err := DefaultAnnotations().transform(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		informer = append(informer, kept)
 		a.index.OnAdd(kept, true)
 	}

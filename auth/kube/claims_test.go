@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // A token is accepted as an account's proof only with the right subject, UID and audience, and an
@@ -20,9 +21,7 @@ func FuzzClaims(f *testing.F) {
 	f.Add(subject, "tenant-a", "puller", uid, audience, "https://kubernetes.default.svc", now+600)
 	f.Add("system:serviceaccount:tenant-a:puller ", "tenant-a", "puller", uid, audience, "", now-1)
 	account, err := auth.ServiceAccount("tenant-a", "puller")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Fuzz(func(t *testing.T, sub, namespace, name, gotUID, aud, more string, exp int64) {
 		audiences := []string{aud}
 		if more != "" {
@@ -32,9 +31,7 @@ func FuzzClaims(f *testing.F) {
 			"sub": sub, "aud": audiences, "exp": exp,
 			"kubernetes.io": map[string]any{"namespace": namespace, "serviceaccount": map[string]any{"name": name, "uid": gotUID}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		encoded := base64.RawURLEncoding.EncodeToString(payload)
 		said, err := readClaims("e30." + encoded + ".c2ln")
 		if err == nil {
@@ -78,18 +75,14 @@ func FuzzIdentityClaims(f *testing.F) {
 	f.Add(subject+":", "tenant-a", "puller", "", audience)
 	f.Add("system:serviceaccount:tenant-a:puller", "tenant-a", "puller", uid, audience)
 	identity, err := auth.WorkloadIdentity("tenant-a", "puller")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	exp := time.Now().Add(10 * time.Minute).Unix()
 	f.Fuzz(func(t *testing.T, sub, namespace, name, gotUID, aud string) {
 		payload, err := json.Marshal(map[string]any{
 			"sub": sub, "aud": []string{aud}, "exp": exp,
 			"lanyard.dev": map[string]any{"workloadIdentity": map[string]any{"namespace": namespace, "name": name, "uid": gotUID}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		said, err := readClaims("e30." + base64.RawURLEncoding.EncodeToString(payload) + ".c2ln")
 		if err == nil {
 			err = said.checkIdentity(auth.Account{Subject: identity, UID: uid}, auth.ProofRequest{Audiences: []string{audience}})

@@ -12,6 +12,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 const roleARN = "eks.amazonaws.com/role-arn"
@@ -63,9 +64,7 @@ func TestIndex(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			subject, err := auth.ServiceAccount("tenant-a", "puller")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			a := &Accounts{index: newIndex(DefaultAnnotations().source())}
 			state := func() string {
 				account, err := a.Lookup(t.Context(), subject)
@@ -110,9 +109,7 @@ func fill(tb testing.TB, n int) (*Accounts, []auth.Subject) {
 		o.Name = fmt.Sprintf("puller-%d", i)
 		a.index.OnAdd(o, true)
 		subject, err := auth.ServiceAccount(o.Namespace, o.Name)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		subjects[i] = subject
 	}
 	return a, subjects
@@ -165,9 +162,7 @@ func BenchmarkMemory(b *testing.B) {
 			o := object(fmt.Sprintf("0c5f1d6e-4a0b-4a53-9a3a-%012d", i), map[string]string{roleARN: fmt.Sprintf("arn:aws:iam::123456789123:role/tenant-%d", i)})
 			o.Namespace, o.Name = fmt.Sprintf("tenant-%d", i/10), fmt.Sprintf("puller-%d", i)
 			kept, err := DefaultAnnotations().transform(o)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			store[o.Namespace+"/"+o.Name] = kept
 		}
 		filled := heap()

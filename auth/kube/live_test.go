@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
@@ -33,17 +34,13 @@ func TestLive(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
 	reader, err := client.New(s.config(), client.Options{Mapper: mapper})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	live := kube.NewLive(reader)
 	for name, code := range map[string]auth.Code{
 		"good": "", "long": auth.CodeIdentityInvalid, "missing": auth.CodeSubjectNotFound, "hidden": auth.CodeProofDenied,
 	} {
 		subject, err := auth.ServiceAccount("a", name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		account, err := live.Lookup(t.Context(), subject)
 		if auth.CodeOf(err) != code {
 			t.Errorf("%s: %v", name, err)
@@ -59,9 +56,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	object, err := auth.Object("OCIRepository", "a", "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := live.Read(t.Context(), object); auth.CodeOf(err) != auth.CodeSubjectInvalid {
 		t.Errorf("an object that is no account: %v", err)
 	}

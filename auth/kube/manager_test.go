@@ -27,6 +27,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/kube/manager"
 )
 
@@ -49,9 +50,7 @@ func managerOptions() manager.Options {
 func startManager(t *testing.T, s *apiServer, options manager.Options) *manager.Manager {
 	t.Helper()
 	mgr, err := manager.New(t.Context(), s.config(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	runManager(t, mgr)
 	return mgr
 }
@@ -78,9 +77,7 @@ func keepToken(t *testing.T, mgr *manager.Manager, key auth.Key) {
 		_, err := mgr.Tokens.Fetch(t.Context(), key, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
 			return auth.Fetched{Key: key, Token: &auth.RegistryCredentials{ExpiresAt: time.Now().Add(time.Hour)}}, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return mgr.Tokens.Len() == 1
 	})
 }
@@ -95,9 +92,7 @@ func TestManager(t *testing.T) {
 
 	kept := &metav1.PartialObjectMetadata{}
 	kept.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
-	if err := mgr.GetCache().Get(t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "tenant-a-ecr-sa"}, kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, mgr.GetCache().Get(t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "tenant-a-ecr-sa"}, kept))
 	if len(kept.Annotations) != 1 || len(kept.Labels) != 0 || len(kept.ManagedFields) != 0 {
 		t.Errorf("the manager keeps %+v", kept.ObjectMeta)
 	}
@@ -158,9 +153,7 @@ func TestManagerOptions(t *testing.T) {
 		_, err := mgr.Tokens.Fetch(t.Context(), key, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
 			return auth.Fetched{Key: key, Token: &auth.RegistryCredentials{ExpiresAt: time.Now().Add(time.Hour)}}, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	if mgr.Tokens.Len() != 1 || !strings.Contains(log.String(), "maxSize=1") {
 		t.Errorf("%d tokens are kept, and the log is %q", mgr.Tokens.Len(), log.String())
@@ -180,9 +173,7 @@ func TestManagerWithIssuer(t *testing.T) {
 	options.Manager.MapperProvider = restMapper
 	options.KeyRing = issuerRing
 	mgr, err := manager.New(t.Context(), &rest.Config{Host: s.URL, QPS: -1}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	runManager(t, mgr)
 	eventually(t, mgr.Accounts, func(_ auth.Account, err error) bool { return err == nil })
 	waitUntil(t, "the identity is known", func() bool {
@@ -218,9 +209,7 @@ func TestManagerWithObjects(t *testing.T) {
 	options.KeyRing = issuerRing
 	options.Objects = map[auth.Kind]client.Object{"OCIRepository": nil}
 	mgr, err := manager.New(t.Context(), &rest.Config{Host: server.URL, QPS: -1}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	runManager(t, mgr)
 	waitUntil(t, "the object is known", func() bool {
 		account, err := mgr.Accounts.Lookup(t.Context(), app(t))

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
@@ -92,9 +93,7 @@ func newSPIFFEServer(t *testing.T) *spiffeServer {
 func (s *spiffeServer) trustDomain(name string) spiffeid.TrustDomain {
 	s.t.Helper()
 	domain, err := svid.ParseTrustDomain(name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	return domain
 }
 
@@ -103,17 +102,11 @@ func (s *spiffeServer) trustDomain(name string) spiffeid.TrustDomain {
 func (s *spiffeServer) newAuthority(state string) (crypto.Signer, *svid.Issuer, map[string]any) {
 	s.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	certificate, err := svid.NewAuthority(s.domain, key, 24*time.Hour, time.Now())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	issuer, err := svid.NewIssuer(s.domain, key, certificate, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	return key, issuer, map[string]any{"id": svid.AuthorityID(certificate), "certificate": svid.EncodeCertificate(certificate), "state": state}
 }
 
@@ -247,9 +240,7 @@ func (s *spiffeServer) sign(form svid.Type, namespace, name string, public []byt
 func app(t *testing.T) auth.Subject {
 	t.Helper()
 	subject, err := auth.Object("OCIRepository", "tenant-a", "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return subject
 }
 
@@ -264,17 +255,11 @@ func objectMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 func newObjects(t *testing.T, s *spiffeServer) (*kube.Objects, *kube.SPIFFERing) {
 	t.Helper()
 	c, err := cluster.New(&rest.Config{Host: s.URL, QPS: -1}, func(o *cluster.Options) { o.MapperProvider = objectMapper })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ring, err := kube.NewSPIFFERing(t.Context(), c.GetCache(), spiffeRing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects, err := kube.ObjectsFromManager(t.Context(), c, kube.ObjectOptions{Kind: "OCIRepository", Ring: ring})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Start(ctx) }()
@@ -308,17 +293,13 @@ func TestObjectProof(t *testing.T) {
 	}
 
 	proof, err := objects.Prove(t.Context(), account, auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{svidAudience}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	jwt, err := auth.JWTOf(proof)
 	if err != nil || jwt.GetDuration() < 59*time.Minute || jwt.GetDuration() > time.Hour {
 		t.Errorf("%v, %v", jwt, err)
 	}
 	first, err := objects.Prove(t.Context(), account, auth.ProofRequest{Form: auth.FormCertificate})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	certificate, err := auth.CertificateOf(first)
 	if err != nil || certificate.GetDuration() < 59*time.Minute || len(certificate.TLS().Certificate) != 1 {
 		t.Errorf("%v, %v", certificate, err)
@@ -342,13 +323,9 @@ func TestObjectProof(t *testing.T) {
 // An SVID that differs from the request is refused.
 func TestTamperedSVIDs(t *testing.T) {
 	foreign, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	another, err := x509.MarshalPKIXPublicKey(foreign.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, test := range map[string]struct {
 		form   svid.Type
 		tamper func(claims *svid.Claims, spec map[string]any)
@@ -445,9 +422,7 @@ func TestRefusedSVIDs(t *testing.T) {
 	signs(t, ring)
 	account := auth.Account{Subject: app(t), UID: objectUID}
 	other, err := auth.Object("ImageRepository", "tenant-a", "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, test := range map[string]struct {
 		account auth.Account
 		request auth.ProofRequest
@@ -602,14 +577,10 @@ func (f *fakeBroker) Prove(_ context.Context, account auth.Account, request auth
 func TestObjectsWithBroker(t *testing.T) {
 	s := newSPIFFEServer(t)
 	c, err := cluster.New(&rest.Config{Host: s.URL, QPS: -1}, func(o *cluster.Options) { o.MapperProvider = objectMapper })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	broker := &fakeBroker{}
 	objects, err := kube.ObjectsFromManager(t.Context(), c, kube.ObjectOptions{Kind: "OCIRepository", Broker: broker, APIAudiences: []string{apiAudience}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	account := auth.Account{Subject: app(t), UID: objectUID}
 	request := auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{svidAudience}}
 	proof, err := objects.Prove(t.Context(), account, request)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
@@ -62,13 +63,9 @@ func TestWorkloadIdentitiesOfTheProgramsType(t *testing.T) {
 	c, err := cluster.New(&rest.Config{Host: s.URL, QPS: -1}, func(o *cluster.Options) {
 		o.Scheme, o.MapperProvider, o.Cache = scheme, restMapper, cache.Options{ByObject: kube.WorkloadIdentitiesByObject(issuerRing)}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	identities, err := kube.WorkloadIdentitiesFromManager(t.Context(), c, kube.WorkloadIdentityOptions{Watched: &typedIdentity{}, KeyRing: issuerRing})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	startCluster(t, c)
 	knows(t, identities, map[string]string{"iamRoleARN": roleA})
 

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
@@ -188,9 +189,7 @@ func encode(part any) string {
 func puller(t *testing.T) auth.Subject {
 	t.Helper()
 	subject, err := auth.WorkloadIdentity("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return subject
 }
 
@@ -199,9 +198,7 @@ func newIdentities(t *testing.T, s *issuerServer) (*kube.WorkloadIdentities, clu
 	t.Helper()
 	c := newCluster(t, &rest.Config{Host: s.URL, QPS: -1}, kube.WorkloadIdentitiesByObject(issuerRing))
 	identities, err := kube.WorkloadIdentitiesFromManager(t.Context(), c, kube.WorkloadIdentityOptions{KeyRing: issuerRing})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	startCluster(t, c)
 	return identities, c
 }
@@ -309,9 +306,7 @@ func TestWorkloadIdentitiesInMemoryAreBounded(t *testing.T) {
 	})
 	_, c := newIdentities(t, s)
 	kept := s.identities.empty()
-	if err := c.GetCache().Get(t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "puller"}, kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.GetCache().Get(t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "puller"}, kept))
 	data, err := json.Marshal(kept)
 	if err != nil || len(data) > 3*kube.MaxProviderConfig+1024 {
 		t.Errorf("memory keeps %d bytes, %v", len(data), err)
@@ -401,9 +396,7 @@ func TestWorkloadIdentityProof(t *testing.T) {
 		time.Hour:          {Form: auth.FormJWT, Audiences: []string{stsAWS}, Lifetime: time.Hour},
 	} {
 		proof, err := prove(t, identities, request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		token := proof.(*auth.JWT)
 		if got := token.ExpiresAt.Sub(before); got < life-time.Second || got > life+10*time.Second || !strings.HasSuffix(token.Token.Reveal(), signature) {
 			t.Errorf("the proof lives %s, want %s", got, life)

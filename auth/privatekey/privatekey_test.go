@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
@@ -65,18 +66,14 @@ func panicking(tb testing.TB) numbers {
 func odd(tb testing.TB, bits int) *big.Int {
 	tb.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), uint(bits-2)))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return n.SetBit(n.SetBit(n, 0, 1), bits-1, 1)
 }
 
 func pkcs1(tb testing.TB, k any) []byte {
 	tb.Helper()
 	der, err := asn1.Marshal(k)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return der
 }
 
@@ -93,18 +90,14 @@ func pkcs8(tb testing.TB, key []byte) []byte {
 func newRSA(tb testing.TB, bits int) *rsa.PrivateKey {
 	tb.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return key
 }
 
 func newECDSA(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return key
 }
 
@@ -128,17 +121,13 @@ func works(t *testing.T, key crypto.Signer) bool {
 
 func TestParse(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for what, key := range map[string]crypto.Signer{
 		"RSA of 2048 bits": newRSA(t, 2048), "RSA of 3072 bits": newRSA(t, 3072), "Ed25519": edwards,
 		"P-256": newECDSA(t, elliptic.P256()), "P-384": newECDSA(t, elliptic.P384()), "P-521": newECDSA(t, elliptic.P521()),
 	} {
 		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		forms := map[string][]byte{"PKCS #8": der}
 		switch key := key.(type) {
 		case *rsa.PrivateKey:
@@ -208,13 +197,9 @@ func TestParseHostile(t *testing.T) {
 		N, E, D, P, Q *big.Int
 	}{0, good.N, big.NewInt(int64(good.E)), good.D, good.Primes[0], good.Primes[1]})
 	x25519, err := ecdh.X25519().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	agreement, err := x509.MarshalPKCS8PrivateKey(x25519)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for what, der := range map[string][]byte{
 		"nothing": nil, "text": []byte("hello"), "no CRT values": short, "trailing bytes": append(x509.MarshalPKCS1PrivateKey(good), 0), "a key that cannot sign": agreement,
 	} {
@@ -258,9 +243,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(pkcs8(f, seed))
 	}
 	sec1, err := x509.MarshalECPrivateKey(newECDSA(f, elliptic.P256()))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(sec1)
 	f.Fuzz(func(t *testing.T, der []byte) {
 		key, err := privatekey.Parse(der)

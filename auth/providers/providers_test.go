@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/providers"
 )
 
@@ -25,9 +26,7 @@ import (
 func open(t *testing.T, config providers.Config) *providers.Set {
 	t.Helper()
 	set, err := providers.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(set.Close)
 	return set
 }
@@ -35,9 +34,7 @@ func open(t *testing.T, config providers.Config) *providers.Set {
 func TestWhatTheEnvironmentSays(t *testing.T) {
 	write := func(name, content string) string {
 		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 		return file
 	}
 	const (
@@ -138,13 +135,9 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 	// This address is in a documentation network (RFC 5737), where no host exists.
 	proxy := &url.URL{Scheme: "http", Host: "192.0.2.1:3128"}
 	listed, err := endpoint.ParseAllowed(proxy.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	account := tenant{Subject: subject, UID: "uid", Attributes: map[string]string{
 		aws.RoleAnnotation:           "arn:aws:iam::123456789123:role/puller",
 		azure.ClientAnnotation:       "11111111-2222-3333-4444-555555555555",
@@ -153,9 +146,7 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 		gcp.ServiceAccountAnnotation: "puller@project.iam.gserviceaccount.com",
 	}}
 	denied, err := endpoint.ParseCIDRs("192.0.2.0/24")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range open(t, providers.Config{}).Names() {
 		ask := func(config providers.Config) error {
 			config.AWSRegion = "eu-west-1"
@@ -163,9 +154,7 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			provider, err := open(t, config).ByName(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			_, err = auth.GetToken(ctx, provider, auth.WithSubject(subject, account), auth.WithProxyURL(proxy))
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/bearer"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
@@ -19,11 +20,11 @@ import (
 // that no provider sets only makes keys larger.
 func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 	amazon, err := aws.NewProvider(aws.Config{})
-	must(t, err)
+	must.Succeed(t, err)
 	microsoft, err := azure.NewProvider(azure.Config{})
-	must(t, err)
+	must.Succeed(t, err)
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
-	must(t, err)
+	must.Succeed(t, err)
 	accounts := known{auth.Account{Subject: subject, UID: "uid", Fingerprint: "f", Attributes: map[string]string{
 		aws.RoleAnnotation:                  "arn:aws:iam::123456789123:role/tenant-a",
 		"azure.workload.identity/client-id": "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08",
@@ -41,7 +42,7 @@ func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 		{microsoft, []auth.Option{auth.WithScopes("https://storage.azure.com/.default")}},
 	} {
 		key, err := auth.Resolve(t.Context(), call.provider, append(call.options, auth.WithSubject(subject, accounts))...)
-		must(t, err)
+		must.Succeed(t, err)
 		fields(reflect.ValueOf(key), set, all)
 	}
 	proofs(t, set, all)
@@ -59,15 +60,15 @@ func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 func proofs(t *testing.T, set, all map[string]bool) {
 	t.Helper()
 	tokens, err := bearer.NewProvider(bearer.Config{})
-	must(t, err)
+	must.Succeed(t, err)
 	jwts, err := svid.NewProvider(svid.JWT, ring{})
-	must(t, err)
+	must.Succeed(t, err)
 	certificates, err := svid.NewProvider(svid.X509, ring{})
-	must(t, err)
+	must.Succeed(t, err)
 	identity, err := auth.WorkloadIdentity("tenant-a", "puller")
-	must(t, err)
+	must.Succeed(t, err)
 	object, err := auth.Object("OCIRepository", "tenant-a", "app")
-	must(t, err)
+	must.Succeed(t, err)
 	for _, call := range []struct {
 		provider auth.Provider
 		subject  auth.Subject
@@ -79,7 +80,7 @@ func proofs(t *testing.T, set, all map[string]bool) {
 	} {
 		accounts := known{auth.Account{Subject: call.subject, UID: "uid"}}
 		key, err := auth.Resolve(t.Context(), call.provider, append(call.options, auth.WithSubject(call.subject, accounts))...)
-		must(t, err)
+		must.Succeed(t, err)
 		fields(reflect.ValueOf(key), set, all)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // Run runs the suite. It calls harness for each of the suite's tests.
@@ -84,9 +85,7 @@ func tenantsNeverShare(t *testing.T, b *bench) {
 
 	// B claims A's identity while the cache has A's token for this identity.
 	identity, err := b.Provider.GetIdentity(b.A)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.accounts.put(b.WithIdentity(b.B, identity))
 	token, err := b.get(t.Context(), b.with(b.B, b.cached()...)...)
 	if err == nil {
@@ -198,9 +197,7 @@ func readsRaceRefreshes(t *testing.T, b *bench) {
 
 func errorsExplain(t *testing.T, b *bench) {
 	identityB, err := b.Provider.GetIdentity(b.B)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	trouble := func(trouble Trouble) func() func() {
 		return func() func() { return b.Cloud.Trouble(t, trouble) }
 	}
@@ -359,9 +356,7 @@ func keys(t *testing.T, b *bench) {
 	resolve := func(opts ...auth.Option) auth.Key {
 		t.Helper()
 		key, err := auth.Resolve(t.Context(), b.Provider, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return key
 	}
 	seen := map[auth.Key]string{resolve(b.with(b.A)...): "A"}
@@ -391,9 +386,7 @@ func keys(t *testing.T, b *bench) {
 		return
 	}
 	identity, err := b.Provider.GetIdentity(b.B)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.accounts.put(b.WithIdentity(b.A, identity))
 	add("A with another identity", resolve(b.with(b.A)...))
 }

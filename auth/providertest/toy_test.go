@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
@@ -58,36 +59,29 @@ type toy struct {
 func newToy(t *testing.T) *toy {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	_, foreign, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
+	must.Succeed(t, err)
 	ca, err := x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	return &toy{
 		key: key, ca: ca, foreign: foreign, leaf: leaf, tokens: cache.New(cache.Options{MaxSize: 100}),
 		trust: map[string]auth.Subject{}, sessions: map[string]string{},
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (c *toy) account(t *testing.T, namespace string) auth.Account {
 	t.Helper()
 	subject, err := auth.Object("Widget", namespace, "w")
-	must(t, err)
+	must.Succeed(t, err)
 	identity := "identity-of-" + namespace
 	c.trust[identity] = subject
 	return withIdentity(auth.Account{Subject: subject, UID: "uid-" + namespace}, identity)

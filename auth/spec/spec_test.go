@@ -15,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
@@ -37,9 +38,7 @@ func hosts(entries ...string) endpoint.Allowed {
 // (config/crd).
 func TestExclusions(t *testing.T) {
 	data, err := os.ReadFile("testdata/exclusions.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var table struct {
 		Rows []struct {
 			Name     string          `json:"name"`
@@ -50,9 +49,7 @@ func TestExclusions(t *testing.T) {
 			Message  string          `json:"message"`
 		} `json:"rows"`
 	}
-	if err := yaml.UnmarshalStrict(data, &table); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(data, &table))
 	// In Go an empty string counts as an absent field, but the schema distinguishes the two.
 	// Neither an empty nor an absent field gives a tenant a wider identity.
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
@@ -72,9 +69,7 @@ func TestExclusions(t *testing.T) {
 				Credential           *spec.Credential       `json:"credential"`
 				IdentityRef          *spec.IdentityRef      `json:"identityRef"`
 			}
-			if err := yaml.UnmarshalStrict(row.Spec, &written); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.UnmarshalStrict(row.Spec, &written))
 			fields := spec.Fields{
 				Namespace: "tenant-a", Provider: written.Provider, ServiceAccountName: written.ServiceAccountName,
 				WorkloadIdentityName: written.WorkloadIdentityName, Insecure: written.Insecure, PullSecrets: !bucket, STS: written.STS,
@@ -153,22 +148,14 @@ func checkRefusal(t *testing.T, identity spec.Identity, err error) *spec.Refusal
 func TestIdentities(t *testing.T) {
 	name := func(s string) *string { return &s }
 	account, err := auth.ServiceAccount("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	identity, err := auth.WorkloadIdentity("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	object, err := auth.Object("OCIRepository", "tenant-a", "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	list := func(values ...string) auth.List {
 		l, err := auth.NewList(values...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return l
 	}
 	const address = "oci://registry.example.com/tenant-a/app"
@@ -679,9 +666,7 @@ func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
 func TestWorkloadIdentities(t *testing.T) {
 	named := spec.Fields{Namespace: "tenant-a", Provider: "aws", WorkloadIdentityName: "puller"}
 	subject, err := auth.WorkloadIdentity("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rules := spec.Rules{
 		Providers: []string{"aws"}, TokenServer: true, DefaultServiceAccount: "default", RequireServiceAccount: true,
 	}
@@ -777,9 +762,7 @@ type nobody struct{ auth.Accounts }
 
 func TestOption(t *testing.T) {
 	account, err := auth.ServiceAccount("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, subject := range []auth.Subject{account, auth.Controller(), {}} {
 		var options auth.Options
 		spec.Identity{Subject: subject}.Option(nobody{})(&options)
@@ -797,9 +780,7 @@ func TestOption(t *testing.T) {
 
 func TestOptionNamesTheTokenService(t *testing.T) {
 	account, err := auth.ServiceAccount("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var options auth.Options
 	spec.Identity{Subject: account, STSEndpoint: "https://minio.example.com"}.Option(nobody{})(&options)
 	if options.Subject != account || options.STSEndpoint != "https://minio.example.com" {

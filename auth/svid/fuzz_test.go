@@ -11,6 +11,7 @@ import (
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
@@ -54,9 +55,7 @@ func FuzzClaims(f *testing.F) {
 			return
 		}
 		token, err := svid.SignJWT(claims, "kid", key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := svid.CheckJWT(token, object(t), audiences, now); err != nil {
 			t.Errorf("%q: %v", audiences, err)
 		}
@@ -67,13 +66,9 @@ func FuzzClaims(f *testing.F) {
 func FuzzCheckJWT(f *testing.F) {
 	now, key := time.Unix(1_800_000_000, 0), newKey(f, elliptic.P256())
 	claims, err := svid.NewClaims("https://spiffe.example.com", object(f), []string{"a"}, "one", now)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	token, err := svid.SignJWT(claims, "kid", key)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(token)
 	f.Add("a.b.c")
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
@@ -96,9 +91,7 @@ func FuzzCheckJWT(f *testing.F) {
 // FuzzParsePublicKey checks that only keys on P-256 are accepted, and only in one encoding.
 func FuzzParsePublicKey(f *testing.F) {
 	der, err := x509.MarshalPKIXPublicKey(&newKey(f, elliptic.P256()).PublicKey)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(der)
 	f.Add([]byte{0x30, 0x59})
 	f.Fuzz(func(t *testing.T, der []byte) {

@@ -25,33 +25,28 @@ import (
 	"github.com/spiffe/go-spiffe/v2/svid/jwtsvid"
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
 
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
 func domain(tb testing.TB) spiffeid.TrustDomain {
 	tb.Helper()
 	td, err := svid.ParseTrustDomain("example.com")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return td
 }
 
 func object(tb testing.TB) spiffeid.ID {
 	tb.Helper()
 	id, err := svid.ID(domain(tb), "ocirepositories", "production", "my-app")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return id
 }
 
 func newKey(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return key
 }
 
@@ -59,9 +54,7 @@ func newRSA(tb testing.TB, bits int) *rsa.PrivateKey {
 	tb.Helper()
 	tb.Setenv("GODEBUG", "rsa1024min=0") // allow short keys, which must be refused
 	key, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return key
 }
 
@@ -163,9 +156,7 @@ func unix(at time.Time) string { return big.NewInt(at.Unix()).String() }
 // audience.
 func TestJWTRefusals(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for what, key := range map[string]crypto.Signer{"Ed25519": edwards, "RSA of 1024 bits": newRSA(t, 1024), "P-224": newKey(t, elliptic.P224()), "P-521": newKey(t, elliptic.P521())} {
 		if _, err := svid.SignJWT(svid.Claims{}, "kid", key); err == nil {
 			t.Errorf("%s signs", what)
@@ -262,9 +253,7 @@ func (w *world) foreign(tb testing.TB, change func(*x509.Certificate)) *x509.Cer
 		change(template)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, w.key.Public(), w.key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return must[*x509.Certificate](tb)(x509.ParseCertificate(der))
 }
 
@@ -427,9 +416,7 @@ func TestCertificateRefusals(t *testing.T) {
 
 func TestParsePublicKey(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	key := newKey(t, elliptic.P256())
 	der := must[[]byte](t)(x509.MarshalPKIXPublicKey(&key.PublicKey))
 	if got, err := svid.ParsePublicKey(der); err != nil || !got.Equal(&key.PublicKey) {
@@ -465,9 +452,7 @@ func TestCheckChain(t *testing.T) {
 	check := func(chain ...*x509.Certificate) error {
 		return svid.CheckChain(chain, object(t), &leafKey.PublicKey, w.now)
 	}
-	if err := check(leaf(nil), w.intermediate); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, check(leaf(nil), w.intermediate))
 	for what, chain := range map[string][]*x509.Certificate{
 		"nothing":    nil,
 		"two URIs":   {leaf(func(c *x509.Certificate) { c.URIs = append(c.URIs, object(t).URL()) })},

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
@@ -40,9 +41,7 @@ func newPool(t *testing.T, options transport.Options) *transport.Pool {
 		options.CheckTarget = endpoint.Guard{}.CheckTarget
 	}
 	pool, err := transport.NewPool(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -50,18 +49,14 @@ func newPool(t *testing.T, options transport.Options) *transport.Pool {
 func parse(t *testing.T, s string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return u
 }
 
 func get(t *testing.T, tr *http.Transport, target string) (*http.Response, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	response, err := tr.RoundTrip(request)
 	if err == nil {
 		t.Cleanup(func() { _ = response.Body.Close() })
@@ -153,9 +148,7 @@ func TestOwnProxyIsNotAskedForWhatIsRefused(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer proxy.Close()
 	var listed endpoint.Allowed
-	if err := listed.Set("10.1.2.3:5000"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, listed.Set("10.1.2.3:5000"))
 	var d dials
 	pool := newPool(t, transport.Options{
 		Base: &http.Transport{Proxy: http.ProxyURL(parse(t, proxy.URL))}, Dial: d.dial, CheckTarget: endpoint.Guard{AllowHosts: listed}.CheckTarget,
@@ -251,9 +244,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	pool := newPool(t, transport.Options{Dial: d.dial})
 	for range 5 {
 		response, err := get(t, pool.Proxy(parse(t, proxy.URL)), "http://example.org")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = response.Body.Close()
 	}
 	if n := d.n.Load(); n != 1 {
@@ -316,9 +307,7 @@ func TestEnvironment(t *testing.T) {
 	environment := pool.Environment()
 	for target, want := range map[string]string{"http://169.254.169.254/latest": "", "https://sts.amazonaws.com": "proxy.example:3128"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got := ""
 		if proxy, err := environment.Proxy(request); err != nil {
 			t.Error(err)

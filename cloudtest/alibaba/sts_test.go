@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -59,19 +60,13 @@ func newWorld(t *testing.T) world {
 		},
 		{ID: others, Roles: []alibaba.Role{{Name: "tenant-a", TrustPolicy: trust(subjectB)}}},
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	w := world{Cloud: c}
 	for to, name := range map[**oidc.Issuer]string{&w.issuer: issuer, &w.rogue: "https://rogue.example.com"} {
 		made, err := oidc.NewIssuer(name, oidc.RS256)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.HandleIssuer(made); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, c.HandleIssuer(made))
 		*to = made
 	}
 	return w
@@ -95,9 +90,7 @@ func (w world) ask(t *testing.T, token string, pairs ...string) *http.Response {
 	transport := w.Transport()
 	t.Cleanup(transport.CloseIdleConnections)
 	res, err := transport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return res
 }
 
@@ -118,9 +111,7 @@ func TestAssumeRoleWithOIDC(t *testing.T) {
 		w := newWorld(t)
 		mint := func(mint func(oidc.Claims) (string, error), c oidc.Claims) string {
 			raw, err := mint(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return raw
 		}
 		good := mint(w.issuer.Mint, claims())
@@ -198,9 +189,7 @@ func TestFingerprints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		token, err := w.issuer.Mint(claims())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		block, _ := pem.Decode(w.CAPEM())
 		sum := sha1.Sum(block.Bytes)
 		authority, other := hex.EncodeToString(sum[:]), strings.Repeat("0", 40)
@@ -213,11 +202,9 @@ func TestFingerprints(t *testing.T) {
 			{[]string{other, strings.ToUpper(authority)}, ""},
 			{[]string{other}, "AuthenticationFail.OIDCToken.PublicKeyFingerprintMismatch"},
 		} {
-			if err := w.Alibaba().PutOIDCProvider(account, alibaba.OIDCProvider{
+			must.Succeed(t, w.Alibaba().PutOIDCProvider(account, alibaba.OIDCProvider{
 				Name: "Lanyard", IssuerURL: issuer, ClientIDs: []string{audience}, Fingerprints: tt.fingerprints,
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			_ = rig.ReadAll(t, w.ask(t, token))
 			calls := w.Journal().Calls(journal.Filter{Service: alibaba.ServiceSTS})
 			if got := calls[len(calls)-1].Code; got != tt.code {
@@ -232,12 +219,8 @@ func TestUnreachableIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		token, err := w.issuer.Mint(claims())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Handle("issuer.example.com", nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, w.Handle("issuer.example.com", nil))
 		if body := rig.ReadAll(t, w.ask(t, token)); !strings.Contains(body, "AuthenticationFail.OIDCToken.IssuerConfigurationBroken") {
 			t.Error(body)
 		}
@@ -250,9 +233,7 @@ func TestChangesAreInForceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		token, err := w.issuer.Mint(claims())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, tt := range []struct {
 			change func() error
 			status int
@@ -264,9 +245,7 @@ func TestChangesAreInForceAtOnce(t *testing.T) {
 			{func() error { return w.Alibaba().DeleteRole(account, "Tenant-A") }, 404},
 			{func() error { return w.Alibaba().DeleteOIDCProvider(account, "Lanyard") }, 401},
 		} {
-			if err := tt.change(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tt.change())
 			res := w.ask(t, token)
 			if body := rig.ReadAll(t, res); res.StatusCode != tt.status {
 				t.Errorf("HTTP %d, want %d: %s", res.StatusCode, tt.status, body)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -29,15 +30,11 @@ func chainWorld(t *testing.T) (w *world, bare awssdk.CredentialsProvider) {
 	w = newWorld(t)
 	put := func(acc string, r aws.Role) {
 		t.Helper()
-		if err := w.AWS().PutRole(acc, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.AWS().PutRole(acc, r))
 	}
 	const assumeOnly = `"sts:AssumeRole"`
 	userARN := "arn:aws:iam::" + account + ":user/bare"
-	if err := w.AWS().PutUser(account, aws.User{Name: "bare", AccessKeys: []aws.AccessKey{{ID: "AKIABAREBAREBAREBARE", Secret: "bare-secret-bare-secret"}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutUser(account, aws.User{Name: "bare", AccessKeys: []aws.AccessKey{{ID: "AKIABAREBAREBAREBARE", Secret: "bare-secret-bare-secret"}}}))
 	put(account, aws.Role{Name: "for-user", TrustPolicy: trusting(userARN, assumeOnly, "{}")})
 	put(account, aws.Role{Name: "for-account", TrustPolicy: trusting(account, assumeOnly, "{}")})
 	put(account, aws.Role{Name: "for-root", TrustPolicy: trusting("arn:aws:iam::"+account+":root", `["sts:AssumeRole","sts:TagSession","sts:SetSourceIdentity"]`, "{}"), MaxSessionDuration: 43200})
@@ -114,23 +111,17 @@ func TestRoleChain(t *testing.T) {
 		RoleArn: roleIn(account, "for-root"), RoleSessionName: awssdk.String("first"),
 		Tags: tags("team", "blue"), TransitiveTagKeys: []string{"team"}, SourceIdentity: awssdk.String("alice"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client := stsClient(w.Transport(), static(first.Credentials))
 	second, err := client.AssumeRole(ctx, &sts.AssumeRoleInput{RoleArn: roleIn(account, "chained"), RoleSessionName: awssdk.String("second")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := awssdk.ToString(second.SourceIdentity); got != "alice" {
 		t.Errorf("source identity %q was not handed on", got)
 	}
 	// The second session has the tag too. To check it, the role trusts its own sessions with the
 	// tag.
-	if err := w.AWS().PutTrustPolicy(account, "chained", trusting("arn:aws:iam::"+account+":role/chained",
-		`["sts:AssumeRole","sts:TagSession","sts:SetSourceIdentity"]`, `{"StringEquals":{"aws:PrincipalTag/team":"blue"}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutTrustPolicy(account, "chained", trusting("arn:aws:iam::"+account+":role/chained",
+		`["sts:AssumeRole","sts:TagSession","sts:SetSourceIdentity"]`, `{"StringEquals":{"aws:PrincipalTag/team":"blue"}}`)))
 	if _, err := stsClient(w.Transport(), static(second.Credentials)).AssumeRole(ctx,
 		&sts.AssumeRoleInput{RoleArn: roleIn(account, "chained"), RoleSessionName: awssdk.String("third")}); err != nil {
 		t.Errorf("transitive tag: %v", err)
@@ -169,18 +160,14 @@ func TestManagedPolicies(t *testing.T) {
 		ManagedPolicies: []string{"arn:aws:iam::" + account + ":policy/login"},
 	})
 	c, err := cloudtest.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
 	for name, want := range map[string]outcome{"login": {}, "nothing": {"AccessDeniedException", 400}} {
 		out, err := stsClient(c.Transport(), pusher()).AssumeRole(t.Context(), &sts.AssumeRoleInput{
 			RoleArn: roleIn(account, "managed"), RoleSessionName: awssdk.String("test"),
 			PolicyArns: []ststypes.PolicyDescriptorType{{Arn: awssdk.String("arn:aws:iam::" + account + ":policy/" + name)}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, err = ecrClient(c.Transport(), static(out.Credentials)).GetAuthorizationToken(t.Context(), nil)
 		if diff := cmp.Diff(want, outcomeOf(err)); diff != "" {
 			t.Errorf("session policy %s (-want +got):\n%s", name, diff)

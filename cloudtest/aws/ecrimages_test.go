@@ -19,6 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -59,9 +60,7 @@ func (w *world) pushImage(t *testing.T, repository, tag, manifest string) string
 	r := rig.NewRequest(t, http.MethodPut, "https://"+registryHost+"/v2/"+repository+"/manifests/"+tag, imageType, manifest)
 	r.Header.Set("Authorization", w.login(t, pusher()))
 	res, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if body := rig.ReadAll(t, res); res.StatusCode != http.StatusCreated {
 		t.Fatalf("push: HTTP %d %s", res.StatusCode, body)
 	}
@@ -72,13 +71,9 @@ func (w *world) pushImage(t *testing.T, repository, tag, manifest string) string
 func TestDescribeRepositories(t *testing.T) {
 	w := newWorld(t)
 	for i := range 250 {
-		if err := w.AWS().PutRepository(account, aws.Repository{Region: region, Name: fmt.Sprintf("many/%03d", i)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.AWS().PutRepository(account, aws.Repository{Region: region, Name: fmt.Sprintf("many/%03d", i)}))
 	}
-	if err := w.AWS().PutRepository(account, aws.Repository{Region: "us-east-1", Name: "elsewhere"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutRepository(account, aws.Repository{Region: "us-east-1", Name: "elsewhere"}))
 	client := ecrClient(ownBody{w.Transport()}, pusher())
 	for _, tt := range []struct {
 		size  *int32
@@ -89,9 +84,7 @@ func TestDescribeRepositories(t *testing.T) {
 		p := ecr.NewDescribeRepositoriesPaginator(client, &ecr.DescribeRepositoriesInput{MaxResults: tt.size})
 		for ; p.HasMorePages(); pages++ {
 			out, err := p.NextPage(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, r := range out.Repositories {
 				names = append(names, *r.RepositoryName)
 			}
@@ -124,9 +117,7 @@ func TestListImages(t *testing.T) {
 		p := ecr.NewListImagesPaginator(client, &ecr.ListImagesInput{RepositoryName: awssdk.String("tenant-a/app"), MaxResults: &size, Filter: filter})
 		for p.HasMorePages() {
 			out, err := p.NextPage(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(out.ImageIds) > int(size) {
 				t.Errorf("a page has %d", len(out.ImageIds))
 			}
@@ -180,9 +171,7 @@ func TestDescribeImages(t *testing.T) {
 	describe := func(ids ...types.ImageIdentifier) []types.ImageDetail {
 		t.Helper()
 		out, err := client.DescribeImages(t.Context(), &ecr.DescribeImagesInput{RepositoryName: awssdk.String("tenant-a/app"), ImageIds: ids})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return out.ImageDetails
 	}
 	if all := describe(); len(all) != 3 {
@@ -301,9 +290,7 @@ func TestECRRefusals(t *testing.T) {
 func TestRepositoryPolicyLetsIn(t *testing.T) {
 	w := newWorld(t)
 	allow := json.RawMessage(`{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + account + `:root"},"Action":"ecr:ListImages"}}`)
-	if err := w.AWS().PutRepository(otherAccount, aws.Repository{Region: region, Name: "tenant-a/app", Policy: allow}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutRepository(otherAccount, aws.Repository{Region: region, Name: "tenant-a/app", Policy: allow}))
 	_, err := ecrClient(w.Transport(), pusher()).ListImages(t.Context(), &ecr.ListImagesInput{RegistryId: awssdk.String(otherAccount), RepositoryName: awssdk.String("tenant-a/app")})
 	if err != nil {
 		t.Error(err)

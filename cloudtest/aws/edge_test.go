@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -51,9 +52,7 @@ func TestRawSTS(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := w.Journal().Last()
 			res, err := client.Do(rig.NewRequest(t, tt.method, tt.target, tt.contentType, tt.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			body := rig.ReadAll(t, res)
 			if res.StatusCode != tt.status || (tt.code != "" && !strings.Contains(body, "<Code>"+tt.code+"</Code>")) {
 				t.Errorf("HTTP %d %s, want %d %s", res.StatusCode, body, tt.status, tt.code)
@@ -109,9 +108,7 @@ func TestManySessions(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		client := stsClient(transport, nil)
 		first, err := assume(t.Context(), client, roleA, w.Mint(t, subjectA))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ask := func() string {
 			_, err := stsClient(transport, static(first.Credentials)).GetCallerIdentity(t.Context(), nil)
 			return outcomeOf(err).Code

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -38,9 +39,7 @@ func TestFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			id, err := w.Faults().Add(tt.fault)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			_, err = stsClient(w.Transport(), pusher()).GetCallerIdentity(t.Context(), nil)
 			if diff := cmp.Diff(tt.sts, outcomeOf(err)); diff != "" {
 				t.Errorf("STS (-want +got):\n%s", diff)
@@ -163,9 +162,7 @@ func TestLatencyHonoursTheCaller(t *testing.T) {
 func TestQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		if err := w.Faults().SetQuotas([]fault.Quota{{Service: "sts", PerSecond: 2, Burst: 3}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Faults().SetQuotas([]fault.Quota{{Service: "sts", PerSecond: 2, Burst: 3}}))
 		transport := w.Transport()
 		defer transport.CloseIdleConnections()
 		var codes []string

@@ -30,6 +30,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -136,9 +137,7 @@ func genericRole(t *testing.T, w *world) awssdk.CredentialsProvider {
 		actions = append(actions, call.action)
 	}
 	list, err := json.Marshal(actions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return roleWith(t, w, `{"Effect":"Allow","Action":`+string(list)+`,"Resource":"*"},{"Effect":"Allow","Action":"sts:AssumeRole","Resource":"*"}`)
 }
 
@@ -185,9 +184,7 @@ func TestGenericRefusals(t *testing.T) {
 		return func(t *testing.T, _ *world, of awssdk.CredentialsProvider) awssdk.CredentialsProvider {
 			t.Helper()
 			c, err := of.Retrieve(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			change(&c)
 			return credentials.StaticCredentialsProvider{Value: c}
 		}
@@ -236,16 +233,12 @@ func TestGenericRefusals(t *testing.T) {
 				RoleArn: &role, RoleSessionName: awssdk.String("test"), WebIdentityToken: &token,
 				Policy: awssdk.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}`),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return static(out.Credentials)
 		}, want: denied, reason: "session policy"},
 		{name: "role that was deleted", creds: func(t *testing.T, w *world, of awssdk.CredentialsProvider) awssdk.CredentialsProvider {
 			t.Helper()
-			if err := w.AWS().DeleteRole(account, "keys"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.AWS().DeleteRole(account, "keys"))
 			return of
 		}, want: unknown, reason: "role was deleted"},
 	} {
@@ -286,9 +279,7 @@ func TestGenericSessionEnds(t *testing.T) {
 		transport := w.Transport()
 		defer transport.CloseIdleConnections()
 		c, err := genericRole(t, w).Retrieve(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		config := clientConfig(transport, credentials.NewStaticCredentialsProvider(c.AccessKeyID, c.SecretAccessKey, c.SessionToken))
 		time.Sleep(time.Hour - time.Minute)
 		for _, call := range genericCalls() {
@@ -326,9 +317,7 @@ func TestGenericRequests(t *testing.T) {
 			r.Header.Set("X-Amz-Target", tt.target)
 		}
 		res, err := w.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if body := rig.ReadAll(t, res); !strings.Contains(body, tt.code) {
 			t.Errorf("%s %s %s: %s", tt.url, tt.target, tt.body, body)
 		}

@@ -16,6 +16,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -62,24 +63,18 @@ func TestAnswers(t *testing.T) {
 				claims[change[i]] = change[i+1]
 			}
 			raw, err := mint(claims)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return raw
 		}
 		old, err := w.Issuer.Mint(oidc.Claims{"sub": subjectA, "aud": audience, "exp": time.Now().Add(-time.Hour).Unix()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ecr := func(target, body string) *http.Request {
 			r := rig.NewRequest(t, http.MethodPost, "https://"+ecrHost+"/", "application/x-amz-json-1.1", body)
 			r.Header.Set("X-Amz-Target", "AmazonEC2ContainerRegistry_V20150921."+target)
 			return r
 		}
 		tenant, err := w.assume(t, roleA, subjectA).Retrieve(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		user := awssdk.Credentials{AccessKeyID: pusherKey, SecretAccessKey: pusherSecret}
 		unknown := awssdk.Credentials{AccessKeyID: "AKIANOBODYNOBODYNOBO", SecretAccessKey: pusherSecret}
 		forged := awssdk.Credentials{AccessKeyID: pusherKey, SecretAccessKey: "another-secret-another-secret"}
@@ -92,9 +87,7 @@ func TestAnswers(t *testing.T) {
 			return r
 		}
 		tenantS3, err := w.assume(t, roleS3, subjectA).Retrieve(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		object := func(creds awssdk.Credentials, target string) *http.Request {
 			r := rig.NewRequest(t, http.MethodGet, "https://"+target, "", "")
 			if creds.HasKeys() {
@@ -160,9 +153,7 @@ func TestAnswers(t *testing.T) {
 		files := rig.Golden{Dir: filepath.Join("testdata", "answers"), Update: *update, Mask: mask}
 		for name, r := range tests {
 			res, err := client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			files.Answer(t, name, res)
 		}
 		files.Complete(t)
@@ -178,15 +169,11 @@ func sign(t *testing.T, r *http.Request, service string, creds awssdk.Credential
 func signIn(t *testing.T, region string, r *http.Request, service string, creds awssdk.Credentials) *http.Request {
 	t.Helper()
 	body, err := r.GetBody()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h := sha256.New()
 	if _, err := io.Copy(h, body); err != nil {
 		t.Fatal(err)
 	}
-	if err := v4.NewSigner().SignHTTP(t.Context(), creds, r, hex.EncodeToString(h.Sum(nil)), service, region, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v4.NewSigner().SignHTTP(t.Context(), creds, r, hex.EncodeToString(h.Sum(nil)), service, region, time.Now()))
 	return r
 }

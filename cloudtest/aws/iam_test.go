@@ -10,6 +10,7 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
@@ -44,9 +45,7 @@ func TestIAMAnswers(t *testing.T) {
 		defer client.CloseIdleConnections()
 		administrator := awssdk.Credentials{AccessKeyID: pusherKey, SecretAccessKey: pusherSecret} // a user who may do everything
 		tenant, err := w.assume(t, roleA, subjectA).Retrieve(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		made := strings.Replace(roleA, "tenant-a-ecr", "apps/made", 1)
 		files := rig.Golden{Dir: filepath.Join("testdata", "iam"), Update: *update, Mask: mask}
 		for _, step := range []struct {
@@ -101,18 +100,14 @@ func TestIAMAnswers(t *testing.T) {
 		} {
 			if step.assume != "" {
 				token, err := w.Rogue.Mint(map[string]any{"sub": subjectB, "aud": audience})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if got := w.Assume(t, w.Transport(), made, token); got != strings.TrimPrefix(step.assume, "granted") {
 					t.Errorf("STS says %q, want %s", got, step.assume)
 				}
 				continue
 			}
 			res, err := client.Do(iamRequest(t, step.caller, step.call...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			files.Answer(t, step.name, res)
 		}
 		files.Complete(t)
@@ -126,13 +121,9 @@ func TestIAMJudgesByPolicy(t *testing.T) {
 	w := newWorld(t)
 	admin := rig.TenantRole("tenant-a", subjectA)
 	admin.Policies["iam"] = []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"iam:PutRolePolicy","Resource":"` + roleB + `"}]}`)
-	if err := w.AWS().PutRole(account, admin); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutRole(account, admin))
 	session, err := w.assume(t, roleA, subjectA).Retrieve(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, tt := range []struct {
 		action, role string
 		status       int
@@ -145,9 +136,7 @@ func TestIAMJudgesByPolicy(t *testing.T) {
 	} {
 		res, err := w.Client().Do(iamRequest(t, session, "Action", tt.action, "RoleName", tt.role, "PolicyName", "pull",
 			"PolicyDocument", string(rig.PullPolicy("tenant-b/*"))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = res.Body.Close()
 		if res.StatusCode != tt.status {
 			t.Errorf("%s of role %s: HTTP %d, want %d", tt.action, tt.role, res.StatusCode, tt.status)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -35,9 +36,7 @@ func kmsClient(transport http.RoundTripper, creds awssdk.CredentialsProvider) *k
 func newKey(t *testing.T, w *world, input kms.CreateKeyInput) string {
 	t.Helper()
 	out, err := kmsClient(w.Transport(), pusher()).CreateKey(t.Context(), &input)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return *out.KeyMetadata.Arn
 }
 
@@ -57,9 +56,7 @@ func roleWith(t *testing.T, w *world, statement string) awssdk.CredentialsProvid
 	t.Helper()
 	policy := json.RawMessage(`{"Version":"2012-10-17","Statement":[` + statement + `]}`)
 	role := aws.Role{Name: "keys", TrustPolicy: rig.TrustPolicy(subjectA), Policies: map[string]json.RawMessage{"keys": policy}}
-	if err := w.AWS().PutRole(account, role); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutRole(account, role))
 	return w.assume(t, "arn:aws:iam::"+account+":role/keys", subjectA)
 }
 
@@ -80,17 +77,13 @@ func TestKMSSigns(t *testing.T) {
 	} {
 		arn := newKey(t, w, signingKey(tt.spec, "a"))
 		public, err := client.GetPublicKey(t.Context(), &kms.GetPublicKeyInput{KeyId: &arn})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		parsed, err := x509.ParsePKIXPublicKey(public.PublicKey)
 		if err != nil || public.KeySpec != tt.spec || public.KeyUsage != kmstypes.KeyUsageTypeSignVerify {
 			t.Fatalf("%s: %v, %+v", tt.spec, err, public)
 		}
 		out, err := client.Sign(t.Context(), &kms.SignInput{KeyId: &arn, Message: tt.digest, MessageType: kmstypes.MessageTypeDigest, SigningAlgorithm: tt.algorithm})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		valid := false
 		switch key := parsed.(type) {
 		case *ecdsa.PublicKey:
@@ -121,9 +114,7 @@ func TestKMSEncrypts(t *testing.T) {
 	key, other := newKey(t, w, kms.CreateKeyInput{}), newKey(t, w, kms.CreateKeyInput{})
 	context := map[string]string{"tenant": "a"}
 	sealed, err := client.Encrypt(t.Context(), &kms.EncryptInput{KeyId: &key, Plaintext: []byte("secret"), EncryptionContext: context})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, tt := range map[string]struct {
 		input kms.DecryptInput
 		want  string // code

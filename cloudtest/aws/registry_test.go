@@ -19,6 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
@@ -45,21 +46,15 @@ func (a answer) message() string {
 func (w *world) request(t *testing.T, client *http.Client, method, target, authorization, body string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
 	res, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = res.Body.Close() }()
 	content, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answer{res.StatusCode, res.Header, string(content)}
 }
 
@@ -68,9 +63,7 @@ func (w *world) login(t *testing.T, creds awssdk.CredentialsProvider) string {
 	transport := w.Transport()
 	defer transport.CloseIdleConnections()
 	out, err := ecrClient(transport, creds).GetAuthorizationToken(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return "Basic " + *out.AuthorizationData[0].AuthorizationToken
 }
 
@@ -170,9 +163,7 @@ func TestRegistryFollowsPolicies(t *testing.T) {
 		t.Helper()
 		role := rig.TenantRole("tenant-a", subjectA)
 		change(&role)
-		if err := w.AWS().PutRole(account, role); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.AWS().PutRole(account, role))
 	}
 	var got []int
 	got = append(got, get())
@@ -187,9 +178,7 @@ func TestRegistryFollowsPolicies(t *testing.T) {
 	got = append(got, get())
 	put(func(*aws.Role) {})
 	got = append(got, get())
-	if err := w.AWS().DeleteRole(account, "tenant-a-ecr"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().DeleteRole(account, "tenant-a-ecr"))
 	got = append(got, get())
 	put(func(*aws.Role) {})
 	got = append(got, get())
@@ -207,9 +196,7 @@ func TestRegistryTokenEnds(t *testing.T) {
 		transport := w.Transport()
 		defer transport.CloseIdleConnections()
 		out, err := assume(t.Context(), stsClient(transport, nil), roleA, w.Mint(t, subjectA))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		token := w.login(t, static(out.Credentials))
 		ping := func() answer {
 			return w.request(t, client, http.MethodGet, "https://"+registryHost+"/v2/", token, "")
@@ -237,9 +224,7 @@ func TestCrossAccountRepository(t *testing.T) {
 	admin, tenant := w.login(t, pusher()), w.login(t, w.assume(t, roleA, subjectA))
 	put := func(policy json.RawMessage) {
 		t.Helper()
-		if err := w.AWS().PutRepository(otherAccount, aws.Repository{Region: region, Name: "tenant-a/app", Policy: policy}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.AWS().PutRepository(otherAccount, aws.Repository{Region: region, Name: "tenant-a/app", Policy: policy}))
 	}
 	put(grant("arn:aws:iam::" + account + ":root"))
 	if a := w.request(t, client, http.MethodPut, url, admin, "theirs"); a.status != http.StatusCreated {
@@ -276,9 +261,7 @@ func TestPublicRegistry(t *testing.T) {
 		return "Bearer " + token.Token
 	}
 	public, err := ecrpublic.New(ecrpublic.Options{Region: "us-east-1", Credentials: pusher(), HTTPClient: client}).GetAuthorizationToken(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	owner := bearer("Basic " + *public.AuthorizationData.AuthorizationToken)
 	if a := w.request(t, client, http.MethodPut, manifest, owner, "a tool"); a.status != http.StatusCreated {
 		t.Errorf("the owner pushes: HTTP %d %s", a.status, a.body)
@@ -332,15 +315,11 @@ func TestJournalOfARead(t *testing.T) {
 // BenchmarkRegistryRequest measures one request for a manifest, from its headers to the data plane.
 func BenchmarkRegistryRequest(b *testing.B) {
 	c, err := cloudtest.New(rig.AWSConfig())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer func() { _ = c.Close() }()
 	c.AWS().ServeRegistry(func(aws.Registry) http.Handler { return http.NotFoundHandler() })
 	out, err := ecrClient(c.Transport(), pusher()).GetAuthorizationToken(b.Context(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "https://"+registryHost+"/v2/tenant-a/app/manifests/1.0.0", nil)
 	r.Header.Set("Authorization", "Basic "+*out.AuthorizationData[0].AuthorizationToken)
 	server := &service.Server{Faults: c.Faults(), Journal: c.Journal()}

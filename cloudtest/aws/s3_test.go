@@ -26,6 +26,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
@@ -127,19 +128,13 @@ func s3World(t *testing.T) (*world, *objects) {
 		statement("Allow", `"s3:GetObject"`, "arn:aws:s3:::"+bucketUS+"/*", ""),
 	)
 	tenant := aws.Role{Name: "tenant-a-s3", TrustPolicy: rig.TrustPolicy(subjectA), Policies: map[string]json.RawMessage{"s3": read}}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(w.AWS().PutRole(account, tenant))
-	must(w.AWS().PutBucket(account, aws.Bucket{Region: region, Name: bucketA}))
-	must(w.AWS().PutBucket(account, aws.Bucket{Region: region, Name: bucketB}))
-	must(w.AWS().PutBucket(account, aws.Bucket{Region: "us-east-1", Name: bucketUS}))
-	must(w.AWS().PutBucket(otherAccount, aws.Bucket{Region: region, Name: bucketOther, Policy: document(strings.Replace(
+	must.Succeed(t, w.AWS().PutRole(account, tenant))
+	must.Succeed(t, w.AWS().PutBucket(account, aws.Bucket{Region: region, Name: bucketA}))
+	must.Succeed(t, w.AWS().PutBucket(account, aws.Bucket{Region: region, Name: bucketB}))
+	must.Succeed(t, w.AWS().PutBucket(account, aws.Bucket{Region: "us-east-1", Name: bucketUS}))
+	must.Succeed(t, w.AWS().PutBucket(otherAccount, aws.Bucket{Region: region, Name: bucketOther, Policy: document(strings.Replace(
 		statement("Allow", `"s3:GetObject"`, "arn:aws:s3:::"+bucketOther+"/open/*", ""), "{", `{"Principal":{"AWS":"`+roleS3+`"},`, 1))}))
-	must(w.AWS().AddAccount(aws.Account{ID: "555555555555", Partition: "aws-cn", Buckets: []aws.Bucket{{Region: "cn-north-1", Name: bucketCN}}}))
+	must.Succeed(t, w.AWS().AddAccount(aws.Account{ID: "555555555555", Partition: "aws-cn", Buckets: []aws.Bucket{{Region: "cn-north-1", Name: bucketCN}}}))
 	store := &objects{content: map[string]string{}}
 	for _, b := range []string{bucketA, bucketB, bucketOther, bucketUS, bucketCN} {
 		for _, key := range []string{"shared/config.yaml", "open/a", "secret"} {
@@ -236,9 +231,7 @@ func TestS3(t *testing.T) {
 	tenant := w.assume(t, roleS3, subjectA)
 	nobody := credentials.NewStaticCredentialsProvider("AKIANOBODYNOBODYNOBO", pusherSecret, "")
 	session, err := tenant.Retrieve(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	with := func(change func(*awssdk.Credentials)) awssdk.CredentialsProvider {
 		c := session
 		change(&c)
@@ -400,9 +393,7 @@ func TestS3(t *testing.T) {
 func bareUser(t *testing.T, w *world) awssdk.CredentialsProvider {
 	t.Helper()
 	const id, secret = "AKIABAREBAREBAREBARE", "bare-secret-bare-secret"
-	if err := w.AWS().PutUser(account, aws.User{Name: "bare", AccessKeys: []aws.AccessKey{{ID: id, Secret: secret}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutUser(account, aws.User{Name: "bare", AccessKeys: []aws.AccessKey{{ID: id, Secret: secret}}}))
 	return credentials.NewStaticCredentialsProvider(id, secret, "")
 }
 
@@ -473,16 +464,12 @@ func TestS3Presigned(t *testing.T) {
 		presign := func(creds awssdk.CredentialsProvider, expires time.Duration) *v4.PresignedHTTPRequest {
 			out, err := s3.NewPresignClient(s3Client(transport, creds)).PresignGetObject(t.Context(),
 				&s3.GetObjectInput{Bucket: awssdk.String(bucketA), Key: awssdk.String("shared/config.yaml")}, s3.WithPresignExpires(expires))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return out
 		}
 		fetch := func(target string) string {
 			res, err := (&http.Client{Transport: transport}).Do(rig.NewRequest(t, http.MethodGet, target, "", ""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var refusal struct{ Code, Message string }
 			body := rig.ReadAll(t, res)
 			if xml.Unmarshal([]byte(body), &refusal) == nil {
@@ -569,9 +556,7 @@ func TestRawS3(t *testing.T) {
 			signS3(t, r, user)
 			before := w.Journal().Last()
 			res, err := w.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			body := rig.ReadAll(t, res)
 			if res.StatusCode != tt.status || (tt.code != "" && !strings.Contains(body, "<Code>"+tt.code+"</Code>")) {
 				t.Errorf("HTTP %d %s, want %d %s", res.StatusCode, body, tt.status, tt.code)
@@ -614,9 +599,7 @@ func signS3(t *testing.T, r *http.Request, creds awssdk.Credentials) {
 	}
 	hash := r.Header.Get("X-Amz-Content-Sha256")
 	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
-	if err := signer.SignHTTP(t.Context(), creds, r, hash, service, region, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, signer.SignHTTP(t.Context(), creds, r, hash, service, region, now))
 }
 
 func TestS3Faults(t *testing.T) {

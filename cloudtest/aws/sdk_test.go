@@ -23,6 +23,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -84,9 +85,7 @@ func assume(ctx context.Context, client *sts.Client, role, token string) (*sts.A
 func (w *world) assume(t *testing.T, role, subject string) awssdk.CredentialsProvider {
 	t.Helper()
 	out, err := assume(t.Context(), stsClient(w.Transport(), nil), role, w.Mint(t, subject))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return static(out.Credentials)
 }
 
@@ -143,9 +142,7 @@ func TestTokenMatrix(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(way.name+"/"+tt.name, func(t *testing.T) {
 				token, err := tt.token()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				before := w.Journal().Last()
 				out, err := assume(t.Context(), client, tt.role, token)
 				if diff := cmp.Diff(tt.want, outcomeOf(err)); diff != "" {
@@ -173,9 +170,7 @@ func TestSessionIsWhoItSaysItIs(t *testing.T) {
 	w := newWorld(t)
 	creds := w.assume(t, roleA, subjectA)
 	out, err := stsClient(w.Transport(), creds).GetCallerIdentity(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := "arn:aws:sts::" + account + ":assumed-role/tenant-a-ecr/test"
 	if *out.Arn != want || *out.Account != account || !strings.HasPrefix(*out.UserId, "AROA") || !strings.HasSuffix(*out.UserId, ":test") {
 		t.Errorf("caller is %q, %q, %q", *out.Arn, *out.Account, *out.UserId)
@@ -195,9 +190,7 @@ func TestSessionEnds(t *testing.T) {
 		out, err := stsClient(transport, nil).AssumeRoleWithWebIdentity(t.Context(), &sts.AssumeRoleWithWebIdentityInput{
 			RoleArn: &role, RoleSessionName: awssdk.String("test"), WebIdentityToken: &token, DurationSeconds: awssdk.Int32(900),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if life := time.Until(*out.Credentials.Expiration); life != 15*time.Minute {
 			t.Errorf("session lives %s, want 15m", life)
 		}
@@ -285,13 +278,9 @@ func (readCloser) Close() error { return nil }
 func TestSessionTokenBelongsToItsKey(t *testing.T) {
 	w := newWorld(t)
 	a, err := w.assume(t, roleA, subjectA).Retrieve(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := w.assume(t, roleB, subjectB).Retrieve(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, token := range map[string]string{"another session's": b.SessionToken, "none": ""} {
 		mixed := credentials.NewStaticCredentialsProvider(a.AccessKeyID, a.SecretAccessKey, token)
 		_, err := stsClient(w.Transport(), mixed).GetCallerIdentity(t.Context(), nil)
@@ -327,22 +316,16 @@ func TestPresignedCallerIdentity(t *testing.T) {
 		defer client.CloseIdleConnections()
 		get := func(target string) int {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			res, err := client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			// Read the answer. Otherwise its connection is closed later, maybe after the synctest
 			// bubble has ended.
 			_ = rig.ReadAll(t, res)
 			return res.StatusCode
 		}
 		signed, err := sts.NewPresignClient(stsClient(w.Transport(), pusher())).PresignGetCallerIdentity(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if status := get(signed.URL); status != http.StatusOK {
 			t.Errorf("presigned: HTTP %d", status)
 		}
@@ -359,9 +342,7 @@ func TestPresignedCallerIdentity(t *testing.T) {
 func TestECRAuthorizationToken(t *testing.T) {
 	w := newWorld(t)
 	out, err := ecrClient(w.Transport(), w.assume(t, roleA, subjectA)).GetAuthorizationToken(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	data := out.AuthorizationData[0]
 	raw, err := base64.StdEncoding.DecodeString(*data.AuthorizationToken)
 	if err != nil || !strings.HasPrefix(string(raw), "AWS:") {
@@ -380,9 +361,7 @@ func TestECRNeedsPermission(t *testing.T) {
 	creds := w.assume(t, roleA, subjectA)
 	role := rig.TenantRole("tenant-a", subjectA)
 	role.Policies = nil
-	if err := w.AWS().PutRole(account, role); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutRole(account, role))
 	_, err := ecrClient(w.Transport(), creds).GetAuthorizationToken(t.Context(), nil)
 	if diff := cmp.Diff(outcome{"AccessDeniedException", 400}, outcomeOf(err)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -407,9 +386,7 @@ func TestECRPublic(t *testing.T) {
 		t.Errorf("without permission (-want +got):\n%s", diff)
 	}
 	out, err := client(pusher()).GetAuthorizationToken(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	raw, err := base64.StdEncoding.DecodeString(*out.AuthorizationData.AuthorizationToken)
 	if err != nil || !strings.HasPrefix(string(raw), "AWS:") {
 		t.Errorf("token %.8q is not of user AWS: %v", raw, err)
@@ -420,9 +397,7 @@ func TestTrustRevokedAtRunTime(t *testing.T) {
 	w := newWorld(t)
 	client := stsClient(w.Transport(), nil)
 	creds := w.assume(t, roleA, subjectA)
-	if err := w.AWS().PutTrustPolicy(account, "tenant-a-ecr", rig.TrustPolicy(subjectB)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().PutTrustPolicy(account, "tenant-a-ecr", rig.TrustPolicy(subjectB)))
 	_, err := assume(t.Context(), client, roleA, w.Mint(t, subjectA))
 	if diff := cmp.Diff(outcome{"AccessDenied", 403}, outcomeOf(err)); diff != "" {
 		t.Errorf("new session after revocation (-want +got):\n%s", diff)
@@ -430,12 +405,8 @@ func TestTrustRevokedAtRunTime(t *testing.T) {
 	if _, err := stsClient(w.Transport(), creds).GetCallerIdentity(t.Context(), nil); err != nil {
 		t.Errorf("a live session outlives its trust at AWS: %v", err)
 	}
-	if err := w.AWS().DeleteRole(account, "tenant-a-ecr"); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AWS().PutRole(account, rig.TenantRole("tenant-a", subjectA)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.AWS().DeleteRole(account, "tenant-a-ecr"))
+	must.Succeed(t, w.AWS().PutRole(account, rig.TenantRole("tenant-a", subjectA)))
 	_, err = stsClient(w.Transport(), creds).GetCallerIdentity(t.Context(), nil)
 	if diff := cmp.Diff(outcome{"InvalidClientTokenId", 403}, outcomeOf(err)); diff != "" {
 		t.Errorf("session of a deleted and re-created role (-want +got):\n%s", diff)
@@ -455,9 +426,7 @@ func TestKeysOfEveryRequest(t *testing.T) {
 		deny := `{"Effect":"Deny","Principal":"*","Action":"sts:*","Condition":{` + condition + `}},{`
 		document := strings.Replace(string(rig.TrustPolicy(subjectA)), "{", "\x00", 1)
 		document = strings.Replace(strings.Replace(document, "{", deny, 1), "\x00", "{", 1)
-		if err := w.AWS().PutTrustPolicy(account, "tenant-a-ecr", json.RawMessage(document)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.AWS().PutTrustPolicy(account, "tenant-a-ecr", json.RawMessage(document)))
 		_, err := assume(t.Context(), stsClient(w.Transport(), nil), roleA, w.Mint(t, subjectA))
 		if diff := cmp.Diff(outcome{"AccessDenied", 403}, outcomeOf(err)); diff != "" {
 			t.Errorf("AssumeRoleWithWebIdentity, %s (-want +got):\n%s", condition, diff)
@@ -532,9 +501,7 @@ func TestSessionPolicyNarrows(t *testing.T) {
 	out, err := stsClient(w.Transport(), nil).AssumeRoleWithWebIdentity(t.Context(), &sts.AssumeRoleWithWebIdentityInput{
 		RoleArn: &role, RoleSessionName: awssdk.String("test"), WebIdentityToken: &token, Policy: &policy,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	//nolint:staticcheck // deprecated in the SDK; the wire still has it, and other clients read it.
 	if out.PackedPolicySize == nil || *out.PackedPolicySize == 0 {
 		t.Error("no packed policy size")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -21,9 +22,7 @@ func TestJournalHasNoSecrets(t *testing.T) {
 	good, bad := w.Mint(t, subjectA), w.Mint(t, subjectB)
 	secrets := map[string]string{"user's secret": pusherSecret, "token": good, "refused token": bad}
 	out, err := assume(t.Context(), stsClient(w.Transport(), nil), roleA, good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, _ = assume(t.Context(), stsClient(w.Transport(), nil), roleA, bad)
 	_, _ = assume(t.Context(), stsClient(w.Transport(), nil), roleA, bad+"x")
 	_, _ = assume(t.Context(), stsClient(w.Transport(), nil), roleA, strings.Repeat("s", 20001))
@@ -45,9 +44,7 @@ func TestJournalHasNoSecrets(t *testing.T) {
 		t.Fatalf("only %d calls", len(calls))
 	}
 	told, err := json.Marshal(calls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, secret := range secrets {
 		parts := strings.Split(secret, ".")
 		if strings.Contains(string(told), secret) || strings.Contains(string(told), parts[len(parts)-1]) {

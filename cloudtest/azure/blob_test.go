@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -47,9 +48,7 @@ func (w *world) blob(t *testing.T, client *http.Client, method, path, token stri
 		}
 	}
 	res, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	body := rig.ReadAll(t, res)
 	a := blobAnswer{Status: res.StatusCode, Code: res.Header.Get("X-Ms-Error-Code")}
 	var parsed struct {
@@ -71,15 +70,11 @@ func TestBlobAuthentication(t *testing.T) {
 	w.store(t, artifacts, "/tenant-a/app.tar.gz", "bytes")
 	good := w.entra(t, clientA, subjectA, storageResource)
 	other, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", otherDirectory, clientA, w.mint(t, subjectA, audience), storageScope)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	external, err := w.issuer.Mint(oidc.Claims{
 		"iss": "https://sts.windows.net/" + directory + "/", "aud": storageResource, "sub": "x", "tid": directory, "appid": clientA,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	refused := func(detail string) blobAnswer { return blobAnswer{401, "InvalidAuthenticationInfo", detail} }
 	const blob = "/tenant-a/app.tar.gz"
 	for _, tt := range []struct {
@@ -185,9 +180,7 @@ func TestBlobAuthorization(t *testing.T) {
 		r := rig.NewRequest(t, http.MethodPut, "https://"+artifacts+"/tenant-b/copy", "", "")
 		r.Header = http.Header{"Authorization": {"Bearer " + b}, "X-Ms-Version": {"2024-11-04"}, spelling: values}
 		res, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if body := rig.ReadAll(t, res); res.StatusCode != http.StatusForbidden || !strings.Contains(body, "CannotVerifyCopySource") {
 			t.Errorf("copy by %s %q: HTTP %d %s", spelling, values, res.StatusCode, body)
 		}
@@ -197,15 +190,11 @@ func TestBlobAuthorization(t *testing.T) {
 		t.Errorf("journal %+v", calls)
 	}
 	// Changed role assignments are in force at once.
-	if err := w.Azure().PutStorageAccount(directory, azure.StorageAccountConfig{Name: "artifacts"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Azure().PutStorageAccount(directory, azure.StorageAccountConfig{Name: "artifacts"}))
 	if got, _ := w.blob(t, client, http.MethodGet, "/tenant-a/app.tar.gz", a); got.Code != mismatch {
 		t.Errorf("after its role was withdrawn: %+v", got)
 	}
-	if err := w.Azure().DeleteApplication(directory, clientB); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Azure().DeleteApplication(directory, clientB))
 	if got, _ := w.blob(t, client, http.MethodGet, "/tenant-b/app.tar.gz", b); got.Code != mismatch {
 		t.Errorf("of a deleted application: %+v", got)
 	}
@@ -221,9 +210,7 @@ func TestBlobTokenEnds(t *testing.T) {
 		transport := w.Transport()
 		defer transport.CloseIdleConnections()
 		token, err := assert(t.Context(), transport, "https://login.microsoftonline.com/", directory, clientA, w.mint(t, subjectA, audience), storageScope)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		w.store(t, artifacts, "/tenant-a/b", "x")
 		var got []string
 		start := time.Now()
@@ -269,9 +256,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 		"https://login.microsoftonline.com/" + directory + "/oauth2/v2.0/token":                       "400 AADSTS900561",
 	} {
 		res, err := client.Do(rig.NewRequest(t, http.MethodGet, target, "", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = rig.ReadAll(t, res)
 		if got := fmt.Sprint(res.StatusCode, " ", w.last(t).Code); got != want {
 			t.Errorf("%s: %s, want %s", target, got, want)

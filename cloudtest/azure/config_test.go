@@ -11,23 +11,18 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 func TestConfigRoundTrip(t *testing.T) {
 	want, err := json.Marshal(cloudtest.Config{Azure: worldConfig()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	parsed, err := cloudtest.ParseConfig(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := json.Marshal(parsed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -159,9 +154,7 @@ func TestNewRefuses(t *testing.T) {
 func TestTwentyCredentials(t *testing.T) {
 	w := newWorld(t)
 	a := w.Azure()
-	if err := a.PutApplication(directory, azure.Application{ClientID: clientA, FederatedCredentials: credentials(20)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.PutApplication(directory, azure.Application{ClientID: clientA, FederatedCredentials: credentials(20)}))
 	if err := a.PutFederatedCredential(directory, clientA, credential("another", issuerURL, subjectA)); err == nil || !strings.Contains(err.Error(), "at most 20") {
 		t.Errorf("the twenty-first: %v", err)
 	}
@@ -175,9 +168,7 @@ func TestTwentyCredentials(t *testing.T) {
 	if err := get(); err != nil {
 		t.Error(err)
 	}
-	if err := a.DeleteFederatedCredential(directory, clientA, "credential-7"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.DeleteFederatedCredential(directory, clientA, "credential-7"))
 	if got := entraOutcomeOf(t, get()); got.Code != 700213 {
 		t.Errorf("after its deletion: %+v", got)
 	}
@@ -222,12 +213,6 @@ func TestAdmin(t *testing.T) {
 	w := newWorld(t)
 	transport := rig.Proxied(t, w.Cloud)
 	admin := &cloudtest.Admin{URL: w.ProxyURL()}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	const fresh = "55555555-86f1-41af-91ab-2d7cd011db47"
 	var got []int
 	step := func() {
@@ -239,30 +224,30 @@ func TestAdmin(t *testing.T) {
 		got = append(got, entraOutcomeOf(t, err).Code)
 	}
 	step() // no tenant
-	must(admin.Azure().AddTenant(ctx, azure.Tenant{ID: fresh}))
+	must.Succeed(t, admin.Azure().AddTenant(ctx, azure.Tenant{ID: fresh}))
 	step() // no application
-	must(admin.Azure().PutApplication(ctx, fresh, azure.Application{ClientID: clientA}))
+	must.Succeed(t, admin.Azure().PutApplication(ctx, fresh, azure.Application{ClientID: clientA}))
 	step() // no credentials
-	must(admin.Azure().PutFederatedCredential(ctx, fresh, clientA, credential("cluster", issuerURL, subjectA)))
+	must.Succeed(t, admin.Azure().PutFederatedCredential(ctx, fresh, clientA, credential("cluster", issuerURL, subjectA)))
 	step() // granted
-	must(admin.Azure().DeleteFederatedCredential(ctx, fresh, clientA, "cluster"))
+	must.Succeed(t, admin.Azure().DeleteFederatedCredential(ctx, fresh, clientA, "cluster"))
 	step() // no credentials
-	must(admin.Azure().DeleteApplication(ctx, fresh, clientA))
+	must.Succeed(t, admin.Azure().DeleteApplication(ctx, fresh, clientA))
 	step() // no application
 	if diff := cmp.Diff([]int{90002, 700016, 70025, 0, 70025, 700016}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	must(admin.Azure().PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "newone"}))
-	must(admin.Azure().PutStorageAccount(ctx, fresh, azure.StorageAccountConfig{Name: "newone"}))
+	must.Succeed(t, admin.Azure().PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "newone"}))
+	must.Succeed(t, admin.Azure().PutStorageAccount(ctx, fresh, azure.StorageAccountConfig{Name: "newone"}))
 	if w.Azure().Service("newone.azurecr.io") == nil || w.Azure().Service("newone.blob.core.windows.net") == nil {
 		t.Error("not added")
 	}
-	must(admin.Azure().DeleteRegistry(ctx, fresh, "newone"))
-	must(admin.Azure().DeleteStorageAccount(ctx, fresh, "newone"))
+	must.Succeed(t, admin.Azure().DeleteRegistry(ctx, fresh, "newone"))
+	must.Succeed(t, admin.Azure().DeleteStorageAccount(ctx, fresh, "newone"))
 	if w.Azure().Service("newone.azurecr.io") != nil || w.Azure().Service("newone.blob.core.windows.net") != nil {
 		t.Error("not deleted")
 	}
-	must(admin.Azure().SetManagedIdentity(ctx, azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{pusher}}))
+	must.Succeed(t, admin.Azure().SetManagedIdentity(ctx, azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{pusher}}))
 	for name, tt := range map[string]struct {
 		err    error
 		status int

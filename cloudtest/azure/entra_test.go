@@ -22,6 +22,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -70,9 +71,7 @@ func entraOutcomeOf(t *testing.T, err error) entraOutcome {
 		ErrorDescription string `json:"error_description"`
 		ErrorCodes       []int  `json:"error_codes"`
 	}
-	if err := json.NewDecoder(failed.RawResponse.Body).Decode(&body); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(failed.RawResponse.Body).Decode(&body))
 	if len(body.ErrorCodes) != 1 || !strings.HasPrefix(body.ErrorDescription, fmt.Sprintf("AADSTS%d: ", body.ErrorCodes[0])) {
 		t.Errorf("codes %v, description %q", body.ErrorCodes, body.ErrorDescription)
 	}
@@ -87,13 +86,9 @@ func claimsOf(t *testing.T, raw string) map[string]any {
 		t.Fatalf("not a JWT: %q", raw)
 	}
 	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	claims := map[string]any{}
-	if err := json.Unmarshal(body, &claims); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(body, &claims))
 	return claims
 }
 
@@ -103,27 +98,17 @@ func TestEntraTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
 	rotated, err := oidc.NewIssuer("https://issuer.rotated.example", oidc.RS256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	elliptic, err := oidc.NewIssuer("https://issuer.elliptic.example", oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, i := range []*oidc.Issuer{rotated, elliptic} {
-		if err := w.HandleIssuer(i); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.HandleIssuer(i))
 		err := w.Azure().PutFederatedCredential(directory, clientA, azure.FederatedCredential{Name: i.Host()[7:14], Issuer: i.URL(), Subject: subjectA})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	for name, issuer := range map[string]string{"absent": "https://issuer.absent.example", "entra": "https://sts.windows.net/x"} {
 		err := w.Azure().PutFederatedCredential(directory, clientA, azure.FederatedCredential{Name: name, Issuer: issuer, Subject: subjectA})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	mint := func(change ...any) func() (string, error) {
 		claims := oidc.Claims{"sub": subjectA, "aud": audience}
@@ -136,12 +121,8 @@ func TestEntraTokenMatrix(t *testing.T) {
 		return func() (string, error) { return mint(oidc.Claims{"sub": subjectA, "aud": audience}) }
 	}
 	old, err := by(rotated.Mint)()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rotated.Rotate(true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, rotated.Rotate(true))
 	ago := func(d time.Duration) int64 { return time.Now().Add(-d).Unix() }
 	client := func(code int) entraOutcome { return entraOutcome{401, "invalid_client", code} }
 	request := func(code int) entraOutcome { return entraOutcome{400, "invalid_request", code} }
@@ -188,9 +169,7 @@ func TestEntraTokenMatrix(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			token, err := tt.token()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			before := w.Journal().Last()
 			got, err := assert(t.Context(), transport, "https://login.microsoftonline.com/", tt.tenant, tt.client, token, storageScope)
 			if diff := cmp.Diff(tt.want, entraOutcomeOf(t, err)); diff != "" {
@@ -290,9 +269,7 @@ func TestEntraPublishedKeys(t *testing.T) {
 	get := func(target string, into any) {
 		t.Helper()
 		res, err := client.Do(rig.NewRequest(t, http.MethodGet, target, "", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if body := rig.ReadAll(t, res); res.StatusCode != 200 || json.Unmarshal([]byte(body), into) != nil {
 			t.Fatalf("%s: HTTP %d %s", target, res.StatusCode, body)
 		}
@@ -325,9 +302,7 @@ func TestEntraPublishedKeys(t *testing.T) {
 	get(discovery.JWKSURI, &keys)
 
 	token, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", directory, clientA, w.mint(t, subjectA, audience), storageScope)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := verifyWith(keys, token.Token); err != nil {
 		t.Errorf("an access token: %v", err)
 	}
@@ -341,16 +316,12 @@ func TestEntraPublishedKeys(t *testing.T) {
 func TestWorkloadIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(w.mint(t, subjectA, audience)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(w.mint(t, subjectA, audience)), 0o600))
 	get := func(client string) error {
 		credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 			ClientOptions: once(w.Transport(), "https://login.microsoftonline.com/"), TenantID: directory, ClientID: client, TokenFilePath: file,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, err = credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{storageScope}})
 		return err
 	}
@@ -373,9 +344,7 @@ func TestEntraThrottles(t *testing.T) {
 	if _, err := w.Faults().Add(fault.Fault{Service: azure.ServiceEntra, Operation: "Token", Kind: fault.Throttle, RetryAfter: time.Minute, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Faults().SetQuotas([]fault.Quota{{Service: azure.ServiceEntra, Operation: "Token", PerSecond: 0.0001, Burst: 2, RetryAfter: 7 * time.Second}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Faults().SetQuotas([]fault.Quota{{Service: azure.ServiceEntra, Operation: "Token", PerSecond: 0.0001, Burst: 2, RetryAfter: 7 * time.Second}}))
 	form := url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {clientA}, "scope": {storageScope}, "client_assertion": {w.mint(t, subjectA, audience)},
 		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
@@ -383,9 +352,7 @@ func TestEntraThrottles(t *testing.T) {
 	var got []string
 	for range 3 {
 		res, err := client.Do(rig.NewRequest(t, http.MethodPost, "https://login.microsoftonline.com/"+directory+"/oauth2/v2.0/token", "application/x-www-form-urlencoded", form))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body := rig.ReadAll(t, res)
 		if res.StatusCode == 200 {
 			body = "a token"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -65,9 +66,7 @@ func TestAnswers(t *testing.T) {
 				claims[change[i].(string)] = change[i+1]
 			}
 			raw, err := mint(claims)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return raw
 		}
 		post := func(tenant, form string) *http.Request {
@@ -77,9 +76,7 @@ func TestAnswers(t *testing.T) {
 		entra := func(resource string) string {
 			t.Helper()
 			got, err := assert(t.Context(), transport, authority, directory, clientA, good, resource+"/.default")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return got.Token
 		}
 		get := func(target, token string, header ...string) *http.Request {
@@ -179,9 +176,7 @@ func TestAnswers(t *testing.T) {
 		check := func(name string, r *http.Request) {
 			t.Helper()
 			res, err := client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			files.Answer(t, name, res)
 		}
 		for name, r := range tests {
@@ -224,9 +219,7 @@ func TestNoSecrets(t *testing.T) {
 	send := func(r *http.Request) {
 		t.Helper()
 		res, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if body := rig.ReadAll(t, res); res.StatusCode >= 400 {
 			fmt.Fprintln(&said, body, res.Header)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -31,9 +32,7 @@ func TestManagedIdentityCredential(t *testing.T) {
 		before := w.Journal().Last()
 		get := func(id azidentity.ManagedIDKind, scope string) (string, error) {
 			credential, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: once(tt.transport, ""), ID: id})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			token, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{scope}})
 			if err != nil {
 				return "", err
@@ -92,9 +91,7 @@ func TestMetadata(t *testing.T) {
 			r.Header.Set(header[i], header[i+1])
 		}
 		res, err := direct.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var body struct {
 			Error            string `json:"error"`
 			ErrorDescription string `json:"error_description"`
@@ -102,9 +99,7 @@ func TestMetadata(t *testing.T) {
 			TokenType        string `json:"token_type"`
 			ExpiresIn        string `json:"expires_in"`
 		}
-		if err := json.Unmarshal([]byte(rig.ReadAll(t, res)), &body); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(rig.ReadAll(t, res)), &body))
 		return strings.Join(strings.Fields(fmt.Sprint(res.StatusCode, " ", body.Error, " ", body.ErrorDescription, " ", body.ClientID, " ", body.TokenType, " ", body.ExpiresIn)), " ")
 	}
 	const path, query = "/metadata/identity/oauth2/token", "?api-version=2018-02-01&resource=https%3A%2F%2Fstorage.azure.com%2F"
@@ -143,9 +138,7 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("faults: %s", got)
 	}
 	// After its application is deleted, the default identity is not found.
-	if err := w.Azure().DeleteApplication(directory, clientA); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Azure().DeleteApplication(directory, clientA))
 	if got := ask("GET", path+query); got != "400 invalid_request Identity not found" {
 		t.Errorf("after its deletion: %s", got)
 	}
@@ -154,9 +147,7 @@ func TestMetadata(t *testing.T) {
 // TestNoMetadata: without a managed identity there is no metadata service, anywhere.
 func TestNoMetadata(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
 	w := &world{Cloud: c}
 	const path = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=x"

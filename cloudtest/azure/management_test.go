@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
@@ -106,9 +107,7 @@ func newManagementWorld(t *testing.T) *managementWorld {
 	}
 	w.tokens["forged"] = w.tokens["administrator"][:len(w.tokens["administrator"])-8] + "AAAAAAAA"
 	stranger, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", otherDirectory, clientA, w.mint(t, subjectA, audience), armResource+"/.default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.tokens["stranger"] = stranger.Token
 	return w
 }
@@ -131,9 +130,7 @@ func (w *managementWorld) call(t *testing.T, step managementStep) *http.Response
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := w.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return res
 }
 
@@ -141,9 +138,7 @@ func (w *managementWorld) call(t *testing.T, step managementStep) *http.Response
 func (w *managementWorld) keep(t *testing.T, res *http.Response) {
 	t.Helper()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res.Body = io.NopCloser(bytes.NewReader(body))
 	var answer struct {
 		ID, AppID  string
@@ -438,9 +433,7 @@ func TestPutApplicationKeepsItsObjects(t *testing.T) {
 	w := newManagementWorld(t)
 	res := w.call(t, managementStep{caller: "graph administrator", method: "POST", target: graph + "/applications", body: `{"displayName":"tenant-d"}`})
 	w.keep(t, res)
-	if err := w.Azure().PutApplication(directory, application(w.made.Replace("{app}"), subjectD)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Azure().PutApplication(directory, application(w.made.Replace("{app}"), subjectD)))
 	if got := w.entraSays(t, w.made.Replace("{app}"), subjectD); got != "granted" {
 		t.Errorf("Entra ID says %s", got)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -39,9 +40,7 @@ type answer struct {
 func (w *world) ask(t *testing.T, client *http.Client, r *http.Request) answer {
 	t.Helper()
 	res, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var body struct {
 		RefreshToken string `json:"refresh_token"`
 		AccessToken  string `json:"access_token"`
@@ -86,16 +85,12 @@ func TestExchange(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
 	other, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", otherDirectory, clientA, w.mint(t, subjectA, audience), registryResource+"/.default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	good := w.entra(t, clientA, subjectA, registryResource)
 	forged, err := w.issuer.Mint(oidc.Claims{
 		"iss": "https://sts.windows.net/" + directory + "/", "aud": registryResource, "sub": "x", "tid": directory, "appid": clientA,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const no = "UNAUTHORIZED"
 	for _, tt := range []struct {
 		name, host string
@@ -230,19 +225,13 @@ func TestRegistryAccessTokens(t *testing.T) {
 		t.Errorf("another user: %+v", got)
 	}
 	// After a role is withdrawn, the next access token is refused.
-	if err := w.Azure().PutRegistry(directory, azure.RegistryConfig{Name: "contoso"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Azure().PutRegistry(directory, azure.RegistryConfig{Name: "contoso"}))
 	if got := w.access(t, client, contoso, atContoso, "repository:any/thing:pull"); got.Status != 401 {
 		t.Errorf("after its role was withdrawn: %+v", got)
 	}
 	// Tokens of a deleted application stay invalid, even if it is created again.
-	if err := w.Azure().DeleteApplication(directory, clientA); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Azure().PutApplication(directory, application(clientA, subjectA)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Azure().DeleteApplication(directory, clientA))
+	must.Succeed(t, w.Azure().PutApplication(directory, application(clientA, subjectA)))
 	if got := w.access(t, client, shared, a, "repository:tenant-a/app:pull"); got.Status != 401 || !strings.Contains(w.last(t).Reason, "not in the directory") {
 		t.Errorf("of a deleted application: %+v", got)
 	}
@@ -267,9 +256,7 @@ func TestRegistryDataPlane(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer "+bearer)
 		}
 		res, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return res, rig.ReadAll(t, res)
 	}
 	const manifest, blob = "/v2/tenant-a/app/manifests/1.0.0", "/v2/tenant-a/app/blobs/" + blobDigest
@@ -345,9 +332,7 @@ func TestRegistryDataPlane(t *testing.T) {
 			r.Header.Set("Authorization", authorization)
 		}
 		res, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return fmt.Sprint(res.StatusCode, " ", strings.TrimPrefix(rig.ReadAll(t, res), "\uFEFF"))
 	}
 	if got := follow(link.String(), ""); got != "200 a layer" {
@@ -387,9 +372,7 @@ func TestRegistryTokensEnd(t *testing.T) {
 		transport := w.Transport()
 		defer transport.CloseIdleConnections()
 		token, err := assert(t.Context(), transport, "https://login.microsoftonline.com/", directory, clientA, w.mint(t, subjectA, audience), registryResource+"/.default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		refresh := w.exchange(t, client, contoso, "access_token", token.Token).Token
 		access := w.access(t, client, contoso, refresh, "repository:a/b:pull").Token
 		w.store(t, contoso, "/v2/a/b/manifests/1", "m")
@@ -431,18 +414,14 @@ func TestWithdrawnRole(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		const scope = "repository:a/b:pull,push"
 		token, err := assert(t.Context(), transport, "https://login.microsoftonline.com/", directory, pusher, w.mint(t, subjectPusher, audience), registryResource+"/.default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		assign := func(role string) {
 			t.Helper()
 			cfg := azure.RegistryConfig{Name: "contoso"}
 			if role != "" {
 				cfg.RoleAssignments = []azure.RegistryRole{{ClientID: pusher, Role: role}}
 			}
-			if err := w.Azure().PutRegistry(directory, cfg); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.Azure().PutRegistry(directory, cfg))
 		}
 		w.store(t, contoso, "/v2/a/b/manifests/1", "m")
 		start := time.Now()
@@ -505,9 +484,7 @@ func TestRegionalEndpoints(t *testing.T) {
 	put := func(regions ...string) {
 		t.Helper()
 		config := azure.RegistryConfig{Name: "contoso", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}, RegionalEndpoints: regions}
-		if err := w.Azure().PutRegistry(directory, config); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Azure().PutRegistry(directory, config))
 	}
 	put("westeurope", "northeurope")
 	w.store(t, contoso, "/v2/a/b/manifests/1", "m")

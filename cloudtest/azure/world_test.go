@@ -13,6 +13,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
@@ -142,16 +143,12 @@ var issuers = sync.OnceValues(func() (known, rogue *oidc.Issuer) {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c, err := cloudtest.New(cloudtest.Config{Azure: worldConfig()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	w := &world{Cloud: c, stores: map[string]*plane{}}
 	w.issuer, w.rogue = issuers()
 	for _, issuer := range []*oidc.Issuer{w.issuer, w.rogue} {
-		if err := c.HandleIssuer(issuer); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.HandleIssuer(issuer))
 	}
 	c.Azure().ServeBlob(func(a azure.StorageAccount) http.Handler { return w.planes(a.Host) })
 	c.Azure().ServeRegistry(func(r azure.Registry) http.Handler { return w.planes(r.Host) })
@@ -161,9 +158,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) mint(t *testing.T, subject, audience string) string {
 	t.Helper()
 	raw, err := w.issuer.Mint(oidc.Claims{"sub": subject, "aud": []string{audience}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return raw
 }
 
@@ -178,9 +173,7 @@ func (w *world) client() *http.Client {
 func (w *world) entra(t *testing.T, client, subject, resource string) string {
 	t.Helper()
 	token, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", directory, client, w.mint(t, subject, audience), resource+"/.default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return token.Token
 }
 

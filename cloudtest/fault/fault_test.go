@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
@@ -102,9 +103,7 @@ func TestCombination(t *testing.T) {
 func TestQuotaRefills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s fault.Set
-		if err := s.SetQuotas([]fault.Quota{{Service: "sts", PerSecond: 2}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.SetQuotas([]fault.Quota{{Service: "sts", PerSecond: 2}}))
 		granted := 0
 		for range 100 { // a hundred calls in ten seconds
 			if s.Take("h", "sts", "o").Kind == fault.None {
@@ -138,17 +137,13 @@ func TestWaitEndsWithTheCaller(t *testing.T) {
 func TestJSON(t *testing.T) {
 	f := fault.Fault{ID: "a", Host: "h", Service: "s", Operation: "o", Kind: fault.Skew, Delay: time.Second, Skew: -20 * time.Minute, Count: 3}
 	data, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = `{"id":"a","host":"h","service":"s","operation":"o","kind":"skew","delay":"1s","skew":"-20m0s","count":3}`
 	if string(data) != want {
 		t.Errorf("%s\nwant %s", data, want)
 	}
 	var back fault.Fault
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(data, &back))
 	if diff := cmp.Diff(f, back); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -157,13 +152,9 @@ func TestJSON(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	var s fault.Set
 	var f fault.Fault
-	if err := json.Unmarshal([]byte(`{"service":"entra","kind":"throttle","retryAfter":"7s","count":1}`), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(`{"service":"entra","kind":"throttle","retryAfter":"7s","count":1}`), &f))
 	var q fault.Quota
-	if err := json.Unmarshal([]byte(`{"service":"entra","perSecond":0.001,"burst":1,"retryAfter":"1m0s"}`), &q); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(`{"service":"entra","perSecond":0.001,"burst":1,"retryAfter":"1m0s"}`), &q))
 	for _, v := range []any{f, q} {
 		written, err := json.Marshal(v)
 		if err != nil || !strings.Contains(string(written), `"retryAfter":"`) {
@@ -178,9 +169,7 @@ func TestRetryAfter(t *testing.T) {
 	if _, err := s.Add(f); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetQuotas([]fault.Quota{q}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetQuotas([]fault.Quota{q}))
 	var got []string
 	for range 3 {
 		e := s.Take("h", "entra", "o")

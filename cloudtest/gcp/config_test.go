@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
@@ -77,9 +78,7 @@ func TestAddresses(t *testing.T) {
 // error names the field.
 func TestConfigRefusals(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	valid := func() Config {
 		provider := Provider{ID: "kubernetes", IssuerURI: issuer.URL(), JWKS: issuer.JWKS(), AttributeMapping: map[string]string{"google.subject": "assertion.sub"}}
 		return Config{
@@ -172,9 +171,7 @@ func TestConfigRefusals(t *testing.T) {
 // a refused project can be added after it was corrected.
 func TestChangesOfNothing(t *testing.T) {
 	c, err := New(Config{Projects: []Project{{ID: "my-org-project", Number: "1"}}}, http.DefaultTransport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, err := range map[string]error{
 		"project": c.PutBindings("other-project", nil), "pool": c.DeletePool("my-org-project", "tenants"),
 		"cluster": c.DeleteCluster("my-org-project", "us-east1", "x"), "account": c.DeleteServiceAccount("my-org-project", "x"),

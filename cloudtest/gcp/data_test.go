@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -35,9 +36,7 @@ func (w *world) withData(t *testing.T) {
 		{Location: "europe-west1", Name: "members", Bindings: bind(reader, "allAuthenticatedUsers")},
 		{Location: "us", Name: "gcr.io", Bindings: bind(reader, "serviceAccount:"+accountA)},
 	} {
-		if err := w.GCP().PutRepository(projectID, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.GCP().PutRepository(projectID, r))
 	}
 	for _, b := range []gcp.Bucket{
 		{Name: "tenant-a-bucket", Bindings: bind(viewer, "serviceAccount:"+accountA)},
@@ -46,9 +45,7 @@ func (w *world) withData(t *testing.T) {
 			"principalSet://iam.googleapis.com/projects/"+projectNumber+"/locations/global/workloadIdentityPools/"+gkePool+"/namespace/tenant-a")},
 		{Name: "open.bucket", Bindings: bind(viewer, "allUsers")},
 	} {
-		if err := w.GCP().PutBucket(projectID, b); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.GCP().PutBucket(projectID, b))
 	}
 	var mu sync.Mutex
 	planes := map[gcp.Registry]http.Handler{}
@@ -103,10 +100,10 @@ func TestArtifactRegistry(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
 	asA, asB := w.accountToken(t, ksaA, accountA), w.federated(t, ksaB)
-	f := exchangeForm(gkeAudience, must(t)(w.cluster.Mint(clusterClaims(ksaB))))
+	f := exchangeForm(gkeAudience, minted(t)(w.cluster.Mint(clusterClaims(ksaB))))
 	f.Set("scope", "https://www.googleapis.com/auth/devstorage.read_only")
 	reading := w.exchange(t, f).text(t, "access_token")
-	f = exchangeForm(gkeAudience, must(t)(w.cluster.Mint(clusterClaims(ksaB))))
+	f = exchangeForm(gkeAudience, minted(t)(w.cluster.Mint(clusterClaims(ksaB))))
 	f.Set("scope", "https://www.googleapis.com/auth/monitoring")
 	narrow := w.exchange(t, f).text(t, "access_token")
 	for _, tt := range []struct {
@@ -156,9 +153,7 @@ func TestArtifactRegistry(t *testing.T) {
 			}
 		})
 	}
-	if err := w.GCP().PutBindings(projectID, bind("roles/artifactregistry.reader", "serviceAccount:"+accountA)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.GCP().PutBindings(projectID, bind("roles/artifactregistry.reader", "serviceAccount:"+accountA)))
 	if a := w.get(t, "https://"+dockerHost+"/v2/"+imageB+"/manifests/1", "Bearer "+asA); a.status != http.StatusOK {
 		t.Errorf("by the project's binding: HTTP %d", a.status)
 	}
@@ -228,9 +223,7 @@ func TestArtifactRegistryChallenge(t *testing.T) {
 			t.Errorf("%s: HTTP %d %s, want %d", tt.target, a.status, a.body, tt.status)
 		}
 	}
-	if err := w.GCP().PutRepository(projectID, gcp.Repository{Location: "europe-west1", Name: "tenant-a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.GCP().PutRepository(projectID, gcp.Repository{Location: "europe-west1", Name: "tenant-a"}))
 	if a := w.get(t, "https://"+dockerHost+"/v2/"+imageA+"/manifests/1", own); a.status != http.StatusForbidden {
 		t.Errorf("a withdrawn binding is still in force: HTTP %d", a.status)
 	}
@@ -338,8 +331,8 @@ func TestNoDataPlane(t *testing.T) {
 func TestJournalHasNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
-	proof := must(t)(w.cluster.Mint(clusterClaims(ksaA)))
-	forged := must(t)(w.cluster.Forge(clusterClaims(ksaA)))
+	proof := minted(t)(w.cluster.Mint(clusterClaims(ksaA)))
+	forged := minted(t)(w.cluster.Forge(clusterClaims(ksaA)))
 	federated := w.exchange(t, exchangeForm(gkeAudience, proof)).text(t, "access_token")
 	_ = w.exchange(t, exchangeForm(gkeAudience, forged))
 	_ = w.exchange(t, exchangeForm(gkeAudience, "x"+proof))
@@ -374,7 +367,7 @@ func TestJournalHasNoSecrets(t *testing.T) {
 func TestChangesRaceCalls(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
-	proof := must(t)(w.cluster.Mint(clusterClaims(ksaA)))
+	proof := minted(t)(w.cluster.Mint(clusterClaims(ksaA)))
 	asA := w.accountToken(t, ksaA, accountA)
 	var wg sync.WaitGroup
 	for range 3 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -22,7 +23,7 @@ import (
 func TestFederation(t *testing.T) {
 	w := newWorld(t)
 	inPool := func(subject, namespace string) string {
-		a := w.exchange(t, exchangeForm(poolAudience, must(t)(w.pool.Mint(poolClaims(subject, namespace)))))
+		a := w.exchange(t, exchangeForm(poolAudience, minted(t)(w.pool.Mint(poolClaims(subject, namespace)))))
 		if a.status != http.StatusOK {
 			t.Fatalf("HTTP %d %s", a.status, a.body)
 		}
@@ -80,9 +81,7 @@ func TestChain(t *testing.T) {
 	err := w.GCP().PutServiceAccount(projectID, gcp.ServiceAccount{
 		Email: accountB, Bindings: bind("roles/iam.serviceAccountTokenCreator", "serviceAccount:"+controller),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if a := w.impersonate(t, asA, accountB, chain); a.status != http.StatusOK {
 		t.Errorf("two links: HTTP %d %s", a.status, a.body)
 	}
@@ -92,12 +91,8 @@ func TestChain(t *testing.T) {
 func TestExchangeRefusals(t *testing.T) {
 	w := newWorld(t)
 	rogue, err := oidc.NewIssuer("https://issuer.rogue.example", oidc.RS256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.HandleIssuer(rogue); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, w.HandleIssuer(rogue))
 	good := clusterClaims(ksaA)
 	with := func(base oidc.Claims, pairs ...any) oidc.Claims {
 		out := maps.Clone(base)
@@ -106,8 +101,8 @@ func TestExchangeRefusals(t *testing.T) {
 		}
 		return out
 	}
-	mint := func(claims oidc.Claims) string { return must(t)(w.cluster.Mint(claims)) }
-	inPool := func(claims oidc.Claims) string { return must(t)(w.pool.Mint(claims)) }
+	mint := func(claims oidc.Claims) string { return minted(t)(w.cluster.Mint(claims)) }
+	inPool := func(claims oidc.Claims) string { return minted(t)(w.pool.Mint(claims)) }
 	now := time.Now().Unix()
 	form := func(audience, token string, pairs ...string) url.Values {
 		f := exchangeForm(audience, token)
@@ -146,14 +141,14 @@ func TestExchangeRefusals(t *testing.T) {
 		{"cluster of another project", form(strings.Replace(gkeAudience, ":"+gkePool, ":other-project.svc.id.goog", 1), mint(good)), "invalid_target", "deleted"},
 
 		{"not a token", form(gkeAudience, "hello world"), "invalid_grant", "Unable to parse the ID Token."},
-		{"unsigned", form(gkeAudience, must(t)(w.cluster.MintUnsigned(good))), "invalid_grant", "Unable to parse the ID Token."},
+		{"unsigned", form(gkeAudience, minted(t)(w.cluster.MintUnsigned(good))), "invalid_grant", "Unable to parse the ID Token."},
 		{"no exp", form(gkeAudience, mint(with(good, "exp", nil))), "invalid_grant", "Unable to parse the ID Token."},
-		{"wrong issuer", form(gkeAudience, must(t)(rogue.Mint(good))), "invalid_grant", "The issuer in ID Token https://issuer.rogue.example does not match the expected ones: " + clusterIssuer},
+		{"wrong issuer", form(gkeAudience, minted(t)(rogue.Mint(good))), "invalid_grant", "The issuer in ID Token https://issuer.rogue.example does not match the expected ones: " + clusterIssuer},
 		{"the issuer of the other target", form(poolAudience, mint(poolClaims(ksaA, "tenant-a"))), "invalid_grant", "The issuer in ID Token"},
 		{"wrong audience", form(gkeAudience, mint(with(good, "aud", "sts.amazonaws.com"))), "invalid_grant", "The audience in ID Token [sts.amazonaws.com] does not match the expected audience."},
 		{"the audience of the other target", form(poolAudience, inPool(with(poolClaims(ksaA, "tenant-a"), "aud", gkePool))), "invalid_grant", "The audience in ID Token"},
-		{"forged", form(gkeAudience, must(t)(w.cluster.Forge(good))), "invalid_grant", "Unable to verify the ID Token signature."},
-		{"another issuer's key", form(gkeAudience, must(t)(rogue.Mint(with(good, "iss", clusterIssuer)))), "invalid_grant", "Unable to verify the ID Token signature."},
+		{"forged", form(gkeAudience, minted(t)(w.cluster.Forge(good))), "invalid_grant", "Unable to verify the ID Token signature."},
+		{"another issuer's key", form(gkeAudience, minted(t)(rogue.Mint(with(good, "iss", clusterIssuer)))), "invalid_grant", "Unable to verify the ID Token signature."},
 		{"expired", form(gkeAudience, mint(with(good, "iat", now-7200, "nbf", now-7200, "exp", now-3600))), "invalid_grant", "is stale to sign-in."},
 		{"of the future", form(gkeAudience, mint(with(good, "iat", now+3600, "nbf", now+3600, "exp", now+7200))), "invalid_grant", "is not valid yet."},
 		{"no iat", form(gkeAudience, mint(with(good, "iat", nil))), "invalid_grant", "iat"},
@@ -188,7 +183,7 @@ func TestExchangeRefusals(t *testing.T) {
 // names, have the same effect. Every other request must be refused.
 func TestExchangeForms(t *testing.T) {
 	w := newWorld(t)
-	token := must(t)(w.cluster.Mint(clusterClaims(ksaA)))
+	token := minted(t)(w.cluster.Mint(clusterClaims(ksaA)))
 	camel := map[string]string{
 		"grantType": "urn:ietf:params:oauth:grant-type:token-exchange", "audience": gkeAudience, "scope": scopeAll,
 		"requestedTokenType": "urn:ietf:params:oauth:token-type:access_token", "subjectToken": token, "subjectTokenType": "urn:ietf:params:oauth:token-type:jwt",
@@ -199,9 +194,7 @@ func TestExchangeForms(t *testing.T) {
 	}
 	text := func(v any) string {
 		out, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(out)
 	}
 	const endpoint = "https://sts.googleapis.com/v1/token"
@@ -239,22 +232,20 @@ func TestTokenLives(t *testing.T) {
 		for life, want := range map[int64]int64{600: 600, 3600: 3600, 86400: 3600} {
 			claims := clusterClaims(ksaA)
 			claims["exp"] = time.Now().Unix() + life
-			a := w.exchange(t, exchangeForm(gkeAudience, must(t)(w.cluster.Mint(claims))))
+			a := w.exchange(t, exchangeForm(gkeAudience, minted(t)(w.cluster.Mint(claims))))
 			var got struct {
 				ExpiresIn int64  `json:"expires_in"`
 				Type      string `json:"token_type"`
 				Issued    string `json:"issued_token_type"`
 			}
-			if err := json.Unmarshal([]byte(a.body), &got); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(a.body), &got))
 			if got.ExpiresIn != want || got.Type != "Bearer" || got.Issued != "urn:ietf:params:oauth:token-type:access_token" {
 				t.Errorf("a proof of %d s: %s", life, a.body)
 			}
 		}
 		ended := clusterClaims(ksaA)
 		ended["iat"], ended["exp"] = time.Now().Unix()-600, time.Now().Unix()-1
-		if a := w.exchange(t, exchangeForm(gkeAudience, must(t)(w.cluster.Mint(ended)))); a.text(t, "error") != "invalid_grant" {
+		if a := w.exchange(t, exchangeForm(gkeAudience, minted(t)(w.cluster.Mint(ended)))); a.text(t, "error") != "invalid_grant" {
 			t.Errorf("a proof that ended a second ago: HTTP %d %s", a.status, a.body)
 		}
 		token := w.federated(t, ksaA)
@@ -286,7 +277,7 @@ func TestTokenLives(t *testing.T) {
 func TestAccessTokenRequests(t *testing.T) {
 	w := newWorld(t)
 	token := w.federated(t, ksaA)
-	f := exchangeForm(gkeAudience, must(t)(w.cluster.Mint(clusterClaims(ksaA))))
+	f := exchangeForm(gkeAudience, minted(t)(w.cluster.Mint(clusterClaims(ksaA))))
 	f.Set("scope", "https://www.googleapis.com/auth/devstorage.read_only")
 	narrow := w.exchange(t, f).text(t, "access_token")
 	const base = "https://iamcredentials.googleapis.com/v1/projects/"
@@ -328,7 +319,7 @@ func TestChangesAreInForce(t *testing.T) {
 	w := newWorld(t)
 	body := `{"scope":["` + scopeAll + `"]}`
 	inPool := func() answer {
-		return w.exchange(t, exchangeForm(poolAudience, must(t)(w.pool.Mint(poolClaims(ksaA, "tenant-a")))))
+		return w.exchange(t, exchangeForm(poolAudience, minted(t)(w.pool.Mint(poolClaims(ksaA, "tenant-a")))))
 	}
 	token := inPool().text(t, "access_token")
 	pool := worldConfig().GCP.Projects[0].Pools[0]
@@ -337,9 +328,7 @@ func TestChangesAreInForce(t *testing.T) {
 		changed := pool
 		changed.Providers = append([]gcp.Provider{}, pool.Providers...)
 		change(&changed)
-		if err := w.GCP().PutPool(projectID, changed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.GCP().PutPool(projectID, changed))
 	}
 	status := func() int { return w.impersonate(t, token, accountA, body).status }
 	put(func(p *gcp.Pool) { p.Providers[0].Disabled = true })
@@ -354,26 +343,20 @@ func TestChangesAreInForce(t *testing.T) {
 	if status() != http.StatusOK {
 		t.Errorf("pool enabled again: use HTTP %d", status())
 	}
-	if err := w.GCP().DeletePool(projectID, "tenants"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.GCP().DeletePool(projectID, "tenants"))
 	put(func(*gcp.Pool) {})
 	if status() != http.StatusUnauthorized {
 		t.Errorf("pool made anew: use HTTP %d", status())
 	}
 
 	asA := w.accountToken(t, ksaA, accountA)
-	if err := w.GCP().DeleteServiceAccount(projectID, accountA); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.GCP().DeleteServiceAccount(projectID, accountA))
 	if a := w.impersonate(t, asA, controller, body); a.status != http.StatusUnauthorized {
 		t.Errorf("token of a deleted account: HTTP %d", a.status)
 	}
 	again := worldConfig().GCP.Projects[0].ServiceAccounts[0]
 	again.UniqueID = ""
-	if err := w.GCP().PutServiceAccount(projectID, again); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.GCP().PutServiceAccount(projectID, again))
 	if a := w.impersonate(t, asA, controller, body); a.status != http.StatusUnauthorized {
 		t.Errorf("former token of an account of the same name: HTTP %d", a.status)
 	}
@@ -387,17 +370,13 @@ func TestChangesAreInForce(t *testing.T) {
 func TestUploadedKeys(t *testing.T) {
 	w := newWorld(t)
 	hidden, err := oidc.NewIssuer("https://kubernetes.default.svc.cluster.local", oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	put := func(jwks []byte) {
 		err := w.GCP().PutCluster(projectID, gcp.Cluster{Location: "europe-west1", Name: "tenants", Issuer: hidden.URL(), JWKS: jwks})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	exchange := func() answer {
-		return w.exchange(t, exchangeForm(gkeAudience, must(t)(hidden.Mint(clusterClaims(ksaA)))))
+		return w.exchange(t, exchangeForm(gkeAudience, minted(t)(hidden.Mint(clusterClaims(ksaA)))))
 	}
 	put(nil)
 	if a := exchange(); a.text(t, "error_description") != "Error connecting to the given credential's issuer." {
@@ -421,13 +400,11 @@ func TestUniverses(t *testing.T) {
 		Pools:           worldConfig().GCP.Projects[0].Pools,
 		ServiceAccounts: []gcp.ServiceAccount{{Email: "tenant-a-bucket@sovereign-project.eu0.iam.gserviceaccount.com"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	audience := strings.Replace(poolAudience, projectNumber, "999999999999", 1)
 	claims := poolClaims(ksaA, "tenant-a")
 	claims["aud"] = audience
-	form := exchangeForm(audience, must(t)(w.pool.Mint(claims))).Encode()
+	form := exchangeForm(audience, minted(t)(w.pool.Mint(claims))).Encode()
 	post := func(host string) answer {
 		return w.do(t, rig.NewRequest(t, http.MethodPost, "https://"+host+"/v1/token", "application/x-www-form-urlencoded", form))
 	}
@@ -477,11 +454,9 @@ func TestOtherUniverse(t *testing.T) {
 		Repositories: []gcp.Repository{{Location: "u-france-east1", Name: "tenant-a", Bindings: bind("roles/artifactregistry.reader", "serviceAccount:"+robot)}},
 		Buckets:      []gcp.Bucket{{Name: "sovereign-bucket", Bindings: bind("roles/storage.objectViewer", "serviceAccount:"+robot)}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	exchange := func(host, audience, aud string) answer {
-		token := must(t)(w.cluster.Mint(oidc.Claims{"sub": ksaA, "aud": aud}))
+		token := minted(t)(w.cluster.Mint(oidc.Claims{"sub": ksaA, "aud": aud}))
 		return w.do(t, rig.NewRequest(t, http.MethodPost, "https://"+host+"/v1/token", "application/x-www-form-urlencoded", exchangeForm(audience, token).Encode()))
 	}
 	for _, tt := range []struct{ name, host, audience, aud, code string }{

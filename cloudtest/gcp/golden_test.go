@@ -35,9 +35,9 @@ func TestAnswers(t *testing.T) {
 			for i := 0; i < len(change); i += 2 {
 				claims[change[i].(string)] = change[i+1]
 			}
-			return must(t)(w.cluster.Mint(claims))
+			return minted(t)(w.cluster.Mint(claims))
 		}
-		inPool := func(namespace string) string { return must(t)(w.pool.Mint(poolClaims(ksaA, namespace))) }
+		inPool := func(namespace string) string { return minted(t)(w.pool.Mint(poolClaims(ksaA, namespace))) }
 		as := func(r *http.Request, token string) *http.Request {
 			if token != "" {
 				r.Header.Set("Authorization", "Bearer "+token)
@@ -69,10 +69,10 @@ func TestAnswers(t *testing.T) {
 			"sts-unknown-target":           form(poolAudience+"2", inPool("tenant-a")),
 			"sts-wrong-issuer":             form(poolAudience, mint()),
 			"sts-wrong-audience":           form(gkeAudience, mint("aud", "sts.amazonaws.com")),
-			"sts-forged":                   form(gkeAudience, must(t)(w.cluster.Forge(clusterClaims(ksaA)))),
+			"sts-forged":                   form(gkeAudience, minted(t)(w.cluster.Forge(clusterClaims(ksaA)))),
 			"sts-expired":                  form(gkeAudience, mint("iat", 946684800, "nbf", 946684800, "exp", time.Now().Add(-time.Hour).Unix())),
 			"sts-condition":                form(poolAudience, inPool("tenant-c")),
-			"sts-long-subject":             form(poolAudience, must(t)(w.pool.Mint(poolClaims(ksaA+strings.Repeat("a", 128), "tenant-a")))),
+			"sts-long-subject":             form(poolAudience, minted(t)(w.pool.Mint(poolClaims(ksaA+strings.Repeat("a", 128), "tenant-a")))),
 			"sts-not-found":                get("https://sts.googleapis.com/v1/token", ""),
 			"iamcredentials":               generate(federated, accountA, all),
 			"iamcredentials-denied":        generate(federated, accountB, all),

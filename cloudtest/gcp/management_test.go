@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
@@ -43,9 +44,7 @@ func (w *world) administer(t *testing.T, roles ...string) string {
 	for _, role := range roles {
 		bindings = append(bindings, bind(role, principalOf("operators", "administrator"))...)
 	}
-	if err := w.GCP().PutBindings(projectID, bindings); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.GCP().PutBindings(projectID, bindings))
 	return w.federated(t, ksaAdministrator)
 }
 
@@ -72,9 +71,7 @@ func TestManagementAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.client.CloseIdleConnections()
-		if err := w.GCP().PutRepository(projectID, gcp.Repository{Location: "europe-west1", Name: "tenant-a"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.GCP().PutRepository(projectID, gcp.Repository{Location: "europe-west1", Name: "tenant-a"}))
 		w.GCP().ServeRegistry(func(gcp.Registry) http.Handler {
 			p := rig.NewPlane()
 			p.Put("/v2/"+imageA+"/manifests/1", "an image")
@@ -82,7 +79,7 @@ func TestManagementAnswers(t *testing.T) {
 		})
 		tenant := w.federated(t, ksaA)
 		admin := w.administer(t, "roles/serviceusage.serviceUsageAdmin", "roles/iam.workloadIdentityPoolAdmin", "roles/iam.serviceAccountAdmin", "roles/artifactregistry.admin")
-		f := exchangeForm(gkeAudience, must(t)(w.cluster.Mint(clusterClaims(ksaAdministrator))))
+		f := exchangeForm(gkeAudience, minted(t)(w.cluster.Mint(clusterClaims(ksaAdministrator))))
 		f.Set("scope", "https://www.googleapis.com/auth/cloud-platform.read-only")
 		narrow := w.exchange(t, f).text(t, "access_token")
 		files := rig.Golden{Dir: filepath.Join("testdata", "management"), Update: *update, Mask: func(s string) string {
@@ -92,7 +89,7 @@ func TestManagementAnswers(t *testing.T) {
 			audience := "//iam.googleapis.com/" + inPool + "made/providers/" + provider
 			claims := poolClaims(ksaA, "tenant-a")
 			claims["aud"] = "https:" + audience
-			return w.exchange(t, exchangeForm(audience, must(t)(w.pool.Mint(claims))))
+			return w.exchange(t, exchangeForm(audience, minted(t)(w.pool.Mint(claims))))
 		}
 		for _, step := range []struct {
 			name, token, target, body string // or one of the following:
@@ -201,9 +198,7 @@ func TestManagementAnswers(t *testing.T) {
 				continue
 			}
 			res, err := w.client.Do(managementRequest(t, step.token, step.target, step.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			files.Answer(t, step.name, res)
 		}
 		files.Complete(t)
@@ -214,14 +209,10 @@ func TestManagementAnswers(t *testing.T) {
 // on one resource applies to that resource only.
 func TestManagementNeedsItsRole(t *testing.T) {
 	w := newWorld(t)
-	if err := w.GCP().PutRepository(projectID, gcp.Repository{
+	must.Succeed(t, w.GCP().PutRepository(projectID, gcp.Repository{
 		Location: "europe-west1", Name: "tenant-a", Bindings: bind("roles/artifactregistry.admin", principalOf("tenant-a", "tenant-a-bucket-sa")),
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.GCP().PutRepository(projectID, gcp.Repository{Location: "europe-west1", Name: "tenant-b"}); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.Succeed(t, w.GCP().PutRepository(projectID, gcp.Repository{Location: "europe-west1", Name: "tenant-b"}))
 	repositories := registryAPI + projectID + "/locations/europe-west1/repositories/"
 	roles := []string{"roles/serviceusage.serviceUsageAdmin", "roles/iam.workloadIdentityPoolAdmin", "roles/iam.serviceAccountAdmin", "roles/artifactregistry.admin"}
 	for _, call := range []struct{ role, target, body string }{

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/oauth2/google/externalaccount"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -28,9 +29,7 @@ func TestSDKExternalAccount(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, w.client)
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(must(t)(w.pool.Mint(poolClaims(ksaA, "tenant-a")))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(minted(t)(w.pool.Mint(poolClaims(ksaA, "tenant-a")))), 0o600))
 	get := func(account string) (*oauth2.Token, error) {
 		config := map[string]any{
 			"type": "external_account", "audience": poolAudience, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
@@ -40,13 +39,9 @@ func TestSDKExternalAccount(t *testing.T) {
 			config["service_account_impersonation_url"] = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + account + ":generateAccessToken"
 		}
 		text, err := json.Marshal(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		creds, err := google.CredentialsFromJSONWithType(ctx, text, google.ExternalAccount, scopeAll)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return creds.TokenSource.Token()
 	}
 	for account, want := range map[string]string{"": "", accountA: "", accountB: "iam.serviceAccounts.getAccessToken"} {
@@ -74,8 +69,8 @@ func TestSDKExternalAccountOfGKE(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, w.client)
 	for name, tt := range map[string]struct{ token, want string }{
-		"good":   {must(t)(w.cluster.Mint(clusterClaims(ksaB))), ""},
-		"forged": {must(t)(w.cluster.Forge(clusterClaims(ksaB))), "invalid_grant"},
+		"good":   {minted(t)(w.cluster.Mint(clusterClaims(ksaB))), ""},
+		"forged": {minted(t)(w.cluster.Forge(clusterClaims(ksaB))), "invalid_grant"},
 	} {
 		source, err := externalaccount.NewTokenSource(ctx, externalaccount.Config{
 			Audience: gkeAudience, SubjectTokenType: "urn:ietf:params:oauth:token-type:jwt", TokenURL: "https://sts.googleapis.com/v1/token",
@@ -83,9 +78,7 @@ func TestSDKExternalAccountOfGKE(t *testing.T) {
 			ServiceAccountImpersonationURL:             "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + accountB + ":generateAccessToken",
 			ServiceAccountImpersonationLifetimeSeconds: 600,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		token, err := source.Token()
 		switch {
 		case tt.want == "" && (err != nil || time.Until(token.Expiry) > 10*time.Minute):
@@ -100,9 +93,7 @@ func TestSDKExternalAccountOfGKE(t *testing.T) {
 // GCE_METADATA_HOST.
 func TestSDKMetadata(t *testing.T) {
 	w := newWorld(t)
-	if err := w.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Start(t.Context()))
 	env := w.Env("ca.pem")
 	at := slices.IndexFunc(env, func(v string) bool { return strings.HasPrefix(v, "GCE_METADATA_HOST=") })
 	if at < 0 {
@@ -130,13 +121,9 @@ func TestSDKMetadata(t *testing.T) {
 		t.Errorf("%+v %v", token, err)
 	}
 	raw, err := client.GetWithContext(ctx, "instance/service-accounts/default/identity?audience=https://receiver.example&format=full")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	identity, err := oidc.Read(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	verifier := &oidc.Verifier{Client: w.client}
 	if err := verifier.Verify(ctx, identity, time.Now()); err != nil || identity.Issuer != "https://accounts.google.com" || identity.Claims["email"] != controller {
 		t.Errorf("%+v %v", identity.Claims, err)
@@ -216,9 +203,7 @@ func TestMetadataIdentities(t *testing.T) {
 		{"nobody", gcp.Metadata{Project: projectID}, "", 404, "", "404"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := w.GCP().PutMetadata(tt.metadata); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.GCP().PutMetadata(tt.metadata))
 			if a := get("email"); (tt.email == "") != (a.status == 404) || (tt.email != "" && a.body != tt.email) {
 				t.Errorf("email: HTTP %d %s", a.status, a.body)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
@@ -18,18 +19,14 @@ import (
 func strange(tb testing.TB) *Cloud {
 	tb.Helper()
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	c, err := New(Config{Projects: []Project{{
 		ID: "my-org-project", Number: "1",
 		Clusters:     []Cluster{{Location: "us-east1", Name: "c", Issuer: issuer.URL(), JWKS: issuer.JWKS()}},
 		Repositories: []Repository{{Location: "us", Name: "r"}},
 		Buckets:      []Bucket{{Name: "bucket"}},
 	}}}, http.DefaultTransport)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	fail := func(http.ResponseWriter, *http.Request) { panic("a data plane was reached") }
 	c.ServeStorage(http.HandlerFunc(fail))
 	c.ServeRegistry(func(Registry) http.Handler { return http.HandlerFunc(fail) })

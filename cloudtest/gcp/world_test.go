@@ -9,6 +9,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -93,9 +94,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c, err := cloudtest.New(worldConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	transport := c.Transport()
 	t.Cleanup(transport.CloseIdleConnections)
@@ -106,12 +105,8 @@ func newWorld(t *testing.T) *world {
 		to        **oidc.Issuer
 	}{{clusterIssuer, oidc.ES256, &w.cluster}, {poolIssuer, oidc.RS256, &w.pool}} {
 		issuer, err := oidc.NewIssuer(i.url, i.algorithm)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.HandleIssuer(issuer); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, c.HandleIssuer(issuer))
 		*i.to = issuer
 	}
 	return w
@@ -129,7 +124,7 @@ func poolClaims(subject, namespace string) oidc.Claims {
 	}
 }
 
-func must(t *testing.T) func(string, error) string {
+func minted(t *testing.T) func(string, error) string {
 	t.Helper()
 	return func(s string, err error) string {
 		t.Helper()
@@ -169,9 +164,7 @@ func (a answer) text(t *testing.T, name string) string {
 func (w *world) do(t *testing.T, r *http.Request) answer {
 	t.Helper()
 	res, err := w.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answer{status: res.StatusCode, header: res.Header, body: rig.ReadAll(t, res)}
 }
 
@@ -183,7 +176,7 @@ func (w *world) exchange(t *testing.T, form url.Values) answer {
 // federated returns an access token of a ServiceAccount of the GKE cluster.
 func (w *world) federated(t *testing.T, subject string) string {
 	t.Helper()
-	a := w.exchange(t, exchangeForm(gkeAudience, must(t)(w.cluster.Mint(clusterClaims(subject)))))
+	a := w.exchange(t, exchangeForm(gkeAudience, minted(t)(w.cluster.Mint(clusterClaims(subject)))))
 	if a.status != http.StatusOK {
 		t.Fatalf("HTTP %d %s", a.status, a.body)
 	}

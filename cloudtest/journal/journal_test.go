@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
@@ -61,9 +62,7 @@ func TestFilter(t *testing.T) {
 		t.Error("a filter does not select what it describes")
 	}
 	parsed, err := journal.ParseFilter(full.Query())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(full, parsed); diff != "" {
 		t.Errorf("as a query and back (-want +got):\n%s", diff)
 	}
@@ -78,18 +77,14 @@ func TestFilter(t *testing.T) {
 		}
 		q.Set(name, value)
 		f, err := journal.ParseFilter(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if f.Match(c) {
 			t.Errorf("%s is not looked at", name)
 		}
 	}
 	for _, raw := range []string{"servce=sts", "service=a&service=b", "after=x", "verdict=maybe", "after=-1"} {
 		q, err := url.ParseQuery(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var refusal *journal.FilterError
 		if _, err := journal.ParseFilter(q); !errors.As(err, &refusal) || refusal.Fix == "" {
 			t.Errorf("%s: %v", raw, err)

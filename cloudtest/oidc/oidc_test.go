@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
@@ -71,9 +72,7 @@ func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
 func newIssuer(t *testing.T, url string, algorithm oidc.Algorithm) *oidc.Issuer {
 	t.Helper()
 	i, err := oidc.NewIssuer(url, algorithm)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return i
 }
 
@@ -95,35 +94,25 @@ func TestVerify(t *testing.T) {
 				h := hosts{i.Host(): i}
 				claims := oidc.Claims{"sub": "s", "aud": "a"}
 				token, err := i.Mint(claims)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if err := verify(t, h, token); err != nil {
 					t.Error(err)
 				}
 				forged, err := i.Forge(claims)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if err := verify(t, h, forged); !errors.Is(err, oidc.ErrSignature) {
 					t.Errorf("forged: %v", err)
 				}
-				if err := i.Rotate(false); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, i.Rotate(false))
 				if err := verify(t, h, token); err != nil {
 					t.Errorf("after rotation: %v", err)
 				}
-				if err := i.Rotate(true); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, i.Rotate(true))
 				if err := verify(t, h, token); !errors.Is(err, oidc.ErrKey) {
 					t.Errorf("after the key was retired: %v", err)
 				}
 				token, err = i.Mint(claims)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				time.Sleep(time.Hour + 59*time.Second)
 				if err := verify(t, h, token); err != nil {
 					t.Errorf("within leeway: %v", err)
@@ -143,18 +132,14 @@ func TestAlteredTokens(t *testing.T) {
 	i := newIssuer(t, "https://issuer.example", oidc.ES256)
 	h := hosts{i.Host(): i}
 	token, err := i.Mint(oidc.Claims{"sub": "s", "aud": "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	parts := strings.Split(token, ".")
 	enc := base64.RawURLEncoding
 	header := func(fields string) string {
 		return enc.EncodeToString([]byte(fields)) + "." + parts[1] + "." + parts[2]
 	}
 	payload, err := enc.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, raw := range map[string]string{
 		"algorithm none":   header(`{"alg":"none"}`),
 		"symmetric":        header(`{"alg":"HS256","kid":"x"}`),
@@ -182,9 +167,7 @@ func TestAlteredTokens(t *testing.T) {
 func TestIssuersDocuments(t *testing.T) {
 	i := newIssuer(t, "https://issuer.example/a", oidc.ES256)
 	token, err := i.Mint(oidc.Claims{"sub": "s", "aud": "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	docs := func(discovery, keys string) http.Handler {
 		mux := http.NewServeMux()
 		for path, body := range map[string]string{"/a/.well-known/openid-configuration": discovery, "/keys": keys} {
@@ -222,9 +205,7 @@ func TestIssuersDocuments(t *testing.T) {
 		h := hosts{"issuer.example": tt.handler}
 		client := &http.Client{Transport: h, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		read, err := oidc.Read(token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := (&oidc.Verifier{Client: client}).Verify(t.Context(), read, time.Now()); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
@@ -237,13 +218,9 @@ func TestIssuersDocuments(t *testing.T) {
 func TestStatic(t *testing.T) {
 	i := newIssuer(t, "https://issuer.example/a", oidc.RS256)
 	h, err := oidc.Static{URL: i.URL(), JWKS: i.JWKS()}.Handler()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	token, err := i.Mint(oidc.Claims{"sub": "s", "aud": "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := verify(t, hosts{i.Host(): h}, token); err != nil {
 		t.Error(err)
 	}
@@ -274,15 +251,11 @@ func TestProxy(t *testing.T) {
 		return mux
 	}
 	token, err := i.Mint(oidc.Claims{"sub": "s", "aud": "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, want := range map[string]error{issuer: nil, "https://kubernetes.default.svc": oidc.ErrIssuer} {
 		upstream := hosts{"127.0.0.1:6443": apiserver(name)}
 		p, err := oidc.Proxy(issuer, &url.URL{Scheme: "https", Host: "127.0.0.1:6443"}, upstream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := verify(t, hosts{"oidc.eks.eu-west-1.amazonaws.com": p}, token); !errors.Is(err, want) {
 			t.Errorf("API server that calls itself %s: %v, want %v", name, err, want)
 		}
@@ -298,9 +271,7 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	down, err := oidc.Proxy(issuer, &url.URL{Scheme: "https", Host: "127.0.0.1:6443"}, hosts{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := verify(t, hosts{"oidc.eks.eu-west-1.amazonaws.com": down}, token); !errors.Is(err, oidc.ErrUnreachable) {
 		t.Errorf("API server down: %v", err)
 	}
@@ -310,21 +281,13 @@ func TestProxy(t *testing.T) {
 // expiry. It also checks that Verify accepts only claims that the issuer signed.
 func FuzzRead(f *testing.F) {
 	i, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	token, err := i.Mint(oidc.Claims{"sub": "s", "aud": "a"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	forged, err := i.Forge(oidc.Claims{"sub": "s", "aud": []string{"a", "b"}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	minted, err := oidc.Read(token)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(token)
 	f.Add(forged)
 	f.Fuzz(func(t *testing.T, raw string) {

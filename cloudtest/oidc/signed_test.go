@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
@@ -20,9 +21,7 @@ import (
 // differently. It is also refused if the issuer published the key with its private part.
 func TestSignedOddities(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const issuer = "https://issuer.example"
 	h := func(key jose.JSONWebKey) hosts {
 		mux := http.NewServeMux()
@@ -55,17 +54,11 @@ func TestSignedOddities(t *testing.T) {
 			o = o.WithCritical(tt.headers).WithHeader(jose.HeaderKey(tt.headers), true)
 		}
 		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: private}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		signed, err := signer.Sign(fmt.Appendf(nil, `{"iss":%q,"aud":"a","exp":%d,%s}`, issuer, exp, tt.claims))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		raw, err := signed.CompactSerialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := verify(t, tt.hosts, raw); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
@@ -76,33 +69,23 @@ func TestSignedOddities(t *testing.T) {
 // key after a rotation, until the key is retired.
 func TestIssuerChecksItsOwn(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.RS256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	other, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	claims := oidc.Claims{"sub": "s", "aud": "a"}
 	read := func(mint func(oidc.Claims) (string, error)) oidc.Token {
 		t.Helper()
 		raw, err := mint(claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		token, err := oidc.Read(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return token
 	}
 	own := read(issuer.Mint)
 	if own.Algorithm != "RS256" {
 		t.Errorf("algorithm %q", own.Algorithm)
 	}
-	if err := issuer.Rotate(false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, issuer.Rotate(false))
 	if err := issuer.CheckSignature(own); err != nil {
 		t.Errorf("own token: %v", err)
 	}
@@ -118,9 +101,7 @@ func TestIssuerChecksItsOwn(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}
-	if err := issuer.Rotate(true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, issuer.Rotate(true))
 	if err := issuer.CheckSignature(own); !errors.Is(err, oidc.ErrKey) {
 		t.Errorf("with a retired key: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
@@ -15,23 +16,17 @@ func TestSlashedIssuer(t *testing.T) {
 	const slashed = "https://westeurope.oic.prod-aks.azure.com/tenant/cluster/"
 	i := newIssuer(t, slashed, oidc.RS256)
 	static, err := oidc.Static{URL: slashed, JWKS: i.JWKS()}.Handler()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	apiserver := http.NewServeMux()
 	apiserver.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"issuer":"` + slashed + `","jwks_uri":"https://10.0.0.1/openid/v1/jwks"}`))
 	})
 	apiserver.HandleFunc("GET /openid/v1/jwks", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(i.JWKS()) })
 	proxy, err := oidc.Proxy(slashed, &url.URL{Scheme: "https", Host: "127.0.0.1"}, hosts{"127.0.0.1": apiserver})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	mint := func(issuer string) string {
 		raw, err := i.Mint(oidc.Claims{"iss": issuer, "sub": "s", "aud": "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return raw
 	}
 	for name, h := range map[string]http.Handler{"issuer": i, "static": static, "proxy": proxy} {

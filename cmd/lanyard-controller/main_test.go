@@ -25,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func nothing(string) string { return "" }
@@ -44,9 +45,7 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // a Pod sets it, and tests may run in a Pod
 	missing := filepath.Join(t.TempDir(), "missing")
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -79,13 +78,9 @@ func TestConnectionsAreGuarded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, _, err := flags.Parse([]string{base, c.flag}, nothing, "", io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			pool, err := connections(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer pool.Close()
 			target := &url.URL{Scheme: "http", Host: c.target}
 			for way, transport := range map[string]http.RoundTripper{"host": pool.Host(target), "proxy": pool.Proxy(target)} {
@@ -94,9 +89,7 @@ func TestConnectionsAreGuarded(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				defer cancel()
 				request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				response, err := transport.RoundTrip(request)
 				if err == nil {
 					_ = response.Body.Close()
@@ -117,9 +110,7 @@ func TestConnectionsAreGuarded(t *testing.T) {
 // any kind, and no objects of other shards.
 func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1alpha1.AddToScheme(scheme))
 	shard := labels.SelectorFromSet(labels.Set{"lanyard.dev/shard": "a"})
 	kept := map[reflect.Type]kubecache.ByObject{}
 	for o, by := range memory(flags.Flags{ShardSelector: shard}) {
@@ -152,9 +143,7 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 func TestTokenCacheSize(t *testing.T) {
 	for flag, want := range map[string]int{"--log-level=info": 10_000, "--token-cache-max-size=0": cache.KeepNothing, "--token-cache-max-size=7": 7} {
 		f, _, err := flags.Parse([]string{base, flag}, nothing, "", io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := tokens(f, nil).MaxSize; got != want {
 			t.Errorf("%s: MaxSize %d, want %d", flag, got, want)
 		}
@@ -163,9 +152,7 @@ func TestTokenCacheSize(t *testing.T) {
 
 func TestStoreSize(t *testing.T) {
 	artifacts, err := store.Open(t.TempDir(), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer artifacts.Close()
 	size := storeSize(artifacts)
 	if got := testutil.ToFloat64(size); got != 0 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // mainVar is an environment variable that makes the test binary run as the program lanyard.
@@ -59,13 +60,9 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // verbosity. It is not in the program's output, in a command line, or in a file.
 func TestNothingSecret(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example.com", oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	token, err := issuer.Mint(oidc.Claims{"sub": "job", "aud": "registry.example.com", "exp": time.Now().Add(time.Hour).Unix()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	asked := &registry{token: token}
 	server := httptest.NewUnstartedServer(asked)
 	server.EnableHTTP2 = true
@@ -74,9 +71,7 @@ func TestNothingSecret(t *testing.T) {
 	home, temporary, given := t.TempDir(), t.TempDir(), t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(given, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	authority := write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
@@ -112,9 +107,7 @@ func TestNothingSecret(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 }
 
@@ -123,9 +116,7 @@ func TestTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	for path, want := range map[string]bool{"/dev/null": false, "/dev/ptmx": true} {
 		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := isTerminal(file); got != want {
 			t.Errorf("%s is a terminal: %v", path, got)
 		}

@@ -18,6 +18,7 @@ import (
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/config/admission/admissiontest"
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -90,9 +91,7 @@ func TestAWSFormats(t *testing.T) {
 	} {
 		t.Run(row.file+" "+row.spec, func(t *testing.T) {
 			var object map[string]any
-			if err := json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{`+row.spec+`}}`), &object); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{`+row.spec+`}}`), &object))
 			err := crdtest.New(t, row.file).Admit(t.Context(), object).ToAggregate()
 			if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
 				t.Errorf("%v", err)
@@ -143,9 +142,7 @@ func TestSingleton(t *testing.T) {
 func TestAWSKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{identityv1.AddToScheme, infrav1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	for _, file := range []string{controllerIdentities, roleIdentities, staticIdentities, accountIdentities, awsClusters} {
 		spec := crdtest.Read(t, file).Spec
@@ -274,9 +271,7 @@ func TestAWSGrantFields(t *testing.T) {
 			var object map[string]any
 			text := `{"apiVersion":"identity.lanyard.dev/v1alpha1","kind":"` + crdtest.Read(t, file).Spec.Names.Kind + `","metadata":{"name":"default"},` +
 				`"spec":{"allowedNamespaces":` + row.block + fields + `}}`
-			if err := json.Unmarshal([]byte(text), &object); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(text), &object))
 			if errs := crdtest.New(t, file).Admit(t.Context(), object); len(errs) > 0 {
 				t.Errorf("%s: %s: %v", file, row.block, errs)
 			}

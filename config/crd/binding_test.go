@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const bindingFile = "identity.lanyard.dev_workloadidentitybindings.yaml"
@@ -24,9 +25,7 @@ const bindingFile = "identity.lanyard.dev_workloadidentitybindings.yaml"
 func binding(t *testing.T, spec string) map[string]any {
 	t.Helper()
 	var object map[string]any
-	if err := json.Unmarshal([]byte(`{"metadata":{"name":"cloudidentity","namespace":"tenant-a"},"spec":{`+spec+`}}`), &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(`{"metadata":{"name":"cloudidentity","namespace":"tenant-a"},"spec":{`+spec+`}}`), &object))
 	return object
 }
 
@@ -138,9 +137,7 @@ func TestBindingDefaults(t *testing.T) {
 		t.Errorf("the API server makes it %+v", got)
 	}
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1alpha1.AddToScheme(scheme))
 	for _, kind := range []string{v1alpha1.WorkloadIdentityBindingKind, v1alpha1.WorkloadIdentityBindingKind + "List"} {
 		if !scheme.Recognizes(v1alpha1.GroupVersion().WithKind(kind)) {
 			t.Errorf("the scheme does not know %s", kind)
@@ -167,9 +164,7 @@ func TestBindingColumns(t *testing.T) {
 		t.Errorf("the columns are\n%s", strings.Join(columns, "\n"))
 	}
 	schema, err := apiextensions.GetSchemaForVersion(crd, v1alpha1.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	status := slices.Sorted(maps.Keys(schema.OpenAPIV3Schema.Properties["status"].Properties))
 	if want := []string{"account", "conditions", "digest", "expiresAt", "issuedAt", "kid", "lastHandledReconcileAt", "observedGeneration", "renewAt", "type"}; !slices.Equal(status, want) {
 		t.Errorf("the fields of the status are %q", status)

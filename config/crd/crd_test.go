@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // kind is a CRD, with the spec of a minimal valid object.
@@ -87,9 +88,7 @@ func TestDefinitionsAreAccepted(t *testing.T) {
 // TestKindsAreRegistered checks that module api has a Go type for each kind of the definitions.
 func TestKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1alpha1.AddToScheme(scheme))
 	files, err := filepath.Glob("toolkit.lanyard.dev_*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no CRDs here: %v", err)
@@ -120,15 +119,11 @@ type row struct {
 func rows(t *testing.T, file string) []row {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var table struct {
 		Rows []row `json:"rows"`
 	}
-	if err := yaml.UnmarshalStrict(data, &table); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(data, &table))
 	if len(table.Rows) == 0 {
 		t.Fatalf("%s has no rows", file)
 	}
@@ -200,15 +195,11 @@ func TestExamplesAreAccepted(t *testing.T) {
 		admissions[k.name] = crdtest.New(t, k.file)
 	}
 	files, err := filepath.Glob("../../examples/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	seen := map[any]int{}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for document := range strings.SplitSeq(string(data), "\n---\n") {
 			var object map[string]any
 			if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
@@ -280,13 +271,9 @@ func TestImageRepositoryDefaults(t *testing.T) {
 			t.Errorf("%s: %+v", what, image.Spec)
 		}
 		written, err := json.Marshal(image)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var again map[string]any
-		if err := json.Unmarshal(written, &again); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(written, &again))
 		if errs := a.Admit(t.Context(), again); len(errs) > 0 {
 			t.Errorf("%s: %v", what, errs.ToAggregate())
 		}
@@ -335,9 +322,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	for _, file := range files {
 		crd := crdtest.Read(t, file)
 		validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		root := validation.OpenAPIV3Schema
 		for _, name := range []string{"spec", "status"} {
 			part := root.Properties[name]
@@ -368,9 +353,7 @@ func walk(path string, s *apiextensions.JSONSchemaProps, visit func(string, *api
 func decode[T any](tb testing.TB, object map[string]any) *T {
 	tb.Helper()
 	data, err := json.Marshal(object)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	var decoded T
 	if err := json.Unmarshal(data, &decoded); err != nil {
 		tb.Fatalf("accepted by the schema, but not readable: %v\n%s", err, data)

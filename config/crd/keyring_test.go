@@ -13,6 +13,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const keyringFile = "identity.lanyard.dev_keyrings.yaml"
@@ -36,9 +37,7 @@ func ringOf(t *testing.T, keys ...string) map[string]any {
 		})
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return object
 }
 
@@ -201,9 +200,7 @@ func judge(t *testing.T, name string, err error, want string) {
 // TestIdentityKindsAreRegistered checks that the scheme knows the kinds of the definition.
 func TestIdentityKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v1alpha1.AddToScheme(scheme))
 	spec := crdtest.Read(t, keyringFile).Spec
 	if spec.Group != v1alpha1.Group || spec.Versions[0].Name != v1alpha1.Version {
 		t.Errorf("%s is of %s/%s", keyringFile, spec.Group, spec.Versions[0].Name)

@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -203,9 +204,7 @@ func TestIdentityDefaults(t *testing.T) {
 func columnsOf(t *testing.T, crd *apiextensions.CustomResourceDefinition) []string {
 	t.Helper()
 	shown, err := apiextensions.GetColumnsForVersion(crd, v1alpha1.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var columns []string
 	for _, c := range shown {
 		columns = append(columns, c.Name+strings.Repeat("*", int(c.Priority))+" "+c.JSONPath)
@@ -238,9 +237,7 @@ func TestIdentityColumns(t *testing.T) {
 // TestIdentityStatusIsSet checks that the status has only fields that something sets.
 func TestIdentityStatusIsSet(t *testing.T) {
 	schema, err := apiextensions.GetSchemaForVersion(crdtest.Read(t, identityFile), v1alpha1.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	status := schema.OpenAPIV3Schema.Properties["status"]
 	got := slices.Sorted(maps.Keys(status.Properties))
 	if want := []string{"conditions", "issuer", "keyRing", "lastHandledReconcileAt", "observedGeneration", "sub"}; !slices.Equal(got, want) {

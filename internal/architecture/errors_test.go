@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestEveryReasonIsDocumented checks that docs/errors.md has a section for each reason, and no
@@ -23,9 +25,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	reasons = append(reasons, constants(t, filepath.Join(root, "api", "meta", "condition.go"), "Reason")...)
 	reasons = append(reasons, constants(t, filepath.Join(root, "api", "identity", "v1alpha1", "keyring.go"), "Reason")...)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "errors.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var sections []string
 	for line := range strings.Lines(string(page)) {
 		if title, ok := strings.CutPrefix(line, "### "); ok {
@@ -105,9 +105,7 @@ func goFiles(t *testing.T, folder string, visit func(path string, file *ast.File
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // typeName returns the name of a type or field as it is written, without brackets and stars.
@@ -139,14 +137,10 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	page, err := os.ReadFile(filepath.Join(root, "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name := range defined {
 		if !strings.Contains(string(page), "| `"+name+"` |") {
 			t.Errorf("docs/metrics.md does not list %s", name)
@@ -178,9 +172,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 func constants(t *testing.T, file, prefix string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var values []string
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
@@ -189,9 +181,7 @@ func constants(t *testing.T, file, prefix string) []string {
 		}
 		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
 			value, err := strconv.Unquote(literal.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			values = append(values, value)
 		}
 		return true

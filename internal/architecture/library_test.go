@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestLibraryPageQuotesTheCode checks that the Go code in docs/library.md is that of the example
@@ -14,19 +16,13 @@ import (
 func TestLibraryPageQuotesTheCode(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, "docs", "library.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	examples, err := filepath.Glob(filepath.Join(root, "auth", "*", "example_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var sources []string
 	for _, file := range append(examples, filepath.Join(root, "examples", "controller", "main.go")) {
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		sources = append(sources, withoutIndent(string(source)))
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)

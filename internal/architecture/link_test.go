@@ -9,19 +9,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestLinkedProgramsAreKept asserts that dev/link-tests links a test's program once, and again when
 // the test changes. The number of kept programs is bounded.
 func TestLinkedProgramsAreKept(t *testing.T) {
 	script, err := filepath.Abs(filepath.Join("..", "..", "dev", "link-tests"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	goCache, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	module, home := t.TempDir(), t.TempDir()
 	kept := filepath.Join(home, "lanyard", "tests")
 	write(t, filepath.Join(module, "go.mod"), "module example.com/greeting\n\ngo 1.26\n")
@@ -66,9 +64,7 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		path := filepath.Join(kept, fmt.Sprintf("-older-%04d", i))
 		write(t, path, "")
 		used := time.Now().Add(-time.Duration(i+1) * time.Minute)
-		if err := os.Chtimes(path, used, used); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chtimes(path, used, used))
 	}
 	if got := greet("good night"); !strings.Contains(got, "good night") {
 		t.Errorf("the changed test printed %q", got)
@@ -93,18 +89,14 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 // write writes a file that can be run.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o700))
 }
 
 // filesIn returns the names of a folder's files.
 func filesIn(t *testing.T, folder string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
 		names = append(names, e.Name())

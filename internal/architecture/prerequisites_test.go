@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestPrerequisitesAreComplete asserts that dev/prerequisites lists each program that a test looks
@@ -16,9 +18,7 @@ import (
 func TestPrerequisitesAreComplete(t *testing.T) {
 	root := filepath.Join("..", "..")
 	script, err := os.ReadFile(filepath.Join(root, "dev", "prerequisites"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var known []string
 	for _, row := range regexp.MustCompile(`(?m)^(?:demo|test) +(\S+) +\S+ +\S`).FindAllStringSubmatch(string(script), -1) {
 		known = append(known, filepath.Base(row[1]))
@@ -57,9 +57,7 @@ func testSources(t *testing.T) map[string][]byte {
 		sources[path], err = os.ReadFile(path)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return sources
 }
 
@@ -71,20 +69,12 @@ func TestPrerequisitesWithoutRights(t *testing.T) {
 	programs := t.TempDir()
 	for _, name := range []string{"bash", "cat", "mktemp", "rm", "go"} {
 		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(path, filepath.Join(programs, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.Symlink(path, filepath.Join(programs, name)))
 	}
-	if err := os.WriteFile(filepath.Join(programs, "id"), []byte("#!/bin/sh\necho 1000\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(programs, "id"), []byte("#!/bin/sh\necho 1000\n"), 0o700))
 	script, err := filepath.Abs(filepath.Join("..", "..", "dev", "prerequisites"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for purpose, want := range map[string]string{"demo": "make", "test": "skopeo nodejs npm"} {
 		cmd := exec.CommandContext(t.Context(), script, purpose)
 		cmd.Env = []string{"PATH=" + programs}

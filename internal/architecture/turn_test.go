@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestCommandsInTurn asserts that dev/in-turn starts a command only once the command of another
 // clone has ended. Programs that the ended command left running do not matter.
 func TestCommandsInTurn(t *testing.T) {
 	script, err := filepath.Abs(filepath.Join("..", "..", "dev", "in-turn"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	home := t.TempDir()
 	command := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), script, args...)
@@ -26,9 +26,7 @@ func TestCommandsInTurn(t *testing.T) {
 	// The first command ends when its input ends. The sleep that it starts still runs then.
 	first := command("sh", "-c", "sleep 60 >/dev/null & echo $!; cat")
 	end, err := first.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	left := start(t, first)
 	pid := line(t, left)
 	t.Cleanup(func() { _ = exec.Command("kill", pid).Run() })
@@ -38,9 +36,7 @@ func TestCommandsInTurn(t *testing.T) {
 	if got, want := line(t, said), "waiting for another clone: its tests that measure time are running"; got != want {
 		t.Errorf("the second command says %q, want %q", got, want)
 	}
-	if err := end.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, end.Close())
 	if err := first.Wait(); err != nil {
 		t.Errorf("the first command: %v", err)
 	}
@@ -60,12 +56,8 @@ func TestCommandsInTurn(t *testing.T) {
 func start(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	return bufio.NewReader(out)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/broker"
 	"github.com/lanyard-dev/lanyard/internal/broker/brokertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -34,9 +35,7 @@ const (
 func account(t *testing.T) auth.Account {
 	t.Helper()
 	subject, err := auth.Object("OCIRepository", "tenant-a", "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return auth.Account{Subject: subject, UID: uid}
 }
 
@@ -63,9 +62,7 @@ func client(t *testing.T, s *brokertest.Server, change ...func(*broker.Config)) 
 func start(t *testing.T, config broker.Config) *broker.Broker {
 	t.Helper()
 	b, err := broker.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Start(ctx) }()
@@ -104,9 +101,7 @@ func TestSVIDs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := client(t, s, func(c *broker.Config) { c.Endpoint = endpoint })
 			proof, err := prove(t.Context(), t, b, svid.JWT)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			jwt, err := auth.JWTOf(proof)
 			if err != nil || jwt.GetDuration() < 50*time.Minute {
 				t.Errorf("the JWT-SVID ends in %s: %v", jwt.GetDuration(), err)
@@ -115,9 +110,7 @@ func TestSVIDs(t *testing.T) {
 				t.Fatal(err)
 			}
 			certificate, err := auth.CertificateOf(proof)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			leaf, err := x509.ParseCertificate(certificate.TLS().Certificate[0])
 			if err != nil || leaf.URIs[0].String() != ownID || !leaf.NotAfter.Equal(certificate.ExpiresAt) {
 				t.Errorf("the X.509-SVID is of %v until %s: %v", leaf.URIs, certificate.ExpiresAt, err)
@@ -133,13 +126,9 @@ func TestRotation(t *testing.T) {
 	b := client(t, s)
 	for n := range 2 {
 		proof, err := prove(t.Context(), t, b, svid.X509)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		leaf, err := x509.ParseCertificate(proof.(*auth.Certificate).TLS().Certificate[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := leaf.CheckSignatureFrom(s.Authorities()[n]); err != nil {
 			t.Errorf("after %d rotations: %v", n, err)
 		}
@@ -152,24 +141,16 @@ func TestRefusedSVIDs(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	otherKey, err := x509.MarshalPKCS8PrivateKey(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	foreign := brokertest.New(t, "https://spire.example.com")
 	foreignClient := client(t, foreign)
 	stolen, err := prove(t.Context(), t, foreignClient, svid.X509)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pair := stolen.(*auth.Certificate).TLS()
 	pairKey, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ids := func(ids ...string) func(*brokertest.Server) {
 		return func(s *brokertest.Server) { s.IDs = func(string) []string { return ids } }
 	}
@@ -330,9 +311,7 @@ func TestKey(t *testing.T) {
 	b := client(t, s)
 	for _, form := range []svid.Type{svid.JWT, svid.X509} {
 		provider, err := svid.NewProvider(form, b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		audiences := auth.List{}
 		if form == svid.JWT {
 			if audiences, err = auth.NewList(audience); err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lanyard-dev/lanyard/internal/chart"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestAWSIdentitiesNeedTenantNamespaces checks that lanyard-controller gets no right with which it
@@ -37,18 +38,14 @@ func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
 		objects, err := chart.Objects(release(map[string]any{
 			"identity": map[string]any{"awsIdentities": true, "sourcesReadStaticKeys": asked}, "rbac": map[string]any{"tenantNamespaces": []any{"tenant-a"}},
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var readers []string
 		for _, object := range objects {
 			if object.GetKind() != "RoleBinding" || object.GetNamespace() != "lanyard-identities" {
 				continue
 			}
 			subjects, _, err := unstructured.NestedSlice(object.Object, "subjects")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, subject := range subjects {
 				name, _, _ := unstructured.NestedString(subject.(map[string]any), "name") // every subject has a name
 				readers = append(readers, name)
@@ -68,9 +65,7 @@ func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
 // operators of the management cluster may write bindings.
 func TestManagementOperatorWritesBindings(t *testing.T) {
 	objects, err := chart.Objects(release(withIssuer(map[string]any{"identity": map[string]any{"awsIdentities": true, "bindings": true}})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roles := map[string]*unstructured.Unstructured{}
 	for _, object := range objects {
 		if object.GetKind() == "ClusterRole" {

@@ -34,6 +34,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // release has an image, because the chart requires one. It has no CRDs unless the values ask for
@@ -68,27 +69,17 @@ func TestRenderGolden(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".values.yaml")
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var values map[string]any
-			if err := yaml.UnmarshalStrict(data, &values); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.UnmarshalStrict(data, &values))
 			got, err := chart.Render(whole(values))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			golden.Compare(t, "testdata/"+name+".golden.yaml", got)
 			notes, err := chart.Notes(whole(values))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			golden.Compare(t, "testdata/"+name+".notes.golden", []byte(notes))
 			objects, err := chart.Objects(whole(values))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			fitTypes(t, objects)
 			controllerTakes(t, objects)
 			programsTake(t, objects)
@@ -102,9 +93,7 @@ func TestRenderGolden(t *testing.T) {
 func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(clientscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	for _, object := range objects {
 		switch object.GetKind() {
@@ -112,9 +101,7 @@ func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
 			continue // this module lacks their Go types: only the golden file checks them
 		}
 		data, err := object.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, _, err := decoder.Decode(data, nil, nil); err != nil {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
@@ -182,9 +169,7 @@ func leasesAreThoseOfPrograms(t *testing.T, objects []*unstructured.Unstructured
 // TestShardsDivide checks that every object belongs to exactly one shard.
 func TestShardsDivide(t *testing.T) {
 	objects, err := chart.Objects(release(map[string]any{"shards": []any{"a", "b"}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, object := range []labels.Set{
 		{},
 		{"team": "x"},
@@ -196,9 +181,7 @@ func TestShardsDivide(t *testing.T) {
 		owners := 0
 		for _, args := range arguments(t, objects) {
 			parsed, _, err := flags.Parse(args, func(string) string { return "" }, "", io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if parsed.ShardSelector.Matches(object) {
 				owners++
 			}
@@ -229,13 +212,9 @@ func sameFiles(t *testing.T, generated, shipped fs.FS) {
 	}
 	for _, name := range names {
 		want, err := fs.ReadFile(generated, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := fs.ReadFile(shipped, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s of the chart differs from that of the folder config", name)
 		}
@@ -245,9 +224,7 @@ func sameFiles(t *testing.T, generated, shipped fs.FS) {
 // TestObjectsInOrder checks that no object needs an object that comes later.
 func TestObjectsInOrder(t *testing.T) {
 	objects, err := chart.Objects(whole(withIssuer(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rank := map[string]int{
 		"NetworkPolicy": 0, "PodDisruptionBudget": 1, "ServiceAccount": 2, "CustomResourceDefinition": 3, "ClusterRole": 4,
 		"ClusterRoleBinding": 5, "Role": 6, "RoleBinding": 7, "Service": 8, "Deployment": 9, "StatefulSet": 10,
@@ -288,15 +265,11 @@ type rule struct {
 func rules(t *testing.T, object *unstructured.Unstructured) []rule {
 	t.Helper()
 	data, err := object.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var role struct {
 		Rules []rule `json:"rules"`
 	}
-	if err := yaml.Unmarshal(data, &role); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(data, &role))
 	return role.Rules
 }
 
@@ -304,9 +277,7 @@ func rules(t *testing.T, object *unstructured.Unstructured) []rule {
 // of Secrets, no write to a workload or to RBAC.
 func TestControllerPermissions(t *testing.T) {
 	objects, err := chart.Objects(release(withIssuer(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	writable := map[string]bool{
 		"serviceaccounts/token": true, "events": true, "leases": true, "workloadidentities/token": true,
 	}
@@ -361,9 +332,7 @@ func TestTenantNamespaces(t *testing.T) {
 			objects, err := chart.Objects(release(map[string]any{
 				"rbac": map[string]any{"tenantNamespaces": test.namespaces}, "flux": map[string]any{"externalArtifacts": true},
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			// The rules of each role, and the namespaces in which the role is bound. A key is a
 			// role's kind and name.
 			roles, bound := map[string][]rule{}, map[string][]string{}
@@ -373,9 +342,7 @@ func TestTenantNamespaces(t *testing.T) {
 					roles[kind+"/"+object.GetName()] = rules(t, object)
 				case "RoleBinding", "ClusterRoleBinding":
 					of, _, err := unstructured.NestedStringMap(object.Object, "roleRef")
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					where := object.GetNamespace()
 					if kind == "ClusterRoleBinding" {
 						where = everywhere
@@ -422,9 +389,7 @@ func TestNamespacesOnlyForSelector(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := chart.Objects(release(map[string]any{"identity": map[string]any{"controllerNamespaces": test.grant}}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := false
 			for _, object := range objects {
 				for _, rule := range rules(t, object) {
@@ -458,13 +423,9 @@ func TestGrantReachesTheController(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var values map[string]any
-			if err := yaml.Unmarshal([]byte(test.values), &values); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(test.values), &values))
 			objects, err := chart.Objects(release(values))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := ""
 			for _, argument := range arguments(t, objects)[0] {
 				if strings.HasPrefix(argument, prefix) {
@@ -488,9 +449,7 @@ func TestStoreFitsItsVolume(t *testing.T) {
 		`artifacts: {namespaceMaxSize: 999k, storeMaxSize: 1M, volume: {size: 1001k, type: EmptyDir}}`,
 	} {
 		var parsed map[string]any
-		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(values), &parsed))
 		if _, err := chart.Render(release(parsed)); err != nil {
 			t.Errorf("%s: %v", values, err)
 		}
@@ -507,13 +466,9 @@ func TestPodsAskForAzuresIdentity(t *testing.T) {
 		`{serviceAccount: {annotations: {azure.workload.identity/client-id: 11111111-2222-3333-4444-555555555555}}, podLabels: {azure.workload.identity/use: "false"}}`: "true",
 	} {
 		var parsed map[string]any
-		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(values), &parsed))
 		objects, err := chart.Objects(release(parsed))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, object := range objects {
 			if object.GetKind() != "StatefulSet" {
 				continue
@@ -531,9 +486,7 @@ func TestPodsAskForAzuresIdentity(t *testing.T) {
 func TestContainerfileFitsTheChart(t *testing.T) {
 	read := func(name string) string {
 		data, err := os.ReadFile("../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(data)
 	}
 	containerfile, values, rendered := read("Containerfile"), read("charts/lanyard/values.yaml"), read("internal/chart/testdata/default.golden.yaml")
@@ -563,13 +516,9 @@ func TestDeniedNetworksReachTheController(t *testing.T) {
 		`identity: {denyCIDRs: [10.0.0.0/8, "fd00::/8"]}`: "10.0.0.0/8,fd00::/8",
 	} {
 		var parsed map[string]any
-		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(values), &parsed))
 		objects, err := chart.Objects(release(parsed))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		f, _, err := flags.Parse(arguments(t, objects)[0], func(string) string { return "" }, "", io.Discard)
 		if err != nil || f.DenyCIDRs.String() != want {
 			t.Errorf("%s: %q, %v; want %q", values, &f.DenyCIDRs, err, want)
@@ -586,13 +535,9 @@ func arguments(t *testing.T, objects []*unstructured.Unstructured) [][]string {
 			continue
 		}
 		containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, args)
 	}
 	if len(all) == 0 {
@@ -675,9 +620,7 @@ func TestValuesRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var values map[string]any
-			if err := yaml.Unmarshal([]byte(test.values), &values); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(test.values), &values))
 			_, err := chart.Render(release(values))
 			if err == nil {
 				t.Fatal("accepted")
@@ -727,14 +670,10 @@ func TestNamesBeginWithFullname(t *testing.T) {
 		"discovery": map[string]any{"mirrorClusterIssuer": map[string]any{"url": "https://cluster.example.com", "ingress": map[string]any{"enabled": true}}},
 	})
 	usual, err := chart.Render(release(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	values["fullnameOverride"] = "credentials"
 	named, err := chart.Render(release(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// Replace lanyard- in all names. The Replacer then restores the names of the program and of the
 	// image.
 	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
@@ -755,9 +694,7 @@ func TestNamesBeginWithFullname(t *testing.T) {
 func TestAccountThatExists(t *testing.T) {
 	for create, accounts := range map[bool]int{true: 1, false: 0} {
 		objects, err := chart.Objects(release(map[string]any{"serviceAccount": map[string]any{"create": create, "name": "platform"}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, object := range objects {
 			switch kind := object.GetKind(); kind {
 			case "ServiceAccount":
@@ -791,9 +728,7 @@ func TestAccountThatExists(t *testing.T) {
 // TestExtraArgumentsWin checks that extraArgs come after the chart's own arguments.
 func TestExtraArgumentsWin(t *testing.T) {
 	objects, err := chart.Objects(release(map[string]any{"extraArgs": []any{"--log-level=debug"}, "log": map[string]any{"level": "error"}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	parsed, _, err := flags.Parse(arguments(t, objects)[0], func(string) string { return "" }, "", io.Discard)
 	if err != nil || parsed.LogLevel != slog.LevelDebug {
 		t.Errorf("logs at level %v, %v", parsed.LogLevel, err)
@@ -804,9 +739,7 @@ func TestExtraArgumentsWin(t *testing.T) {
 // collides, besides the CRDs.
 func TestREADMENamesClusterObjects(t *testing.T) {
 	readme, err := os.ReadFile("../../charts/lanyard/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	values := withIssuer(map[string]any{
 		"crds": map[string]any{"install": false}, "rbac": map[string]any{"tenantNamespaces": nil},
 		"discovery": map[string]any{"mirrorClusterIssuer": map[string]any{"url": "https://cluster.example.com"}},
@@ -815,9 +748,7 @@ func TestREADMENamesClusterObjects(t *testing.T) {
 	issuer["acceptControllerReadsAllSecrets"] = true
 	issuer["claimsConfig"] = map[string]any{"contexts": []any{}}
 	objects, err := chart.Objects(release(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, object := range objects {
 		row := regexp.MustCompile(`(?m)^\| ` + object.GetKind() + ` \|.*` + "`" + regexp.QuoteMeta(object.GetName()) + "`")
 		if object.GetNamespace() == "" && !row.Match(readme) {

@@ -22,6 +22,7 @@ import (
 	identityflags "github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
 	discoveryflags "github.com/lanyard-dev/lanyard/internal/discovery/flags"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	tokenserverflags "github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
@@ -52,9 +53,7 @@ func deployments(t *testing.T, objects []*unstructured.Unstructured) []deploymen
 			continue
 		}
 		var d appsv1.Deployment
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d))
 		container := d.Spec.Template.Spec.Containers[0]
 		all = append(all, deployment{name: d.Name, program: strings.TrimPrefix(container.Command[0], "/"), args: container.Args})
 	}
@@ -92,17 +91,13 @@ func TestTokenServerKnowsTheOthers(t *testing.T) {
 	values := withIssuer(map[string]any{"discovery": account("a"), "identityController": account("b")})
 	maps.Copy(values, account("c"))
 	objects, err := chart.Objects(release(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, d := range deployments(t, objects) {
 		if d.program != tokenserverflags.Name {
 			continue
 		}
 		f, _, err := tokenserverflags.Parse(d.args, "", io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		slices.Sort(f.OtherAccounts)
 		if !slices.Equal(f.OtherAccounts, []string{"a", "b", "c", "lanyard-discovery-mirror"}) {
 			t.Errorf("asks about %v", f.OtherAccounts)
@@ -191,9 +186,7 @@ func judge(t *testing.T, cases map[string]judged) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			var values map[string]any
-			if err := yaml.Unmarshal([]byte(test.values), &values); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(test.values), &values))
 			_, err := chart.Render(release(values))
 			switch {
 			case test.refusal == "" && err != nil:
@@ -216,17 +209,11 @@ func TestNoRoleForUsersMintsTokens(t *testing.T) {
 	minting := 0
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var values map[string]any
-		if err := yaml.Unmarshal(data, &values); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal(data, &values))
 		objects, err := chart.Objects(release(values))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, object := range objects {
 			forUsers := strings.HasSuffix(object.GetName(), "-view") || strings.HasSuffix(object.GetName(), "-edit")
 			for label := range object.GetLabels() {
@@ -269,9 +256,7 @@ func TestNoRoleForUsersMintsTokens(t *testing.T) {
 // read Secrets or write the status of a KeyRing.
 func TestKeysAreTheTokenServers(t *testing.T) {
 	objects, err := chart.Objects(release(withIssuer(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, object := range objects {
 		for _, rule := range rules(t, object) {
 			keys := slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "keyrings/status")
@@ -295,13 +280,9 @@ func TestControllersChangeOnlyTheirOwn(t *testing.T) {
 		`{identity: {awsIdentities: true}, rbac: {tenantNamespaces: []}}`:         {fetches, keeps},
 	} {
 		var parsed map[string]any
-		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(values), &parsed))
 		objects, err := chart.Objects(release(parsed))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var found []string
 		for _, o := range objects {
 			if o.GetKind() == "ValidatingAdmissionPolicy" && slices.Contains([]string{fetches, keeps}, o.GetName()) {
@@ -324,13 +305,9 @@ func TestControllerReadsObjectsThatProveThemselves(t *testing.T) {
 		`{spiffe: {broker: {endpoint: "unix:///run/b.sock", id: "spiffe://e.example/agent/"}}}`: true,
 	} {
 		var parsed map[string]any
-		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(values), &parsed))
 		objects, err := chart.Objects(release(parsed))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, kind := range kinds.All().Where(kinds.Kind.HasSVIDs) {
 			granted := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
 				return o.GetKind() == "ClusterRole" && o.GetName() == "lanyard-controller" && slices.ContainsFunc(rules(t, o), func(r rule) bool {
@@ -348,13 +325,9 @@ func TestControllerReadsObjectsThatProveThemselves(t *testing.T) {
 // chart starts.
 func TestImageHasThePrograms(t *testing.T) {
 	containerfile, err := os.ReadFile("../../Containerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects, err := chart.Objects(release(withIssuer(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, d := range deployments(t, objects) {
 		if !strings.Contains(string(containerfile), "./cmd/"+d.program) {
 			t.Errorf("the Containerfile does not build %s", d.program)
@@ -365,18 +338,14 @@ func TestImageHasThePrograms(t *testing.T) {
 // TestAlertsAreDocumented checks that docs/metrics.md shows the alerts that the chart installs.
 func TestAlertsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files, err := filepath.Glob("../../charts/lanyard/files/alerts/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no alerts: %v", err)
 	}
 	for _, file := range files {
 		alerts, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !strings.Contains(string(page), "```yaml\n"+string(alerts)+"```\n") {
 			t.Errorf("docs/metrics.md does not show %s", file)
 		}

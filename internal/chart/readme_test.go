@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // property has the fields of a JSON schema that the README needs.
@@ -54,12 +55,8 @@ func TestREADME(t *testing.T) {
 	var defaults map[string]any
 	for file, into := range map[string]any{"values.schema.json": &schema, "values.yaml": &defaults} {
 		data, err := os.ReadFile(dir + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal(data, into); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, yaml.Unmarshal(data, into))
 	}
 	// The value global belongs to Helm, and is not for people.
 	delete(schema.Properties, "global")
@@ -69,9 +66,7 @@ func TestREADME(t *testing.T) {
 	writeRows(t, &table, "", schema, schema, defaults)
 
 	readme, err := os.ReadFile(dir + "README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const begin, end = "<!-- values: made from values.schema.json and values.yaml -->\n", "<!-- end of values -->\n"
 	before, rest, found := strings.Cut(string(readme), begin)
 	_, after, closed := strings.Cut(rest, end)
@@ -108,9 +103,7 @@ func writeRows(t *testing.T, table *bytes.Buffer, prefix string, whole, schema p
 			t.Errorf("%s%s has no description", prefix, name)
 		}
 		shown, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		fmt.Fprintf(table, "| `%s%s` | `%s` | %s |\n", prefix, name, shown, child.Description)
 	}
 }

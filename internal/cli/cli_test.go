@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/pages"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // command is a process of the command lanyard.
@@ -222,13 +223,9 @@ func api(t *testing.T) (kubeconfig string) {
 	}
 	for path, file := range map[string]string{"": "all.yaml", "/namespaces/tenant-b": "tenant-b.yaml"} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list, err := yaml.YAMLToJSON(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		answers["/apis/toolkit.lanyard.dev/v1alpha1"+path+"/ocirepositories"] = string(list)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -249,9 +246,7 @@ func api(t *testing.T) (kubeconfig string) {
 	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"clusters": [{"name": "c", "cluster": {"server": %q}}], "users": [{"name": "c", "user": {}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-b"}}]}`, server.URL)
-	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubeconfig, []byte(config), 0o600))
 	return kubeconfig
 }
 
@@ -319,13 +314,9 @@ func TestStatus(t *testing.T) {
 	t.Run("cluster is down", func(t *testing.T) {
 		down := filepath.Join(t.TempDir(), "kubeconfig")
 		data, err := os.ReadFile(kubeconfig)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		data = regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAll(data, []byte("127.0.0.1:1"))
-		if err := os.WriteFile(down, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(down, data, 0o600))
 		var c command
 		if status := c.run(t.Context(), "status", "--kubeconfig", down); status != frame.Failed || !strings.Contains(c.err.String(), "lanyard up") {
 			t.Errorf("status %d: %s", status, c.err.String())
@@ -344,9 +335,7 @@ func TestPages(t *testing.T) {
 		return !elsewhere // package world tests the pages of lanyard-local's commands
 	})
 	files, err := filepath.Glob(filepath.Join(docs, "cli", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".md")
 		of, _, _ := strings.Cut(strings.TrimPrefix(name, frame.Name+"_"), "_")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -22,12 +23,8 @@ func manifestFolder(t *testing.T, files map[string]string) string {
 	folder := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o640))
 	}
 	return folder
 }
@@ -45,9 +42,7 @@ func contents(t *testing.T, folder string) map[string]string {
 		all[name] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return all
 }
 
@@ -56,9 +51,7 @@ func TestConvertToStdout(t *testing.T) {
 		"a.yaml": fluxBucket, "b/c.yml": aPod, "b/d.json": `{"kind": "Pod"}`, "e.txt": fluxBucket, ".git/f.yaml": fluxBucket, "b/.g.yaml": fluxBucket,
 	})
 	t.Chdir(folder)
-	if err := os.Symlink("b", "link.d"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("b", "link.d"))
 	for name, tt := range map[string]struct {
 		args     []string
 		in       string
@@ -141,13 +134,9 @@ func TestConvertFails(t *testing.T) {
 func TestConvertFiles(t *testing.T) {
 	folder := manifestFolder(t, map[string]string{"a.yaml": fluxBucket, "b/c.yaml": aPod + "---\n" + fluxBucket, "d.yaml": aPod})
 	t.Chdir(folder)
-	if err := os.Chmod("a.yaml", 0o604); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod("a.yaml", 0o604))
 	kept, err := os.Stat("d.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var c command
 	if status := c.run(t.Context(), "convert", "-f", ".", "--write"); status != 0 || c.out.Len() > 0 {
 		t.Fatalf("status %d, prints %q, says %q", status, c.out.String(), c.err.String())
@@ -173,9 +162,7 @@ func TestConvertFiles(t *testing.T) {
 func TestConvertThroughLink(t *testing.T) {
 	folder := manifestFolder(t, map[string]string{"a.yaml": fluxBucket, "elsewhere.txt": fluxBucket})
 	t.Chdir(folder)
-	if err := os.Symlink("elsewhere.txt", "b.yaml"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("elsewhere.txt", "b.yaml"))
 	var c command
 	if status := c.run(t.Context(), "convert", "-f", ".", "--write"); status != frame.Failed || !strings.Contains(c.err.String(), "lanyard: b.yaml: it is a symbolic link") {
 		t.Errorf("status %d, says %q", status, c.err.String())

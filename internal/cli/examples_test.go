@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/creds/credstest"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // mountVar is an environment variable. If it is set, the test binary runs as the program lanyard in
@@ -108,19 +109,13 @@ func TestExamples(t *testing.T) {
 	t.Cleanup(server.Close)
 	cluster := newPodCluster(t)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	folder := t.TempDir()
 	write := func(name, content string) {
 		t.Helper()
 		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Succeed(t, os.WriteFile(path, []byte(content), 0o700))
 	}
 	write("bin/lanyard", "#!/bin/sh\nexec "+self+` "$@"`)
 	write("deploy/app.yaml", "kind: ConfigMap\n")
@@ -138,9 +133,7 @@ func TestExamples(t *testing.T) {
 	digest := ""
 	for _, name := range []string{"push", "tag", "list", "diff", "pull", "token", "credential-helper", "version"} {
 		found, _, err := newRoot(IO{IO: frame.IO{Kinds: kinds.All()}}).Find([]string{name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for example := range strings.SplitSeq(found.Example, "\n\n") {
 			if name == "token" && !strings.Contains(example, "--creds=") {
 				continue // the example needs Lanyard's issuer, which this test does not have

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // explained is an API server with the objects of testdata/explain.yaml.
@@ -32,15 +33,11 @@ type explained struct {
 func newExplained(t *testing.T) (*explained, string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "explain.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f := &explained{t: t, objects: map[string]*unstructured.Unstructured{}}
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
 		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(document), &o.Object))
 		resource, _ := apimeta.UnsafeGuessKindToResource(o.GroupVersionKind())
 		path := "/apis/" + o.GetAPIVersion()
 		if o.GetAPIVersion() == "v1" {

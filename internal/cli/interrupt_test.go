@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // hang listens until the test ends, and answers nothing. It calls reached for each connection.
 func hang(t *testing.T, network, address string, reached func()) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -100,9 +99,7 @@ func TestInterruptedCredential(t *testing.T) {
 func socketPath(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "socket") //nolint:usetesting // its paths are too long
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	return filepath.Join(folder, "agent.sock")
 }

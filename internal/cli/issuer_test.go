@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -54,12 +55,8 @@ func newFakeIssuer(t *testing.T) (*fakeIssuer, string) {
 	t.Helper()
 	f := &fakeIssuer{life: time.Hour, read: -1, ready: condition("Ready", "True", "Succeeded", "tokens can be requested")}
 	data, err := os.ReadFile(filepath.Join("testdata", "keyring.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(data, &f.ring); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, yaml.Unmarshal(data, &f.ring))
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	return f, kubeconfigOf(t, server.URL)
@@ -71,9 +68,7 @@ func kubeconfigOf(t *testing.T, url string) string {
 	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"clusters": [{"name": "c", "cluster": {"server": %q}}], "users": [{"name": "c", "user": {}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-a"}}]}`, url)
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(config), 0o600))
 	return path
 }
 
@@ -363,9 +358,7 @@ func TestTokenRequest(t *testing.T) {
 	var got []string
 	for _, request := range f.requests {
 		data, err := json.Marshal(request["spec"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got = append(got, string(data))
 	}
 	if want := []string{
@@ -395,9 +388,7 @@ func TestTokenCertificate(t *testing.T) {
 func TestTokenFile(t *testing.T) {
 	_, kubeconfig := newFakeIssuer(t)
 	path := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(path, []byte("a longer text of somebody else"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte("a longer text of somebody else"), 0o644))
 	c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
 	if status := c.run(t.Context(), "token", "workloadidentity/app", "-o", path); status != 0 || c.out.Len() > 0 {
 		t.Fatalf("status %d, prints %q: %s", status, c.out.String(), c.err.String())
@@ -541,9 +532,7 @@ func TestDiscoveryExport(t *testing.T) {
 	said := strings.ReplaceAll(c.err.String()+c.out.String(), dir, "DIR")
 	for _, name := range []string{"jwks", ".well-known/openid-configuration"} {
 		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		said += fmt.Sprintf("$ cat %s\n%s\n", name, data)
 	}
 	golden.Compare(t, "testdata/discovery-export.golden", []byte("$ lanyard discovery export DIR\n"+said))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/cli/creds/credstest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const clusterIssuer = "https://kubernetes.default.svc.cluster.local"
@@ -31,9 +32,7 @@ type podCluster struct {
 func newPodCluster(t *testing.T) *podCluster {
 	t.Helper()
 	issuer, err := oidc.NewIssuer(clusterIssuer, oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &podCluster{t: t, issuer: issuer, mount: t.TempDir(), rights: true}
 	server := httptest.NewTLSServer(p)
 	t.Cleanup(server.Close)
@@ -48,9 +47,7 @@ func newPodCluster(t *testing.T) *podCluster {
 
 func (p *podCluster) write(name, content string) {
 	p.t.Helper()
-	if err := os.WriteFile(filepath.Join(p.mount, name), []byte(content), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, os.WriteFile(filepath.Join(p.mount, name), []byte(content), 0o600))
 }
 
 func (p *podCluster) token(account string, life time.Duration, audiences ...string) string {
@@ -230,13 +227,9 @@ func TestTokenFormats(t *testing.T) {
 func TestCredentialHelper(t *testing.T) {
 	home := t.TempDir()
 	folder := filepath.Join(home, ".config", "lanyard")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(folder, 0o700))
 	config := `registries: {registry.example.com: {creds: ServiceAccountToken, audiences: [registry.example.com]}}`
-	if err := os.WriteFile(filepath.Join(folder, "credentials.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "credentials.yaml"), []byte(config), 0o600))
 	for name, c := range map[string]struct {
 		action, in string
 		status     int

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // fileVar is an environment variable. If it is set, the test binary runs as the program lanyard,
@@ -41,9 +42,7 @@ func TestMain(m *testing.M) {
 func beside(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, localProgram), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, localProgram), []byte("#!/bin/sh\n"+script), 0o755))
 	return filepath.Join(dir, "lanyard")
 }
 
@@ -51,9 +50,7 @@ func beside(t *testing.T, script string) string {
 func lanyard(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = append(os.Environ(), fileVar+"="+beside(t, script))
 	return cmd
@@ -79,27 +76,17 @@ func TestLocalTakesOver(t *testing.T) {
 	t.Run("signals", func(t *testing.T) {
 		cmd := lanyard(t, `trap 'echo interrupted; exit 3' INT; echo up; read line`, "cloud")
 		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer stdin.Close()
 		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, cmd.Start())
 		if _, err := io.ReadFull(stdout, make([]byte, len("up\n"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cmd.Process.Signal(os.Interrupt))
 		rest, err := io.ReadAll(stdout)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var ended *exec.ExitError
 		if err := cmd.Wait(); !errors.As(err, &ended) || ended.ExitCode() != 3 || string(rest) != "interrupted\n" {
 			t.Errorf("ended with %v after %q", err, rest)

@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -81,9 +82,7 @@ func writeKubeconfig(t *testing.T, server string) (path string) {
 	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"clusters": [{"name": "c", "cluster": {"server": %q}}], "users": [{"name": "c", "user": {}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-a"}}]}`, server)
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(config), 0o600))
 	return path
 }
 
@@ -291,9 +290,7 @@ func TestRenewOfWhatNobodyRenews(t *testing.T) {
 func hostOf(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	data, err := os.ReadFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, rest, _ := strings.Cut(string(data), `"server": "`)
 	host, _, _ := strings.Cut(rest, `"`)
 	return host

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // callsLanyard finds a line of an example that calls the command.
@@ -20,14 +21,10 @@ var callsLanyard = regexp.MustCompile(`(?m)^[^#\n]* lanyard [a-z]`)
 // and of other programs. The command must accept the arguments of each call of lanyard.
 func TestExamplesParse(t *testing.T) {
 	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	programs, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
 	write := func(name, script string) {
-		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!"+bash+"\n"+script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(programs, name), []byte("#!"+bash+"\n"+script+"\n"), 0o700))
 	}
 	write("lanyard", `printf '%s\x1f' "$@" >> "$CALLS"; printf '\x1e' >> "$CALLS"`)
 	others := []string{"aws", "docker", "kubectl", "ln", "mkdir", "curl", "jq", "gcloud", "cat"}
@@ -38,9 +35,7 @@ func TestExamplesParse(t *testing.T) {
 		for example := range strings.SplitSeq(sub.Example, "\n\n") {
 			home := t.TempDir()
 			for _, folder := range []string{".config/lanyard", ".docker"} {
-				if err := os.MkdirAll(filepath.Join(home, folder), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.MkdirAll(filepath.Join(home, folder), 0o700))
 			}
 			_ = os.Remove(calls) // the file may not exist
 			cmd := exec.CommandContext(t.Context(), bash, "-c", example+"\nwait")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // pluginConfig writes a kubeconfig whose user's credential comes from a script. The script counts
@@ -19,16 +21,12 @@ func pluginConfig(t *testing.T, server, name, script string) (path, starts strin
 	path, starts = filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "starts")
 	program := filepath.Join(folder, name)
 	text := fmt.Sprintf("#!/bin/sh\necho >> %[1]s\n[ $(wc -l < %[1]s) -lt 5 ] || exit 1\n%[2]s\n", starts, script)
-	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(program, []byte(text), 0o700))
 	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"clusters": [{"name": "c", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
 		"users": [{"name": "c", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": %q}}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "ci"}}]}`, server, program)
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(config), 0o600))
 	return path, starts
 }
 
@@ -37,9 +35,7 @@ func pluginConfig(t *testing.T, server, name, script string) (path, starts strin
 // The plugin may use the kubeconfig of another user.
 func TestPluginOfItself(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cluster := newPodCluster(t)
 	t.Setenv(mountVar, cluster.mount)
 	plugin := self + " token sa/runner --audiences=" + clusterIssuer + " --format=exec-credential"

@@ -13,15 +13,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 	"github.com/lanyard-dev/lanyard/internal/clouds"
 	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestBucketsAreLocated checks that a cloud's credential goes only to hosts of the cloud, or with
 // AWS to listed hosts.
 func TestBucketsAreLocated(t *testing.T) {
 	allowed, err := endpoint.ParseAllowed("s3.internal.example:9000", "blob.internal.example", "storage.internal.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	type spec = v1alpha1.BucketSpec
 	for name, test := range map[string]struct {
 		region string // the controller's own region
@@ -119,9 +118,7 @@ func TestBucketsAreLocated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, err := providers.New(providers.Config{AWSRegion: test.region, AllowedEndpointHosts: allowed})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(set.Close)
 			if test.spec.BucketName == "" {
 				test.spec.BucketName = "tenant-a"
@@ -134,9 +131,7 @@ func TestBucketsAreLocated(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(place.Token) != test.minted {
 				t.Errorf("%d options of a token", len(place.Token))
 			}
@@ -148,9 +143,7 @@ func TestBucketsAreLocated(t *testing.T) {
 			// enough to check this.
 			way := &wire{}
 			opened, err := service.Open(t.Context(), buckets.Request{Place: place, Bucket: test.spec.BucketName, Transport: way, Caller: origin.Caller{Anonymous: true}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, err := range opened.List(t.Context(), "") {
 				if err == nil || !strings.Contains(err.Error(), "no credential was sent") {
 					t.Errorf("without a credential it says %v", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command, with a
@@ -36,7 +37,7 @@ func TestPageOfCloudsAtAzure(t *testing.T) {
 			}
 			names, identity, role, check := append(begin, blocks[0]), blocks[variant.block], blocks[3], checkOf(t, blocks)
 			token, err := p.issuer.Mint(oidc.Claims{"sub": "administrator", "aud": "api://AzureADTokenExchange"})
-			must(t, err)
+			must.Succeed(t, err)
 			login := "az login --output none --service-principal --username " + variant.administrator + " --tenant " + pageDirectory + " --federated-token " + token
 
 			output, err := p.run(t, append(names, login, identity, `echo "CLIENT_ID=$CLIENT_ID PRINCIPAL_ID=$PRINCIPAL_ID"`)...)
@@ -75,7 +76,7 @@ func TestPageOfCloudsAtAzure(t *testing.T) {
 func mendAz(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	must(t, os.WriteFile(filepath.Join(folder, "sitecustomize.py"), []byte(
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "sitecustomize.py"), []byte(
 		`from azure.mgmt.authorization.v2020_04_01_preview.operations import RoleAssignmentsOperations
 RoleAssignmentsOperations.config = property(lambda self: self._config)
 `), 0o600))
@@ -87,7 +88,7 @@ RoleAssignmentsOperations.config = property(lambda self: self._config)
 func (p *page) pull(t *testing.T, subject, client string) auth.Code {
 	t.Helper()
 	provider, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base, Timeout: patience})
-	must(t, err)
+	must.Succeed(t, err)
 	defer provider.Close()
 	name := strings.Split(subject, ":")
 	accounts := pageAccounts{p, auth.Account{UID: "1", Attributes: map[string]string{azure.ClientAnnotation: client}}}

@@ -14,6 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -79,25 +80,25 @@ func openGooglePage(t *testing.T) *page {
 	t.Helper()
 	p := openPage(t, "https://iam.googleapis.com/"+pageProvider)
 	cloud := p.cloud.GCP()
-	must(t, cloud.PutRepository(pageProject, cloudgcp.Repository{Location: pageLocation, Name: "tenant-a"}))
-	must(t, cloud.PutCluster(pageProject, cloudgcp.Cluster{Location: pageLocation, Name: "my-cluster", Issuer: pageIssuer}))
-	must(t, cloud.PutMetadata(cloudgcp.Metadata{Project: pageProject, ClusterLocation: pageLocation, ClusterName: "my-cluster"}))
+	must.Succeed(t, cloud.PutRepository(pageProject, cloudgcp.Repository{Location: pageLocation, Name: "tenant-a"}))
+	must.Succeed(t, cloud.PutCluster(pageProject, cloudgcp.Cluster{Location: pageLocation, Name: "my-cluster", Issuer: pageIssuer}))
+	must.Succeed(t, cloud.PutMetadata(cloudgcp.Metadata{Project: pageProject, ClusterLocation: pageLocation, ClusterName: "my-cluster"}))
 	cloud.ServeRegistry(func(cloudgcp.Registry) http.Handler {
 		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	})
 
-	must(t, cloud.PutPool(pageProject, cloudgcp.Pool{ID: "administrators", Providers: []cloudgcp.Provider{kubernetesProvider()}}))
+	must.Succeed(t, cloud.PutPool(pageProject, cloudgcp.Pool{ID: "administrators", Providers: []cloudgcp.Provider{kubernetesProvider()}}))
 	var bindings []cloudgcp.Binding
 	for _, role := range []string{
 		"roles/serviceusage.serviceUsageAdmin", "roles/iam.workloadIdentityPoolAdmin", "roles/iam.serviceAccountAdmin", "roles/artifactregistry.admin",
 	} {
 		bindings = append(bindings, cloudgcp.Binding{Role: role, Members: []string{"principal://iam.googleapis.com/" + pageAdministrators + "/subject/" + pageAdministrator}})
 	}
-	must(t, cloud.PutBindings(pageProject, bindings))
+	must.Succeed(t, cloud.PutBindings(pageProject, bindings))
 	folder := t.TempDir()
 	p.env = append(p.env, "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE="+filepath.Join(folder, "token"))
-	must(t, os.WriteFile(filepath.Join(folder, "token"), []byte(p.federated(t, pageAdministrators+"/providers/kubernetes", pageAdministrator)), 0o600))
-	must(t, os.WriteFile(filepath.Join(folder, "gcloud"), []byte(pageGcloud), 0o700))
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "token"), []byte(p.federated(t, pageAdministrators+"/providers/kubernetes", pageAdministrator)), 0o600))
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "gcloud"), []byte(pageGcloud), 0o700))
 	for i, variable := range p.env {
 		if path, ok := strings.CutPrefix(variable, "PATH="); ok {
 			p.env[i] = "PATH=" + folder + string(os.PathListSeparator) + path
@@ -110,19 +111,19 @@ func openGooglePage(t *testing.T) *page {
 func (p *page) federated(t *testing.T, provider, subject string) string {
 	t.Helper()
 	proof, err := p.issuer.Mint(oidc.Claims{"sub": subject, "aud": "https://iam.googleapis.com/" + provider})
-	must(t, err)
+	must.Succeed(t, err)
 	client := &http.Client{Transport: p.base}
 	res, err := client.PostForm("https://sts.googleapis.com/v1/token", url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {"//iam.googleapis.com/" + provider},
 		"scope": {"https://www.googleapis.com/auth/cloud-platform"}, "requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 		"subject_token": {proof}, "subject_token_type": {"urn:ietf:params:oauth:token-type:jwt"},
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	defer func() { _ = res.Body.Close() }()
 	var answer struct {
 		AccessToken string `json:"access_token"`
 	}
-	must(t, json.NewDecoder(res.Body).Decode(&answer))
+	must.Succeed(t, json.NewDecoder(res.Body).Decode(&answer))
 	if answer.AccessToken == "" {
 		t.Fatalf("%s got no token: HTTP %d", subject, res.StatusCode)
 	}
@@ -133,7 +134,7 @@ func (p *page) federated(t *testing.T, provider, subject string) string {
 func (p *page) annotations(t *testing.T) map[string]string {
 	t.Helper()
 	lines, err := os.ReadFile(filepath.Join(p.dir, "annotated"))
-	must(t, err)
+	must.Succeed(t, err)
 	out := map[string]string{}
 	for line := range strings.Lines(string(lines)) {
 		if annotation, ok := strings.CutPrefix(line, "annotate serviceaccount app-reader --namespace tenant-a "); ok {
@@ -159,12 +160,12 @@ func (p *page) reads(t *testing.T, provider auth.Provider, namespace string, ann
 	}
 	host, path, _ := strings.Cut(pageImage, "/")
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/v2/"+path+"/manifests/1.0.0", nil)
-	must(t, err)
+	must.Succeed(t, err)
 	r.SetBasicAuth(login.Username, login.Password.Reveal())
 	res, err := p.base.RoundTrip(r)
-	must(t, err)
+	must.Succeed(t, err)
 	_, _ = io.Copy(io.Discard, res.Body)
-	must(t, res.Body.Close())
+	must.Succeed(t, res.Body.Close())
 	return res.Status
 }
 
@@ -207,13 +208,13 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 		t.Run(variant.name, func(t *testing.T) {
 			p := openGooglePage(t)
 			proxy, err := url.Parse(p.cloud.ProxyURL())
-			must(t, err)
+			must.Succeed(t, err)
 			provider, err := gcp.NewProvider(gcp.Config{Transport: p.base, MetadataHost: proxy.Host, Timeout: patience})
-			must(t, err)
+			must.Succeed(t, err)
 			t.Cleanup(provider.Close)
 			if variant.unreachable {
-				must(t, os.WriteFile(filepath.Join(p.dir, "keys.json"), p.issuer.JWKS(), 0o600))
-				must(t, p.cloud.Handle(strings.TrimPrefix(pageIssuer, "https://"), nil))
+				must.Succeed(t, os.WriteFile(filepath.Join(p.dir, "keys.json"), p.issuer.JWKS(), 0o600))
+				must.Succeed(t, p.cloud.Handle(strings.TrimPrefix(pageIssuer, "https://"), nil))
 			}
 
 			begin := append([]string{"set -a"}, p.commands(t, "Before you begin")...)
@@ -246,7 +247,7 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 			if !checked {
 				return
 			}
-			must(t, p.cloud.GCP().DeletePool(pageProject, "my-cluster"))
+			must.Succeed(t, p.cloud.GCP().DeletePool(pageProject, "my-cluster"))
 			if output, err := p.run(t, ". ./variables", check); err != nil || output != "400" {
 				t.Errorf("the check, without the pool: %q, %v; want 400", output, err)
 			}
@@ -255,7 +256,7 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 
 	// An administrator without roles is refused.
 	p := openGooglePage(t)
-	must(t, p.cloud.GCP().PutBindings(pageProject, nil))
+	must.Succeed(t, p.cloud.GCP().PutBindings(pageProject, nil))
 	if output, err := p.run(t, append(p.commands(t, "Before you begin"), names)...); err == nil || !strings.Contains(output, "error: 403") {
 		t.Errorf("without roles: %v, want 403:\n%s", err, output)
 	}

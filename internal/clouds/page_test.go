@@ -24,6 +24,7 @@ import (
 	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Names of the tenant in docs/clouds.md, and cloud identities in the messages of the page.
@@ -63,7 +64,7 @@ type page struct {
 func openPage(t *testing.T, audience string) *page {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "clouds.md"))
-	must(t, err)
+	must.Succeed(t, err)
 	administrator := cloudaws.AccessKey{ID: "AKIAADMINISTRATOR000", Secret: "only-for-the-local-cloud"}
 	cloud, err := cloudtest.New(cloudtest.Config{
 		AWS: cloudaws.Config{Accounts: []cloudaws.Account{{ID: pageAccount, Users: []cloudaws.User{{
@@ -85,21 +86,21 @@ func openPage(t *testing.T, audience string) *page {
 		}}}}},
 		GCP: cloudgcp.Config{Projects: []cloudgcp.Project{{ID: pageProject, Number: pageNumber}}},
 	})
-	must(t, err)
-	t.Cleanup(func() { must(t, cloud.Close()) })
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Succeed(t, cloud.Close()) })
 	issuer, err := oidc.NewIssuer(pageIssuer, oidc.RS256)
-	must(t, err)
-	must(t, cloud.HandleIssuer(issuer))
-	must(t, cloud.Start(t.Context()))
+	must.Succeed(t, err)
+	must.Succeed(t, cloud.HandleIssuer(issuer))
+	must.Succeed(t, cloud.Start(t.Context()))
 	proxy, err := url.Parse(cloud.ProxyURL())
-	must(t, err)
+	must.Succeed(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cloud.CAPEM())
 	p := &page{text: string(text), cloud: cloud, issuer: issuer, dir: t.TempDir(), base: &http.Transport{
 		Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 	}}
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	must(t, cloud.WriteCA(ca))
+	must.Succeed(t, cloud.WriteCA(ca))
 	p.env = append(cloud.Env(ca),
 		"PATH="+p.kubectl(t, audience)+string(os.PathListSeparator)+os.Getenv("PATH"), "HOME="+p.dir, "LC_ALL=C.UTF-8",
 		"AWS_ACCESS_KEY_ID="+administrator.ID, "AWS_SECRET_ACCESS_KEY="+administrator.Secret,
@@ -116,10 +117,10 @@ func (p *page) kubectl(t *testing.T, audience string) (folder string) {
 	folder = t.TempDir()
 	for _, namespace := range []string{"tenant-a", "tenant-b"} {
 		token, err := p.issuer.Mint(oidc.Claims{"sub": "system:serviceaccount:" + namespace + ":app-reader", "aud": []string{audience}})
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(folder, namespace), []byte(token), 0o600))
+		must.Succeed(t, err)
+		must.Succeed(t, os.WriteFile(filepath.Join(folder, namespace), []byte(token), 0o600))
 	}
-	must(t, os.WriteFile(filepath.Join(folder, "kubectl"), []byte(`#!/bin/sh
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "kubectl"), []byte(`#!/bin/sh
 case "$*" in
 "get --raw /.well-known/openid-configuration") echo '{"issuer":"`+pageIssuer+`","jwks_uri":"`+pageIssuer+`/keys"}' ;;
 "create token app-reader --namespace tenant-"?" --audience `+audience+`") cat "`+folder+`/$5" ;;
@@ -194,7 +195,7 @@ func TestPageOfClouds(t *testing.T) {
 	}
 
 	p.refuses(t, p.aws(t), pageOther, aws.RoleAnnotation, pageRole)
-	must(t, p.cloud.AWS().DeleteOIDCProvider(pageAccount, pageIssuer))
+	must.Succeed(t, p.cloud.AWS().DeleteOIDCProvider(pageAccount, pageIssuer))
 	p.refuses(t, p.aws(t), pageSubject, aws.RoleAnnotation, pageRole)
 }
 
@@ -202,23 +203,23 @@ func TestPageOfClouds(t *testing.T) {
 // Lanyard's errors.
 func TestPageOfCloudsRefusals(t *testing.T) {
 	p := openPage(t, "none")
-	must(t, p.cloud.Azure().PutApplication(pageDirectory, cloudazure.Application{
+	must.Succeed(t, p.cloud.Azure().PutApplication(pageDirectory, cloudazure.Application{
 		ClientID: pageClient, FederatedCredentials: []cloudazure.FederatedCredential{{Name: "cluster", Issuer: pageIssuer, Subject: pageSubject}},
 	}))
-	must(t, p.cloud.Azure().PutApplication(pageDirectory, cloudazure.Application{ClientID: pageBare}))
-	must(t, p.cloud.GCP().PutPool(pageProject, cloudgcp.Pool{ID: "my-cluster", Providers: []cloudgcp.Provider{kubernetesProvider()}}))
-	must(t, p.cloud.GCP().PutServiceAccount(pageProject, cloudgcp.ServiceAccount{Email: pageEmail, Bindings: []cloudgcp.Binding{{
+	must.Succeed(t, p.cloud.Azure().PutApplication(pageDirectory, cloudazure.Application{ClientID: pageBare}))
+	must.Succeed(t, p.cloud.GCP().PutPool(pageProject, cloudgcp.Pool{ID: "my-cluster", Providers: []cloudgcp.Provider{kubernetesProvider()}}))
+	must.Succeed(t, p.cloud.GCP().PutServiceAccount(pageProject, cloudgcp.ServiceAccount{Email: pageEmail, Bindings: []cloudgcp.Binding{{
 		Role: "roles/iam.workloadIdentityUser", Members: []string{"principal://iam.googleapis.com/" + pagePool + "/subject/" + pageSubject},
 	}}}))
 
 	entra, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base, Timeout: patience})
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(entra.Close)
 	p.refuses(t, entra, pageOther, azure.ClientAnnotation, pageClient)
 	p.refuses(t, entra, pageSubject, azure.ClientAnnotation, pageBare)
 
 	google, err := gcp.NewProvider(gcp.Config{Transport: p.base, Timeout: patience})
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(google.Close)
 	p.refuses(t, google, pageOther, gcp.ProviderAnnotation, pageProvider, gcp.ServiceAccountAnnotation, pageEmail)
 	p.refuses(t, google, pageSubject, gcp.ProviderAnnotation, pagePool+"/providers/none")
@@ -227,7 +228,7 @@ func TestPageOfCloudsRefusals(t *testing.T) {
 func (p *page) aws(t *testing.T) auth.Provider {
 	t.Helper()
 	provider, err := aws.NewProvider(aws.Config{Region: "eu-west-1", Transport: p.base})
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(provider.Close)
 	return provider
 }
@@ -272,11 +273,4 @@ func (pageAccounts) Subscribe(func(auth.Subject)) {}
 func (a pageAccounts) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	token, err := a.page.issuer.Mint(oidc.Claims{"sub": account.Subject.String(), "aud": request.Audiences})
 	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(auth.ProofLifetime)}, err
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

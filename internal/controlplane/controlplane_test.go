@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/controlplane"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -135,9 +136,7 @@ func TestStartPassesOptions(t *testing.T) {
 			o.Log = &log
 
 			cp, err := controlplane.Start(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if cp.Server() != server {
 				t.Errorf("Server() = %q", cp.Server())
 			}
@@ -168,9 +167,7 @@ func TestStartPassesOptions(t *testing.T) {
 				t.Fatalf("steps = %q", steps)
 			}
 			var args []string
-			if err := json.Unmarshal([]byte(steps[0]), &args); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(steps[0]), &args))
 			if !slices.Equal(args, tt.want) {
 				t.Errorf("arguments = %q\nwant %q", args, tt.want)
 			}
@@ -228,9 +225,7 @@ func TestContextOfStartHasNoLaterEffect(t *testing.T) {
 	t.Setenv(modeVar, "obedient")
 	ctx, cancel := context.WithCancel(t.Context())
 	cp, err := controlplane.Start(ctx, options(t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cancel()
 	if err := cp.Stop(t.Context()); err != nil {
 		t.Errorf("Stop() = %v: it did not end by being asked to", err)
@@ -240,9 +235,7 @@ func TestContextOfStartHasNoLaterEffect(t *testing.T) {
 func TestStopKillsTheDeaf(t *testing.T) {
 	t.Setenv(modeVar, "deaf")
 	cp, err := controlplane.Start(t.Context(), options(t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := cp.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -258,9 +251,7 @@ func TestStopKillsTheDeaf(t *testing.T) {
 func TestStopReportsDisorder(t *testing.T) {
 	t.Setenv(modeVar, "disorderly")
 	cp, err := controlplane.Start(t.Context(), options(t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := cp.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "stop etcd: still running") {
 		t.Errorf("Stop() = %v, want the reason", err)
 	}
@@ -269,13 +260,9 @@ func TestStopReportsDisorder(t *testing.T) {
 func TestCrashIsNoticed(t *testing.T) {
 	t.Setenv(modeVar, "crashing")
 	cp, err := controlplane.Start(t.Context(), options(t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(cp.Server(), "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	<-cp.Done()
 
@@ -296,43 +283,29 @@ func TestCrashIsNoticed(t *testing.T) {
 func TestEndsWithItsOwner(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	owner := exec.CommandContext(t.Context(), self, t.TempDir())
 	owner.Env = append(os.Environ(), modeVar+"=owner", reportVar+"="+l.Addr().String())
 	stdout, err := owner.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := owner.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, owner.Start())
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "owner is up\n" {
 		t.Fatalf("owner said %q: %v", line, err)
 	}
 	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 
-	if err := owner.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, owner.Process.Kill())
 	if err := owner.Wait(); err == nil {
 		t.Error("the owner ended before it was killed")
 	}
 	report, err := io.ReadAll(conn) // ends when the child's process does
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if string(report) != "up\nstopping\n" {
 		t.Errorf("child reported %q, want that it stopped in order", report)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/conversion"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
@@ -32,13 +33,9 @@ func TestConvert(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join("testdata", test.file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			files, notes, err := conversion.Convert([]conversion.File{{Name: test.file, Data: data}}, test.opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !files[0].Changed {
 				t.Error("nothing is converted")
 			}
@@ -166,9 +163,7 @@ func TestSeveralFiles(t *testing.T) {
 		{Name: "b.yaml", Data: []byte(other)},
 		{Name: "c.yaml", Data: []byte(strings.ReplaceAll(bucket, "\n", "\r\n"))},
 	}, conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !files[0].Changed || files[1].Changed || !files[2].Changed || string(files[1].Data) != other || len(notes) != 2 {
 		t.Errorf("%+v: %q", files, notes)
 	}
@@ -194,9 +189,7 @@ func TestFieldsNamedLikeAKind(t *testing.T) {
 		image := "apiVersion: image.toolkit.fluxcd.io/v1\nkind: ImageRepository\nmetadata: {name: app}\nspec: {image: h.example/r, interval: 1m}\n"
 		text := "apiVersion: example.com/v1\nkind: Other\nspec: {" + spec + "}\n---\n" + image + "---\n" + bucket
 		_, notes, err := conversion.Convert([]conversion.File{{Name: "f.yaml", Data: []byte(text)}}, conversion.Options{Kinds: kinds.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := strings.Contains(strings.Join(notes, "\n"), "which Flux no longer fetches"); got != noted {
 			t.Errorf("%s: noted is %t: %q", spec, got, notes)
 		}
@@ -208,9 +201,7 @@ func TestFieldsNamedLikeAKind(t *testing.T) {
 func FuzzConvert(f *testing.F) {
 	for _, file := range []string{"flux.yaml", "capa.yaml", "gardener.yaml", "list.yaml", "list.json"} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(data, true)
 	}
 	for _, text := range []string{
@@ -254,9 +245,7 @@ func objects(t *testing.T, data []byte) (all [][]byte) {
 	for _, d := range documents {
 		begin, end := d.Range()
 		text, err := yaml.YAMLToJSON(data[begin:end])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var list struct {
 			Kind  string `json:"kind"`
 			Items []any  `json:"items"`
@@ -267,9 +256,7 @@ func objects(t *testing.T, data []byte) (all [][]byte) {
 		}
 		for _, item := range list.Items {
 			text, err := yaml.Marshal(item)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			all = append(all, text)
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // decode returns the targetSystem of a row.
@@ -35,27 +36,21 @@ func decode(t *testing.T, row issuertest.Row) identityv1.TargetSystem {
 	spec, _ := row.Object()["spec"].(map[string]any)
 	fields, _ := spec["targetSystem"].(map[string]any)
 	var target identityv1.TargetSystem
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &target); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &target))
 	return target
 }
 
 func fieldsOf(t *testing.T, config string) map[string]string {
 	t.Helper()
 	var fields map[string]string
-	if err := json.Unmarshal([]byte(config), &fields); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(config), &fields))
 	return fields
 }
 
 func encode(t *testing.T, fields map[string]string) string {
 	t.Helper()
 	data, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(data)
 }
 
@@ -84,9 +79,7 @@ func want(t *testing.T, what, got, want string) {
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -195,16 +188,12 @@ func FuzzGCP(f *testing.F) {
 		want(t, "GOOGLE_APPLICATION_CREDENTIALS", data["GOOGLE_APPLICATION_CREDENTIALS"], delivery.DefaultMountPath+"/credentials.json")
 		mounted := strings.ReplaceAll(data["credentials.json"], delivery.DefaultMountPath+"/workloadIdentityToken", file(t, data[delivery.TokenKey]))
 		parsed, err := endpoint.ParseGCPWorkloadProvider(provider)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		universe := "googleapis.com"
 		wanted := []string{}
 		if account != "" {
 			email, err := endpoint.ParseGCPServiceAccount(account)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			universe = email.Universe
 			wanted = append(wanted, "https://iamcredentials."+universe+"/v1/projects/-/serviceAccounts/"+email.Email+":generateAccessToken")
 		}
@@ -213,9 +202,7 @@ func FuzzGCP(f *testing.F) {
 		server := &googleServer{}
 		ctx := context.WithValue(t.Context(), oauth2.HTTPClient, &http.Client{Transport: server})
 		credentials, err := google.CredentialsFromJSONWithType(ctx, []byte(mounted), google.ExternalAccount, "https://www.googleapis.com/auth/cloud-platform")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := credentials.TokenSource.Token(); err != nil {
 			t.Fatal(err)
 		}
@@ -227,9 +214,7 @@ func FuzzGCP(f *testing.F) {
 			want(t, "URL", asked, address)
 			if n == 0 {
 				form, err := url.ParseQuery(body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				want(t, "audience", form.Get("audience"), parsed.FullName())
 				want(t, "subject_token", form.Get("subject_token"), jwt)
 				want(t, "subject_token_type", form.Get("subject_token_type"), "urn:ietf:params:oauth:token-type:jwt")
@@ -261,9 +246,7 @@ func FuzzKubernetes(f *testing.F) {
 			mount = delivery.DefaultMountPath
 		}
 		got, err := clientcmd.Load([]byte(data["kubeconfig"]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(got.Clusters) != 1 || len(got.AuthInfos) != 1 || len(got.Contexts) != 1 || len(got.Extensions) != 0 {
 			t.Fatalf("the kubeconfig has %+v", got)
 		}
@@ -291,9 +274,7 @@ func FuzzDockerConfig(f *testing.F) {
 			return
 		}
 		got, err := dockerconfig.LoadFromReader(strings.NewReader(data[".dockerconfigjson"]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		wanted := map[string]string{repository: password, second: other}
 		host, _, _ := strings.Cut(repository, "/")
 		if secondHost, _, _ := strings.Cut(second, "/"); host != secondHost {

@@ -17,15 +17,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // readPage reads docs/delivery.md.
 func readPage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/delivery.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -120,9 +119,7 @@ func (s schema) Admit(object map[string]any) []string {
 func read[T any](t *testing.T, object map[string]any) *T {
 	t.Helper()
 	var typed T
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &typed); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object, &typed))
 	return &typed
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/discovery"
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // trusting returns the status of a trust domain's KeyRing: it has an active key, and one authority
@@ -32,17 +33,11 @@ func trusting(t *testing.T, states ...identityv1.KeyState) *identityv1.KeyRingSt
 	domain := spiffeid.RequireTrustDomainFromString(status.TrustDomain)
 	for _, state := range states {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		certificate, err := svid.NewAuthority(domain, key, time.Hour, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		authority, err := keyring.NewAuthority(certificate, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		entry := authority.Entry()
 		entry.State = state
 		status.Authorities = append(status.Authorities, entry)
@@ -54,14 +49,10 @@ func trusting(t *testing.T, states ...identityv1.KeyState) *identityv1.KeyRingSt
 func TestBundle(t *testing.T) {
 	status := trusting(t, identityv1.KeyPending, identityv1.KeyPublished, identityv1.KeyActive, identityv1.KeyRetiring, identityv1.KeyRemoved, identityv1.KeyRevoked)
 	d, err := document.OfRing(url, status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	domain := spiffeid.RequireTrustDomainFromString("example.com")
 	bundle, err := spiffebundle.Parse(domain, d.Bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n := len(bundle.X509Authorities()); n != 4 {
 		t.Errorf("the bundle has %d authorities, want those that are Pending, Published, Active and Retiring", n)
 	}
@@ -77,9 +68,7 @@ func TestBundle(t *testing.T) {
 	var raw struct {
 		Keys []map[string]any `json:"keys"`
 	}
-	if err := json.Unmarshal(d.Bundle, &raw); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(d.Bundle, &raw))
 	for _, key := range raw.Keys {
 		chain, _ := key["x5c"].([]any)
 		switch key["use"] {
@@ -133,13 +122,9 @@ func TestBundleAlone(t *testing.T) {
 // has no trust domain.
 func TestServeBundle(t *testing.T) {
 	issuer, err := discovery.NewIssuer(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	handler, err := discovery.NewHandler(issuer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	get := func() *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, url+"/bundle", nil))
@@ -149,9 +134,7 @@ func TestServeBundle(t *testing.T) {
 		t.Errorf("before there are keys: %d", w.Code)
 	}
 	d, err := document.OfRing(url, trusting(t, identityv1.KeyPending))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	issuer.Publish(d)
 	if w := get(); w.Code != http.StatusOK || w.Body.String() != string(d.Bundle) || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("ETag") == "" {
 		t.Errorf("%d, %v", w.Code, w.Header())
@@ -172,17 +155,13 @@ func TestProbeSeesWhatIsServed(t *testing.T) {
 	t.Cleanup(server.Close)
 	status.Issuer = server.URL
 	issuer, err := discovery.NewIssuer(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if served, err = discovery.NewHandler(issuer); err != nil {
 		t.Fatal(err)
 	}
 	publish := func(status *identityv1.KeyRingStatus) *document.Set {
 		d, err := document.OfRing(server.URL, status)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return d
 	}
 	probe := keyring.NewSPIFFEProbe(server.Client(), server.URL, server.URL)

@@ -30,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/discovery"
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const url = "https://issuer.example.com/tenants"
@@ -41,17 +42,11 @@ func ring(t *testing.T, states ...identityv1.KeyState) (*identityv1.KeyRingStatu
 	var kids []string
 	for _, state := range states {
 		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		key, err := keyring.NewKey(private.Public())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		entry, err := key.Entry()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		entry.State = state
 		status.Keys = append(status.Keys, entry)
 		kids = append(kids, key.ID)
@@ -63,9 +58,7 @@ func documents(t *testing.T, states ...identityv1.KeyState) (*document.Set, []st
 	t.Helper()
 	status, kids := ring(t, states...)
 	d, err := document.OfRing(url, status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d, kids
 }
 
@@ -77,17 +70,13 @@ func TestOfRing(t *testing.T) {
 		t.Errorf("published are %q, want %q", d.KIDs, kids[:4])
 	}
 	var config map[string]any
-	if err := json.Unmarshal(d.Configuration, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(d.Configuration, &config))
 	const want = `{"issuer":"` + url + `","jwks_uri":"` + url + `/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256"]}`
 	if string(d.Configuration) != want {
 		t.Errorf("the discovery document is\n%s\nwant\n%s", d.Configuration, want)
 	}
 	var set jose.JSONWebKeySet
-	if err := json.Unmarshal(d.KeySet, &set); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(d.KeySet, &set))
 	for _, key := range set.Keys {
 		if !key.IsPublic() || key.Use != "sig" || key.Algorithm != "ES256" {
 			t.Errorf("a key is published as %+v", key)
@@ -113,9 +102,7 @@ func TestOfRing(t *testing.T) {
 // TestNewDocumentsRefusesPrivateKeys asserts that New refuses private keys and keys without an ID.
 func TestNewDocumentsRefusesPrivateKeys(t *testing.T) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, key := range map[string]jose.JSONWebKey{
 		"a private key":    {Key: private, KeyID: "1", Algorithm: "RS256"},
 		"a symmetric key":  {Key: []byte("secret"), KeyID: "1", Algorithm: "HS256"},
@@ -142,13 +129,9 @@ func request(t *testing.T, h http.Handler, method, target string, headers ...str
 // TestHandler asserts the answers to a service's requests.
 func TestHandler(t *testing.T) {
 	i, err := discovery.NewIssuer(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h, err := discovery.NewHandler(i)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const config, keys = "/tenants/.well-known/openid-configuration", "/tenants/jwks"
 	for _, path := range []string{config, keys} {
 		if answer := request(t, h, http.MethodGet, path); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Cache-Control") != "no-store" {
@@ -160,9 +143,7 @@ func TestHandler(t *testing.T) {
 	for path, want := range map[string][]byte{config: d.Configuration, keys: d.KeySet} {
 		answer := request(t, h, http.MethodGet, path)
 		body, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if answer.StatusCode != http.StatusOK || string(body) != string(want) || answer.Header.Get("Cache-Control") != "public, max-age=900" {
 			t.Errorf("GET %s: %s %s %s", path, answer.Status, answer.Header, body)
 		}
@@ -201,15 +182,11 @@ func TestHandler(t *testing.T) {
 func TestTwoIssuers(t *testing.T) {
 	publish := func(url string) *discovery.Issuer {
 		i, err := discovery.NewIssuer(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		status, _ := ring(t, identityv1.KeyActive)
 		status.Issuer = url
 		d, err := document.OfRing(url, status)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		i.Publish(d)
 		return i
 	}
@@ -222,9 +199,7 @@ func TestTwoIssuers(t *testing.T) {
 	}
 	const a, b, c = "https://a.example.com", "https://b.example.com", "https://a.example.com/spiffe"
 	h, err := discovery.NewHandler(publish(a), publish(b), publish(c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for target, want := range map[string]string{
 		"http://a.example.com" + document.ConfigurationPath:      a,
 		"http://b.example.com:8443" + document.ConfigurationPath: b,
@@ -270,9 +245,7 @@ func TestMirror(t *testing.T) {
 	issuer := "https://cluster.example.com"
 	status.Issuer = issuer
 	published, err := document.OfRing(issuer, status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	said, broken := issuer, false
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -291,13 +264,9 @@ func TestMirror(t *testing.T) {
 		Host:          api.URL,
 		ContentConfig: rest.ContentConfig{GroupVersion: &schema.GroupVersion{Version: "v1"}, NegotiatedSerializer: scheme.Codecs.WithoutConversion()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	i, err := discovery.NewIssuer(issuer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m := &discovery.Mirror{API: client, Issuer: i, Log: slog.New(slog.DiscardHandler)}
 
 	said = "https://kubernetes.default.svc"
@@ -305,9 +274,7 @@ func TestMirror(t *testing.T) {
 		t.Errorf("with another issuer: %v", err)
 	}
 	said = issuer
-	if err := m.Step(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Step(t.Context()))
 	if d := i.Documents(); !slices.Equal(d.KIDs, kids) || !strings.Contains(string(d.Configuration), `"jwks_uri":"`+issuer+`/jwks"`) {
 		t.Errorf("the mirror serves %s", d.Configuration)
 	}

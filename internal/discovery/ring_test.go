@@ -17,6 +17,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/discovery"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestFollowRing asserts that the served documents have the keys of the ring's newest status. In
@@ -66,17 +67,11 @@ func TestFollowRing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
-			if err := identityv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, identityv1.AddToScheme(scheme))
 			informers := &handlers{FakeInformers: informertest.FakeInformers{Scheme: scheme}}
 			i, err := discovery.NewIssuer(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := discovery.FollowRing(t.Context(), informers, name, i, slog.New(slog.DiscardHandler)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, discovery.FollowRing(t.Context(), informers, name, i, slog.New(slog.DiscardHandler)))
 			informers.handler.OnAdd(good, true)
 			if d := i.Documents(); d == nil || !slices.Equal(d.KIDs, kids) {
 				t.Fatalf("the ring's keys are not served: %+v", d)

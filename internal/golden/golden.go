@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 //nolint:gochecknoglobals // a flag of the tests that link this package
@@ -20,12 +22,8 @@ var update = flag.Bool("update", false, "rewrite golden files")
 func Compare(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		must.Succeed(t, os.WriteFile(path, got, 0o600))
 	}
 	want, err := os.ReadFile(path) //nolint:gosec // a file of this repository
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // world is a fake API server of a hub.
@@ -103,9 +104,7 @@ func (w *world) config() *rest.Config {
 func (w *world) hub(t *testing.T) *Hub {
 	t.Helper()
 	h, err := New(t.Context(), Options{Config: w.config(), Namespaces: Namespaces{"a": "hub-a", "b": "hub-b"}, KeyRing: ring})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return h
 }
 
@@ -130,9 +129,7 @@ func TestSpokeAsksForItsOwn(t *testing.T) {
 	h := w.hub(t)
 	start(t, h)
 	subject, err := auth.WorkloadIdentity("hub-a", identityName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, err = h.Identities.Lookup(t.Context(), subject); err == nil {
 			break
@@ -242,9 +239,7 @@ func TestHubIsDown(t *testing.T) {
 func TestNamespaces(t *testing.T) {
 	var n Namespaces
 	for _, value := range []string{"a=hub-a,b=hub-b", "c=hub-a", "a=hub-a"} {
-		if err := n.Set(value); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, n.Set(value))
 	}
 	if got := n.String(); got != "a=hub-a,b=hub-b,c=hub-a" {
 		t.Error(got)
@@ -277,12 +272,8 @@ func TestConfig(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: hub, contexts: [{name: hub, context: {cluster: hub, user: spoke}}],
 			clusters: [{name: hub, cluster: {%s}}], users: [{name: spoke, user: {%s}}]}`, c.cluster, c.user)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(filepath.Dir(path), "token"), []byte("t"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(filepath.Dir(path), "token"), []byte("t"), 0o600))
 		config, err := LoadConfig(path, "lanyard/test")
 		if c.says == "" {
 			if err != nil || config.BearerTokenFile != filepath.Join(filepath.Dir(path), "token") || config.UserAgent == "" {

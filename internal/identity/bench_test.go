@@ -7,6 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // BenchmarkResolveAndHit gets the cached credential of a chain of three identities, and checks all
@@ -21,9 +22,7 @@ func BenchmarkResolveAndHit(b *testing.B) {
 	calls := w.Count("AssumeRole")
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := w.Identities.Admits(b.Context(), "team-a", subject); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, w.Identities.Admits(b.Context(), "team-a", subject))
 		w.MustGet("team-a", subject)
 	}
 	if w.Count("AssumeRole") != calls {
@@ -39,9 +38,7 @@ func BenchmarkFingerprint(b *testing.B) {
 		ExternalID: "7a5b816a-7743-4377-a382-2d695bf1f172", Duration: time.Hour, Tags: map[string]string{"company": "acme industries", "product": "cluster-api"},
 		PolicyARNs: []string{"arn:aws:iam::222233334444:policy/restricted"}, TransitiveTags: []string{"company"},
 	}.Attributes()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		auth.Fingerprint(attributes, "lanyard.dev:awsclusterroleidentity:test-account-role", "0f8e2f6e-4a4e-4c35-9c1f-5e9a55b7a2cd", "jO6bT8cR2m4r0kQy5m1Lxw")

@@ -25,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/identity"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestChain assumes a role of the Workload account with a role of the Management account, which is
@@ -450,9 +451,7 @@ func TestUseIsLogged(t *testing.T) {
 	subject := w.Role(long, spec)
 	var lines []string
 	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}).WithValues("object", "team-a/test"))
-	if err := w.Identities.Begin(ctx, "team-a", subject); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Identities.Begin(ctx, "team-a", subject))
 	arn := w.MustGet("team-a", subject).ARN
 	session := arn[strings.LastIndex(arn, "/")+1:]
 	if len(lines) != 1 {
@@ -498,9 +497,7 @@ func TestChangedRole(t *testing.T) {
 	view := w.Identities.For("team-a")
 	sdk := aws.NewCredentialsProvider(w.Provider, auth.WithSubject(subject, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{}))
 	old, err := sdk.Retrieve(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "new", identitytest.Root, nil), "root", identitytest.Admits()))
 	if next, err := sdk.Retrieve(t.Context()); err != nil || next.AccessKeyID == old.AccessKeyID {
 		t.Errorf("the SDK has the old role's credential, %v", err)
@@ -602,9 +599,7 @@ func TestSharedExchangeNamesNoConsumer(t *testing.T) {
 	subject := w.Role("target", spec)
 	view := w.Identities.For("team-a")
 	account, err := view.Read(t.Context(), subject)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	spec.AWSClusterIdentitySpec = identitytest.Admits("team-b")
 	w.Role("target", spec)
 	_, read := view.Read(t.Context(), subject)
@@ -631,9 +626,7 @@ func TestRotatedKeys(t *testing.T) {
 	err := w.Cloud.AWS().PutUser(identitytest.Management, cloudaws.User{
 		Name: "root", AccessKeys: []cloudaws.AccessKey{{ID: newID, Secret: newSecret}}, Policies: map[string]json.RawMessage{"all": everything},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.Secret("keys", map[string]string{"AccessKeyID": newID, "SecretAccessKey": newSecret}) // the other spelling
 	if second := w.MustGet("team-a", subject); second == first {
 		t.Error("the session of the old keys is still served")
@@ -717,9 +710,7 @@ func TestSessionPerNamespace(t *testing.T) {
 func TestServiceAccountIdentity(t *testing.T) {
 	w := identitytest.New(t)
 	account, err := auth.ServiceAccount("team-a", "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.Accounts.Put(account, "uid-1")
 	host := strings.TrimPrefix(identitytest.IssuerURL, "https://")
 	err = w.Cloud.AWS().PutRole(identitytest.Management, cloudaws.Role{Name: "app", TrustPolicy: identitytest.Policy(map[string]any{
@@ -729,9 +720,7 @@ func TestServiceAccountIdentity(t *testing.T) {
 			host + ":sub": account.String(), host + ":aud": "custom", "sts:RoleSessionName": "the-app",
 		}},
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	spec := v1alpha1.AWSServiceAccountIdentitySpec{
 		AWSRoleSpec: v1alpha1.AWSRoleSpec{RoleARN: "arn:aws:iam::" + identitytest.Management + ":role/app", SessionName: "the-app", DurationSeconds: 900},
 		Audiences:   []string{"custom"}, ExpirationSeconds: 1200,
@@ -797,9 +786,7 @@ func TestThrottledSTS(t *testing.T) {
 		w.Static("root", identitytest.Admits())
 		subject := w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits()))
 		id, err := w.Cloud.Faults().Add(fault.Fault{Service: "sts", Kind: fault.Throttle})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for range 1000 {
 			if _, _, err := w.Get("team-a", subject); auth.CodeOf(err) != auth.CodeThrottled {
 				t.Fatal(err)

@@ -19,18 +19,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestLive reads a chain and checks its current grants. A grant with a label selector is not
 // decided if the labels cannot be read.
 func TestLive(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, corev1.AddToScheme(scheme))
+	must.Succeed(t, v1alpha1.AddToScheme(scheme))
 	role := func(name, source string, grant *v1alpha1.AllowedNamespaces) *v1alpha1.AWSClusterRoleIdentity {
 		o := &v1alpha1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid"}}
 		o.Spec.RoleARN, o.Spec.AllowedNamespaces = "arn:aws:iam::111122223333:role/"+name, grant
@@ -68,9 +65,7 @@ func TestLive(t *testing.T) {
 		"circle-2": {blind, meta.ReasonSourceCycle, []string{"AWSClusterRoleIdentity circle-2", "AWSClusterRoleIdentity circle-1"}},
 	} {
 		subject, err := auth.ClusterIdentity(v1alpha1.AWSClusterRoleIdentityKind, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		known, err := identity.Live(t.Context(), tt.reader, kube.NewLive(tt.reader), "a", subject)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -90,9 +85,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	subject, err := auth.ClusterIdentity(v1alpha1.AWSClusterRoleIdentityKind, "labelled")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := identity.Live(t.Context(), blind, kube.NewLive(blind), "a", subject); !apierrors.IsForbidden(err) {
 		t.Errorf("without the labels: %v", err)
 	}

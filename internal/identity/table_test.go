@@ -13,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
 	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestTruthTable checks the schema and the API type against each row of the table of package
@@ -20,9 +21,7 @@ import (
 // have decoded and encoded the object several times with the Go type.
 func TestTruthTable(t *testing.T) {
 	data, err := os.ReadFile("../../auth/grant/testdata/table.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var rows []struct {
 		Block   string
 		Allowed bool
@@ -48,23 +47,17 @@ func TestTruthTable(t *testing.T) {
 					fields += `"allowedNamespaces":` + row.Block
 				}
 				var object map[string]any
-				if err := json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{`+fields+`}}`), &object); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{`+fields+`}}`), &object))
 				refused := schema.Admit(t.Context(), object).ToAggregate()
 				if (refused != nil) != (row.Schema != "") || refused != nil && !strings.Contains(refused.Error(), row.Schema) {
 					t.Errorf("the schema says %v", refused)
 				}
 				// An object that the schema refuses may have been stored before the rule existed.
 				stored, err := json.Marshal(object["spec"])
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				for round := range 3 {
 					var read v1alpha1.AWSClusterIdentitySpec
-					if err := json.Unmarshal(stored, &read); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, json.Unmarshal(stored, &read))
 					got := identity.GrantOf(read.AllowedNamespaces).Decide("team-a", map[string]string{"t": "a"})
 					if got.Allowed != row.Allowed {
 						t.Errorf("round %d: %s: %+v", round, stored, got)
@@ -93,18 +86,12 @@ func TestUnknownFieldsAdmitNobody(t *testing.T) {
 		`{"selector":{"matchExpressions":[{"key":"t","operator":"Exists"},{"key":"t","operator":"Exists","operater":"DoesNotExist"}]}}`,
 	} {
 		var object map[string]any
-		if err := json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{"allowedNamespaces":`+block+`}}`), &object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{"allowedNamespaces":`+block+`}}`), &object))
 		_ = schema.Admit(t.Context(), object) // Admit prunes unknown fields from object
 		stored, err := json.Marshal(object["spec"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var read v1alpha1.AWSClusterControllerIdentitySpec
-		if err := json.Unmarshal(stored, &read); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(stored, &read))
 		if got := identity.GrantOf(read.AllowedNamespaces).Decide("team-a", map[string]string{"t": "a"}); got.Allowed {
 			t.Errorf("%s is stored as %s: %+v", block, stored, got)
 		}
@@ -130,9 +117,7 @@ func TestUnknownFieldsOfSpecsLendToNobody(t *testing.T) {
 			`"allowedNamespaces":{},"sourceonly":true`:  false,
 			`"SourceOnly":true,"allowedNamespaces":{}`:  false,
 		} {
-			if err := json.Unmarshal([]byte("{"+fields+"}"), into); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte("{"+fields+"}"), into))
 			if got := identity.GrantOf(lent(into)).Decide("team-a", nil); got.Allowed != admitted {
 				t.Errorf("%T {%s}: %+v", into, fields, got)
 			}
@@ -164,9 +149,7 @@ func FuzzAllowedNamespaces(f *testing.F) {
 			t.Errorf("%s admits, and has an unknown field", block)
 		}
 		data, err := json.Marshal(read)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var again *v1alpha1.AllowedNamespaces
 		if err := json.Unmarshal(data, &again); err != nil || identity.GrantOf(again).Decide("team-a", labels).Allowed != first {
 			t.Errorf("%s became %s, %v", block, data, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	lanyardmeta "github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth/svid"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // trust has a ring of authorities, whose public bundle is always reachable. It carries out plans as
@@ -40,9 +41,7 @@ type trust struct {
 func newTrust(t *testing.T) *trust {
 	t.Helper()
 	domain, err := svid.ParseTrustDomain("example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &trust{
 		t: t, ring: &v1alpha1.KeyRing{}, now: today(), seen: map[string]time.Time{},
 		policy: Policy{TrustDomain: domain, PublishDelay: day, RotationPeriod: 90 * day, MaxLife: svid.Lifetime},
@@ -51,18 +50,14 @@ func newTrust(t *testing.T) *trust {
 
 func (w *trust) key() *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return key
 }
 
 // hold records that the store has the private half of an authority's key.
 func (w *trust) hold(a Authority, err error) Authority {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	w.o.Held = append(w.o.Held, a.KID)
 	return a
 }
@@ -87,9 +82,7 @@ func (w *trust) reissue(life time.Duration) {
 
 func (w *trust) certificate(c *x509.Certificate, err error) *x509.Certificate {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return c
 }
 
@@ -108,9 +101,7 @@ func (w *trust) step() Plan {
 	w.o.Revision = w.ring.Status.Revision
 	if w.policy.Import && w.secret != nil {
 		key, err := Thumbprint(w.secret.PublicKey)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Succeed(w.t, err)
 		w.o.Import = &Import{ID: svid.AuthorityID(w.secret), Key: key, NotAfter: w.secret.NotAfter}
 	}
 	plan := Next(w.ring, w.o, w.policy, w.now)
@@ -125,13 +116,9 @@ func (w *trust) step() Plan {
 	if plan.Renew != "" {
 		entry, _ := Find(&plan.Status, plan.Renew)
 		former, err := ParseAuthority(entry.Authority)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Succeed(w.t, err)
 		renewed, err := w.adopted(former.Intermediate.PublicKey)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Succeed(w.t, err)
 		plan.Renewed(renewed)
 	}
 	w.ring.Status = plan.Status
@@ -270,9 +257,7 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	if err != nil || c.Successor != "" || !c.Outage {
 		t.Errorf("a certificate of the same key succeeds: %+v, %v", c, err)
 	}
-	if err := Revoke(w.ring, first); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Revoke(w.ring, first))
 	w.settle()
 	w.want("both have the leaked key", "imported Revoked, imported Revoked")
 	w.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
@@ -423,9 +408,7 @@ func TestTrustDomainChanges(t *testing.T) {
 	w.settle()
 	former := *w.active()
 	domain, err := spiffeid.TrustDomainFromString("other.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.policy.TrustDomain = domain
 	w.settle()
 	w.want("authorities of the former trust domain sign no more", "Retiring, Removed, Published, Published")
@@ -454,9 +437,7 @@ func TestForeignAuthority(t *testing.T) {
 func TestKeysAndAuthorities(t *testing.T) {
 	p := newTrust(t).policy
 	p.Issuer, p.Algorithms = "https://spiffe.example", []v1alpha1.Algorithm{v1alpha1.RS256}
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Validate())
 	plan := Next(&v1alpha1.KeyRing{}, Observation{}, p, today())
 	if got := fmt.Sprint(plan.Missing); got != "[RS256 RS256 X.509 X.509]" {
 		t.Errorf("missing: %s", got)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestKID checks the thumbprint of the example key in RFC 7638 §3.1.
@@ -31,9 +32,7 @@ func TestKID(t *testing.T) {
 		"n64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbI" +
 		"SD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw"
 	modulus, err := base64.RawURLEncoding.DecodeString(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	k, err := NewKey(&rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: 65537})
 	if err != nil || k.ID != "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs" || k.Algorithm != v1alpha1.RS256 {
 		t.Errorf("%+v, %v", k, err)
@@ -43,17 +42,11 @@ func TestKID(t *testing.T) {
 // TestNewKeyRefuses checks that NewKey refuses keys that rings do not use.
 func TestNewKeyRefuses(t *testing.T) {
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	edwards, _, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p521, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, public := range []any{small.Public(), edwards, p521.Public(), nil, "key"} {
 		if _, err := NewKey(public); err == nil {
 			t.Errorf("%T is a key", public)
@@ -69,9 +62,7 @@ func TestParse(t *testing.T) {
 		v1alpha1.KeyPending, v1alpha1.KeyPublished, v1alpha1.KeyActive, v1alpha1.KeyRetiring, v1alpha1.KeyRemoved, v1alpha1.KeyRevoked, "Unknown",
 	} {
 		e, err := p256(t).Entry()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		e.State = state
 		kids[state] = e.KID
 		status.Keys = append(status.Keys, e)
@@ -112,23 +103,15 @@ func TestParse(t *testing.T) {
 func TestParseDocument(t *testing.T) {
 	k := p256(t)
 	good, err := json.Marshal(k.JWK())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	renamed := k.JWK()
 	renamed.KeyID = "renamed"
 	bad, err := json.Marshal(renamed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	leak, err := json.Marshal(jose.JSONWebKey{Key: private, KeyID: "leak"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, tt := range []struct {
 		document string
 		want     string
@@ -189,9 +172,7 @@ func TestConsequences(t *testing.T) {
 	var all strings.Builder
 	for _, kid := range []string{"active", "other", "alone", "retiring", "known"} {
 		c, err := ConsequencesOf(ring, kid, today())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		fmt.Fprintf(&all, "# revoke %s\n%s\n\n", kid, strings.Join(c.Lines(), "\n"))
 	}
 	golden.Compare(t, "testdata/consequences.golden", []byte(all.String()))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	lanyardmeta "github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const day = 24 * time.Hour
@@ -38,9 +39,7 @@ func key(t *testing.T, text string) v1alpha1.RingKey {
 	t.Helper()
 	words := strings.Fields(text)
 	age, err := time.ParseDuration(words[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	entered := today().Add(-age)
 	at := func(states int) *metav1.Time { return new(stamp(entered.Add(-time.Duration(states) * 5 * day))) }
 	k := v1alpha1.RingKey{KID: words[0], Algorithm: v1alpha1.RS256, KeyLife: v1alpha1.KeyLife{State: v1alpha1.KeyState(words[1])}}
@@ -416,9 +415,7 @@ func TestNext(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(ring, &o, &p)
 			}
-			if err := p.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, p.Validate())
 			before := ring.DeepCopy()
 			plan := Next(ring, o, p, today())
 			if got := states(plan.Status.Keys); got != tt.want {

@@ -13,18 +13,16 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func p256(t *testing.T) Key {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	k, err := NewKey(private.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return k
 }
 
@@ -33,9 +31,7 @@ func p256(t *testing.T) Key {
 func TestProbe(t *testing.T) {
 	k := p256(t)
 	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k.JWK()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var server *httptest.Server
 	files := map[string]string{}
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(jwks) }))

@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // registryOfRows is the registry for all rows, because rows of the truth table have no registry.
@@ -33,9 +34,7 @@ func TestExclusions(t *testing.T) {
 func testExclusions(t *testing.T, kind kinds.Kind) {
 	t.Helper()
 	data, err := os.ReadFile("../../auth/spec/testdata/exclusions.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var table struct {
 		Rows []struct {
 			Name     string          `json:"name"`
@@ -46,16 +45,12 @@ func testExclusions(t *testing.T, kind kinds.Kind) {
 			Message  string          `json:"message"`
 		} `json:"rows"`
 	}
-	if err := yaml.UnmarshalStrict(data, &table); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(data, &table))
 	// In Go an empty string is the same as an absent field, but in the schema it is not. If these
 	// fields are absent, the identity does not get more rights.
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	registry, err := endpoint.ParseAllowed(registryOfRows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	everything := spec.Rules{
 		Providers: []string{"aws", "azure", "gcp"}, TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}, CredentialHosts: registry,
 		AWSIdentities: func(context.Context, string, auth.Subject) error { return nil },

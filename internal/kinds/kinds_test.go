@@ -23,15 +23,14 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestTableFitsTheCRDs checks each entry against the CustomResourceDefinition of the kind: names,
 // scope, and the facts that depend on fields of the schema. Each definition must have an entry.
 func TestTableFitsTheCRDs(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(files) != len(kinds.All()) {
 		t.Errorf("there are %d definitions and %d entries", len(files), len(kinds.All()))
 	}
@@ -75,13 +74,9 @@ func TestTableFitsTheCRDs(t *testing.T) {
 func readCRD(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(data, crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(data, crd))
 	return crd
 }
 
@@ -137,9 +132,7 @@ func TestSchemeWithoutEntry(t *testing.T) {
 // stored.
 func TestAdmissionOfAWSIdentities(t *testing.T) {
 	policy, err := os.ReadFile(filepath.Join("..", "..", "config", "admission", "awsidentities.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var plurals []string
 	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.AWSIdentity }) {
 		plurals = append(plurals, kind.Plural)
@@ -187,9 +180,7 @@ func TestRelations(t *testing.T) {
 			t.Errorf("%s names WorkloadIdentity %q, want app", kind.Kind, got)
 		}
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for identity, want := range map[string]bool{"app": true, "other": false} {
 			if got := related(t, kind.Relation, object, identity); got != want {
 				t.Errorf("%s: %s is %t for identity %s, want %t", kind.Kind, kind.Relation, got, identity, want)
@@ -202,21 +193,15 @@ func TestRelations(t *testing.T) {
 func related(t *testing.T, relation string, object map[string]any, identity string) bool {
 	t.Helper()
 	env, err := cel.NewEnv(cel.OptionalTypes(), cel.Variable("object", cel.DynType), cel.Variable("identity", cel.DynType))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ast, issues := env.Compile(relation)
 	if issues.Err() != nil {
 		t.Fatal(issues.Err())
 	}
 	program, err := env.Program(ast)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	value, _, err := program.Eval(map[string]any{"object": object, "identity": map[string]any{"metadata": map[string]any{"name": identity}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return value.Value() == true
 }
 

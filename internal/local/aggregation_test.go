@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const aggregated = `
@@ -37,16 +39,12 @@ spec: {clusterIP: 10.0.0.8, ports: [{port: 443}]}
 // machine. The chart's own objects must stay unchanged.
 func TestAggregated(t *testing.T) {
 	manifests, err := parseManifest("chart.yaml", []byte(aggregated))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var chart rendered
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
 		objects = append(objects, m.Unstructured)
-		if err := chart.add(m.Unstructured); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, chart.add(m.Unstructured))
 	}
 	if len(chart.apis) != 2 || chart.apis[0].host() != "server.lanyard-system.svc:8443" || chart.apis[1].host() != "server.lanyard-system.svc:443" {
 		t.Fatalf("the aggregated APIs are %+v", chart.apis)

@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -30,23 +31,15 @@ func TestClaim(t *testing.T) {
 	t.Run("empties what a former world left", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "new")
 		f, err := claim(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(f.join("cluster", "etcd"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.release(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.MkdirAll(f.join("cluster", "etcd"), 0o700))
+		must.Succeed(t, f.release())
 		if f, err = claim(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
 		defer f.release()
 		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(entries) != 1 || entries[0].Name() != lockName {
 			t.Errorf("left: %v", entries)
 		}
@@ -54,9 +47,7 @@ func TestClaim(t *testing.T) {
 	t.Run("refuses a folder with other files, and keeps them", func(t *testing.T) {
 		dir := t.TempDir()
 		precious := filepath.Join(dir, "precious")
-		if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(precious, []byte("x"), 0o600))
 		if _, err := claim(t.Context(), dir); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "--dir") {
 			t.Errorf("got %v", err)
 		}
@@ -67,16 +58,10 @@ func TestClaim(t *testing.T) {
 	t.Run("refuses what somebody put beside a former world's files, and keeps it", func(t *testing.T) {
 		dir := t.TempDir()
 		c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, c.Stop())
 		precious := filepath.Join(dir, "cloud.yaml")
-		if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(precious, []byte("x"), 0o600))
 		if f, err := claim(t.Context(), dir); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "cloud.yaml") {
 			t.Errorf("got %v", err)
 			if err == nil {
@@ -86,21 +71,15 @@ func TestClaim(t *testing.T) {
 		if _, err := os.Stat(precious); err != nil {
 			t.Error("removed it")
 		}
-		if err := os.Remove(precious); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Remove(precious))
 		f, err := claim(t.Context(), dir) // the refused claim has unlocked the folder
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		f.release()
 	})
 	t.Run("refuses a folder in use, and says by whom", func(t *testing.T) {
 		dir := t.TempDir()
 		f, err := claim(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer f.release()
 		_, err = claim(t.Context(), dir)
 		if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "process ") {
@@ -119,19 +98,11 @@ func testAwaitsCluster(t *testing.T, cluster string) {
 	t.Run("waits for a control plane that still stops in "+cluster, func(t *testing.T) {
 		dir := t.TempDir()
 		f, err := claim(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.MkdirAll(f.join(cluster), 0o700), f.release()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, errors.Join(os.MkdirAll(f.join(cluster), 0o700), f.release()))
 		former, err := os.Create(filepath.Join(dir, cluster, "lock"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := flock(former); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, flock(former))
 		cause := errors.New("the test ends the wait")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 2*pollInterval, cause)
 		defer cancel()
@@ -140,18 +111,14 @@ func testAwaitsCluster(t *testing.T, cluster string) {
 		}
 		former.Close()
 		f, err = claim(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		f.release()
 	})
 }
 
 func TestKeys(t *testing.T) {
 	cfg, err := ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	keysOf := func(cfg cloudtest.Config) map[string][]aws.AccessKey {
 		found := map[string][]aws.AccessKey{}
 		for _, account := range cfg.AWS.Accounts {
@@ -168,9 +135,7 @@ func TestKeys(t *testing.T) {
 	}
 	for _, name := range []string{Publisher, ProgramUser} {
 		with, key, err := withKey(cfg, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(keysOf(cfg)) != 0 {
 			t.Error("the caller's configuration was changed")
 		}
@@ -178,9 +143,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%d users have keys, and %s has %d", len(got), name, len(got[name]))
 		}
 		_, other, err := withKey(cfg, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if other == key {
 			t.Error("two worlds have the same key")
 		}
@@ -217,13 +180,9 @@ func TestParseCloudRefuses(t *testing.T) {
 func startDemonstration(t *testing.T) *Cloud {
 	t.Helper()
 	cfg, err := ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, err := StartCloud(t.Context(), CloudOptions{Dir: t.TempDir(), Config: cfg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { c.Stop() })
 	return c
 }
@@ -232,13 +191,9 @@ func startDemonstration(t *testing.T) *Cloud {
 func TestPush(t *testing.T) {
 	c := startDemonstration(t)
 	files, err := examples.Artifacts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pushed, err := c.PushAll(t.Context(), files, "1.0.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(pushed) != 3 || pushed[0].Repository != "tenant-a/app" || pushed[1].Repository != "tenant-b/app" || pushed[2].Repository != "tenant-c/app" {
 		t.Errorf("pushed %v", pushed)
 	}
@@ -248,21 +203,13 @@ func TestPush(t *testing.T) {
 	}
 
 	user, password, err := c.registryLogin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	repository, err := oci.ParseURL(repositoryURL("tenant-a/app"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client, err := oci.Connect(t.Context(), repository, oci.Options{Auth: oci.Basic(user, password), Transport: c.Transport()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resolved, err := client.Resolve(t.Context(), oci.Reference{Tag: "1.0.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if resolved.Digest != c.pushed[repositoryURL("tenant-a/app")+":1.0.0"] {
 		t.Error("the tag is not what was pushed")
 	}
@@ -276,15 +223,11 @@ func TestPush(t *testing.T) {
 func TestPublish(t *testing.T) {
 	c := startDemonstration(t)
 	const host = "oidc.eks.eu-west-1.amazonaws.com"
-	if err := c.publish(host, http.NotFoundHandler()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.publish(host, http.NotFoundHandler()))
 	if err := c.publish(host, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), host) {
 		t.Errorf("a second issuer at the host: %v", err)
 	}
-	if err := c.withdraw(host); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.withdraw(host))
 	if err := c.publish(host, http.NotFoundHandler()); err != nil {
 		t.Errorf("the host is not free again: %v", err)
 	}
@@ -293,21 +236,15 @@ func TestPublish(t *testing.T) {
 // TestCloudState asserts that other processes find a running cloud, and get ErrNoCloud otherwise.
 func TestCloudState(t *testing.T) {
 	cfg, err := ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	dir := t.TempDir()
 	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
 		t.Errorf("before the start: %v", err)
 	}
 	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir, Config: cfg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	state, err := ReadCloud(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if state.ProxyURL != c.ProxyURL() || state.CAFile != c.CAFile() || state.PID != os.Getpid() {
 		t.Errorf("noted %+v", state)
 	}
@@ -315,9 +252,7 @@ func TestCloudState(t *testing.T) {
 		t.Error("the CA's file has another CA")
 	}
 	noted := read(t, filepath.Join(dir, stateName))
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Stop())
 	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
 		t.Errorf("after the stop: %v", err)
 	}
@@ -334,20 +269,14 @@ func TestCloudState(t *testing.T) {
 func TestReadCloudOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.Stop()
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
 	defer other.Close()
 	state, err := ReadCloud(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	state.ProxyURL = other.URL
-	if err := state.write(filepath.Join(dir, stateName)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, state.write(filepath.Join(dir, stateName)))
 	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
 		t.Errorf("got %v", err)
 	}
@@ -363,9 +292,7 @@ func TestStartCloudRefuses(t *testing.T) {
 	}
 	// The refused starts have unlocked the folder.
 	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.Stop()
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestBackends asserts that the chart's Ingress leads from the issuer's host to discovery. Without
@@ -21,14 +23,10 @@ func TestBackends(t *testing.T) {
 		"without":         {WithIssuer(nil, map[string]any{"issuer": map[string]any{"url": ""}}), map[string]string{}},
 	} {
 		objects, err := render(nil, nil, tt.values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var all rendered
 		for _, o := range objects {
-			if err := all.add(o); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, all.add(o))
 		}
 		if got, err := all.backends(); err != nil || !maps.Equal(got, tt.want) {
 			t.Errorf("%s: the backends are %v, %v; want %v", name, got, err, tt.want)
@@ -49,9 +47,7 @@ func TestBackendsRefused(t *testing.T) {
 		"another Service": "{host: a.example, http: {paths: [" + path("t", "name: http") + "]}}",
 	} {
 		manifests, err := parseManifest("chart.yaml", []byte("apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i, namespace: system}\nspec: {rules: ["+rule+"]}\n"+service))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var all rendered
 		for _, m := range manifests {
 			if err := all.add(m.Unstructured); err != nil {
@@ -76,26 +72,18 @@ func TestEdge(t *testing.T) {
 		}))
 		t.Cleanup(program.Close)
 		to, err := url.Parse(program.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		e.to.Store(to)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front.URL+"/jwks", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		req.Host = "issuer.example.com"
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body, err := io.ReadAll(res.Body)
 		if want := name + " issuer.example.com/jwks"; err != nil || string(body) != want {
 			t.Errorf("answers %q, %v; want %q", body, err, want)
 		}
-		if err := res.Body.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, res.Body.Close())
 	}
 }
 
@@ -103,14 +91,10 @@ func TestEdge(t *testing.T) {
 // only the controller gets the default Azure tenant.
 func TestIssuerReadsTheCloud(t *testing.T) {
 	inCloud, err := render([]string{"HTTPS_PROXY=http://127.0.0.1:4711"}, nil, WithIssuer(nil, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var all rendered
 	for _, o := range inCloud {
-		if err := all.add(o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, all.add(o))
 	}
 	for _, w := range all.workloads {
 		var proxy, tenant bool

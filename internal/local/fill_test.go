@@ -7,6 +7,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // repository holds a Namespace and an OCIRepository. The OCIRepository begins at line 5.
@@ -57,13 +58,9 @@ metadata: {name: unknown, namespace: ns}
 spec: {bucketName: somebody-elses, interval: 10s, provider: gcp}
 `
 	m, err := ReadManifests(t.Context(), "my", fstest.MapFS{"x.yaml": {Data: []byte(manifests)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	filled, err := c.Fill(t.Context(), m, fstest.MapFS{"deeper/file": {Data: []byte("content")}}, "1.0.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []string{
 		"123456789123.dkr.ecr.eu-west-1.amazonaws.com/team/app:1.0.0", "europe-west1-docker.pkg.dev/my-org-project/team/app:1.0.0",
 		"lanyarddemo.azurecr.io/team/app:7", "tenant-a-direct",
@@ -76,13 +73,9 @@ spec: {bucketName: somebody-elses, interval: 10s, provider: gcp}
 		t.Errorf("the bucket has %q: %v", object.Content, err)
 	}
 	image, err := oci.ParseURL("oci://lanyarddemo.azurecr.io/team/app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	behind, err := oci.Connect(t.Context(), image, oci.Options{Transport: inProcess{c.planes.registries.handler(azurePlane("lanyarddemo.azurecr.io"))}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := behind.Resolve(t.Context(), oci.Reference{Tag: "7"}); err != nil {
 		t.Error(err)
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/internal/chart"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // modeVar is an environment variable. It makes the test binary act as a program of the chart.
@@ -80,23 +81,15 @@ func clusterWithChart(t *testing.T, mode string, tokens ...string) *Cluster {
 		"identity": map[string]any{"awsRegion": Region},
 	}
 	objects, err := chart.Objects(chart.Release{Name: Release, Namespace: Namespace, Values: values})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &Cluster{dir: t.TempDir(), ended: make(chan struct{}), server: "https://127.0.0.1:6443"}
 	c.serverCA = c.Path("ca.crt")
 	for _, o := range objects {
-		if err := c.chart.add(o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.chart.add(o))
 	}
 	authority, err := cloudtest.New(cloudtest.Config{}) // the API server's CA can be any CA
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(authority.WriteCA(c.serverCA), authority.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, errors.Join(authority.WriteCA(c.serverCA), authority.Close()))
 	api := fake.NewClientset()
 	api.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		create := action.(clienttesting.CreateActionImpl)
@@ -117,18 +110,14 @@ func clusterWithChart(t *testing.T, mode string, tokens ...string) *Cluster {
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return path
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(data)
 }
 
@@ -138,9 +127,7 @@ func TestStartProgram(t *testing.T) {
 	t.Setenv("OF_THE_PARENT", "must not be inherited")
 	cluster := clusterWithChart(t, "obedient", "first-token")
 	c, err := cluster.StartProgram(t.Context(), ProgramOptions{Workload: "lanyard-controller", Binary: self(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res, err := http.Get(c.URL("health") + "/readyz")
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Errorf("started, but not ready: %v", err)
@@ -150,9 +137,7 @@ func TestStartProgram(t *testing.T) {
 	}
 	kubeconfig := cluster.Path("programs", "controller", "kubeconfig")
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := read(t, config.BearerTokenFile); got != "first-token" {
 		t.Errorf("token is %q", got)
 	}
@@ -161,16 +146,12 @@ func TestStartProgram(t *testing.T) {
 	}
 	for _, path := range []string{kubeconfig, config.BearerTokenFile} {
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v", path, info.Mode())
 		}
 	}
-	if err := cluster.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.Stop(t.Context()))
 	log := read(t, c.Log)
 	if !strings.Contains(log, "stopped in order") {
 		t.Errorf("was not asked to stop:\n%s", log)
@@ -207,9 +188,7 @@ func TestStartProgram(t *testing.T) {
 func TestStartProgramWithValues(t *testing.T) {
 	cluster := clusterWithChart(t, "obedient", "token")
 	cloud, err := StartCloud(t.Context(), CloudOptions{Dir: filepath.Join(t.TempDir(), "cloud")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = cloud.Stop() })
 	cluster.cloud = cloud
 	c, err := cluster.StartProgram(t.Context(), ProgramOptions{
@@ -219,12 +198,8 @@ func TestStartProgramWithValues(t *testing.T) {
 			"tokenCache": map[string]any{"maxDuration": "12s"},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.Stop(t.Context()))
 	const argument = "--token-cache-max-duration=12s"
 	if log := read(t, c.Log); !strings.Contains(log, argument) {
 		t.Errorf("it was not started with %s:\n%s", argument, log)
@@ -256,9 +231,7 @@ func TestProgramCrash(t *testing.T) {
 	t.Run("later", func(t *testing.T) {
 		cluster := clusterWithChart(t, "doomed", "token")
 		c, err := cluster.StartProgram(t.Context(), ProgramOptions{Workload: "lanyard-controller", Binary: self(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		http.Get(c.URL("health")) // this request ends the program
 		<-cluster.Ended()
 		var ended *ProgramError
@@ -274,12 +247,8 @@ func TestProgramCrash(t *testing.T) {
 func TestKillProgram(t *testing.T) {
 	cluster := clusterWithChart(t, "obedient", "token", "token")
 	c, err := cluster.StartProgram(t.Context(), ProgramOptions{Workload: "lanyard-controller", Binary: self(t), Name: "first"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.Kill())
 	if strings.Contains(read(t, c.Log), "stopped in order") {
 		t.Error("was asked to stop")
 	}
@@ -319,29 +288,19 @@ func TestStartProgramRefuses(t *testing.T) {
 func TestClientRereadsToken(t *testing.T) {
 	cluster := clusterWithChart(t, "obedient", "first", "second")
 	f, err := cluster.newTokenFile(t.Context(), "lanyard-controller", t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(f.close)
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, f.renew(t.Context()))
 	var sent string
 	wrapped, err := rest.HTTPWrappersForConfig(config, roundTripper(func(req *http.Request) (*http.Response, error) {
 		sent = req.Header.Get("Authorization")
 		return nil, errors.New("not sent")
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	wrapped.RoundTrip(req)
 	if sent != "Bearer second" {
 		t.Errorf("sends %q after the renewal", sent)
@@ -368,9 +327,7 @@ func TestRenewal(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		f, err := cluster.newTokenFile(t.Context(), "lanyard-controller", dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, step := range []struct {
 			wait  time.Duration
 			token string

@@ -4,19 +4,17 @@ import (
 	"net"
 	"slices"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestReserve reserves ports while others are reserved and while a program listens on one.
 func TestReserve(t *testing.T) {
 	first, err := Reserve(500)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(first.Release)
 	second, err := Reserve(500)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(second.Release)
 	all := slices.Concat(first.Addresses, second.Addresses)
 	slices.Sort(all)
@@ -36,13 +34,9 @@ func TestReserve(t *testing.T) {
 // on it.
 func TestReserveAgain(t *testing.T) {
 	first, err := Reserve(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	address, err := net.ResolveTCPAddr("tcp", first.Addresses[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var again Reservation
 	if err := again.add(address.Port); err == nil {
 		t.Error("a reserved port was reserved again")
@@ -50,15 +44,11 @@ func TestReserveAgain(t *testing.T) {
 	first.Release()
 	first.Release()
 	listener, err := net.ListenTCP("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := again.add(address.Port); err == nil {
 		t.Error("a port was reserved on which a program listens")
 	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, listener.Close())
 	if err := again.add(address.Port); err != nil {
 		t.Errorf("a free port was not reserved: %v", err)
 	}

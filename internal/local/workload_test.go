@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // server is a typical Deployment of a chart, its Service, and a second Service that leads
@@ -62,14 +64,10 @@ spec: {selector: {app: other}, ports: [{port: 443, targetPort: https}]}
 func chartOf(t *testing.T, manifests string) rendered {
 	t.Helper()
 	objects, err := parseManifest("chart.yaml", []byte(manifests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var r rendered
 	for _, o := range objects {
-		if err := r.add(o.Unstructured); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.add(o.Unstructured))
 	}
 	return r
 }
@@ -90,9 +88,7 @@ func TestDeployment(t *testing.T) {
 	)}
 	p := &Program{}
 	line, err := p.prepare(t.Context(), cluster, w, chart.servicesOf(w), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []string{
 		"serve", "--listen=" + p.layout.ports["https"], "--health=" + p.layout.ports["health"],
 		"--public-url=https://" + p.layout.ports["https"] + "/v1", "--other-url=https://other.lanyard-system.svc/v1",
@@ -152,9 +148,7 @@ func TestDeploymentRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := parseManifest("chart.yaml", []byte(strings.Replace(server, tc.replace, tc.by, 1)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var r rendered
 			if err := r.add(objects[0].Unstructured); err == nil || !strings.Contains(err.Error(), "Deployment lanyard-server") {
 				t.Errorf("got %v", err)

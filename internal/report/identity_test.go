@@ -15,6 +15,7 @@ import (
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -22,9 +23,7 @@ import (
 // identities that administrators lend.
 func TestIdentities(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)))
 	conditions := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
 		return []metav1.Condition{{Type: meta.ConditionReady, Status: status, Reason: reason, Message: "so it is"}}
 	}
@@ -43,9 +42,7 @@ func TestIdentities(t *testing.T) {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	var shown bytes.Buffer
-	if err := report.Table(&shown, rows, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report.Table(&shown, rows, false))
 	for i, want := range [][]string{
 		{"-", "awsclusterroleidentity/reader", "assumed-role/reader/reader", "Ready", "Succeeded: so it is"},
 		{"team-a", "awscluster/test", "none (awsclusterroleidentity/reader)", "Refused", "PrincipalUsageUnauthorized"},

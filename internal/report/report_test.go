@@ -16,6 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -132,9 +133,7 @@ func TestBinding(t *testing.T) {
 	o.Status.Conditions = []metav1.Condition{{Type: meta.ConditionReady, Status: metav1.ConditionTrue, Reason: meta.ReasonSucceeded}}
 	row = report.Of(report.Read(kinds.All(), o))
 	var table strings.Builder
-	if err := report.Table(&table, []report.Row{row}, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report.Table(&table, []report.Row{row}, false))
 	if row.Result != report.Delivered || !row.OK() || !strings.Contains(table.String(), "lwi/banana") || !strings.Contains(table.String(), "Delivered until 2026-01-02T03:04:05Z") {
 		t.Errorf("%+v\n%s", row, table.String())
 	}
@@ -169,9 +168,7 @@ func TestShortSubjects(t *testing.T) {
 		"lanyard.dev:awsunknown:app": "none (lanyard.dev:awsunknown:app)", "system:serviceaccount:tenant-a:app:more": "none (system:serviceaccount:tenant-a:app:more)",
 	} {
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{{Namespace: "tenant-a", Kind: "Bucket", Name: "app", Subject: subject}}, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, report.Table(&out, []report.Row{{Namespace: "tenant-a", Kind: "Bucket", Name: "app", Subject: subject}}, false))
 		if !strings.Contains(out.String(), "   "+want+"   ") {
 			t.Errorf("%s: want %s in\n%s", subject, want, out.String())
 		}
@@ -258,18 +255,14 @@ func TestTable(t *testing.T) {
 	for name, wide := range map[string]bool{"table": false, "wide": true} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := report.Table(&out, rows(), wide); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, report.Table(&out, rows(), wide))
 			golden.Compare(t, "testdata/"+name+".golden", out.Bytes())
 		})
 	}
 	t.Run("without expectations", func(t *testing.T) {
 		var out bytes.Buffer
 		o := repository("tenant-a", "plain", "sa", pulled(), as("role"))
-		if err := report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o))}, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o))}, false))
 		if strings.Contains(out.String(), "EXPECTED") {
 			t.Errorf("nothing is expected, but there is a column for it:\n%s", out.String())
 		}
@@ -283,9 +276,7 @@ func TestTableWidth(t *testing.T) {
 		o := repository("tenant-c", "mistaken", "sa", pulled(), as("tenant-c"), expect(value))
 		other := repository("tenant-a", "plain", "sa", pulled(), as("role"))
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o)), report.Of(report.Read(kinds.All(), &other))}, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o)), report.Of(report.Read(kinds.All(), &other))}, false))
 		for line := range strings.Lines(out.String()) {
 			if len(line) > 300 {
 				t.Errorf("a line has %d bytes", len(line))
@@ -298,9 +289,7 @@ func TestTableWidth(t *testing.T) {
 // can read the artifact.
 func TestCapabilityStaysInside(t *testing.T) {
 	var out bytes.Buffer
-	if err := report.Table(&out, rows(), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, report.Table(&out, rows(), true))
 	if strings.Contains(out.String(), "secret-capability") {
 		t.Error("the table holds status.artifact.url")
 	}
@@ -315,9 +304,7 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, account, reason, message, expectation string) {
 		o := repository("tenant", name, account, refused(reason, message), expect(expectation))
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o)), report.Of(report.Read(kinds.All(), &o))}, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o)), report.Of(report.Read(kinds.All(), &o))}, true))
 		if lines := strings.Count(out.String(), "\n"); lines != 3 {
 			t.Errorf("%d lines, want 3:\n%q", lines, out.String())
 		}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestOnlyTheAPIServerCalls checks that only callers whom the API server names get a token.
@@ -62,9 +64,7 @@ func TestNoLoopbackClient(t *testing.T) {
 		},
 	}}
 	connection, err := dialer.DialContext(t.Context(), "tcp", r.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = connection.Close()
 }
 
@@ -120,12 +120,8 @@ func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 	config := frontConfig(t, proxies)
 	client := kubefake.NewClientset(config)
 	front, err := newFrontProxy(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := front.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, front.start(t.Context()))
 	front.known.CAContentProvider = changingCA{front.known.CAContentProvider, func() {
 		withdrawn := config.DeepCopy()
 		withdrawn.Data["requestheader-allowed-names"] = `[]`
@@ -137,9 +133,7 @@ func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 		}
 	}}
 	leaf, err := x509.ParseCertificate(clientCert(t, proxies, "kubelet").Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request := (&http.Request{
 		Header: http.Header{"X-Remote-User": {"alice"}}, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}},
 	}).WithContext(t.Context())
@@ -154,9 +148,7 @@ func TestLastProxy(t *testing.T) {
 		proxies := mustAuthority(t)
 		connection := func(name string) *tls.ConnectionState {
 			leaf, err := x509.ParseCertificate(clientCert(t, proxies, name).Certificate[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 		}
 		roots, names, front := x509.NewCertPool(), []string{frontName}, connection(frontName)
@@ -216,9 +208,7 @@ func (r *rig) publish(t *testing.T, change func(*corev1.ConfigMap)) {
 	t.Helper()
 	maps := r.kube.CoreV1().ConfigMaps(configNamespace)
 	config, err := maps.Get(t.Context(), configName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	change(config)
 	if _, err := maps.Update(t.Context(), config, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -20,31 +20,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // newService is the chart's APIService.
 func newService(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	service := newAggregation().Unstructured
-	if err := unstructured.SetNestedField(service.Object, "token.lanyard.dev", "spec", "group"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedField(service.Object, "token.lanyard.dev", "spec", "group"))
 	return service
 }
 
 func step(t *testing.T, c *Certificate) {
 	t.Helper()
-	if err := c.Step(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Step(t.Context()))
 }
 
 func readBundle(t *testing.T, c *Certificate) []byte {
 	t.Helper()
 	service, err := c.Service.get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return service.bundle()
 }
 
@@ -53,9 +49,7 @@ func readBundle(t *testing.T, c *Certificate) []byte {
 func serving(t *testing.T, c *Certificate, bundle []byte) *x509.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(c.CurrentCertKeyContent())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
 	options := x509.VerifyOptions{Roots: roots, DNSName: serverHost, CurrentTime: time.Now()}
@@ -172,9 +166,7 @@ func wipeBundle(t *testing.T, c *Certificate) {
 	if err == nil {
 		err = c.Service.trust(t.Context(), service, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // TestSecretIsTouched deletes, edits and restores the Secret with the authority.
@@ -184,24 +176,18 @@ func TestSecretIsTouched(t *testing.T) {
 		replica := newCertificate(c)
 		read := func() *corev1.Secret {
 			secret := &corev1.Secret{}
-			if err := c.Get(t.Context(), replica.Secret, secret); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Get(t.Context(), replica.Secret, secret))
 			return secret
 		}
 		write := func(data map[string][]byte) {
 			secret := read()
 			secret.Data = data
-			if err := c.Update(t.Context(), secret); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Update(t.Context(), secret))
 		}
 		step(t, replica)
 		yesterday := read().Data
 
-		if err := c.Delete(t.Context(), read()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(t.Context(), read()))
 		step(t, replica)
 		serving(t, replica, readBundle(t, replica))
 		fresh := read().Data
@@ -246,9 +232,7 @@ func TestAPIServiceComesLater(t *testing.T) {
 	if cert, key := replica.CurrentCertKeyContent(); len(cert) == 0 || len(key) == 0 {
 		t.Fatal("there is no certificate without an APIService")
 	}
-	if err := c.Create(t.Context(), newService(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), newService(t)))
 	step(t, replica)
 	serving(t, replica, readBundle(t, replica))
 	wipeBundle(t, replica)
@@ -270,9 +254,7 @@ func TestDeleteWithNamespace(t *testing.T) {
 		service := &APIService{Client: c}
 		informers := &informertest.FakeInformers{Scheme: c.Scheme()}
 		informer, err := informers.FakeInformerFor(t.Context(), &corev1.Namespace{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)
@@ -282,9 +264,7 @@ func TestDeleteWithNamespace(t *testing.T) {
 		synctest.Wait()
 		exists := func() bool {
 			got, err := service.get(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return got != nil
 		}
 		now := metav1.Now()

@@ -13,6 +13,7 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestLargeIdentity checks that memory has a bounded part of an identity, whatever a tenant writes
@@ -44,18 +45,14 @@ func TestLargeIdentity(t *testing.T) {
 			watched := identity.DeepCopy()
 			watched.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: large}}
 			remembered, err := Remember(watched)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			kept, err := json.Marshal(remembered)
 			if err != nil || len(kept) > 80<<10 {
 				t.Fatalf("memory keeps %d bytes, %v", len(kept), err)
 			}
 			for _, from := range []client.Reader{newClient(t, remembered.(*identityv1.WorkloadIdentity)), newClient(t)} {
 				read, err := CachedIdentities{Memory: from, Live: api}.Get(t.Context(), "garden", "banana", "1")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if errs := made.Validate(read); (len(errs) > 0) != tt.refused || tt.refused && errs[0].Field != "spec.targetSystem.providerConfig" {
 					t.Errorf("refused: %v", errs)
 				}
@@ -82,9 +79,7 @@ func TestFromOtherRings(t *testing.T) {
 		"ours":   {Issuer: "https://ours.example.com", KeyRing: "ours"},
 	} {
 		remembered, err := Remember(&identityv1.WorkloadIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: name}, Status: status})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		known = append(known, remembered.(client.Object))
 	}
 	issuers, err := CachedIdentities{Memory: newClient(t, known...)}.FromOtherRings(t.Context(), "ours")

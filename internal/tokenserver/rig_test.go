@@ -36,6 +36,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -49,12 +50,8 @@ const (
 func newClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := identityv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, corev1.AddToScheme(scheme))
+	must.Succeed(t, identityv1.AddToScheme(scheme))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&identityv1.KeyRing{}).Build()
 }
 
@@ -86,26 +83,20 @@ func frontConfig(t *testing.T, proxies authority) *corev1.ConfigMap {
 func clientCert(t *testing.T, by authority, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func mustAuthority(t *testing.T) authority {
 	t.Helper()
 	a, err := newAuthority(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return a
 }
 
@@ -201,20 +192,14 @@ func newRigWith(t *testing.T, change func(*Config), objects ...client.Object) *r
 	r.kube = kubefake.NewClientset(frontConfig(t, r.proxies))
 	c := newClient(t, objects...)
 	certificate := newCertificate(c)
-	if err := certificate.Step(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, certificate.Step(t.Context()))
 	r.roots = x509.NewCertPool()
 	r.roots.AddCert(certificate.issuer)
 	backend, err := OpenAudit("-", r.audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var listening net.ListenConfig
 	listener, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.address = listener.Addr().String()
 	config := Config{
 		Listener: listener, Certificate: certificate, Kubernetes: r.kube, Authorizer: authorizer.AuthorizerFunc(minters), Audit: backend,
@@ -232,9 +217,7 @@ func newRigWith(t *testing.T, change func(*Config), objects ...client.Object) *r
 	}
 	change(&config)
 	server, err := New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
@@ -288,20 +271,14 @@ type answer struct {
 func (c *caller) do(t *testing.T, method, path, body string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "https://"+c.rig.address+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request.Header = c.header.Clone()
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answer{code: response.StatusCode, header: response.Header, body: string(text)}
 }
 

@@ -32,6 +32,7 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // newRights checks the rights of two programs. The function allow says what they may do.
@@ -123,9 +124,7 @@ func apiServer(t *testing.T, documents map[string]string) rest.Interface {
 	}))
 	t.Cleanup(server.Close)
 	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return clientset.Discovery().RESTClient()
 }
 
@@ -133,22 +132,14 @@ func TestClusterIssuer(t *testing.T) {
 	const discovery, jwks = "/.well-known/openid-configuration", "/openid/v1/jwks"
 	ring := client.ObjectKey{Namespace: "lanyard-system", Name: keyring.IssuerRing}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	key, err := keyring.NewKey(private.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	entry, err := key.Entry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	entry.State = identityv1.KeyPublished
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.Public(), KeyID: "another-name"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	own := &identityv1.KeyRing{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ring.Namespace, Name: ring.Name},
 		Status:     identityv1.KeyRingStatus{Keys: []identityv1.RingKey{entry}},
@@ -261,14 +252,10 @@ func TestMetricsOfDeletedIdentities(t *testing.T) {
 	scheme := newClient(t).Scheme()
 	informers := &informertest.FakeInformers{Scheme: scheme}
 	metrics := NewMetrics(slog.New(slog.DiscardHandler))
-	if err := ForgetDeleted(t.Context(), informers, metrics); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, ForgetDeleted(t.Context(), informers, metrics))
 	metrics.minted(banana())
 	informer, err := informers.FakeInformerFor(t.Context(), &identityv1.WorkloadIdentity{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	informer.Delete(banana())
 	if n := testutil.CollectAndCount(metrics, "lanyard_tokens_minted_total"); n != 0 {
 		t.Error("a deleted identity has a metric")
@@ -280,13 +267,9 @@ func TestFollowRing(t *testing.T) {
 	informers := &informertest.FakeInformers{Scheme: newClient(t).Scheme()}
 	busy, idle := make(chan struct{}, 1), make(chan struct{}, 1)
 	name := client.ObjectKey{Namespace: "lanyard-system", Name: keyring.IssuerRing}
-	if err := FollowRing(t.Context(), informers, name, busy, idle); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, FollowRing(t.Context(), informers, name, busy, idle))
 	informer, err := informers.FakeInformerFor(t.Context(), &identityv1.KeyRing{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ring := &identityv1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	another := &identityv1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: name.Name}}
 	informer.Add(another)

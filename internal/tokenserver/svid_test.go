@@ -28,6 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const appUID = "5c1b1f1e-7c39-4a0e-9f4b-2f5d3b0a9c11"
@@ -43,17 +44,11 @@ func newStubSVIDs(t *testing.T) *stubSVIDs {
 	t.Helper()
 	domain := spiffeid.RequireTrustDomainFromString("example.com")
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	authority, err := svid.NewAuthority(domain, key, 24*time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	issuer, err := svid.NewIssuer(domain, key, authority, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &stubSVIDs{issuer: issuer}
 }
 
@@ -91,9 +86,7 @@ func (r *rig) keep(t *testing.T, object *unstructured.Unstructured) {
 		if kind.Kind != object.GetKind() {
 			continue
 		}
-		if err := r.objects.Tracker().Create(kind.GroupVersion().WithResource(kind.Plural), object, object.GetNamespace()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.objects.Tracker().Create(kind.GroupVersion().WithResource(kind.Plural), object, object.GetNamespace()))
 		return
 	}
 	t.Fatalf("no kind %s", object.GetKind())
@@ -111,9 +104,7 @@ func (c *caller) svid(t *testing.T, path string, spec map[string]any) answer {
 		spec["uid"] = appUID
 	}
 	body, err := json.Marshal(map[string]any{"apiVersion": "token.lanyard.dev/v1alpha1", "kind": "SVIDRequest", "spec": spec})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c.do(t, http.MethodPost, path, string(body))
 }
 
@@ -129,13 +120,9 @@ func (a answer) svid(t *testing.T) *tokenv1.SVIDRequest {
 func leafKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return key, base64.StdEncoding.EncodeToString(der)
 }
 
@@ -183,9 +170,7 @@ func TestX509SVID(t *testing.T) {
 	key, public := leafKey(t)
 	got := r.minter(t).svid(t, svidPath("ocirepositories", "my-app"), map[string]any{"type": "SpiffeCertificate", "publicKey": public}).svid(t)
 	chain, err := svid.ParseChain(got.Status.CertificateChain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	id := spiffeid.RequireFromString("spiffe://example.com/ocirepositories/production/my-app")
 	if err := svid.CheckChain(chain, id, &key.PublicKey, time.Now()); err != nil || got.Status.SPIFFEID != id.String() || got.Status.Token != "" {
 		t.Errorf("%v, %+v", err, got.Status)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/wholefile"
 )
 
@@ -12,9 +13,7 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "token")
 	for _, content := range []string{"old", "new"} {
-		if err := wholefile.Write(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, wholefile.Write(path, []byte(content)))
 		got, err := os.ReadFile(path)
 		if err != nil || string(got) != content {
 			t.Errorf("%q, %v; want %q", got, err, content)
@@ -26,9 +25,7 @@ func TestWrite(t *testing.T) {
 	}
 	// Write cannot replace a folder with a file, and must remove its temporary file.
 	folder := filepath.Join(dir, "folder")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(folder, 0o700))
 	if err := wholefile.Write(folder, []byte("new")); err == nil {
 		t.Error("a file replaced a folder")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // newRegistry starts distribution as a real registry, and returns its host:port.
@@ -83,9 +84,7 @@ func files(t *testing.T, root string) map[string]string {
 		found[fmt.Sprintf("%s executable=%t", name, info.Mode()&0o100 != 0)] = string(body)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return found
 }
 
@@ -93,13 +92,9 @@ func files(t *testing.T, root string) map[string]string {
 func lanyard(ctx context.Context, t *testing.T, url string) (*oci.Client, oci.Reference) {
 	t.Helper()
 	repository, reference, err := oci.ParseArtifact(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client, err := oci.Connect(ctx, repository, oci.Options{Transport: transport.Default(), Insecure: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return client, reference
 }
 
@@ -108,27 +103,17 @@ func pull(t *testing.T, url string) published {
 	t.Helper()
 	client, reference := lanyard(t.Context(), t, url)
 	resolved, err := client.Resolve(t.Context(), reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	manifest, err := client.Fetch(t.Context(), resolved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	layer, err := manifest.Select(oci.LayerSelector{MediaType: oci.LayerMediaType})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stream, err := client.Open(t.Context(), layer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stream.Close()
 	target := t.TempDir()
 	root, err := os.OpenRoot(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer root.Close()
 	if _, err := archive.Extract(t.Context(), stream, root, archive.Options{}); err != nil {
 		t.Fatal(err)
@@ -145,9 +130,7 @@ func fluxPull(t *testing.T, url string) published {
 	t.Helper()
 	target := t.TempDir()
 	meta, err := fluxoci.NewClient(fluxoci.DefaultOptions()).Pull(t.Context(), strings.TrimPrefix(url, "oci://"), target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, digest, _ := strings.Cut(meta.Digest, "@")
 	return published{
 		files: files(t, target), source: meta.Source, revision: meta.Revision, created: meta.Created, digest: digest, annotations: meta.Annotations,
@@ -161,33 +144,23 @@ func TestArtifactsOfEachOther(t *testing.T) {
 	source := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"app.yaml": 0o644, "sub/deep/run.sh": 0o755, "sub/ä.yaml": 0o600, ".hidden": 0o644, "empty": 0o644, strings.Repeat("n", 120): 0o644} {
 		path := filepath.Join(source, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(strings.TrimPrefix(name, "empty")), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Succeed(t, os.WriteFile(path, []byte(strings.TrimPrefix(name, "empty")), mode))
 	}
 	tree := files(t, source)
 	// Both clients leave the link out.
-	if err := os.Symlink("app.yaml", filepath.Join(source, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("app.yaml", filepath.Join(source, "link")))
 	created := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	want := published{
 		files: tree, source: "https://example.com/app", revision: "main@sha1:0123", created: created.Format(time.RFC3339), annotations: map[string]string{"team": "a"},
 	}
 	ours := "oci://" + host + "/ours:1.0.0"
 	repository, reference, err := oci.ParseArtifact(ours)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pushed, err := oci.Push(t.Context(), repository, reference.Tag, oci.Artifact{
 		Path: source, Source: want.source, Revision: want.revision, Created: created, Annotations: want.annotations,
 	}, oci.Options{Transport: transport.Default(), Insecure: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want.digest = pushed.Digest
 	fluxPull(t, ours).compare(t, "Flux reads ours", want)
 	pull(t, ours).compare(t, "we read ours", want)
@@ -197,9 +170,7 @@ func TestArtifactsOfEachOther(t *testing.T) {
 		fluxoci.WithPushMetadata(fluxoci.Metadata{
 			Source: want.source, Revision: want.revision, Created: want.created, Annotations: want.annotations,
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, want.digest, _ = strings.Cut(digest, "@")
 	fluxPull(t, theirs).compare(t, "Flux reads theirs", want)
 	pull(t, theirs).compare(t, "we read theirs", want)
@@ -209,21 +180,15 @@ func TestArtifactsOfEachOther(t *testing.T) {
 func TestTagsOfEachOther(t *testing.T) {
 	url := "oci://" + newRegistry(t) + "/app"
 	source := t.TempDir()
-	if err := os.WriteFile(filepath.Join(source, "a.yaml"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(source, "a.yaml"), nil, 0o600))
 	flux := fluxoci.NewClient(fluxoci.DefaultOptions())
 	if _, err := flux.Push(t.Context(), strings.TrimPrefix(url, "oci://")+":1.9.0", source); err != nil {
 		t.Fatal(err)
 	}
 	client, reference := lanyard(t.Context(), t, url+":1.9.0")
 	resolved, err := client.Resolve(t.Context(), reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Tag(t.Context(), resolved, "1.10.0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, client.Tag(t.Context(), resolved, "1.10.0"))
 	if _, err := flux.Tag(t.Context(), strings.TrimPrefix(url, "oci://")+":1.10.0", "latest"); err != nil {
 		t.Fatal(err)
 	}

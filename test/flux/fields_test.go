@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // schema has the fields of a CRD's schema that define which fields an object has.
@@ -25,9 +26,7 @@ type schema struct {
 func specOf(t *testing.T, file, version string) *schema {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var crd struct {
 		Spec struct {
 			Versions []struct {
@@ -38,9 +37,7 @@ func specOf(t *testing.T, file, version string) *schema {
 			} `json:"versions"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal(text, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &crd))
 	for _, v := range crd.Spec.Versions {
 		if spec := v.Schema.Whole.Properties["spec"]; v.Name == version && spec != nil {
 			return spec

@@ -33,6 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // world has the parts of Lanyard that Flux uses: the artifact store, its server, and the publisher.
@@ -47,9 +48,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t}
 	scheme := runtime.NewScheme()
-	if err := sourcev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sourcev1.AddToScheme(scheme))
 	w.kube = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&sourcev1.ExternalArtifact{}).Build()
 	var err error
 	if w.store, err = store.Open(t.TempDir(), store.Options{}); err != nil {
@@ -69,13 +68,9 @@ func owner() store.Object {
 func (w *world) publish(revision string, write func(io.Writer) error) {
 	w.t.Helper()
 	kept, err := w.store.Put(w.t.Context(), owner(), write)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	path, err := w.store.URLPath(owner(), kept.Digest)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	publisher := externalartifact.Publisher{Client: w.kube}
 	err = publisher.Publish(w.t.Context(),
 		externalartifact.Source{Kind: v1alpha1.OCIRepositoryKind, Namespace: "tenant-a", Name: "app", UID: "uid-1"},
@@ -83,18 +78,14 @@ func (w *world) publish(revision string, write func(io.Writer) error) {
 			URL: w.server.URL + path, Path: kept.Path, Revision: revision, Digest: kept.Digest, Size: kept.Size,
 			LastUpdateTime: metav1.NewTime(kept.Time.Truncate(time.Second)), Metadata: map[string]string{"org.opencontainers.image.revision": "main"},
 		}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 }
 
 // read returns the published ExternalArtifact.
 func (w *world) read() *sourcev1.ExternalArtifact {
 	w.t.Helper()
 	ea := &sourcev1.ExternalArtifact{}
-	if err := w.kube.Get(w.t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "app"}, ea); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Get(w.t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "app"}, ea))
 	return ea
 }
 
@@ -123,9 +114,7 @@ func (w *world) consume(url, digest string) (map[string]string, error) {
 		files[filepath.ToSlash(name)] = string(content)
 		return err
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return files, nil
 }
 
@@ -202,9 +191,7 @@ func TestFluxRefusesWhatIsNotPublished(t *testing.T) {
 	if _, err := w.consume(after.URL, before.Digest); err == nil {
 		t.Error("fetched with another digest")
 	}
-	if err := w.store.Remove(owner()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.store.Remove(owner()))
 	if _, err := w.consume(after.URL, after.Digest); !errors.Is(err, fetch.ErrFileNotFound) {
 		t.Errorf("an artifact that is gone: %v", err)
 	}
@@ -218,16 +205,12 @@ func layer(t *testing.T, files map[string]string) []byte {
 	out := tar.NewWriter(zip)
 	for name, content := range files {
 		err := out.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o640, Uid: 1000, Size: int64(len(content)), ModTime: time.Now()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := io.WriteString(out, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(out.Close(), zip.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(out.Close(), zip.Close()))
 	return buf.Bytes()
 }
 
@@ -263,9 +246,7 @@ func (o objects) Open(_ context.Context, object objectstore.Object) (io.ReadClos
 func (o objects) index(t *testing.T) *objectstore.Index {
 	t.Helper()
 	index, err := objectstore.List(t.Context(), o, "flux", objectstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return index
 }
 
@@ -284,9 +265,7 @@ func made(t *testing.T, files objects) func(io.Writer) error {
 func changed(t *testing.T, files, former objects) func(io.Writer) error {
 	t.Helper()
 	var text, archived bytes.Buffer
-	if err := errors.Join(former.index(t).Encode(&text), made(t, former)(&archived)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(former.index(t).Encode(&text), made(t, former)(&archived)))
 	index := files.index(t)
 	return func(out io.Writer) error {
 		done, err := objectstore.Write(t.Context(), files, index, &objectstore.Previous{Index: &text, Archive: &archived}, out, 0)

@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
 	"github.com/lanyard-dev/lanyard/internal/conversion"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // manifests returns the objects of a kind from the examples of a page. A placeholder such as
@@ -25,9 +26,7 @@ import (
 func manifests(t *testing.T, page, kind string, required map[string]any) []map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text = bytes.ReplaceAll(text, []byte("<SHA-value>"), []byte(strings.Repeat("0", 64)))
 	filled := regexp.MustCompile("<([a-z-]+)>").ReplaceAllString(string(text), "$1")
 	var found []map[string]any
@@ -71,9 +70,7 @@ func refusals(t *testing.T, doc string) []string {
 // docs/flux.md. The counts in docs/flux.md must be right.
 func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
 	text, err := os.ReadFile("../../docs/flux.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	doc := string(text)
 	rows := refusals(t, doc)
 	for _, kind := range []struct {
@@ -119,17 +116,13 @@ func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
 func convert(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := yaml.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files, _, err := conversion.Convert([]conversion.File{{Name: "manifest.yaml", Data: text}}, conversion.Options{Kinds: kinds.All()})
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, text)
 	}
 	var converted map[string]any
-	if err := yaml.Unmarshal(files[0].Data, &converted); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(files[0].Data, &converted))
 	if converted["apiVersion"] != v1alpha1.GroupVersion().String() {
 		t.Errorf("is converted to %v", converted["apiVersion"])
 	}
@@ -159,13 +152,9 @@ func contains(rows []string, text string) bool {
 func clone(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var again map[string]any
-	if err := json.Unmarshal(text, &again); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &again))
 	return again
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // registry is an image registry with one repository. The repository has these tags.
@@ -45,13 +46,9 @@ func (tags registry) RoundTrip(req *http.Request) (*http.Response, error) {
 func (tags registry) connect(t *testing.T) *oci.Client {
 	t.Helper()
 	repository, err := oci.ParseImage("registry.example.com/app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client, err := oci.Connect(t.Context(), repository, oci.Options{Transport: tags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return client
 }
 
@@ -70,9 +67,7 @@ func versions(t *testing.T) []string {
 	)
 	for _, page := range []string{filepath.Join(sources, "docs/spec/v1/ocirepositories.md"), filepath.Join(images, "docs/spec/v1/imagepolicies.md")} {
 		doc, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found := regexp.MustCompile(`(?m)^\s+(?:semver|semverFilter|range|pattern): ["']?(.+?)["']?$`).FindAllStringSubmatch(string(doc), -1)
 		if len(found) < 2 {
 			t.Errorf("%s has only the ranges and filters %q", page, found)
@@ -135,9 +130,7 @@ func TestVersionsAsFlux(t *testing.T) {
 	client := registry(tags).connect(t)
 	for _, expression := range ranges {
 		constraint, err := semver.NewConstraint(expression)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, filter := range filters {
 			for _, chart := range []bool{false, true} {
 				got, err := client.Resolve(t.Context(), oci.Reference{SemVer: expression, SemVerFilter: filter, Chart: chart})

@@ -36,6 +36,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/test/kind"
 	"github.com/lanyard-dev/lanyard/test/kind/taglist"
 	"github.com/lanyard-dev/lanyard/test/kind/v1alpha1"
@@ -86,17 +87,13 @@ func TestCommands(t *testing.T) {
 	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Kube.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "reader"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "reader"}}))
 	server := httptest.NewServer(apiServer{w.Kube})
 	t.Cleanup(server.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": {"server": %q}}],
 		"users": [{"name": "c", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-a"}}]}`, server.URL)
-	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubeconfig, []byte(config), 0o600))
 	for _, test := range []struct {
 		args []string
 		want []string
@@ -183,29 +180,17 @@ func (s apiServer) answer(ctx context.Context, path []string) (any, error) {
 // contains Buckets, which keep artifacts too, must also contain TagLists.
 func TestChart(t *testing.T) {
 	files, err := charts.Lanyard()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, files); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "templates", "_kinds.tpl"), []byte(table().ChartTemplate()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(dir, files))
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "templates", "_kinds.tpl"), []byte(table().ChartTemplate()), 0o600))
 	loaded, err := loader.LoadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	chosen := map[string]any{"image": map[string]any{"repository": "registry.example.com/lanyard"}}
 	values, err := chartutil.ToRenderValues(loaded, chosen, chartutil.ReleaseOptions{Name: "lanyard", Namespace: "lanyard-system"}, chartutil.DefaultCapabilities)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rendered, err := engine.Render(loaded, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rules := 0
 	for _, text := range rendered {
 		for line := range strings.Lines(text) {
@@ -228,14 +213,10 @@ func TestUsers(t *testing.T) {
 	w := identitytest.New(t)
 	lent := w.Static("lent", identitytest.Admits("team-a"))
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), table().AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), table().AddToScheme(scheme)))
 	memory := &memory{builder: fake.NewClientBuilder().WithScheme(scheme)}
 	users, err := awsidentity.NewUsers(t.Context(), memory, &informertest.FakeInformers{Scheme: scheme}, memory, w.Identities, table())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	memory.Reader = memory.builder.WithObjects(&v1alpha1.TagList{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"},
 		Spec:       v1alpha1.TagListSpec{Access: toolkitv1.Access{Provider: "aws", IdentityRef: &meta.AWSIdentityReference{Kind: identityv1.AWSClusterStaticIdentityKind, Name: "lent"}}},

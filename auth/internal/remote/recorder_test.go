@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
@@ -34,9 +35,7 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("before any request: %+v", got)
 	}
 	response, err := client.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	seen, err := io.ReadAll(response.Body)
 	got := recorder.Last()
 	if err != nil || string(seen) != "short and stout" || got.Method != "GET" || got.Host != "127.0.0.1" || got.Answer.Status != http.StatusTeapot || string(got.Answer.Body) != string(seen) || got.Err != nil {
@@ -69,9 +68,7 @@ func TestRetryAfter(t *testing.T) {
 
 func TestClaims(t *testing.T) {
 	subject, err := auth.ServiceAccount(strings.Repeat("n", 63), strings.Repeat("a", 253))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for token, want := range map[string]remote.Claims{
 		"":          {},
 		"a":         {},

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt/attempttest"
 )
@@ -86,9 +87,7 @@ func (s service) RoundTrip(r *http.Request) (*http.Response, error) { return s(r
 func get(t *testing.T, next http.RoundTripper) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://service.example/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return attempt.RoundTrip(next, req)
 }
 
@@ -125,9 +124,7 @@ func TestRoundTrip(t *testing.T) {
 					return &http.Response{StatusCode: tc.status, Header: tc.header, Body: body{strings.NewReader("x"), &closed}}, nil
 				})
 				req, err := http.NewRequestWithContext(t.Context(), tc.method, "https://service.example/", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				resp, err := attempt.RoundTrip(next, req)
 				if !errors.Is(err, tc.err) || requests != tc.requests {
 					t.Errorf("%v after %d requests, want %d", err, requests, tc.requests)

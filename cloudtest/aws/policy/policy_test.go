@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
 // wrap returns a document with one statement, which has these fields.
@@ -113,9 +114,7 @@ func TestPartition(t *testing.T) {
 	}
 	for _, tt := range tests {
 		doc, err := policy.Parse(tt.kind, []byte(wrap(`"Effect":"Deny","Action":"sts:*",`+tt.statement)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var refusal *policy.Error
 		if err := doc.CheckPartition("aws"); errors.As(err, &refusal) != (tt.path != "") || refusal != nil && refusal.Path != tt.path {
 			t.Errorf("%s: %v, want path %q", tt.statement, err, tt.path)
@@ -157,9 +156,7 @@ func TestPermissions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			doc, err := policy.Parse(policy.Permissions, []byte(`{"Version":"2012-10-17","Statement":[`+strings.Join(tt.statements, ",")+`]}`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got := doc.Evaluate(policy.Request{Action: "ecr:BatchGetImage", Resource: repo}); got.Effect != tt.want {
 				t.Errorf("%s (%s), want %s", got.Effect, got.Reason, tt.want)
 			}
@@ -214,9 +211,7 @@ func TestConditions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s with %q", tt.condition, tt.values), func(t *testing.T) {
 			doc, err := policy.Parse(policy.Permissions, []byte(wrap(allowAll+`,"Condition":`+tt.condition)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			ctx := policy.Context{}
 			ctx.Set("k:V", tt.values...)
 			got := doc.Evaluate(policy.Request{Action: "ecr:BatchGetImage", Resource: repo, Context: ctx})
@@ -262,9 +257,7 @@ func TestPrincipals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			doc, err := policy.Parse(policy.Trust, []byte(wrap(`"Effect":"Allow","Action":"sts:*","Principal":`+tt.principal)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := doc.Evaluate(policy.Request{Action: "sts:AssumeRole", Principal: tt.who})
 			if got.Effect != tt.want || got.ByAccount != tt.byAccount {
 				t.Errorf("%s, by account %t (%s); want %s, %t", got.Effect, got.ByAccount, got.Reason, tt.want, tt.byAccount)
@@ -272,9 +265,7 @@ func TestPrincipals(t *testing.T) {
 		})
 	}
 	deny, err := policy.Parse(policy.Trust, []byte(wrap(`"Effect":"Deny","Action":"sts:*","Principal":"*"`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, who := range []policy.Principal{session, federated} {
 		if got := deny.Evaluate(policy.Request{Action: "sts:AssumeRole", Principal: who}); got.Effect != policy.Deny {
 			t.Errorf("deny everybody: %s for %+v", got.Effect, who)
@@ -288,9 +279,7 @@ func TestZeroValuesGrantNothing(t *testing.T) {
 		t.Errorf("zero document: %s", got.Effect)
 	}
 	all, err := policy.Parse(policy.Permissions, []byte(wrap(`"Effect":"Allow","Action":"*","Resource":"*"`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := all.Evaluate(policy.Request{}); got.Effect != policy.NoMatch {
 		t.Errorf("zero request: %s", got.Effect)
 	}
@@ -304,9 +293,7 @@ func TestZeroValuesGrantNothing(t *testing.T) {
 func TestBucketPolicies(t *testing.T) {
 	const object = "arn:aws:s3:::my-bucket/a"
 	doc, err := policy.Parse(policy.Bucket, []byte(wrap(`"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789123:role/a"},"Action":"s3:GetObject","Resource":"arn:aws:s3:::my-bucket/*"`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	role := func(name string) policy.Principal {
 		return policy.Principal{Account: "123456789123", ARNs: []string{"arn:aws:iam::123456789123:role/" + name}}
 	}
@@ -341,17 +328,13 @@ func FuzzPattern(f *testing.F) {
 	f.Add("a?", "a")
 	f.Fuzz(func(t *testing.T, pattern, value string) {
 		encoded, err := json.Marshal(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		doc, err := policy.Parse(policy.Permissions, []byte(wrap(allowAll+`,"Condition":{"StringLike":{"k:v":`+string(encoded)+`}}`)))
 		if err != nil {
 			return
 		}
 		var same string // the pattern in the document: JSON replaces invalid UTF-8
-		if err := json.Unmarshal(encoded, &same); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(encoded, &same))
 		matches := func(v string) bool {
 			ctx := policy.Context{}
 			ctx.Set("k:v", v)
@@ -385,9 +368,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		written, err := json.Marshal(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		again, err := policy.Parse(policy.Permissions, written)
 		if err != nil {
 			t.Fatalf("%s: %v", written, err)

@@ -14,6 +14,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/sigv4"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
 const (
@@ -132,9 +133,7 @@ func TestS3PublishedVectors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			content, trailer, err := verifyS3(tt.request, tt.now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if string(content) != tt.content || trailer.Get("X-Amz-Checksum-Crc32c") != tt.trailer {
 				t.Errorf("%d bytes, trailers %v", len(content), trailer)
 			}
@@ -149,9 +148,7 @@ func TestS3PublishedVectors(t *testing.T) {
 func s3Signed(t *testing.T, payload, body string, headers ...string) *http.Request {
 	t.Helper()
 	out, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://bucket.s3.eu-west-1.amazonaws.com/a%20b//c/../d?x-id=PutObject", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if payload != "" {
 		out.Header.Set("X-Amz-Content-Sha256", payload)
 	}
@@ -160,9 +157,7 @@ func s3Signed(t *testing.T, payload, body string, headers ...string) *http.Reque
 	}
 	creds := awssdk.Credentials{AccessKeyID: s3Key, SecretAccessKey: s3Secret, SessionToken: "token"}
 	err = v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }).SignHTTP(t.Context(), creds, out, payload, "s3", "eu-west-1", s3SignedAt())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	in := httptest.NewRequestWithContext(t.Context(), http.MethodPut, out.URL.RequestURI(), strings.NewReader(body))
 	in.Host, in.Header = out.URL.Host, out.Header
 	return in
@@ -229,9 +224,7 @@ func TestS3Contents(t *testing.T) {
 func TestS3ChunkSignatures(t *testing.T) {
 	replace := func(r *http.Request, old, with string) *http.Request {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !bytes.Contains(body, []byte(old)) {
 			t.Fatalf("there is no %q in the body", old)
 		}

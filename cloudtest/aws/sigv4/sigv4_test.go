@@ -17,6 +17,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/sigv4"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
 const (
@@ -48,9 +49,7 @@ func TestPublishedVectors(t *testing.T) {
 			r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+exampleKey+"/20150830/us-east-1/"+tt.service+
 				"/aws4_request, SignedHeaders="+tt.signedHeaders+", Signature="+tt.signature)
 			s, err := sigv4.Parse(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if s.AccessKeyID != exampleKey || s.Region != "us-east-1" || s.Service != tt.service || !s.Time.Equal(signedAt()) {
 				t.Errorf("read %+v", s)
 			}
@@ -128,9 +127,7 @@ func TestParseRefuses(t *testing.T) {
 func TestTimeMessages(t *testing.T) {
 	r := sdkSigned(t, t.Context(), http.MethodGet, "/", "", nil, "")
 	s, err := sigv4.Parse(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for want, now := range map[string]time.Time{
 		"Signature expired: 20150830T123600Z is now earlier than 20150830T123601Z (20150830T125101Z - 15 min.)":        signedAt().Add(15*time.Minute + time.Second),
 		"Signature not yet current: 20150830T123600Z is still later than 20150830T123559Z (20150830T123059Z + 5 min.)": signedAt().Add(-5*time.Minute - time.Second),
@@ -169,15 +166,11 @@ func sdkSigned(t *testing.T, ctx context.Context, method, path, query string, bo
 	t.Helper()
 	target := (&url.URL{Scheme: "https", Host: "sts.eu-west-1.amazonaws.com", Path: path, RawQuery: query}).String()
 	out, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out.Header.Set("X-Amz-Meta", header)
 	sum := sha256.Sum256(body)
 	creds := awssdk.Credentials{AccessKeyID: exampleKey, SecretAccessKey: exampleSecret, SessionToken: "token"}
-	if err := v4.NewSigner().SignHTTP(ctx, creds, out, hex.EncodeToString(sum[:]), "sts", "eu-west-1", signedAt()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v4.NewSigner().SignHTTP(ctx, creds, out, hex.EncodeToString(sum[:]), "sts", "eu-west-1", signedAt()))
 	in := httptest.NewRequestWithContext(ctx, method, out.URL.RequestURI(), bytes.NewReader(body))
 	in.Host, in.Header = out.URL.Host, out.Header
 	return in

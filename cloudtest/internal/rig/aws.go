@@ -13,6 +13,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
@@ -94,9 +95,7 @@ func AWSConfig() cloudtest.Config {
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	c, err := cloudtest.New(AWSConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	w := &World{Cloud: c}
 	for _, i := range []struct {
@@ -105,12 +104,8 @@ func NewWorld(t *testing.T) *World {
 		to        **oidc.Issuer
 	}{{IssuerURL, oidc.ES256, &w.Issuer}, {"https://issuer.tenant-b.example", oidc.ES256, &w.Rogue}} {
 		issuer, err := oidc.NewIssuer(i.url, i.algorithm)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.HandleIssuer(issuer); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, c.HandleIssuer(issuer))
 		*i.to = issuer
 	}
 	var mu sync.Mutex
@@ -131,9 +126,7 @@ func NewWorld(t *testing.T) *World {
 func (w *World) Mint(t *testing.T, subject string) string {
 	t.Helper()
 	raw, err := w.Issuer.Mint(oidc.Claims{"sub": subject, "aud": []string{Audience}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return raw
 }
 
@@ -152,9 +145,7 @@ func (w *World) Assume(t *testing.T, way http.RoundTripper, role, token string) 
 	}
 	res, err := way.RoundTrip(NewRequest(t, http.MethodPost,
 		"https://sts."+Region+".amazonaws.com/", "application/x-www-form-urlencoded", form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = res.Body.Close() }()
 	var refusal struct {
 		Code string `xml:"Error>Code"`

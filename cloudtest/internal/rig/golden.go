@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
 // Golden compares answers of the local cloud with golden files, byte for byte. So each change of an
@@ -32,9 +34,7 @@ func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 	t.Helper()
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var dump strings.Builder
 	fmt.Fprintf(&dump, "HTTP %d\n", res.StatusCode)
 	for _, h := range slices.Sorted(maps.Keys(res.Header)) {
@@ -68,9 +68,7 @@ func (f *Golden) Text(t *testing.T, name, got string) {
 		return
 	}
 	want, err := os.ReadFile(path) //nolint:gosec // a file of the repository
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if string(want) != got {
 		t.Errorf("%s\n--- want\n%s--- got\n%s", path, want, got)
 	}
@@ -80,9 +78,7 @@ func (f *Golden) Text(t *testing.T, name, got string) {
 func (f *Golden) Complete(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(f.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, e := range entries {
 		if !slices.Contains(f.seen, e.Name()) {
 			t.Errorf("golden file %s belongs to no test", filepath.Join(f.Dir, e.Name()))

@@ -10,15 +10,14 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
 // NewRequest makes a request. It sets the content type unless it is empty.
 func NewRequest(t *testing.T, method, target, contentType, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
@@ -30,9 +29,7 @@ func ReadAll(t *testing.T, res *http.Response) string {
 	t.Helper()
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(body)
 }
 
@@ -40,13 +37,9 @@ func ReadAll(t *testing.T, res *http.Response) string {
 // another process.
 func Proxied(t *testing.T, c *cloudtest.Cloud) *http.Transport {
 	t.Helper()
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Start(t.Context()))
 	proxy, err := url.Parse(c.ProxyURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	transport := c.Transport()
 	transport.DialContext = nil
 	transport.Proxy = http.ProxyURL(proxy)

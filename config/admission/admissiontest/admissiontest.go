@@ -20,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Policy is a compiled ValidatingAdmissionPolicy.
@@ -33,18 +35,12 @@ type Policy struct {
 func New(tb testing.TB, file, version string) Policy {
 	tb.Helper()
 	data, err := os.ReadFile(file) //nolint:gosec // a test names its file
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	var policy admissionv1.ValidatingAdmissionPolicy
 	first, _, _ := bytes.Cut(data, []byte("\n---\n"))
-	if err := yaml.UnmarshalStrict(first, &policy); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, yaml.UnmarshalStrict(first, &policy))
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	var (
 		variables                        []cel.NamedExpressionAccessor
 		conditions, validations, message []cel.ExpressionAccessor

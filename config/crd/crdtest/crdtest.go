@@ -9,19 +9,16 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 
 	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Read decodes the file of a CRD, see [admission.ReadCRD].
 func Read(tb testing.TB, file string) *apiextensions.CustomResourceDefinition {
 	tb.Helper()
 	data, err := os.ReadFile(file) //nolint:gosec // a test names its file
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	crd, err := admission.ReadCRD(data)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return crd
 }
 
@@ -29,8 +26,6 @@ func Read(tb testing.TB, file string) *apiextensions.CustomResourceDefinition {
 func New(tb testing.TB, file string) *admission.Admission {
 	tb.Helper()
 	a, err := admission.New(Read(tb, file))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return a
 }

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // unpacked is an entry of an archive as a program reads it.
@@ -32,13 +34,9 @@ func plain(t *testing.T, packed []byte) []byte {
 		return packed
 	}
 	gz, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out, err := io.ReadAll(gz)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -52,16 +50,12 @@ func careful(t *testing.T, packed []byte) []unpacked {
 		if errors.Is(err, io.EOF) {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if hdr.Typeflag == tar.TypeXGlobalHeader {
 			continue
 		}
 		body, err := io.ReadAll(tr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		out = append(out, unpacked{hdr.Typeflag, path.Clean(hdr.Name), hdr.Linkname, hdr.Mode, string(body)})
 	}
 }
@@ -175,9 +169,7 @@ func harmless(t *testing.T, packed []byte, limit int64) {
 	// The root is two levels below a folder that the extractor must not touch.
 	outside := t.TempDir()
 	root := filepath.Join(outside, "a", "root")
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(root, 0o755))
 	var total int64
 	for _, e := range entries {
 		if err := e.extract(root); err != nil {
@@ -208,9 +200,7 @@ func harmless(t *testing.T, packed []byte, limit int64) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // extract unpacks an entry. It joins names as text and lets the system follow links.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // extract extracts an archive into a new folder. It returns the folder's files as unpack does, in
@@ -27,9 +28,7 @@ func extract(t *testing.T, in []byte, opts archive.Options) ([]string, error) {
 	t.Helper()
 	outside := t.TempDir()
 	root, err := os.OpenRoot(mkdir(t, filepath.Join(outside, "inside")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer root.Close()
 	_, refusal := archive.Extract(t.Context(), bytes.NewReader(in), root, opts)
 	if beside, err := os.ReadDir(outside); err != nil || len(beside) != 1 {
@@ -55,18 +54,14 @@ func extract(t *testing.T, in []byte, opts archive.Options) ([]string, error) {
 		files = append(files, strings.TrimSpace(name+" "+info.Mode().String()[1:]+" "+string(body)))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	slices.Sort(files)
 	return files, refusal
 }
 
 func mkdir(t *testing.T, path string) string {
 	t.Helper()
-	if err := os.Mkdir(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(path, 0o755))
 	return path
 }
 
@@ -80,13 +75,9 @@ func TestExtractIntoWhatIsThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := mkdir(t, filepath.Join(t.TempDir(), "root"))
-			if err := prepare(folder); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, prepare(folder))
 			root, err := os.OpenRoot(folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer root.Close()
 			if _, err := archive.Extract(t.Context(), bytes.NewReader(pack(t, reg("a", "1"), reg("sub/b", "2"))), root, archive.Options{}); err == nil {
 				t.Error("is overwritten")
@@ -135,9 +126,7 @@ func TestCreateRefusesKinds(t *testing.T) {
 	sockets := t.TempDir()
 	t.Chdir(sockets) // a socket's path must be short
 	listener, err := net.Listen("unix", "odd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	for name, folder := range map[string]fs.FS{
 		"socket": os.DirFS(sockets),

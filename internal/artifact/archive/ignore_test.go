@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func TestPatterns(t *testing.T) {
@@ -148,9 +149,7 @@ func TestParsePatternsRefuses(t *testing.T) {
 // alone gives the same result as all paths in any order.
 func TestMatcherRemembersFolders(t *testing.T) {
 	p, err := archive.ParsePatterns("*.md\n/a/**/x\n!/a/b/keep\nc/\n!c/*.txt\n**/d/*/e\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var paths []string
 	names := []string{"a", "b", "c", "d", "e", "x", "keep", "n.md", "n.txt"}
 	for _, first := range names {
@@ -184,9 +183,7 @@ func hostilePatterns(tb testing.TB) archive.Patterns {
 		text.WriteString("**/*aaaab/*aaaab/*aaaab/*aaaab/*aaaab/" + string(rune('a'+i%26)) + "\n")
 	}
 	p, err := archive.ParsePatterns(text.String())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return p
 }
 
@@ -222,9 +219,7 @@ func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
 		fmt.Fprintf(&text, "*.suffix%d%s\n", i, "*"[i%2:])
 	}
 	p, err := archive.ParsePatterns(text.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m := p.Matcher()
 	for i := range 20_000 {
 		if excluded, err := m.Excludes(fmt.Sprintf("apps/team-%d/some-service/values-%d.yaml", i/100, i), false); excluded || err != nil {
@@ -241,9 +236,7 @@ func TestOrdinaryPatternsOfDeepTreesAreTaken(t *testing.T) {
 		fmt.Fprintf(&text, "*-%d-*.y?ml\n", i)
 	}
 	p, err := archive.ParsePatterns(text.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m := p.Matcher()
 	for i := range 20_000 {
 		name := fmt.Sprintf("clusters/production-eu/namespace-%d/apps-and-more/some-deployment-name-%d.yaml", i, i)

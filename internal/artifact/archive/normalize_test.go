@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // entry is one entry of a test archive.
@@ -45,16 +46,12 @@ func pack(tb testing.TB, entries ...entry) []byte {
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
 	for _, e := range entries {
-		if err := tw.WriteHeader(&e.Header); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, tw.WriteHeader(&e.Header))
 		if _, err := io.WriteString(tw, e.body); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	if err := tw.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, tw.Close())
 	return buf.Bytes()
 }
 
@@ -65,9 +62,7 @@ func zip(tb testing.TB, plain []byte) []byte {
 	if _, err := gz.Write(plain); err != nil {
 		tb.Fatal(err)
 	}
-	if err := gz.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, gz.Close())
 	return buf.Bytes()
 }
 
@@ -75,9 +70,7 @@ func zip(tb testing.TB, plain []byte) []byte {
 func unpack(t *testing.T, packed []byte) []string {
 	t.Helper()
 	gz, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var out []string
 	tr := tar.NewReader(gz)
 	for {
@@ -85,16 +78,12 @@ func unpack(t *testing.T, packed []byte) []string {
 		if errors.Is(err, io.EOF) {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if hdr.Uid != 0 || hdr.Gid != 0 || hdr.Uname != "" || hdr.Gname != "" || !hdr.ModTime.Equal(time.Unix(0, 0)) {
 			t.Errorf("%s: header is not uniform: %+v", hdr.Name, hdr)
 		}
 		body, err := io.ReadAll(tr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		out = append(out, strings.TrimSpace(hdr.Name+" "+fs.FileMode(hdr.Mode).String()[1:]+" "+string(body)))
 	}
 }
@@ -127,9 +116,7 @@ func TestNormalizeKeepsContent(t *testing.T) {
 	for name, stream := range map[string][]byte{"plain": in, "gzip": zip(t, in), "padded": append(slices.Clone(in), make([]byte, 8192)...)} {
 		t.Run(name, func(t *testing.T) {
 			out, sum, err := normalize(t, stream, archive.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got := unpack(t, out); !slices.Equal(got, want) {
 				t.Errorf("got  %q\nwant %q", got, want)
 			}
@@ -157,9 +144,7 @@ func TestNormalizeIsIndependentOfReads(t *testing.T) {
 	text := strings.Repeat("the quick brown fox jumps over the lazy dog\n", 3_000)
 	in := zip(t, pack(t, reg("a", string(noise)), reg("b", text), reg("c", text[:4097]), reg("d", string(noise[:5000])+text)))
 	want, _, err := normalize(t, in, archive.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, r := range map[string]io.Reader{
 		"byte by byte": iotest.OneByteReader(bytes.NewReader(in)),
 		"halves":       iotest.HalfReader(bytes.NewReader(in)),
@@ -174,9 +159,7 @@ func TestNormalizeIsIndependentOfReads(t *testing.T) {
 		}
 	}
 	plain, err := gzip.NewReader(bytes.NewReader(in))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var out bytes.Buffer
 	if _, err := archive.Normalize(t.Context(), plain, &out, archive.Options{}); err != nil || !bytes.Equal(out.Bytes(), want) {
 		t.Errorf("plain: other bytes (%v)", err)
@@ -286,9 +269,7 @@ func TestNormalizeRefuses(t *testing.T) {
 			}
 			// Ignored entries must be safe too.
 			ignore, perr := archive.ParsePatterns("*")
-			if perr != nil {
-				t.Fatal(perr)
-			}
+			must.Succeed(t, perr)
 			if _, _, err := normalize(t, c.in, archive.Options{Limits: c.limits, Ignore: ignore}); archive.ReasonOf(err) != c.reason {
 				t.Errorf("with everything ignored: %v", err)
 			}
@@ -477,25 +458,17 @@ func TestCreate(t *testing.T) {
 		"b.yaml": "b", "a/x.yaml": "x", "a/photo.jpg": "jpg", ".git/config": "git", "a/run.sh": "#!",
 	} {
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		mode := os.FileMode(0o640)
 		if strings.HasSuffix(name, ".sh") {
 			mode = 0o750
 		}
-		if err := os.WriteFile(file, []byte(body), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(body), mode))
 	}
-	if err := os.Symlink("b.yaml", filepath.Join(root, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("b.yaml", filepath.Join(root, "link")))
 	var first, second bytes.Buffer
 	sum, err := archive.Create(t.Context(), os.DirFS(root), &first, archive.Options{Ignore: archive.DefaultPatterns()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []string{"a/ rwxr-xr-x", "a/run.sh rwxr-xr-x #!", "a/x.yaml rw-r--r-- x", "b.yaml rw-r--r-- b"}
 	if got := unpack(t, first.Bytes()); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -503,15 +476,11 @@ func TestCreate(t *testing.T) {
 	if sum.Files != 3 || sum.Dirs != 1 || sum.SkippedLinks != 1 || sum.Ignored != 2 {
 		t.Errorf("summary %+v", sum)
 	}
-	if err := os.Chtimes(filepath.Join(root, "b.yaml"), time.Unix(1, 0), time.Unix(2, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chtimes(filepath.Join(root, "b.yaml"), time.Unix(1, 0), time.Unix(2, 0)))
 	if _, err := archive.Create(t.Context(), os.DirFS(root), &second, archive.Options{Ignore: archive.DefaultPatterns()}); err != nil || !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Errorf("other bytes for the same content (%v)", err)
 	}
-	if err := os.Symlink("/etc", filepath.Join(root, "out")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("/etc", filepath.Join(root, "out")))
 	if _, err := archive.Create(t.Context(), os.DirFS(root), io.Discard, archive.Options{}); archive.ReasonOf(err) != archive.ReasonLink {
 		t.Errorf("a link that leaves the folder: %v", err)
 	}

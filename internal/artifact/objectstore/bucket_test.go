@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func TestArchiveHasTheObjectsUnderTheirKeys(t *testing.T) {
@@ -140,9 +141,7 @@ func TestPreviousOfAnotherSourceIsNotUsed(t *testing.T) {
 	before := mustFetch(t, bucketOf("a=1"), nil, objectstore.Options{})
 	s := bucketOf("a=1")
 	index, err := objectstore.List(t.Context(), s, "another bucket", objectstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	done, err := objectstore.Write(t.Context(), s, index,
 		&objectstore.Previous{Index: bytes.NewReader(before.text), Archive: bytes.NewReader(before.bytes)}, io.Discard, 0)
 	if err != nil || done.Kept != 0 || done.Fetched != 1 {
@@ -353,9 +352,7 @@ func TestAHundredThousandObjectsStaySmall(t *testing.T) {
 	}
 	base := heap()
 	index, err := objectstore.List(t.Context(), s, "test", objectstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// The index shares the strings of the fake. With a real service, the index has its own strings,
 	// so their lengths are added.
 	own := int64(n * (58 + 34))
@@ -363,9 +360,7 @@ func TestAHundredThousandObjectsStaySmall(t *testing.T) {
 		t.Errorf("the index of %d objects takes %d MiB", n, grown>>20)
 	}
 	var text bytes.Buffer
-	if err := index.Encode(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, index.Encode(&text))
 	archived := t.TempDir() + "/archive"
 	peak := watchHeap(t)
 	out := create(t, archived)
@@ -435,9 +430,7 @@ func TestLargeObjectsAreStreamed(t *testing.T) {
 	base := heap()
 	peak := watchHeap(t)
 	a, err := objectstore.List(t.Context(), s, "", objectstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	done, err := objectstore.Write(t.Context(), s, a, nil, io.Discard, 0)
 	if err != nil || done.Fetched != 12 {
 		t.Fatalf("%+v, %v", done, err)
@@ -529,9 +522,7 @@ func TestFailureClosesEverything(t *testing.T) {
 	full := errors.New("disk full")
 	s = bucketOf(pairs...)
 	index, err := objectstore.List(t.Context(), s, "", objectstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := objectstore.Write(t.Context(), s, index, nil, failing{full}, 0); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
@@ -643,9 +634,7 @@ func TestPanickingClient(t *testing.T) {
 				body:    func(string, int) (io.ReadCloser, error) { return io.NopCloser(&panicking{after}), nil },
 			}
 			index, err := objectstore.List(t.Context(), s, "source", objectstore.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			_, err = objectstore.Write(t.Context(), s, index, nil, io.Discard, 0)
 			if err == nil || !strings.Contains(err.Error(), "panicked") || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%v", err)
@@ -671,9 +660,7 @@ func TestContentThatStalls(t *testing.T) {
 	s := bucketOf("a=half and more")
 	s.body = func(string, int) (io.ReadCloser, error) { return io.NopCloser(&stalling{}), nil }
 	index, err := objectstore.List(t.Context(), s, "s3", objectstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, err = objectstore.Write(t.Context(), s, index, nil, io.Discard, 0)
 	if !errors.Is(err, context.DeadlineExceeded) || origin.CodeOf(err) != origin.CodeUnreachable {
 		t.Errorf("%v, want the end of the caller's time", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // fake is a bucket in memory that lists in the order of its slice.
@@ -133,9 +134,7 @@ func fetch(tb testing.TB, s objectstore.Storage, previous *artifact, opts object
 	}
 	a := &artifact{index: index, revision: index.Revision()}
 	var text, out bytes.Buffer
-	if err := index.Encode(&text); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, index.Encode(&text))
 	var old *objectstore.Previous
 	if previous != nil {
 		old = &objectstore.Previous{Index: bytes.NewReader(previous.text), Archive: bytes.NewReader(previous.bytes)}
@@ -150,9 +149,7 @@ func fetch(tb testing.TB, s objectstore.Storage, previous *artifact, opts object
 func mustFetch(tb testing.TB, s objectstore.Storage, previous *artifact, opts objectstore.Options) *artifact {
 	tb.Helper()
 	a, err := fetch(tb, s, previous, opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return a
 }
 
@@ -160,22 +157,16 @@ func mustFetch(tb testing.TB, s objectstore.Storage, previous *artifact, opts ob
 func (a *artifact) files(tb testing.TB) []string {
 	tb.Helper()
 	plain, err := gzip.NewReader(bytes.NewReader(a.bytes))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	var files []string
 	for tr := tar.NewReader(plain); ; {
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		content, err := io.ReadAll(tr)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		if hdr.Typeflag != tar.TypeReg || hdr.Mode != 0o644 || hdr.Uid != 0 || hdr.ModTime.Unix() != 0 || len(hdr.PAXRecords) > 1 {
 			tb.Errorf("header of %q is not uniform: %+v", hdr.Name, hdr)
 		}
@@ -186,18 +177,14 @@ func (a *artifact) files(tb testing.TB) []string {
 func patterns(tb testing.TB, text string) archive.Patterns {
 	tb.Helper()
 	p, err := archive.ParsePatterns(text)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return p
 }
 
 func create(tb testing.TB, name string) *os.File {
 	tb.Helper()
 	f, err := os.Create(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	tb.Cleanup(func() { _ = f.Close() })
 	return f
 }
@@ -205,9 +192,7 @@ func create(tb testing.TB, name string) *os.File {
 func open(tb testing.TB, name string) *os.File {
 	tb.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	tb.Cleanup(func() { _ = f.Close() })
 	return f
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // BenchmarkResolve measures the requests of a reconciliation that finds no change.
@@ -20,9 +21,7 @@ func BenchmarkResolve(b *testing.B) {
 			repo := repository(b, appURL)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := resolve(b.Context(), n.Transport, opts, repo); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, resolve(b.Context(), n.Transport, opts, repo))
 			}
 		})
 	}
@@ -35,14 +34,10 @@ func BenchmarkList(b *testing.B) {
 		tags[i] = fmt.Sprintf("1.%d.%d", i/100, i%100)
 	}
 	page, err := json.Marshal(map[string]any{"name": "team/app", "tags": tags})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	n := serve(b, map[string]http.Handler{registryHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })})
 	client, err := oci.Connect(b.Context(), repository(b, appURL), oci.Options{Transport: n})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if list, err := client.List(b.Context(), oci.TagFilter{}); err != nil || len(list) != len(tags) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // asks returns the number of requests for a host's challenge.
@@ -150,9 +151,7 @@ func TestRefusedCredentialsEnd(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: basic(f)})
 	opts := credentials()
 	opts.Challenges = &oci.Challenges{}
-	if err := resolve(t.Context(), n, opts, repository(t, appURL)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, resolve(t.Context(), n, opts, repository(t, appURL)))
 	opts.Auth = oci.Basic(username, "wrong")
 	before := len(n.sent(registryHost))
 	if err := resolve(t.Context(), n, opts, repository(t, appURL)); origin.CodeOf(err) != origin.CodeUnauthorized {
@@ -197,9 +196,7 @@ func TestInsecureRegistryKeepsItsConnection(t *testing.T) {
 	}
 	opts := credentials()
 	opts.Insecure, opts.Challenges = true, &oci.Challenges{}
-	if err := resolve(t.Context(), n, opts, repository(t, appURL)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, resolve(t.Context(), n, opts, repository(t, appURL)))
 	first := dials.Load()
 	for range 3 {
 		if err := resolve(t.Context(), n, opts, repository(t, appURL)); err != nil {
@@ -257,9 +254,7 @@ func TestTokenServerNamedWithoutTLSIsNotRemembered(t *testing.T) {
 	opts.Insecure, opts.Challenges = true, &oci.Challenges{}
 	before := 0
 	for range 2 {
-		if err := resolve(t.Context(), n, opts, repository(t, appURL)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, resolve(t.Context(), n, opts, repository(t, appURL)))
 		if n.asks(registryHost) == before {
 			t.Error("a token server that was named without TLS is remembered")
 		}

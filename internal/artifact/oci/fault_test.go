@@ -26,6 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // pull does all steps of a pull for the tag latest. It returns the first error.
@@ -307,13 +308,9 @@ func TestBrokenLayerThroughNormalize(t *testing.T) {
 	client := connect(t, n, appURL)
 	open := func() error {
 		m, err := client.Fetch(t.Context(), oci.Resolved{Digest: digest})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		stream, err := client.Open(t.Context(), m.Layers[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer stream.Close()
 		_, err = archive.Normalize(t.Context(), stream, io.Discard, archive.Options{})
 		return err

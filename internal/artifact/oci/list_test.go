@@ -13,6 +13,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestList checks the order of a list, and which tags are selected.
@@ -27,9 +28,7 @@ func TestList(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"name": "team/app", "tags": tags})
 	})})
 	client, err := oci.Connect(t.Context(), repository(t, appURL), oci.Options{Transport: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, tt := range map[string]struct {
 		selection oci.TagSelection
 		want      []string
@@ -43,9 +42,7 @@ func TestList(t *testing.T) {
 		"none":        {oci.TagSelection{SemVer: ">9"}, []string{}},
 	} {
 		filter, err := tt.selection.Filter()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got, err := client.List(t.Context(), filter); err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, tt.want)
 		}

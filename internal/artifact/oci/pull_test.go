@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const appURL = "oci://" + registryHost + "/team/app"
@@ -26,12 +27,8 @@ func folder(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, body := range files {
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Succeed(t, os.WriteFile(file, []byte(body), 0o600))
 	}
 	return root
 }
@@ -47,21 +44,15 @@ func TestPushAndPull(t *testing.T) {
 		Ignore: archive.DefaultPatterns(), Source: "https://example.com/repo.git", Revision: "main@sha1:0123", Created: created,
 		Annotations: map[string]string{"team": "a"},
 	}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client := connect(t, n, appURL)
 	resolved, err := client.Resolve(t.Context(), oci.Reference{Tag: "1.0.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if resolved != pushed.Resolved || resolved.Revision() != "1.0.0@"+pushed.Digest {
 		t.Errorf("resolved %+v, pushed %+v", resolved, pushed)
 	}
 	manifest, err := client.Fetch(t.Context(), resolved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := map[string]string{
 		oci.AnnotationCreated: "2026-11-21T09:00:00Z", oci.AnnotationSource: "https://example.com/repo.git",
 		oci.AnnotationRevision: "main@sha1:0123", "team": "a",
@@ -70,19 +61,13 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("metadata %v, want %v", manifest.Metadata, want)
 	}
 	layer, err := manifest.Select(oci.LayerSelector{MediaType: oci.LayerMediaType})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stream, err := client.Open(t.Context(), layer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stream.Close()
 	var out bytes.Buffer
 	sum, err := archive.Normalize(t.Context(), stream, &out, archive.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if sum.Files != 1 || out.Len() == 0 {
 		t.Errorf("summary %+v", sum)
 	}
@@ -98,9 +83,7 @@ func TestPushAndPull(t *testing.T) {
 			MediaType string `json:"mediaType"`
 		} `json:"layers"`
 	}
-	if err := json.Unmarshal(raw, &wire); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(raw, &wire))
 	if wire.MediaType != "application/vnd.oci.image.manifest.v1+json" ||
 		wire.Config.MediaType != "application/vnd.cncf.flux.config.v1+json" ||
 		len(wire.Layers) != 1 || wire.Layers[0].MediaType != "application/vnd.cncf.flux.content.v1.tar+gzip" {
@@ -110,17 +93,11 @@ func TestPushAndPull(t *testing.T) {
 	// Pushing the packed file gives the same artifact. Without a time, equal content has an equal
 	// digest.
 	file := filepath.Join(t.TempDir(), "app.tar.gz")
-	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, out.Bytes(), 0o600))
 	a, err := oci.Push(t.Context(), repo, "1.1.0", oci.Artifact{Path: file}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := oci.Push(t.Context(), repo, "v1.2.0-rc.1", oci.Artifact{Path: folder(t, map[string]string{"app.yaml": "kind: A"})}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if a.Digest != b.Digest {
 		t.Errorf("equal content, digests %s and %s", a.Digest, b.Digest)
 	}
@@ -160,20 +137,14 @@ func TestPushAndPull(t *testing.T) {
 func get(t *testing.T, n http.RoundTripper, url string) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req.SetBasicAuth(username, password)
 	req.Header.Set("Accept", "application/vnd.oci.image.manifest.v1+json")
 	resp, err := n.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return body
 }
 
@@ -184,9 +155,7 @@ func TestPushRefuses(t *testing.T) {
 	bad := oci.Options{Auth: oci.Basic(username, "wrong-password"), Transport: n}
 	path := folder(t, map[string]string{"a": "1"})
 	notTar := filepath.Join(t.TempDir(), "a.tar.gz")
-	if err := os.WriteFile(notTar, []byte("\x1f\x8bnot a tar"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(notTar, []byte("\x1f\x8bnot a tar"), 0o600))
 	if _, err := oci.Push(t.Context(), repository(t, appURL), "a/b", oci.Artifact{Path: path}, good); origin.CodeOf(err) != origin.CodeInvalidReference {
 		t.Errorf("bad tag: %v", err)
 	}
@@ -283,9 +252,7 @@ func TestMetadataIsBounded(t *testing.T) {
 	f.manifests[digestOf(body)] = body
 	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL)
 	m, err := client.Fetch(t.Context(), oci.Resolved{Digest: digestOf(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(m.Metadata) != 2 || m.Metadata["c"] != "" {
 		t.Errorf("%d annotations are kept", len(m.Metadata))
 	}

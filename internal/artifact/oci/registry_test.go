@@ -23,6 +23,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Host names that httptest's certificate covers.
@@ -139,9 +140,7 @@ func registryError(w http.ResponseWriter, status int, code, message string) {
 func repository(tb testing.TB, url string) oci.Repository {
 	tb.Helper()
 	repo, err := oci.ParseURL(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return repo
 }
 
@@ -150,9 +149,7 @@ func connect(t *testing.T, n http.RoundTripper, url string) *oci.Client {
 	client, err := oci.Connect(t.Context(), repository(t, url), oci.Options{
 		Auth: oci.Basic(username, password), Transport: n,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return client
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // lister is a registry. The test's function page answers requests for the list of tags; asked
@@ -191,21 +192,15 @@ func TestTagsOfDistribution(t *testing.T) {
 	want := []string{"1.0.0", "1.1.0", "2.0.0", "latest", "sha256-0a.sig"}
 	for _, tag := range want {
 		ref, err := name.NewTag(registryHost+"/team/app:"+tag, name.StrictValidation)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := remote.Write(ref, empty.Image, remote.WithTransport(n), remote.WithAuth(oci.Basic(username, password))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, remote.Write(ref, empty.Image, remote.WithTransport(n), remote.WithAuth(oci.Basic(username, password))))
 	}
 	client := connect(t, n, appURL)
 	if got, err := collect(t.Context(), client); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
 	unsigned, err := oci.ParseExclusions([]string{`^.*\.sig$`})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	scan, err := client.Scan(t.Context(), unsigned)
 	if err != nil || scan.Tags != 4 || !slices.Equal(scan.Latest, []string{"latest", "2.0.0", "1.1.0", "1.0.0"}) ||
 		scan.Revision != digestOf("1.0.0\n1.1.0\n2.0.0\nlatest\n") {
@@ -447,9 +442,7 @@ func TestTagsStop(t *testing.T) {
 	}}
 	seen := 0
 	for _, err := range connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL).Tags(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if seen++; seen == 15 {
 			break
 		}
@@ -536,13 +529,9 @@ func TestScanRevision(t *testing.T) {
 			writeTags(w, link, pages[asked-1]...)
 		}}
 		e, err := oci.ParseExclusions(exclusions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s, err := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL).Scan(t.Context(), e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return s
 	}
 	base := scan(nil, []string{"a", "b", "c"})
@@ -621,9 +610,7 @@ func FuzzTagsPage(f *testing.F) {
 		f.Add([]byte(page))
 	}
 	repo, err := oci.ParseURL(appURL)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Fuzz(func(t *testing.T, page []byte) {
 		answer := roundTripper(func(r *http.Request) (*http.Response, error) {
 			w := httptest.NewRecorder()
@@ -637,9 +624,7 @@ func FuzzTagsPage(f *testing.F) {
 			return response, nil
 		})
 		client, err := oci.Connect(t.Context(), repo, oci.Options{Transport: answer})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := collect(t.Context(), client)
 		for _, tag := range got {
 			if (oci.Reference{Tag: tag}).Validate() != nil || tag == "" {

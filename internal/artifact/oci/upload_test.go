@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // large returns a folder with 4 MiB of content that cannot be compressed. The content is the same
@@ -140,9 +141,7 @@ func TestUploadGoesOn(t *testing.T) {
 	}}
 	n := serve(t, map[string]http.Handler{registryHost: l})
 	pushed, err := push(t.Context(), t, n, large(t), oci.Uploads{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []string{"", fmt.Sprintf("%d-%d", first, pushed.Layer.Size-1), fmt.Sprintf("%d-%d", 2*first, pushed.Layer.Size-1)}
 	if fmt.Sprint(l.patches) != fmt.Sprint(want) {
 		t.Errorf("parts %q, want %q", l.patches, want)
@@ -154,13 +153,9 @@ func TestUploadGoesOn(t *testing.T) {
 func fetch(t *testing.T, n http.RoundTripper, pushed oci.Pushed) {
 	t.Helper()
 	client, err := oci.Connect(t.Context(), repository(t, appURL), oci.Options{Transport: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stream, err := client.Open(t.Context(), pushed.Layer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stream.Close()
 	if _, err := archive.Normalize(t.Context(), stream, io.Discard, archive.Options{}); err != nil {
 		t.Error(err)
@@ -203,9 +198,7 @@ func TestInterruptedPushIsContinued(t *testing.T) {
 	}
 	l.answer = nil
 	pushed, err := push(t.Context(), t, n, path, uploads)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if received := l.received.Load(); received >= pushed.Layer.Size+first {
 		t.Errorf("%d bytes were sent, the layer has %d", received, pushed.Layer.Size)
 	}
@@ -255,9 +248,7 @@ func TestUploadOfWhatWasSpoilt(t *testing.T) {
 	}}
 	n := serve(t, map[string]http.Handler{registryHost: l})
 	pushed, err := push(t.Context(), t, n, large(t), oci.Uploads{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(l.patches) != 3 || l.patches[2] != "" {
 		t.Errorf("parts %q", l.patches)
 	}
@@ -295,16 +286,10 @@ func TestUselessMemoryOfUploads(t *testing.T) {
 				t.Fatalf("%v, %v", files, err)
 			}
 			location, err := os.ReadFile(files[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(files[0], []byte(spoil(string(location))), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, os.WriteFile(files[0], []byte(spoil(string(location))), 0o600))
 			pushed, err := push(t.Context(), t, n, path, uploads)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if sent := n.sent(blobHost); len(sent) > 0 {
 				t.Errorf("another host was asked: %v", sent[0].URL)
 			}
@@ -349,9 +334,7 @@ func TestUploadsInTheFolderOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			victim := filepath.Join(uploads.Folder, "notes")
-			if err := errors.Join(os.WriteFile(victim, []byte("mine"), 0o600), plant(victim)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(os.WriteFile(victim, []byte("mine"), 0o600), plant(victim)))
 			interrupted(t)
 			if l.sent("GET /v2/thief/") > 0 {
 				t.Error("the upload went on where somebody else said")
@@ -491,21 +474,15 @@ func TestTagAndKnownBlobs(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: l})
 	path := large(t)
 	pushed, err := push(t.Context(), t, n, path, oci.Uploads{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sent := l.received.Load()
 	if again, err := push(t.Context(), t, n, path, oci.Uploads{}); err != nil || again.Resolved != pushed.Resolved || l.received.Load() > sent+2000 || l.sent("PATCH ") != 1 {
 		t.Errorf("%v, %v: %d bytes were sent again", again, err, l.received.Load()-sent)
 	}
 	client, err := oci.Connect(t.Context(), repository(t, appURL), oci.Options{Transport: n, Write: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	blobs := l.sent("GET /v2/team/app/blobs/")
-	if err := client.Tag(t.Context(), pushed.Resolved, "stable"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Tag(t.Context(), pushed.Resolved, "stable"))
 	if resolved, err := client.Resolve(t.Context(), oci.Reference{Tag: "stable"}); err != nil || resolved.Digest != pushed.Digest || l.sent("GET /v2/team/app/blobs/") != blobs {
 		t.Errorf("%v, %v", resolved, err)
 	}
@@ -578,13 +555,9 @@ func TestDownloadGoesOn(t *testing.T) {
 			}
 			n := serve(t, map[string]http.Handler{registryHost: f})
 			client, err := oci.Connect(t.Context(), repository(t, appURL), oci.Options{Transport: n})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			stream, err := client.Open(t.Context(), oci.Layer{Digest: digestOf(layer), Size: int64(len(layer))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer stream.Close()
 			got, err := io.ReadAll(stream)
 			if origin.CodeOf(err) != tt.code || requests != tt.requests {

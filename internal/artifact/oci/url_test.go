@@ -7,6 +7,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func TestParseURL(t *testing.T) {
@@ -144,16 +145,12 @@ func TestErrorsNameTheFieldOfTheRepository(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: nothing})
 	byURL, byImage := repository(t, appURL), func() oci.Repository {
 		repo, err := oci.ParseImage(registryHost + "/team/app")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return repo
 	}()
 	for repo, field := range map[oci.Repository]string{byURL: "spec.url", byImage: "spec.image"} {
 		client, err := oci.Connect(t.Context(), repo, oci.Options{Transport: n})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := client.Scan(t.Context(), oci.Exclusions{}); origin.CodeOf(err) != origin.CodeNotFound || !strings.HasPrefix(err.Error(), field+": ") {
 			t.Errorf("%v, want one that begins with %s", err, field)
 		}

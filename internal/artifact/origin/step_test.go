@@ -11,15 +11,14 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // constants returns the values of all constants of a type in a package's file.
 func constants(t *testing.T, file, typ string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var values []string
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
@@ -28,9 +27,7 @@ func constants(t *testing.T, file, typ string) []string {
 		}
 		if name, ok := spec.Type.(*ast.Ident); ok && name.Name == typ {
 			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			values = append(values, value)
 		}
 		return true

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const content = "the artifact of tenant A"
@@ -26,20 +27,14 @@ const content = "the artifact of tenant A"
 func start(t *testing.T) (base *httptest.Server, a, b string) {
 	t.Helper()
 	s, err := store.Open(t.TempDir(), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	place := func(namespace, content string) string {
 		o := store.Object{Kind: "OCIRepository", Namespace: namespace, Name: "app", UID: "11111111-2222-3333-4444-555555555555"}
 		stored, err := s.Put(t.Context(), o, func(w io.Writer) error { _, err := io.WriteString(w, content); return err })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		p, err := s.URLPath(o, stored.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return p
 	}
 	a, b = place("tenant-a", content), place("tenant-b", "the artifact of tenant B")
@@ -54,23 +49,17 @@ func start(t *testing.T) (base *httptest.Server, a, b string) {
 func raw(t *testing.T, base *httptest.Server, method, target string, header ...string) (*http.Response, string) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", base.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	lines := append([]string{method + " " + target + " HTTP/1.1", "Host: artifacts", "Connection: close"}, header...)
 	if _, err := io.WriteString(conn, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp, string(body)
 }
 
@@ -224,18 +213,12 @@ func TestServerIsBounded(t *testing.T) {
 // FuzzPaths checks that only the artifact's own path reaches the artifact.
 func FuzzPaths(f *testing.F) {
 	s, err := store.Open(f.TempDir(), store.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	o := store.Object{Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", UID: "11111111-2222-3333-4444-555555555555"}
 	stored, err := s.Put(f.Context(), o, func(w io.Writer) error { _, err := io.WriteString(w, content); return err })
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	only, err := s.URLPath(o, stored.Digest)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(only)
 	f.Add(only + "/")
 	f.Add("/" + stored.Path)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestCollectObjects checks that only the given object's garbage is removed, and that the caller
@@ -24,9 +26,7 @@ func TestCollectObjects(t *testing.T) {
 	collect := func(o Object, exists bool) (removed int, pending bool) {
 		t.Helper()
 		done, err := s.CollectObjects(t.Context(), []Object{o}, func(Object) ([]string, bool) { return current, exists })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return done.Artifacts, slices.Equal(done.Pending, []Object{o})
 	}
 	if removed, pending := collect(app, true); removed != 0 || !pending {
@@ -40,14 +40,10 @@ func TestCollectObjects(t *testing.T) {
 	age := func(o Object) {
 		t.Helper()
 		files, err := s.files(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, f := range files {
 			then := f.Time.Add(-time.Hour)
-			if err := os.Chtimes(filepath.Join(dir, filepath.FromSlash(f.Path)), then, then); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Chtimes(filepath.Join(dir, filepath.FromSlash(f.Path)), then, then))
 		}
 	}
 	age(app)

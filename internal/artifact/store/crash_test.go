@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // crashDir turns this test binary into the process that is killed.
@@ -61,12 +63,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for round := range 15 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-store-crash-dir="+dir)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, cmd.Start())
 		lines := bufio.NewScanner(out)
 		for n := 0; lines.Scan(); n++ {
 			fields := strings.Fields(lines.Text())
@@ -90,9 +88,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 func check(t *testing.T, dir string, last map[string]string) {
 	t.Helper()
 	s, err := Open(dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	if names := leftovers(t, dir); len(names) != 0 {
 		t.Errorf("temporary files stay: %v", names)
@@ -113,9 +109,7 @@ func check(t *testing.T, dir string, last map[string]string) {
 			t.Errorf("%s: %v", file, err)
 		}
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		total += info.Size()
 	}
 	if s.Size() != total {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func readNote(t *testing.T, s *Store, o Object, digest string) string {
@@ -14,22 +16,16 @@ func readNote(t *testing.T, s *Store, o Object, digest string) string {
 	if errors.Is(err, ErrNotFound) {
 		return "none"
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	content, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(content)
 }
 
 func annotate(t *testing.T, s *Store, o Object, digest, content string) {
 	t.Helper()
-	if err := s.Annotate(t.Context(), o, digest, text(content)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Annotate(t.Context(), o, digest, text(content)))
 }
 
 func TestNotesStayWithTheirArtifact(t *testing.T) {
@@ -53,17 +49,13 @@ func TestNotesStayWithTheirArtifact(t *testing.T) {
 	// Storing the same content again keeps the artifact and its note.
 	put(t, s, o, "one")
 	// After a restart.
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
 	s = open(t, dir, Options{})
 	if got := readNote(t, s, o, digestOf("one")); got != "second note" || s.Size() != 3+3+11+6 {
 		t.Errorf("after a restart: %q, %d bytes", got, s.Size())
 	}
 	f, err := s.Open(o, digestOf("two"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	content, err := io.ReadAll(f)
 	_ = f.Close()
 	if err != nil || string(content) != "two" {

@@ -18,14 +18,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func open(t *testing.T, dir string, opts Options) *Store {
 	t.Helper()
 	s, err := Open(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -37,9 +37,7 @@ func object(namespace, name string) Object {
 func put(t *testing.T, s *Store, o Object, content string) Stored {
 	t.Helper()
 	stored, err := s.Put(t.Context(), o, text(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return stored
 }
 
@@ -59,9 +57,7 @@ func digestOf(content string) string {
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, ".tmp", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return names
 }
 
@@ -98,9 +94,7 @@ func TestPutAndVerify(t *testing.T) {
 			t.Errorf("%+v has it", other)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(got.Path)), []byte("two"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, filepath.FromSlash(got.Path)), []byte("two"), 0o600))
 	if err := s.Verify(t.Context(), o, got.Digest); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("damaged: %v", err)
 	}
@@ -113,9 +107,7 @@ func TestPutAndVerify(t *testing.T) {
 	if err := s.Verify(ctx, o, got.Digest); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := s.Remove(o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Remove(o))
 	if s.Has(o, got.Digest) || s.Size() != 0 {
 		t.Error("removed and still there")
 	}
@@ -221,15 +213,11 @@ func TestFailedPutChangesNothing(t *testing.T) {
 func fullDisk(t *testing.T, s *Store, name string, early bool) (file, error) {
 	t.Helper()
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !early {
 		return lateFull{f}, nil
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Close())
 	return os.OpenFile("/dev/full", os.O_WRONLY, 0)
 }
 
@@ -267,9 +255,7 @@ func TestBounds(t *testing.T) {
 	if s.Size() != 100 {
 		t.Errorf("%d bytes counted after a restart", s.Size())
 	}
-	if err := s.Remove(a); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Remove(a))
 	put(t, s, a, strings.Repeat("6", 60))
 }
 
@@ -280,20 +266,12 @@ func TestOpenSweepsAndIgnoresForeignFiles(t *testing.T) {
 	kept := put(t, s, o, "kept")
 	for _, name := range []string{".tmp/half", "lost+found/x", "notes.txt", "ocirepository/tenant-a/app/" + o.UID + "/README", "ocirepository/file", "UPPER/a/b/c/d"} {
 		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte("foreign"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Succeed(t, os.WriteFile(file, []byte("foreign"), 0o600))
 	}
-	if err := os.Chmod(filepath.Join(dir, "lost+found"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(filepath.Join(dir, "lost+found"), 0))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "lost+found"), 0o700) })
-	if err := os.Symlink("/etc/passwd", filepath.Join(dir, filepath.FromSlash("ocirepository/tenant-a/app/"+o.UID+"/"+strings.Repeat("a", 64)+".tar.gz"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("/etc/passwd", filepath.Join(dir, filepath.FromSlash("ocirepository/tenant-a/app/"+o.UID+"/"+strings.Repeat("a", 64)+".tar.gz"))))
 	s = open(t, dir, Options{})
 	if len(leftovers(t, dir)) != 0 || s.Size() != kept.Size {
 		t.Errorf("leftovers %v, %d bytes", leftovers(t, dir), s.Size())
@@ -314,9 +292,7 @@ func TestKeys(t *testing.T) {
 	o := object("tenant-a", "app")
 	path := func(s *Store) string {
 		p, err := s.URLPath(o, digestOf("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return p
 	}
 	own := path(open(t, dir, Options{}))
@@ -332,9 +308,7 @@ func TestKeys(t *testing.T) {
 	}
 	raw := bytes.Repeat([]byte{7}, 32)
 	secret, err := newKey(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, text := range []string{fmt.Sprint(secret), fmt.Sprintf("%v %+v %#v %s", secret, secret, secret, secret), fmt.Sprintf("%+v %#v", []key{secret}, []key{secret})} {
 		if strings.Contains(text, string(raw)) || strings.Contains(text, "7, 7") || strings.Contains(text, "7 7") || strings.Contains(text, "0x7") {
 			t.Errorf("the key prints: %q", text)
@@ -343,9 +317,7 @@ func TestKeys(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"empty": nil, "short": raw[:31], "long": append(raw, '\n'), "zeros": make([]byte, 32), "damaged": []byte("damaged"),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, ".key"), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, ".key"), content, 0o600))
 		if _, err := Open(dir, Options{}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -356,9 +328,7 @@ func TestKeys(t *testing.T) {
 func withKey(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, ".key"), bytes.Repeat([]byte{1}, 32), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, ".key"), bytes.Repeat([]byte{1}, 32), 0o600))
 	return dir
 }
 
@@ -366,9 +336,7 @@ func withKey(t *testing.T) string {
 func TestURLVector(t *testing.T) {
 	s := open(t, withKey(t), Options{})
 	got, err := s.URLPath(object("tenant-a", "app"), digestOf(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = "/ocirepository/tenant-a/app/dfe7f005c24d62709533f6247ec5a0b2108b6cb576aafefad9244e9dac23d990/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.tar.gz"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -378,9 +346,7 @@ func TestURLVector(t *testing.T) {
 // TestMACIsUnambiguous checks that inputs whose concatenated fields are equal have different MACs.
 func TestMACIsUnambiguous(t *testing.T) {
 	secret, err := newKey(bytes.Repeat([]byte{1}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	seen := make(map[string]Object)
 	for _, o := range []Object{
 		{"k", "ab", "c", "u"}, {"k", "a", "bc", "u"}, {"ka", "b", "c", "u"}, {"k", "a", "b", "cu"}, {"k", "a", "b-c", "u"}, {"k", "a-b", "c", "u"}, {"k", "a", "b", "c-u"},
@@ -398,13 +364,9 @@ func TestByURLPath(t *testing.T) {
 	o := object("tenant-a", "app")
 	stored := put(t, s, o, "content")
 	urlPath, err := s.URLPath(o, stored.Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f, digest, err := s.ByURLPath(urlPath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	content, err := io.ReadAll(f)
 	_ = f.Close()
 	if err != nil || string(content) != "content" || digest != stored.Digest {
@@ -415,9 +377,7 @@ func TestByURLPath(t *testing.T) {
 	reborn := o
 	reborn.UID = "99999999-2222-3333-4444-555555555555"
 	put(t, s, reborn, "content")
-	if err := s.Remove(o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Remove(o))
 	if _, _, err := s.ByURLPath(urlPath); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the URL of a deleted object: %v", err)
 	}
@@ -426,9 +386,7 @@ func TestByURLPath(t *testing.T) {
 		t.Fatalf("%s, %v", fresh, err)
 	}
 	f, _, err = s.ByURLPath(fresh)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = f.Close()
 }
 
@@ -468,9 +426,7 @@ func TestCollect(t *testing.T) {
 			for _, a := range c.have {
 				stored := put(t, s, o, a.content)
 				when := now.Add(-a.age)
-				if err := os.Chtimes(filepath.Join(dir, filepath.FromSlash(stored.Path)), when, when); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.Chtimes(filepath.Join(dir, filepath.FromSlash(stored.Path)), when, when))
 			}
 			s.keep.records = cmp.Or(c.records, s.keep.records)
 			done, err := s.Collect(t.Context(), func(asked Object) ([]string, bool) {
@@ -483,9 +439,7 @@ func TestCollect(t *testing.T) {
 				}
 				return digests, !c.gone
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []string
 			for _, a := range c.have {
 				if s.Has(o, digestOf(a.content)) {

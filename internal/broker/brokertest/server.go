@@ -35,6 +35,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // The SPIFFE IDs of the test's broker and of its client, in the trust domain example.com.
@@ -96,9 +97,7 @@ func New(tb testing.TB, issuer string) *Server {
 	s.Rotate(tb)
 	s.Rotate(tb)
 	folder, err := os.MkdirTemp("", "broker") //nolint:usetesting // the path of a socket has at most 107 bytes
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(folder) })
 	tls := tlsconfig.MTLSServerConfig(s, s, tlsconfig.AuthorizeID(spiffeid.RequireFromString(ClientID)))
 	tls.SessionTicketsDisabled = true
@@ -110,9 +109,7 @@ func New(tb testing.TB, issuer string) *Server {
 	tb.Cleanup(agent.Stop)
 	listen := func(to *grpc.Server, network, address string) string {
 		listener, err := (&net.ListenConfig{}).Listen(tb.Context(), network, address)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		go func() { _ = to.Serve(listener) }()
 		return listener.Addr().String()
 	}
@@ -162,9 +159,7 @@ func (s *Server) Authorities() []*x509.Certificate {
 func (s *Server) Rotate(tb testing.TB) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "broker's authority " + rand.Text()},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
@@ -172,13 +167,9 @@ func (s *Server) Rotate(tb testing.TB) {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.authorities = append(s.authorities, authority{certificate, key})

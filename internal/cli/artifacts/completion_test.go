@@ -22,7 +22,7 @@ func TestCompletion(t *testing.T) {
 	app := "oci://" + host + "/team/app"
 	source := folder(t, map[string]string{"app.yaml": "1"})
 	for _, tag := range []string{"1.0.0", "1.10.0", "latest"} {
-		must(t, "push", "artifact", app+":"+tag, "--path", source)
+		mustRun(t, "push", "artifact", app+":"+tag, "--path", source)
 	}
 	var all strings.Builder
 	for _, tt := range []struct {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // counted counts the requests to a registry. It calls a function in place of answering one request.
@@ -55,9 +56,7 @@ func leftovers(t *testing.T, folder string) (left []string) {
 	t.Helper()
 	for _, pattern := range []string{"lanyard-*", ".lanyard-*"} {
 		found, err := filepath.Glob(filepath.Join(folder, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		left = append(left, found...)
 	}
 	return left
@@ -74,7 +73,7 @@ func TestInterruptAtEachRequest(t *testing.T) {
 	source := folder(t, map[string]string{"app.yaml": "kind: App", "large.bin": string(large)})
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
-	must(t, "push", "artifact", "oci://"+host+"/known:1.0.0", "--path", source)
+	mustRun(t, "push", "artifact", "oci://"+host+"/known:1.0.0", "--path", source)
 	target := folder(t, map[string]string{"before": "1"})
 	before, fetched := tree(t, target), tree(t, source)
 
@@ -133,9 +132,7 @@ const sizeLimit = "LANYARD_TEST_PULL"
 func TestNoSpace(t *testing.T) {
 	if line := os.Getenv(sizeLimit); line != "" {
 		limit := syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 		var p process
 		status := p.run(t.Context(), strings.Fields(line)...)
 		t.Logf("status %d: %s", status, p.err.String())
@@ -143,7 +140,7 @@ func TestNoSpace(t *testing.T) {
 	}
 	host := serve(t, distribution(t))
 	source := folder(t, map[string]string{"a.yaml": "1", "large.bin": strings.Repeat("x", 2<<20), "z.yaml": "2"})
-	must(t, "push", "artifact", "oci://"+host+"/app:1.0.0", "--path", source)
+	mustRun(t, "push", "artifact", "oci://"+host+"/app:1.0.0", "--path", source)
 	for name, files := range map[string]map[string]string{"replaced": {"before": "1"}, "empty": {}} {
 		target := folder(t, files)
 		before := tree(t, target)
@@ -167,12 +164,10 @@ func TestNoSpace(t *testing.T) {
 func TestFullOutput(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app"
 	source := folder(t, map[string]string{"app.yaml": "1\n"})
-	must(t, "push", "artifact", app+":1.0.0", "--path", source)
+	mustRun(t, "push", "artifact", app+":1.0.0", "--path", source)
 	other := folder(t, map[string]string{"app.yaml": "2\n"})
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer full.Close()
 	for _, format := range []string{"", "json", "yaml"} {
 		for _, args := range [][]string{
@@ -202,7 +197,7 @@ func TestFullOutput(t *testing.T) {
 func TestTargets(t *testing.T) {
 	host := serve(t, distribution(t))
 	app := "oci://" + host + "/app:1.0.0"
-	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"app.yaml": "new"}))
+	mustRun(t, "push", "artifact", app, "--path", folder(t, map[string]string{"app.yaml": "new"}))
 	const pulled = `app.yaml false "new"`
 	for name, tt := range map[string]struct {
 		prepare func(root string) error
@@ -226,13 +221,9 @@ func TestTargets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := filepath.Join(t.TempDir(), "root")
-			if err := os.Mkdir(root, 0o750); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Mkdir(root, 0o750))
 			if tt.prepare != nil {
-				if err := tt.prepare(root); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tt.prepare(root))
 			}
 			args := []string{"pull", "artifact", app, "--path", root + "/" + tt.path}
 			if tt.replace {
@@ -244,9 +235,7 @@ func TestTargets(t *testing.T) {
 				t.Errorf("status %d: %s", status, p.err.String())
 			}
 			if name == "link" {
-				if err := os.Remove(filepath.Join(root, "x")); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.Remove(filepath.Join(root, "x")))
 			}
 			if got := tree(t, root); got != tt.want {
 				t.Errorf("the folder has\n%s\nwant\n%s", got, tt.want)
@@ -262,13 +251,11 @@ func TestTargets(t *testing.T) {
 // link's target must write the target's own path.
 func TestPathOfAStranger(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
-	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"app.yaml": "new"}))
+	mustRun(t, "push", "artifact", app, "--path", folder(t, map[string]string{"app.yaml": "new"}))
 	home := folder(t, map[string]string{"key": "the runner's"})
 	t.Chdir(folder(t, map[string]string{"real/app.yaml": "new"}))
 	for link, to := range map[string]string{"deploy": home, "up": "..", "file": filepath.Join(home, "key"), "inside": "real"} {
-		if err := os.Symlink(to, link); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Symlink(to, link))
 	}
 	for _, args := range [][]string{
 		{"push", "artifact", app, "--path=deploy"},
@@ -286,8 +273,8 @@ func TestPathOfAStranger(t *testing.T) {
 	if got := tree(t, home); got != `key false "the runner's"` {
 		t.Errorf("the runner has\n%s", got)
 	}
-	must(t, "diff", "artifact", app, "--path=inside")
-	must(t, "push", "artifact", app, "--path", filepath.Join(home, "."))
+	mustRun(t, "diff", "artifact", app, "--path=inside")
+	mustRun(t, "push", "artifact", app, "--path", filepath.Join(home, "."))
 }
 
 // TestProgress checks that a terminal shows how far a transfer is, and that the line is cleared at
@@ -327,10 +314,8 @@ func TestRefusals(t *testing.T) {
 	source := folder(t, map[string]string{"app.yaml": "1"})
 	odd := folder(t, map[string]string{"app.yaml": "1", ".sourceignore": "a\n[b\n"})
 	leaving := folder(t, map[string]string{"app.yaml": "1"})
-	if err := os.Symlink("/etc/passwd", filepath.Join(leaving, "passwd")); err != nil {
-		t.Fatal(err)
-	}
-	must(t, "push", "artifact", app+":1.0.0", "--path", source)
+	must.Succeed(t, os.Symlink("/etc/passwd", filepath.Join(leaving, "passwd")))
+	mustRun(t, "push", "artifact", app+":1.0.0", "--path", source)
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"push", "artifact", app, "--path", source},

@@ -12,19 +12,16 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestNoTokenWithoutTLS: with --insecure-registry, the password of docker login is sent. A
 // credential from a credential helper, lanyard token or a cloud is never sent.
 func TestNoTokenWithoutTLS(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example.com", oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	token, err := issuer.Mint(oidc.Claims{"sub": "job", "aud": "registry.example.com", "exp": time.Now().Add(time.Hour).Unix()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var requests atomic.Int64
 	registry := distribution(t)
 	host := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,9 +34,7 @@ func TestNoTokenWithoutTLS(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", "")
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	script := fmt.Sprintf("#!/bin/sh\necho '{\"Username\": \"token\", \"Secret\": \"%s\"}'\n", token)
-	if err := os.WriteFile(filepath.Join(programs, "docker-credential-lanyard"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(programs, "docker-credential-lanyard"), []byte(script), 0o700))
 	login := func(host, password string) string {
 		return fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, host, base64.StdEncoding.EncodeToString([]byte("user:"+password)))
 	}
@@ -53,12 +48,8 @@ func TestNoTokenWithoutTLS(t *testing.T) {
 		"lanyard token":   {login(host, token), host, false},
 		"a cloud's login": {login(ecr, "opaque"), ecr, false},
 	} {
-		if err := os.MkdirAll(filepath.Join(home, ".docker"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(home, ".docker", "config.json"), []byte(tt.config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Join(home, ".docker"), 0o700))
+		must.Succeed(t, os.WriteFile(filepath.Join(home, ".docker", "config.json"), []byte(tt.config), 0o600))
 		for _, args := range [][]string{
 			{"push", "artifact", "--insecure-registry", "--path", source, "oci://" + tt.host + "/app:1.0.0"},
 			{"__complete", "pull", "artifact", "--insecure-registry", "oci://" + tt.host + "/app:"},

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestReplacedAtOnce checks that, while pulls replace a folder, the path always has either the old
@@ -28,15 +30,9 @@ func TestReplacedAtOnce(t *testing.T) {
 	})
 	for range 500 {
 		next, err := newTarget(path, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(next.stage, "app.yaml"), []byte("1"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := next.publish(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.WriteFile(filepath.Join(next.stage, "app.yaml"), []byte("1"), 0o600))
+		must.Succeed(t, next.publish())
 		next.remove()
 	}
 	close(done)
@@ -54,16 +50,10 @@ func TestReplacedAtOnce(t *testing.T) {
 func TestReplacedInSteps(t *testing.T) {
 	path := folder(t, map[string]string{"app.yaml": "0"})
 	next, err := newTarget(path, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(next.stage, "app.yaml"), []byte("1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(filepath.Join(next.stage, "app.yaml"), []byte("1"), 0o600))
 	old, err := next.replace()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := tree(t, path); got != `app.yaml false "1"` {
 		t.Error(got)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 	"github.com/lanyard-dev/lanyard/internal/cli/creds/credstest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -44,9 +45,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	issuer, err := oidc.NewIssuer(issuerURL, oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &world{env: map[string]string{}, issuer: issuer, cluster: cluster{issuer: issuer}}
 }
 
@@ -62,9 +61,7 @@ func (w *world) flags(t *testing.T, args ...string) (*creds.Flags, error) {
 	f := creds.New(w.process())
 	c := &cobra.Command{Use: "push"}
 	f.AddTo(c)
-	if err := c.ParseFlags(args); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.ParseFlags(args))
 	return f, f.Check()
 }
 
@@ -72,13 +69,9 @@ func (w *world) flags(t *testing.T, args ...string) (*creds.Flags, error) {
 func (w *world) login(t *testing.T, args ...string) (*creds.Login, error) {
 	t.Helper()
 	f, err := w.flags(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	repo, err := oci.ParseURL(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return f.Login(t.Context(), repo)
 }
 
@@ -89,9 +82,7 @@ func (w *world) mint(t *testing.T, claims oidc.Claims) string {
 		claims["sub"] = "system:serviceaccount:ci:runner"
 	}
 	token, err := w.issuer.Mint(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return token
 }
 
@@ -99,9 +90,7 @@ func (w *world) mint(t *testing.T, claims oidc.Claims) string {
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -148,13 +137,9 @@ func (c *cluster) Accepts(_ context.Context, token auth.Secret) (bool, error) {
 func shown(t *testing.T, login *creds.Login) (*authn.AuthConfig, oidc.Token) {
 	t.Helper()
 	config, err := authn.Authorization(t.Context(), login.Auth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	token, err := oidc.Read(config.RegistryToken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return config, token
 }
 
@@ -241,9 +226,7 @@ func TestServiceAccountToken(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			config, token := shown(t, login)
 			want := c.audience
 			if want == nil {
@@ -265,9 +248,7 @@ func TestFiles(t *testing.T) {
 	hour := time.Now().Add(time.Hour).Unix()
 	expired := w.mint(t, oidc.Claims{"aud": host, "exp": time.Now().Add(-time.Minute).Unix()})
 	unsigned, err := w.issuer.MintUnsigned(oidc.Claims{"aud": host})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, c := range map[string]struct {
 		token     string
 		audiences string
@@ -360,9 +341,7 @@ func TestReadAccount(t *testing.T) {
 // TestWorkloadIdentityToken asserts that the identity's token is for the artifact.
 func TestWorkloadIdentityToken(t *testing.T) {
 	login, err := newWorld(t).login(t, "--creds=WorkloadIdentityToken", "--workload-identity=app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, token := shown(t, login); token.Subject != "lanyard.dev:workloadidentity:app" || !slices.Equal(token.Audience, []string{repository}) {
 		t.Errorf("token of %s for %q", token.Subject, token.Audience)
 	}
@@ -396,9 +375,7 @@ func TestGitHubOIDCToken(t *testing.T) {
 	gitHub := w.gitHub(t)
 	for _, c := range []struct{ args, audience string }{{"", repository}, {"--audiences=" + host, host}, {"--audiences=https://a.example/?x=1&audience=b", "https://a.example/?x=1&audience=b"}} {
 		login, err := w.login(t, append([]string{kind}, strings.Fields(c.args)...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, token := shown(t, login); token.Subject != credstest.GitHubSubject || !slices.Equal(token.Audience, []string{c.audience}) {
 			t.Errorf("token of %s for %q", token.Subject, token.Audience)
 		}
@@ -482,9 +459,7 @@ func TestSpiffeJWT(t *testing.T) {
 	agent := credstest.NewAgent(t, id, "https://oidc.example.org")
 	w.env["SPIFFE_ENDPOINT_SOCKET"] = agent.Address()
 	login, err := w.login(t, "--creds=SpiffeJWT", "--audiences=aud1,aud2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, token := shown(t, login); token.Subject != id || !slices.Equal(token.Audience, []string{"aud1", "aud2"}) {
 		t.Errorf("token of %s for %q", token.Subject, token.Audience)
 	}
@@ -493,9 +468,7 @@ func TestSpiffeJWT(t *testing.T) {
 	}
 	agent.SetLife(3 * time.Second)
 	short, err := w.login(t, "--creds=SpiffeJWT")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	first, _ := shown(t, short)
 	timer := time.NewTimer(2500 * time.Millisecond) // of the JWT-SVID's life of 3 seconds
 	<-timer.C
@@ -510,9 +483,7 @@ func TestSpiffeCertificate(t *testing.T) {
 	agent := credstest.NewAgent(t, "spiffe://example.org/ci/app", "https://oidc.example.org")
 	w.env["SPIFFE_ENDPOINT_SOCKET"] = agent.Address()
 	login, err := w.login(t, "--creds=SpiffeCertificate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer login.Close()
 	if login.Auth != nil || !login.ShortLived {
 		t.Errorf("%+v", login)
@@ -520,9 +491,7 @@ func TestSpiffeCertificate(t *testing.T) {
 	leaf := func() *x509.Certificate {
 		t.Helper()
 		shown, err := login.Certificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c, err := x509.ParseCertificate(shown.Certificate[0])
 		if err != nil || c.URIs[0].String() != agent.ID.String() {
 			t.Fatal(c.URIs, err)
@@ -546,9 +515,7 @@ func TestSpiffeCertificate(t *testing.T) {
 func TestSpiffeRefusals(t *testing.T) {
 	silent := filepath.Join(os.TempDir(), fmt.Sprintf("silent-%d.sock", os.Getpid()))
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	for name, c := range map[string]struct {
 		agent   func(*credstest.Agent)
@@ -611,9 +578,7 @@ func TestNoIdentityOfACloud(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	f, err := newWorld(t).flags(t, "--creds=aws")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, err = f.Issue(t.Context(), creds.Receiver{Image: "123456789123.dkr.ecr.eu-west-1.amazonaws.com/app"})
 	if err == nil || !strings.Contains(err.Error(), "--creds=aws: ") || !strings.Contains(err.Error(), "AWS_ROLE_ARN") || strings.Contains(err.Error(), "controller") {
 		t.Error(err)
@@ -632,13 +597,9 @@ func TestDockerConfiguration(t *testing.T) {
 	if err != nil || login.Auth != nil || login.ShortLived {
 		t.Fatalf("%+v, %v", login, err)
 	}
-	if err := os.Mkdir(filepath.Join(folder, ".docker"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(folder, ".docker"), 0o700))
 	config := `{"auths":{"registry.example.com":{"auth":"YTpodW50ZXIy"},"other.example.com":{"auth":"Yjpi"}}}`
-	if err := os.WriteFile(filepath.Join(folder, ".docker", "config.json"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, ".docker", "config.json"), []byte(config), 0o600))
 	login, err = newWorld(t).login(t)
 	if err != nil || login.ShortLived {
 		t.Fatalf("%+v, %v", login, err)
@@ -654,9 +615,7 @@ func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		login, err := w.login(t, "--creds=ServiceAccountToken", "--sa-name=puller")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, step := range []struct {
 			after time.Duration
 			want  int

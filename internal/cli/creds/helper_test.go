@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // ask sends a request to the helper as Docker does. It returns the answer and the advice for users.
@@ -29,9 +30,7 @@ func (w *world) ask(t *testing.T, action, input string) (answer, advice string, 
 func (w *world) configure(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "credentials.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	w.env[creds.HelperFile] = path
 	return path
 }
@@ -120,13 +119,9 @@ func TestHelperAnswers(t *testing.T) {
 func TestHelperIgnoresTheWorkingFolder(t *testing.T) {
 	w := newWorld(t)
 	t.Chdir(t.TempDir())
-	if err := os.Mkdir("lanyard", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir("lanyard", 0o700))
 	const all = `registries: {registry.example.com: {creds: ServiceAccountToken, saName: puller, audiences: [a]}}`
-	if err := os.WriteFile("lanyard/credentials.yaml", []byte(all), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("lanyard/credentials.yaml", []byte(all), 0o600))
 	w.env["XDG_CONFIG_HOME"] = "."
 	if out, _, err := w.ask(t, "get", host); !credentials.IsErrCredentialsNotFoundMessage(out) || err == nil {
 		t.Errorf("%q, %v", out, err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // direct sends requests to a handler without a network, so that the test can use a fake clock.
@@ -96,13 +97,9 @@ func TestPushOutlivesItsToken(t *testing.T) {
 	folder := t.TempDir()
 	content := make([]byte, size)
 	_, _ = rand.Read(content)
-	if err := os.WriteFile(filepath.Join(folder, "large.bin"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "large.bin"), content, 0o600))
 	repo, err := oci.ParseURL(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, tt := range map[string]struct {
 		before, after time.Duration
 		refused       string
@@ -116,15 +113,11 @@ func TestPushOutlivesItsToken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				login, err := w.login(t, "--creds=ServiceAccountToken", "--sa-name=puller")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				g := &guarded{registry: registry, issuer: w.issuer, before: tt.before, after: tt.after}
 				opts := oci.Options{Auth: login.Auth, Transport: direct{g}}
 				pushed, err := oci.Push(t.Context(), repo, "1.0.0", oci.Artifact{Path: folder}, opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if refused := strings.Join(g.refused, " "); refused != tt.refused {
 					t.Errorf("refused: %s, want %s", refused, tt.refused)
 				}
@@ -135,9 +128,7 @@ func TestPushOutlivesItsToken(t *testing.T) {
 					t.Errorf("%d bytes were sent for a layer of %d", g.received, pushed.Layer.Size)
 				}
 				client, err := oci.Connect(t.Context(), repo, opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if resolved, err := client.Resolve(t.Context(), oci.Reference{Tag: "1.0.0"}); err != nil || resolved.Digest != pushed.Digest {
 					t.Errorf("the tag is %v, %v; want %s", resolved, err, pushed.Digest)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Test compares the pages of root's commands with the files in the folder docs. It does so only for
@@ -53,9 +54,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 func markdown(t *testing.T, c *cobra.Command) []byte {
 	t.Helper()
 	var page bytes.Buffer
-	if err := doc.GenMarkdown(c, &page); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, doc.GenMarkdown(c, &page))
 	return page.Bytes()
 }
 
@@ -63,8 +62,6 @@ func man(t *testing.T, c *cobra.Command) []byte {
 	t.Helper()
 	var page bytes.Buffer
 	header := doc.GenManHeader{Section: "1", Source: "Lanyard", Manual: "Lanyard", Date: new(time.Time{})}
-	if err := doc.GenMan(c, &header, &page); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, doc.GenMan(c, &header, &page))
 	return bytes.Replace(page.Bytes(), []byte(`"Jan 0001"`), []byte(`""`), 1) // a page has no date
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -18,19 +19,13 @@ import (
 // its CRD.
 func TestKindsOnTheCommandLine(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "..", "config", "crd", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	known := 0
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(data, &crd); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal(data, &crd))
 		names := crd.Spec.Names
 		for _, kind := range append(names.ShortNames, names.Kind, names.Plural, names.Singular, names.Singular+"."+crd.Spec.Group) {
 			word := kind + "/app"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -37,9 +38,7 @@ func TestDemonstrated(t *testing.T) {
 func TestUpWithoutIssuer(t *testing.T) {
 	const needing = "issuer.yaml"
 	mine := t.TempDir()
-	if err := os.WriteFile(filepath.Join(mine, needing), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(mine, needing), nil, 0o600))
 	for name, test := range map[string]struct {
 		folder, issuer string
 		without        bool
@@ -49,9 +48,7 @@ func TestUpWithoutIssuer(t *testing.T) {
 		"an own folder":   {folder: mine},
 	} {
 		workloads, err := local.ChartWorkloads(local.WithIssuer(nil, map[string]any{"issuer": map[string]any{"url": test.issuer}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		o := upOptions{examples: test.folder}
 		files, without := o.files(workloads)
 		if _, err := fs.Stat(files, needing); without != test.without || errors.Is(err, fs.ErrNotExist) != test.without {

@@ -26,6 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/pages"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // command is a process of the program lanyard-local.
@@ -65,9 +66,7 @@ func TestHelp(t *testing.T) {
 func TestOutputFlag(t *testing.T) {
 	for _, path := range []string{"up", "cloud env", "cloud journal"} {
 		sub, _, err := newRoot(IO{}).Find(strings.Fields(path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		output := sub.Flags().Lookup("output")
 		if output == nil {
 			t.Fatalf("%s has no flag --output", path)
@@ -141,9 +140,7 @@ func TestUpRefuses(t *testing.T) {
 		"cloud.json":     "{\"aws\":\n{\"acounts\": []}}\n",
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(mine, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(mine, name), []byte(text), 0o600))
 	}
 	var c command
 	status := c.run(t.Context(), "up", "--dir", dir, "--controlplane", "nowhere/controlplane", "--controller", t.TempDir(),
@@ -169,12 +166,8 @@ func TestUpRefuses(t *testing.T) {
 func TestFindPrograms(t *testing.T) {
 	beside, inPath, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	program := func(path string) string {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Succeed(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
 		return path
 	}
 	plane := program(filepath.Join(beside, "bin", "controlplane"))
@@ -235,18 +228,14 @@ func TestCloud(t *testing.T) {
 		t.Fatal(env.err.String())
 	}
 	var variables map[string]string
-	if err := json.Unmarshal(env.out.Bytes(), &variables); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(env.out.Bytes(), &variables))
 	if _, err := os.Stat(variables["SSL_CERT_FILE"]); err != nil {
 		t.Error(err)
 	}
 	// Call a host that is not part of the cloud, as a program with this environment could do.
 	admin := &cloudtest.Admin{URL: variables["HTTPS_PROXY"]}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	proxied := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(admin.URL) }}}
 	if _, err := proxied.Do(req); err != nil {
 		t.Fatal(err)
@@ -280,15 +269,11 @@ func TestCloud(t *testing.T) {
 
 func TestCloudFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cloud.yaml")
-	if err := os.WriteFile(file, examples.Cloud(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, examples.Cloud(), 0o600))
 	if _, err := readCloudConfig(file); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(file, []byte("aws: {acounts: []}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("aws: {acounts: []}\n"), 0o600))
 	if _, err := readCloudConfig(file); err == nil || !strings.Contains(err.Error(), "acounts") || !strings.Contains(err.Error(), file) {
 		t.Errorf("got %v", err)
 	}
@@ -301,9 +286,7 @@ func TestEnvFormats(t *testing.T) {
 	var all bytes.Buffer
 	for _, format := range []string{frame.Shell, frame.Dotenv, frame.JSON, frame.YAML} {
 		fmt.Fprintf(&all, "$ lanyard cloud env -o %s\n", format)
-		if err := writeEnv(&all, format, cloudtest.Env("http://127.0.0.1:3128", "/home/it's me/.demo/cloud-ca.pem")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, writeEnv(&all, format, cloudtest.Env("http://127.0.0.1:3128", "/home/it's me/.demo/cloud-ca.pem")))
 	}
 	golden.Compare(t, "testdata/env.golden", all.Bytes())
 }
@@ -317,9 +300,7 @@ func TestShellQuote(t *testing.T) {
 	}
 	script += "; printf '%s\\000' \"$@\""
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	for i, v := range values {
 		if got[2*i] != v || got[2*i+1] != v {
@@ -348,9 +329,7 @@ func TestCalls(t *testing.T) {
 		{Time: at, Service: "sts", Status: 400, Code: "InvalidAction"},
 	}
 	var out bytes.Buffer
-	if err := writeCalls(&out, calls, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, writeCalls(&out, calls, true))
 	golden.Compare(t, "testdata/calls.golden", out.Bytes())
 }
 
@@ -359,9 +338,7 @@ func TestCalls(t *testing.T) {
 func TestCallsWidth(t *testing.T) {
 	var out bytes.Buffer
 	calls := []journal.Call{{Service: "sts", Subject: strings.Repeat("x", 2048), Status: 400, Code: "InvalidIdentityToken"}, {Service: "sts", Status: 200}}
-	if err := writeCalls(&out, calls, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, writeCalls(&out, calls, true))
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 300 {
 			t.Errorf("a line has %d bytes", len(line))

@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/clouds/awsclient"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // region differs from the provider's region, so that only the scope can be its source.
@@ -134,9 +135,7 @@ func newWorld(t *testing.T) *world {
 		TrustPolicy: identitytest.Policy(map[string]any{"Effect": "Allow", "Principal": map[string]string{"AWS": identitytest.Root}, "Action": "sts:AssumeRole"}),
 		Policies:    map[string]json.RawMessage{"all": identitytest.Policy(map[string]any{"Effect": "Allow", "Action": "*", "Resource": "*"})},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.subject = w.admit("team-a")
 	return w
 }
@@ -150,9 +149,7 @@ func (w *world) admit(namespace string) auth.Subject {
 func (w *world) scope(t *testing.T, accountID string) awsclient.Scope {
 	t.Helper()
 	in, err := endpoint.ParseAWSRegion(region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	view := w.Identities.For("team-a")
 	return awsclient.Scope{
 		Provider: w.Provider, Region: in, AccountID: accountID, HTTPClient: &http.Client{Transport: w.Cloud.Transport()},

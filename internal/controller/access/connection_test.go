@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -29,17 +30,13 @@ func TestConnectionKeepsTheCredential(t *testing.T) {
 	pool, err := transport.NewPool(transport.Options{Base: base, CheckTarget: endpoint.Guard{}.CheckTarget, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(pool.Close)
 	c := &Connection{host: cloudHost, bound: true, pool: pool}
 	t.Cleanup(c.Close)
 	send := func(target string, authorization string) error {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if authorization != "" {
 			req.Header.Set("Authorization", authorization)
 		}
@@ -84,9 +81,7 @@ func TestSameHost(t *testing.T) {
 		{"https://reg%C4%B0stry.example/x", "registry.example", false},
 	} {
 		u, err := url.Parse(c.target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := sameHost(u, c.hostport); got != c.want {
 			t.Errorf("%s and %s: %v", c.target, c.hostport, got)
 		}

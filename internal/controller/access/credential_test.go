@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Hosts of the tests' network. httptest's certificate is valid for these names.
@@ -79,9 +80,7 @@ func (d *door) connectAs(t *testing.T, host string, identity spec.Identity) *acc
 	network.Addresses[plainHost] = plain.Listener.Addr().String()
 	reach := &access.Access{Transports: network.Pool(t, nil)}
 	conn, err := reach.Connect(t.Context(), access.Call{Identity: identity}, host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -90,9 +89,7 @@ func credentials(t *testing.T) (basic *access.Basic, bearer auth.Secret, certifi
 	t.Helper()
 	pem, key := controllertest.Pair(t, "client")
 	pair, err := tls.X509KeyPair([]byte(pem), []byte(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &access.Basic{User: "robot", Password: auth.NewSecret("hunter2")}, auth.NewSecret("a.jwt"), &pair
 }
 
@@ -118,9 +115,7 @@ func TestCredentialsAtARegistry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn := c.door.connect(t, homeHost)
 			repository, err := oci.ParseImage(homeHost + "/app")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			options := oci.Options{Transport: conn.As(access.Login{Credential: c.shown})}
 			switch {
 			case c.shown.Basic != nil:
@@ -169,22 +164,16 @@ func TestCertificateAtAProxy(t *testing.T) {
 			base.Proxy, base.DialContext = http.ProxyURL(&url.URL{Scheme: "https", Host: proxyHost}), network.Dial
 		}
 		pool, err := transport.NewPool(transport.Options{Base: base, Dial: network.Dial, CheckTarget: func(string) error { return nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(pool.Close)
 		reach := &access.Access{Transports: pool, Live: fake.NewClientBuilder().WithObjects(&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "proxy"}, Data: map[string][]byte{"address": []byte("https://" + proxyHost)},
 		}).Build()}
 		conn, err := reach.Connect(t.Context(), call, homeHost)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(conn.Close)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+homeHost+"/v2/", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		resp, err := conn.As(access.Login{Credential: access.Credential{Certificate: certificate}}).RoundTrip(req)
 		if err != nil {
 			t.Fatalf("%s: %v", whose, err)
@@ -201,9 +190,7 @@ func TestCertificateAtAProxy(t *testing.T) {
 func TestCredentialsNeedTLS(t *testing.T) {
 	_, _, certificate := credentials(t)
 	minted, err := auth.ServiceAccount("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, c := range map[string]struct {
 		shown    access.Credential
 		header   string
@@ -221,9 +208,7 @@ func TestCredentialsNeedTLS(t *testing.T) {
 		d := &door{}
 		conn := d.connectAs(t, plainHost, c.identity)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+plainHost+"/v2/", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if c.header != "" {
 			req.Header.Set("Authorization", c.header)
 		}

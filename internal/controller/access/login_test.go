@@ -15,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 var (
@@ -54,9 +55,7 @@ func newLoginWorld(t *testing.T) *loginWorld {
 func (w *loginWorld) use(account string) error {
 	w.t.Helper()
 	subject, err := auth.ServiceAccount("tenant-a", account)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	call := access.Call{Identity: spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: subject}}
 	return w.useAs(call, func(conn *access.Connection, minRemaining time.Duration) (access.Login, error) {
 		return w.access.Mint(w.t.Context(), call, conn, auth.WithMinRemaining(minRemaining))
@@ -66,9 +65,7 @@ func (w *loginWorld) use(account string) error {
 func (w *loginWorld) useAs(call access.Call, login func(*access.Connection, time.Duration) (access.Login, error)) error {
 	w.t.Helper()
 	conn, err := w.access.Connect(w.t.Context(), call, "service.example.com")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	defer conn.Close()
 	w.seen = nil
 	return w.access.WithCredential(conn, &w.status,
@@ -152,9 +149,7 @@ func TestWithCredential(t *testing.T) {
 // cloud's.
 func TestWithCredentialOfAnIdentityThatWasRevoked(t *testing.T) {
 	w := newLoginWorld(t)
-	if err := w.use("reader"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.use("reader"))
 	w.cloud.Trust(role+"-reader", "nobody")
 	w.answers = []error{errUnauthorized}
 	if err := w.use("reader"); auth.CodeOf(err) != auth.CodeTrustRefused || w.status.Identity != nil || len(w.seen) != 1 {
@@ -238,13 +233,9 @@ func TestRenew(t *testing.T) {
 		dropped := map[auth.Subject]int{}
 		a := &access.Access{Invalidate: func(s auth.Subject) { dropped[s]++ }}
 		one, err := auth.WorkloadIdentity("tenant-a", "puller")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		other, err := auth.WorkloadIdentity("tenant-b", "puller")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for range 10 { // for 30 seconds
 			for range 100 {
 				a.Renew(one)

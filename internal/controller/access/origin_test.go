@@ -9,6 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // For an anonymous login at a cloud's host, Caller returns the cloud's provider. So an error text
@@ -17,9 +18,7 @@ func TestCaller(t *testing.T) {
 	pool, err := transport.NewPool(transport.Options{
 		Base: &http.Transport{}, CheckTarget: endpoint.Guard{}.CheckTarget, Dial: (&net.Dialer{}).DialContext,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(pool.Close)
 	known := Login{Identity: &meta.Identity{}}
 	for host, want := range map[string]string{
@@ -27,9 +26,7 @@ func TestCaller(t *testing.T) {
 		"europe-docker.pkg.dev": "gcp", "storage.googleapis.com": "gcp", "ghcr.io": "",
 	} {
 		conn, err := (&Access{Transports: pool}).Connect(t.Context(), Call{}, host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := Caller(conn, Login{}); got != (origin.Caller{Anonymous: true, Provider: want}) {
 			t.Errorf("%s without a credential: %+v", host, got)
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func TestReadProxy(t *testing.T) {
@@ -131,9 +132,7 @@ func authority(t *testing.T) (*x509.Certificate, crypto.Signer) {
 	t.Helper()
 	text, key := controllertest.Pair(t)
 	pair, err := tls.X509KeyPair([]byte(text), []byte(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return pair.Leaf, pair.PrivateKey.(crypto.Signer)
 }
 
@@ -156,9 +155,7 @@ func TestClientIsWhatWasJudged(t *testing.T) {
 		t.Fatalf("%d, %v", len(client), err)
 	}
 	want, err := tls.X509KeyPair([]byte(certificate), []byte(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := client[0]; len(got.Certificate) != 1 || !bytes.Equal(got.Certificate[0], want.Certificate[0]) || !got.Leaf.Equal(want.Leaf) || got.PrivateKey == nil {
 		t.Errorf("%d certificates", len(got.Certificate))
 	}
@@ -172,9 +169,7 @@ func issued(t *testing.T, issuer *x509.Certificate, key crypto.Signer, modulus *
 		template.DNSNames = append(template.DNSNames, fmt.Sprintf("host-%d.example.com", i))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, issuer, &rsa.PublicKey{N: modulus, E: 3}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
@@ -187,9 +182,7 @@ func burning(t *testing.T, bits int) string {
 		Version                int
 		N, E, D, P, Q, A, B, C *big.Int
 	}{0, new(big.Int).Mul(p, p), big.NewInt(65537), odd(bits), p, p, p, p, p})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}))
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestUse checks which credential a server gets for each source of credentials. A server never gets
@@ -32,9 +33,7 @@ func TestUse(t *testing.T) {
 	}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "empty"}}).Build()
 	reader, err := auth.ServiceAccount("tenant-a", "reader")
 	gone, goneErr := auth.ServiceAccount("tenant-a", "gone")
-	if err := errors.Join(err, goneErr); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, goneErr))
 	all := access.Service{
 		Name: "shop",
 		ReadSecret: func(secret *corev1.Secret) (access.Credential, string, error) {
@@ -80,9 +79,7 @@ func TestUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			call := access.Call{Object: auth.InvolvedObject{Namespace: "tenant-a"}, Identity: test.identity}
 			conn, err := w.access.Connect(t.Context(), call, "service.example.com")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer conn.Close()
 			var got *access.Login
 			err = w.access.Use(t.Context(), call, conn, &w.status, test.service, func(login access.Login) error {
@@ -139,14 +136,10 @@ func TestBearer(t *testing.T) {
 				w := newLoginWorld(t)
 				w.cloud.Issue(test.token)
 				reader, err := auth.ServiceAccount("tenant-a", "reader")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				call := access.Call{Identity: spec.Identity{Source: source, Provider: "aws", Subject: reader}}
 				conn, err := w.access.Connect(t.Context(), call, "service.example.com")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				defer conn.Close()
 				service := access.Service{
 					Name: "shop", Bearer: takes, Purpose: func(spec.Source) ([]auth.Option, bool) { return nil, true },

@@ -18,6 +18,7 @@ import (
 	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestExchangesOfManyClusters counts the calls of AWS STS. Each role needs one call, whatever the
@@ -74,9 +75,7 @@ func TestThrottledForTenMinutes(t *testing.T) {
 		}
 		throttle := fault.Fault{Kind: fault.Throttle, Service: "sts", Operation: "AssumeRole"}
 		id, err := w.Cloud.Faults().Add(throttle)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ready := func(name string) bool {
 			return apimeta.IsStatusConditionTrue(w.reconcile("team-a", name).Status.Conditions, meta.ConditionReady)
 		}
@@ -115,9 +114,7 @@ func (w *world) otherStatic(name, id, secret string) {
 		Name: "other", AccessKeys: []cloudaws.AccessKey{{ID: id, Secret: secret}},
 		Policies: map[string]json.RawMessage{"all": identitytest.Policy(map[string]any{"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"})},
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	w.Secret(name, map[string]string{"accessKeyID": id, "secretAccessKey": secret})
 	w.Put(&identityv1.AWSClusterStaticIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -30,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // world has a reconciler of AWSClusters, AWS identities and a fake API server.
@@ -47,13 +48,9 @@ func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *
 	t.Helper()
 	w := &world{World: identitytest.New(t), t: t}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)))
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.AWSCluster{})
-	if err := awscluster.AddIndex(t.Context(), indexer{builder}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, awscluster.AddIndex(t.Context(), indexer{builder}))
 	w.kube = builder.Build()
 	options := awscluster.Options{Identities: w.Identities, Provider: w.Provider, Cache: w.Tokens, Observer: w.Tokens, Memory: w.kube}
 	if creates {
@@ -86,9 +83,7 @@ func (w *world) cluster(namespace, name string, spec v1alpha1.AWSClusterSpec) {
 		spec.Region = "eu-central-1"
 	}
 	o := &v1alpha1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}, Spec: spec}
-	if err := w.kube.Create(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Create(w.t.Context(), o))
 }
 
 // reconcile reconciles a cluster, and returns the object that the API server then stores.
@@ -96,13 +91,9 @@ func (w *world) reconcile(namespace, name string) *v1alpha1.AWSCluster {
 	w.t.Helper()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	o := &v1alpha1.AWSCluster{}
-	if err := w.kube.Get(w.t.Context(), key, o); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Get(w.t.Context(), key, o))
 	controllertest.Holds(w.t, o, controllertest.View{Status: o.Status.Status}, result)
 	return o
 }
@@ -225,9 +216,7 @@ func TestConditionsRecover(t *testing.T) {
 	}
 	o.Spec.IdentityRef = ref(identityv1.AWSClusterStaticIdentityKind, "root")
 	o.Generation++
-	if err := w.kube.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.kube.Update(t.Context(), o))
 	if o = w.reconcile("team-a", "test"); o.Status.AccountID != identitytest.Management {
 		t.Errorf("the old identity's credential is in force: account %s", o.Status.AccountID)
 	}
@@ -266,9 +255,7 @@ func TestStatusForgetsTheOldIdentity(t *testing.T) {
 	}
 	o.Spec.IdentityRef = ref(identityv1.AWSClusterRoleIdentityKind, "target")
 	o.Generation++
-	if err := w.kube.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.kube.Update(t.Context(), o))
 	if o = w.reconcile("team-a", "test"); o.Status.Identity != nil || o.Status.AccountID != "" {
 		t.Errorf("the status has identity %+v, account %q", o.Status.Identity, o.Status.AccountID)
 	}

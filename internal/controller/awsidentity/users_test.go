@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // users returns an object of each kind that can name an AWS identity. Each object names the
@@ -65,9 +66,7 @@ func TestUsersOfAllKinds(t *testing.T) {
 			t.Errorf("%s: indexed by %q, want %q", kind.Kind, got, want)
 		}
 		kept, err := transforms[reflect.TypeOf(o)](o.DeepCopyObject())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		small := kept.(client.Object)
 		if got := index(small); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s in memory: indexed by %q, want %q", kind.Kind, got, want)
@@ -142,9 +141,7 @@ func TestUnknownKindIsInUse(t *testing.T) {
 	}
 	unknown, chained := cluster("team-a", "Unknown", "lent"), cluster("team-a", v1alpha1.AWSClusterRoleIdentityKind, "chained")
 	scheme := runtime.NewScheme()
-	if err := kinds.All().AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, kinds.All().AddToScheme(scheme))
 	kind, _ := kinds.All().Of(unknown)
 	memory := fake.NewClientBuilder().WithScheme(scheme).WithIndex(unknown, identityIndex, indexOf(kind)).
 		WithObjects(unknown, chained, cluster("team-b", "Unknown", "lent")).Build()

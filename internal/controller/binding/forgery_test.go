@@ -16,6 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/internal/controller/binding"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestForgedSecret checks that whoever may write the Secret cannot make the controller accept a
@@ -48,9 +49,7 @@ func TestForgedSecret(t *testing.T) {
 			now := w.secret()
 			now.Data, now.Annotations, now.Labels = forged.Data, forged.Annotations, forged.Labels
 			// Use the controller's field manager.
-			if err := w.kube.Update(t.Context(), now, client.FieldOwner("lanyard-workload-identity-binding")); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.kube.Update(t.Context(), now, client.FieldOwner("lanyard-workload-identity-binding")))
 			same := string(forged.Data[delivery.TokenKey]) == string(own.Data[delivery.TokenKey])
 			o, _ := w.reconcile()
 			if now := w.secret(); !same && (string(now.Data[delivery.TokenKey]) == string(forged.Data[delivery.TokenKey]) || len(w.server.requests) != before+1) {
@@ -213,7 +212,5 @@ func back(w *world, by time.Duration) {
 	w.reconcile()
 	o = w.binding()
 	o.Status.RenewAt = &metav1.Time{Time: began.Add(by + 30*time.Minute)}
-	if err := w.kube.Status().Update(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), o))
 }

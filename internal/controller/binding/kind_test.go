@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/controller/binding"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestFirstCredential checks that the first reconciliation creates the Secret with all its content
@@ -121,9 +122,7 @@ func TestRenewals(t *testing.T) {
 		{"another key was revoked", func(w *world) { w.server.revoked["key-0"] = true }, 0},
 		{"the key was revoked", func(w *world) { w.server.revoked["key-1"], w.server.kid = true, "key-2" }, 1},
 		{"the Secret was deleted", func(w *world) {
-			if err := w.kube.Delete(w.t.Context(), w.secret()); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Succeed(w.t, w.kube.Delete(w.t.Context(), w.secret()))
 		}, 1},
 		{"a key was changed", func(w *world) {
 			w.editSecret(func(s *corev1.Secret) { s.Data[delivery.ConfigKey] = []byte("{}") })
@@ -143,9 +142,7 @@ func TestRenewals(t *testing.T) {
 		{"the status was lost", func(w *world) {
 			o := w.binding()
 			o.Status = newBinding().Status
-			if err := w.kube.Status().Update(w.t.Context(), o); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), o))
 		}, 1}, // only the status shows whether the Secret is unchanged
 		{"the controller died between its two writes", func(w *world) {
 			before := w.binding().Status
@@ -154,9 +151,7 @@ func TestRenewals(t *testing.T) {
 			w.reconcile()
 			o := w.binding()
 			o.Status = before
-			if err := w.kube.Status().Update(w.t.Context(), o); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), o))
 		}, 2}, // one token is made during the change
 		{"the Secret was made immutable", func(w *world) { w.editSecret(immutable) }, 0},
 		{"half its life has passed in an immutable Secret", func(w *world) {
@@ -430,9 +425,7 @@ func TestIdentityIsGone(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
 	w.editSecret(func(s *corev1.Secret) { s.Data["more"] = []byte("x") })
-	if err := w.kube.Delete(t.Context(), newIdentity()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.kube.Delete(t.Context(), newIdentity()))
 	w.wrote()
 	o, _ := w.reconcile()
 	if ready(o).Reason != string(auth.CodeSubjectNotFound) || o.Status.ExpiresAt != nil || o.Status.KID != "" {
@@ -445,9 +438,7 @@ func TestIdentityIsGone(t *testing.T) {
 	if w.reconcile(); len(w.wrote()) > 0 {
 		t.Error("the Secret was written again")
 	}
-	if err := w.kube.Create(t.Context(), newIdentity()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.kube.Create(t.Context(), newIdentity()))
 	if o, _ := w.reconcile(); ready(o).Status != metav1.ConditionTrue || len(w.secret().Data[delivery.TokenKey]) == 0 {
 		t.Errorf("%+v", o.Status)
 	}
@@ -459,15 +450,11 @@ func TestIdentityOfImmutableSecretIsGone(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
 	w.editSecret(immutable)
-	if err := w.kube.Delete(t.Context(), newIdentity()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.kube.Delete(t.Context(), newIdentity()))
 	if o, _ := w.reconcile(); ready(o).Reason != string(auth.CodeSubjectNotFound) || o.Status.ExpiresAt != nil || w.secret() != nil {
 		t.Errorf("%+v, and the Secret is %v", o.Status, w.secret())
 	}
-	if err := w.kube.Create(t.Context(), newIdentity()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.kube.Create(t.Context(), newIdentity()))
 	if o, _ := w.reconcile(); ready(o).Status != metav1.ConditionTrue || len(w.secret().Data[delivery.TokenKey]) == 0 {
 		t.Errorf("%+v", o.Status)
 	}
@@ -614,9 +601,7 @@ func TestConcurrentWriter(t *testing.T) {
 				w.before = nil
 				foreign := &corev1.Secret{Type: corev1.SecretTypeOpaque}
 				foreign.Namespace, foreign.Name = "tenant-a", "cloudprovider"
-				if err := w.kube.Create(t.Context(), foreign); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.kube.Create(t.Context(), foreign))
 			}
 		}
 		if o, _ := w.reconcile(); ready(o).Reason != meta.ReasonSecretRefused || len(w.secret().Data) > 0 {
@@ -630,9 +615,7 @@ func TestNothingSecretInStatus(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	o, _ := w.reconcile()
 	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for part := range strings.SplitSeq(string(w.secret().Data[delivery.TokenKey]), ".") {
 		if strings.Contains(string(text), part) {
 			t.Error("the object has a part of the token")

@@ -7,6 +7,7 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func TestConformance(t *testing.T) {
@@ -25,14 +26,10 @@ func TestConformance(t *testing.T) {
 			},
 			Hang: w.server.hang,
 			Revoke: func() {
-				if err := w.kube.Delete(t.Context(), newIdentity()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.kube.Delete(t.Context(), newIdentity()))
 			},
 			Grant: func() {
-				if err := w.kube.Create(t.Context(), newIdentity()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.kube.Create(t.Context(), newIdentity()))
 			},
 			Exclude: func(o *identityv1.WorkloadIdentityBinding) {
 				o.Spec.IdentityRef = &identityv1.BindingIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: "another"}

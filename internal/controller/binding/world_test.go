@@ -33,6 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 var errDown = errors.New("the token server does not answer")
@@ -65,9 +66,7 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(kinds.All().AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(kinds.All().AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	w := &world{t: t}
 	w.kube = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(objects...).
 		WithStatusSubresource(&identityv1.WorkloadIdentityBinding{}).Build(), w.calls())
@@ -151,9 +150,7 @@ func (w *world) restart() {
 func (w *world) reconcile() (*identityv1.WorkloadIdentityBinding, reconcile.Result) {
 	w.t.Helper()
 	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	o := w.binding()
 	controllertest.Holds(w.t, o, controllertest.View{Status: o.Status.Status}, result)
 	return o, result
@@ -162,9 +159,7 @@ func (w *world) reconcile() (*identityv1.WorkloadIdentityBinding, reconcile.Resu
 func (w *world) binding() *identityv1.WorkloadIdentityBinding {
 	w.t.Helper()
 	o := &identityv1.WorkloadIdentityBinding{}
-	if err := w.kube.Get(w.t.Context(), key("cloudidentity"), o); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Get(w.t.Context(), key("cloudidentity"), o))
 	return o
 }
 
@@ -184,13 +179,9 @@ func (w *world) secret() *corev1.Secret {
 // edit changes an object as another client than the controller.
 func edit[O client.Object](w *world, name string, o O, change func(O)) {
 	w.t.Helper()
-	if err := w.kube.Get(w.t.Context(), key(name), o); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Get(w.t.Context(), key(name), o))
 	change(o)
-	if err := w.kube.Update(w.t.Context(), o, client.FieldOwner("kubectl-edit")); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Update(w.t.Context(), o, client.FieldOwner("kubectl-edit")))
 }
 
 func (w *world) editBinding(change func(*identityv1.WorkloadIdentityBinding)) {
@@ -211,9 +202,7 @@ func (w *world) editSecret(change func(*corev1.Secret)) {
 // delete deletes the binding, and reconciles it once more.
 func (w *world) delete() {
 	w.t.Helper()
-	if err := w.kube.Delete(w.t.Context(), w.binding()); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Delete(w.t.Context(), w.binding()))
 	if _, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -292,9 +281,7 @@ type tokenServer struct {
 func newTokenServer(t *testing.T, kube client.Reader) *tokenServer {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &tokenServer{t: t, kube: kube, key: private, kid: "key-1", revoked: map[string]bool{}}
 }
 

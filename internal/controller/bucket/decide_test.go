@@ -12,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // anywhere is a service that accepts every spec.
@@ -29,9 +30,7 @@ func everywhere() kind {
 // than a rule, or have been stored without the schema's checks.
 func TestFormatsAreTheSchemas(t *testing.T) {
 	data, err := os.ReadFile("../../../config/crd/testdata/buckets.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var table struct {
 		Rows []struct {
 			Name     string
@@ -40,9 +39,7 @@ func TestFormatsAreTheSchemas(t *testing.T) {
 			Field    string
 		}
 	}
-	if err := yaml.Unmarshal(data, &table); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(data, &table))
 	if len(table.Rows) < 30 {
 		t.Fatalf("only %d rows", len(table.Rows))
 	}
@@ -55,12 +52,8 @@ func TestFormatsAreTheSchemas(t *testing.T) {
 			spec.Endpoint = ""
 		}
 		raw, err := json.Marshal(row.Spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(raw, &spec); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, json.Unmarshal(raw, &spec))
 		_, err = everywhere().Decide(&v1alpha1.Bucket{Spec: spec}, source.Call{})
 		if (err == nil) != row.Accepted || err != nil && !strings.HasPrefix(err.Error(), row.Field+": ") {
 			t.Errorf("%s: %v", row.Name, err)

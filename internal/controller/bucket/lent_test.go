@@ -20,19 +20,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestLentIdentityStaysAtTheCloud checks that a lent identity is never used at a listed host
 // outside the cloud. A tenant's own identity may be used there.
 func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	tenant, err := auth.ServiceAccount("tenant-a", "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	role, err := auth.ClusterIdentity("AWSClusterRoleIdentity", "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, tc := range map[string]struct {
 		subject auth.Subject
 		listed  bool
@@ -77,9 +74,7 @@ func (listed) Open(context.Context, buckets.Request) (objectstore.Storage, error
 func TestBearerTokensAreNotShown(t *testing.T) {
 	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
 	subject, err := auth.ServiceAccount("tenant-a", "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, token := range []auth.Token{&azure.Token{Secret: secret, ExpiresAt: ends}, &gcp.Token{Secret: secret, ExpiresAt: ends}} {
 		var header http.Header
 		network := controllertest.NewNetwork(t, map[string]http.Handler{cloudHost: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -96,9 +91,7 @@ func TestBearerTokensAreNotShown(t *testing.T) {
 		}
 		call := access.Call{Identity: spec.Identity{Source: spec.Cloud, Provider: "azure", Subject: subject}}
 		conn, err := reach.Connect(t.Context(), call, cloudHost)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer conn.Close()
 		err = reach.Use(t.Context(), call, conn, &meta.FetchStatus{}, plan{}.credentials(), func(login access.Login) error {
 			if login.Token != token || !login.Credential.IsZero() {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Network has servers on this machine under any host names. Other hosts cannot be reached.
@@ -94,9 +95,7 @@ func (n *Network) Pool(t *testing.T, roots *x509.CertPool) *transport.Pool {
 		base.TLSClientConfig.RootCAs = roots
 	}
 	pool, err := transport.NewPool(transport.Options{Base: base, Dial: n.Dial, CheckTarget: endpoint.Guard{}.CheckTarget})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -169,21 +168,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func Pair(t *testing.T, hosts ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		DNSNames: hosts, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }

@@ -14,14 +14,13 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Create stores an object.
 func Create(t *testing.T, kube client.Client, o client.Object) {
 	t.Helper()
-	if err := kube.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, kube.Create(t.Context(), o))
 }
 
 // CreateSecret stores a Secret.
@@ -59,22 +58,16 @@ func Served(t *testing.T, artifacts *store.Store, artifact *v1alpha1.Artifact) m
 	}
 	defer f.Close() //nolint:errcheck // read only
 	gz, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files := map[string]string{}
 	for tr := tar.NewReader(gz); ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content, err := io.ReadAll(tr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files[h.Name] = string(content)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Case is one object of a kind in its own test world. The conformance suite changes this world with
@@ -318,9 +319,7 @@ func forgedStatus[O object.Object](tb testing.TB, c *Case[O]) {
 	honest := c.Offers(c.succeed(tb))
 	o := c.get(tb)
 	c.Forge(o)
-	if err := c.Kube.Status().Update(tb.Context(), o); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, c.Kube.Status().Update(tb.Context(), o))
 	if lie := c.Offers(c.get(tb)); lie == honest {
 		tb.Fatalf("the forged status offers %s like the honest one", lie)
 	}
@@ -411,9 +410,7 @@ func (c *Case[O]) reconcileGone(tb testing.TB) {
 func (c *Case[O]) get(tb testing.TB) O {
 	tb.Helper()
 	o := c.Object.DeepCopyObject().(O)
-	if err := c.Kube.Get(tb.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, c.Kube.Get(tb.Context(), client.ObjectKeyFromObject(o), o))
 	return o
 }
 
@@ -423,26 +420,20 @@ func (c *Case[O]) edit(tb testing.TB, change func(O)) {
 	o := c.get(tb)
 	change(o)
 	o.SetGeneration(o.GetGeneration() + 1)
-	if err := c.Kube.Update(tb.Context(), o); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, c.Kube.Update(tb.Context(), o))
 }
 
 func (c *Case[O]) annotate(tb testing.TB, annotations map[string]string) {
 	tb.Helper()
 	o := c.get(tb)
 	o.SetAnnotations(annotations)
-	if err := c.Kube.Update(tb.Context(), o); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, c.Kube.Update(tb.Context(), o))
 }
 
 // delete deletes the object, as a user or the deletion of its namespace does.
 func (c *Case[O]) delete(tb testing.TB) {
 	tb.Helper()
-	if err := c.Kube.Delete(tb.Context(), c.Object); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, c.Kube.Delete(tb.Context(), c.Object))
 }
 
 // everything returns all objects of Lanyard's kinds and all Secrets at the API server, as JSON with
@@ -454,9 +445,7 @@ func (c *Case[O]) everything(tb testing.TB) string {
 		lists = append(lists, kind.NewList())
 	}
 	for _, list := range lists {
-		if err := c.Kube.List(tb.Context(), list); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, c.Kube.List(tb.Context(), list))
 	}
 	return jsonOf(tb, lists)
 }
@@ -464,8 +453,6 @@ func (c *Case[O]) everything(tb testing.TB) string {
 func jsonOf(tb testing.TB, value any) string {
 	tb.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return string(text)
 }

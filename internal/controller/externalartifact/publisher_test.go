@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // world is a publisher over a fake API server that counts writes.
@@ -107,9 +108,7 @@ func (w *world) publish(o Offer) error {
 func (w *world) get() *unstructured.Unstructured {
 	w.t.Helper()
 	o := empty()
-	if err := w.kube.Get(w.t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "app"}, o); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Get(w.t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "app"}, o))
 	return o
 }
 
@@ -118,17 +117,13 @@ func (w *world) put(edit func(*unstructured.Unstructured)) {
 	w.t.Helper()
 	o := source().fresh()
 	edit(o)
-	if err := w.kube.Create(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Create(w.t.Context(), o))
 }
 
 // TestPublishedObject checks the whole object that Flux reads.
 func TestPublishedObject(t *testing.T) {
 	w := newWorld(t)
-	if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.publish(Offer{Artifact: artifact("v1")}))
 	o := w.get()
 	since, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	at, err := time.Parse(time.RFC3339, since[0].(map[string]any)["lastTransitionTime"].(string))
@@ -136,14 +131,10 @@ func TestPublishedObject(t *testing.T) {
 		t.Errorf("lastTransitionTime %s, %v", at, err)
 	}
 	since[0].(map[string]any)["lastTransitionTime"] = "then"
-	if err := unstructured.SetNestedSlice(o.Object, since, "status", "conditions"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedSlice(o.Object, since, "status", "conditions"))
 	o.SetResourceVersion("")
 	got, err := yaml.Marshal(o.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = `apiVersion: source.toolkit.fluxcd.io/v1
 kind: ExternalArtifact
 metadata:
@@ -221,16 +212,10 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	o := w.get()
 	o.Object["spec"] = map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "other", "namespace": "tenant-b"}}
 	o.SetLabels(map[string]string{"team": "a"})
-	if err := w.kube.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.kube.Update(t.Context(), o))
 	o = w.get()
-	if err := unstructured.SetNestedField(o.Object, "http://evil.example.com/x.tar.gz", "status", "artifact", "url"); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.kube.Status().Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedField(o.Object, "http://evil.example.com/x.tar.gz", "status", "artifact", "url"))
+	must.Succeed(t, w.kube.Status().Update(t.Context(), o))
 	wrote("what was changed", "patch, patch status", Offer{Artifact: bare})
 	o = w.get()
 	url, _, _ := unstructured.NestedString(o.Object, "status", "artifact", "url")
@@ -304,9 +289,7 @@ func TestLeftoversOfAnEarlierSourceGoByThemselves(t *testing.T) {
 	if err := w.p.Withdraw(t.Context(), source()); err != nil || len(w.writes) != 0 {
 		t.Errorf("withdraw: %v, wrote %q", err, w.writes)
 	}
-	if err := w.kube.Delete(t.Context(), w.get()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.kube.Delete(t.Context(), w.get()))
 	if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
 		t.Error(err)
 	}
@@ -327,12 +310,8 @@ func TestWithdraw(t *testing.T) {
 	if err := w.p.Withdraw(t.Context(), source()); err != nil {
 		t.Errorf("nothing there: %v", err)
 	}
-	if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.p.Withdraw(t.Context(), source()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.publish(Offer{Artifact: artifact("v1")}))
+	must.Succeed(t, w.p.Withdraw(t.Context(), source()))
 	err := w.kube.Get(t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "app"}, empty())
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("still there: %v", err)
@@ -343,9 +322,7 @@ func TestWithdraw(t *testing.T) {
 // object must stay.
 func TestOnlyWhatWasJudgedIsDeleted(t *testing.T) {
 	w := newWorld(t)
-	if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.publish(Offer{Artifact: artifact("v1")}))
 	replaced := false
 	w.fail = func(verb string) error {
 		if verb != "delete" || replaced {
@@ -361,9 +338,7 @@ func TestOnlyWhatWasJudgedIsDeleted(t *testing.T) {
 		w.put(foreign()["one without an owner, with our label"])
 		return nil
 	}
-	if err := w.p.Withdraw(t.Context(), source()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.p.Withdraw(t.Context(), source()))
 	if !replaced || len(w.get().GetOwnerReferences()) != 0 {
 		t.Errorf("the other's object is %v", w.get())
 	}
@@ -384,9 +359,7 @@ func TestConflicts(t *testing.T) {
 		for _, times := range []int{1, 2, 100} {
 			w := newWorld(t)
 			if c.verb == "delete" {
-				if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.publish(Offer{Artifact: artifact("v1")}))
 			}
 			tried := 0
 			w.fail = func(verb string) error {
@@ -486,9 +459,7 @@ func TestUnavailable(t *testing.T) {
 func TestTerminating(t *testing.T) {
 	w := newWorld(t)
 	w.put(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/held"}) })
-	if err := w.p.Withdraw(t.Context(), source()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.p.Withdraw(t.Context(), source()))
 	if w.get().GetDeletionTimestamp() == nil {
 		t.Fatal("it is not being deleted")
 	}

@@ -15,35 +15,26 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestFitsFluxsSchema checks that an API server with Flux's CustomResourceDefinition accepts the
 // published object, and removes none of its fields.
 func TestFitsFluxsSchema(t *testing.T) {
 	data, err := os.ReadFile("testdata/source.toolkit.fluxcd.io_externalartifacts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(data, &crd))
 	v := crd.Spec.Versions[0]
 	if crd.Spec.Group != group || crd.Spec.Names.Kind != kind || crd.Spec.Names.Plural != resource || v.Name != version || v.Subresources.Status == nil {
 		t.Fatalf("the definition is of %s/%s, %s", crd.Spec.Group, v.Name, crd.Spec.Names.Kind)
 	}
 	var internal apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &internal, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &internal, nil))
 	structural, err := schema.NewStructural(&internal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	validator, _, err := validation.NewSchemaValidator(&internal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	bare := artifact("v1")
 	bare.Metadata = nil
 	for what, offer := range map[string]Offer{

@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/broker"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func environment(name string) string {
@@ -50,9 +51,7 @@ func TestHelpIsGolden(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	f, _, err := flags.Parse([]string{base + "/"}, environment, "", io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if f.ArtifactBaseURL != "http://artifacts.example.com" || f.ArtifactStoreMaxSize != 8<<30 || f.ArtifactNamespaceMaxSize != 2<<30 || f.TokenCacheMaxSize != 10000 ||
 		f.TokenCacheMaxDuration != time.Hour || f.AWSRegion != "eu-west-1" || f.LogLevel != slog.LevelInfo || !f.ShardSelector.Empty() ||
 		f.ProfileAddress != "" {
@@ -83,9 +82,7 @@ func TestValues(t *testing.T) {
 		"--token-cache-max-size=0", "--leader-elect", "--keyring-namespace=lanyard-system", "--spiffe-broker-endpoint=unix:///run/broker.sock", "--spiffe-broker-id=spiffe://example.com/agent/", "--identities-at-hub", "--aws-identities", "--identity-secret-namespace=lanyard-identities", "--default-service-account=cloud.identity", "--require-service-account-for-provider-auth",
 		"--feature-gates=ObjectLevelWorkloadIdentity=false,ObjectLevelWorkloadIdentity=true",
 	}, environment, "", io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if f.ArtifactStoreMaxSize != 100<<20 || f.ArtifactNamespaceMaxSize != 10<<20 || f.ArtifactMaxDecompressedSize != 1000 || !f.ShardSelector.Matches(labels.Set{"lanyard.dev/shard": "a"}) ||
 		f.ShardSelector.Matches(labels.Set{}) || !f.ControllerIdentityNamespaces.Decide("tenant-a", nil).Allowed ||
 		f.ControllerIdentityNamespaces.Decide("tenant-b", nil).Allowed || !f.AllowedEndpointHosts.Contains("minio.example.com:443") ||
@@ -154,13 +151,9 @@ func TestRefusalsNameTheFlag(t *testing.T) {
 // except --kubeconfig and --version.
 func TestChartKnowsTheFlags(t *testing.T) {
 	chart, err := charts.Lanyard()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template, err := fs.ReadFile(chart, "templates/statefulset.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	help := help(t)
 	found := regexp.MustCompile(`[" ](--[a-z-]+)`).FindAllStringSubmatch(string(template), -1)
 	if len(found) < 15 {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // An object that is created while the watch begins is new for some handlers, and in the initial
@@ -47,12 +48,8 @@ func TestObjectIsFoundWhileTheWatchBegins(t *testing.T) {
 				NewCache:       func(*rest.Config, runtimecache.Options) (runtimecache.Cache, error) { return informers, nil },
 				NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return w.Kube, nil },
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.r.SetupWithManager(t.Context(), mgr, 1); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, w.r.SetupWithManager(t.Context(), mgr, 1))
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- mgr.Start(ctx) }()

@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func asks(name string) reconcile.Request {
@@ -74,9 +75,7 @@ func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
 func TestObjectsAreCounted(t *testing.T) {
 	w := newWorld(t)
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(object.NewMetrics(t.Context(), w.Shared.Shared.Shared)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, registry.Register(object.NewMetrics(t.Context(), w.Shared.Shared.Shared)))
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("metrics break the conventions: %+v, %v", problems, err)
 	}
@@ -146,9 +145,7 @@ func TestNothingIsLostThatIsNotRemembered(t *testing.T) {
 		w.reconcile(o)
 		check("example.com/other", meta.Finalizer)
 	}
-	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
 	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
 		t.Fatal(err)
 	}
@@ -350,9 +347,7 @@ func TestDeletedObjectLeavesNothing(t *testing.T) {
 	w.reconcile(o)
 	forgotten := &forgetting{}
 	w.Shared.Metrics = forgotten
-	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
 	for range 2 { // the second call finds no object
 		if result := w.Attempt(o); result.RequeueAfter != 0 {
 			t.Fatalf("delete: %+v", result)
@@ -373,9 +368,7 @@ func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	w.reconcile(o)
 	w.Told()
 	w.kind.finalize = errOdd
-	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
 	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err == nil {
 		t.Error("no error, and so no retry")
 	}
@@ -394,9 +387,7 @@ func TestDeletionThatWaitsLongIsToldOnce(t *testing.T) {
 	o := w.create("tenant-a", "app", nil)
 	w.reconcile(o)
 	w.kind.finalize = errOdd
-	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
 	before, behind := w.Get(o), false
 	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{Get: remembering(before, &behind)})
 	w.Told()

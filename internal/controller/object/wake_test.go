@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // A change of an account wakes the objects in the account's namespace that use it. Code that caches
@@ -39,9 +40,7 @@ func accountsWakeTheirObjects(t *testing.T) {
 	t.Cleanup(queue.ShutDown)
 	tokensKnow := false
 	w.Accounts.Subscribe(func(auth.Subject) { tokensKnow = true })
-	if err := w.r.WatchChanges(t.Context(), queue); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.r.WatchChanges(t.Context(), queue))
 	w.change("tenant-a", "puller")
 	synctest.Wait()
 	woken := map[string]bool{}
@@ -101,9 +100,7 @@ func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
-		if err := w.r.WatchChanges(ctx, queue); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.r.WatchChanges(ctx, queue))
 		invalidated := 0
 		w.Accounts.Subscribe(func(auth.Subject) { invalidated++ })
 		began := time.Now()

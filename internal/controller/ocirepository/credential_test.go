@@ -26,6 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // trust is a world whose registry accepts tokens of the cluster and SVIDs of a SPIFFE trust domain.
@@ -51,23 +52,23 @@ func newTrust(t *testing.T) *trust {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)
 	name, err := svid.ParseTrustDomain("example.com")
-	must(t, err)
+	must.Succeed(t, err)
 	tr := &trust{world: w, Accounts: w.Accounts, asks: `Bearer realm="test"`, domain: svid.Signers{TrustDomain: name, Issuer: "https://spiffe.example.com", Key: "kid", Authority: "0a"}}
 	tr.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	authority, err := svid.NewAuthority(name, tr.key, time.Hour, time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	tr.issuer, err = svid.NewIssuer(name, tr.key, authority, nil)
-	must(t, err)
+	must.Succeed(t, err)
 	own, err := auth.ServiceAccount("lanyard-system", "lanyard-controller")
-	must(t, err)
+	must.Succeed(t, err)
 	tr.PutSubject(own, "uid-own", nil)
 	tokens, err := bearer.NewProvider(bearer.Config{Self: own, Prover: tr})
-	must(t, err)
+	must.Succeed(t, err)
 	jwts, err := svid.NewProvider(svid.JWT, tr)
-	must(t, err)
+	must.Succeed(t, err)
 	certificates, err := svid.NewProvider(svid.X509, tr)
-	must(t, err)
+	must.Succeed(t, err)
 	w.Access.Accounts = tr
 	w.Access.Provider = func(name string) (auth.Provider, error) {
 		provider, ok := map[string]auth.Provider{
@@ -80,13 +81,6 @@ func newTrust(t *testing.T) *trust {
 	}
 	w.registry.tamper(tr.door)
 	return tr
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Signers implements svid.Ring.
@@ -226,10 +220,10 @@ func TestCredentials(t *testing.T) {
 			}
 			tr.Put(t, "tenant-a", "puller", "uid-tenant-a", attributes)
 			identity, err := auth.WorkloadIdentity("tenant-a", "puller")
-			must(t, err)
+			must.Succeed(t, err)
 			tr.PutSubject(identity, "uid-wi", attributes)
 			itself, err := auth.Object("OCIRepository", "tenant-a", "app")
-			must(t, err)
+			must.Succeed(t, err)
 			tr.PutSubject(itself, "uid-tenant-a-app", nil)
 			edits := []func(*v1alpha1.OCIRepository){}
 			if test.edit != nil {
@@ -264,7 +258,7 @@ func TestRefusedCredential(t *testing.T) {
 		tr.asks = asks
 		tr.takes = func(*http.Request) bool { return false }
 		itself, err := auth.Object("OCIRepository", "tenant-a", "app")
-		must(t, err)
+		must.Succeed(t, err)
 		tr.PutSubject(itself, "uid-tenant-a-app", nil)
 		o := tr.create("tenant-a", "app", credential(form))
 		for range 5 {
@@ -299,14 +293,14 @@ func TestControllersToken(t *testing.T) {
 	tr.Shared.Rules.ControllerNamespaces = grant.Namespaces{All: true}
 	refused("--controller-credential-hosts")
 	other, err := endpoint.ParseAllowed("other.example.com", cloudHost+":5000")
-	must(t, err)
+	must.Succeed(t, err)
 	tr.Shared.Rules.CredentialHosts = other
 	refused("--controller-credential-hosts")
 	if len(tr.requests) > 0 {
 		t.Errorf("%d proofs of the controller", len(tr.requests))
 	}
 	listed, err := endpoint.ParseAllowed(cloudHost)
-	must(t, err)
+	must.Succeed(t, err)
 	tr.Shared.Rules.CredentialHosts = listed
 	o, _ := tr.Reconcile(tr.create("tenant-a", "lent", nobody))
 	if id := o.Status.Identity; controllertest.Ready(o).Status != metav1.ConditionTrue || id == nil || id.Subject != "controller" {
@@ -320,7 +314,7 @@ func TestSVIDWithoutTrustDomain(t *testing.T) {
 	tr := newTrust(t)
 	tr.takes = holds("spiffe://example.com/ocirepositories/tenant-a/app")
 	itself, err := auth.Object("OCIRepository", "tenant-a", "app")
-	must(t, err)
+	must.Succeed(t, err)
 	tr.PutSubject(itself, "uid-tenant-a-app", nil)
 	tr.signs = &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeNotGranted, Fix: "set spiffe.trustDomain", Err: errors.New("no trust domain")}
 	o, _ := tr.Reconcile(tr.create("tenant-a", "app", credential("SpiffeCertificate")))
@@ -358,7 +352,7 @@ func TestSVIDWithoutFlag(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := newTrust(t)
 			itself, err := auth.Object("OCIRepository", "tenant-a", "app")
-			must(t, err)
+			must.Succeed(t, err)
 			tr.PutSubject(itself, "uid-tenant-a-app", nil)
 			tt.set(tr)
 			o, result := tr.Reconcile(tr.create("tenant-a", "app", credential(tt.form)))
@@ -394,7 +388,7 @@ func TestCertificateBesideSecret(t *testing.T) {
 		tr := newTrust(t)
 		tr.takes = holds("spiffe://example.com/ocirepositories/tenant-a/app")
 		itself, err := auth.Object("OCIRepository", "tenant-a", "app")
-		must(t, err)
+		must.Succeed(t, err)
 		tr.PutSubject(itself, "uid-tenant-a-app", nil)
 		if test.reason == meta.ReasonSucceeded {
 			test.data["ca.crt"] = tr.registry.network.CA
@@ -414,7 +408,7 @@ func TestCertificateBesideSecret(t *testing.T) {
 func TestCertificateRotatesDuringPull(t *testing.T) {
 	tr := newTrust(t)
 	itself, err := auth.Object("OCIRepository", "tenant-a", "app")
-	must(t, err)
+	must.Succeed(t, err)
 	tr.PutSubject(itself, "uid-tenant-a-app", nil)
 	let := holds("spiffe://example.com/ocirepositories/tenant-a/app")
 	rotated := false

@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // runner makes the ServiceAccount tenant-a/runner.
@@ -188,9 +189,7 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 	roots.AppendCertsFromPEM([]byte(public))
 	w.Access.Transports = w.registry.network.Pool(t, roots)
 	certificate, err := tls.X509KeyPair([]byte(public), []byte(publicKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	shown := 0
 	elsewhere := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		shown += len(r.TLS.PeerCertificates)
@@ -282,9 +281,7 @@ func TestGuardedHosts(t *testing.T) {
 	w := newWorld(t)
 	var guard endpoint.Guard
 	pool, err := transport.NewPool(transport.Options{Base: w.registry.network.Transport(), Dial: guard.DialContext(transport.Dialer()), CheckTarget: guard.CheckTarget})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(pool.Close)
 	w.Access.Transports = pool
 	for _, host := range []string{"127.0.0.1:5000", "[::1]:5000", "169.254.169.254"} {

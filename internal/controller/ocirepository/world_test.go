@@ -30,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Hosts of the tests' network, under the names of httptest's certificate.
@@ -206,20 +207,14 @@ func (g *registryServer) push(t *testing.T, repository, tag string, layer []byte
 	t.Helper()
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image, err := mutate.AppendLayers(image, staticlayer.NewLayer(layer, "application/vnd.cncf.flux.content.v1.tar+gzip"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	image = mutate.Annotations(image, map[string]string{"org.opencontainers.image.revision": tag}).(v1.Image)
 	ref, err := name.NewTag(publicHost+"/"+repository+":"+tag, name.StrictValidation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rt := g.network.Transport()
 	rt.DialContext = g.network.Dial
 	defer rt.CloseIdleConnections()
-	if err := remote.Write(ref, image, remote.WithTransport(rt), remote.WithContext(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, remote.Write(ref, image, remote.WithTransport(rt), remote.WithContext(t.Context())))
 }
 
 // layerOf packs files as tar.gz.
@@ -248,9 +243,7 @@ func (p tape) file(name, content string) {
 
 func (p tape) entry(h *tar.Header) {
 	p.t.Helper()
-	if err := p.w.WriteHeader(h); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.w.WriteHeader(h))
 }
 
 func tarOf(t *testing.T, fill func(tape)) []byte {
@@ -259,8 +252,6 @@ func tarOf(t *testing.T, fill func(tape)) []byte {
 	gz := gzip.NewWriter(&buf)
 	tw := tar.NewWriter(gz)
 	fill(tape{t, tw})
-	if err := errors.Join(tw.Close(), gz.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(tw.Close(), gz.Close()))
 	return buf.Bytes()
 }

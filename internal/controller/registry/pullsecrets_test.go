@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // pullSecrets returns Secrets of tenant-a. All have the same password, which no error may contain.
@@ -106,9 +107,7 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if c.user == "" {
 				if authenticator(got) != nil || got.Identity != nil {
 					t.Errorf("%+v", got)
@@ -162,9 +161,7 @@ func TestAccountThatMayNotBeRead(t *testing.T) {
 func registriesOf(t *testing.T, names []string, funcs interceptor.Funcs) Registries {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, corev1.AddToScheme(scheme))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "runner"}}
 	for _, name := range names {
 		account.ImagePullSecrets = append(account.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
@@ -183,8 +180,6 @@ func pullSecretsCall(account string) access.Call {
 func repositoryOf(t *testing.T) oci.Repository {
 	t.Helper()
 	repository, err := oci.ParseURL("oci://reg.example.com/team/app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return repository
 }

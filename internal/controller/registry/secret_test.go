@@ -8,6 +8,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
@@ -33,14 +34,10 @@ func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
 		"oci://reg.example.com.evil.org/a/app": "",
 	} {
 		repository, err := oci.ParseURL(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, secret := range secrets {
 			login, err := pullSecret(secret, repository)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := ""
 			if login != nil {
 				got = login.Basic.User
@@ -78,13 +75,9 @@ func TestPullSecretMayHaveHostPatterns(t *testing.T) {
 		"oci://[fd00::1]:5000/app":             "",
 	} {
 		repository, err := oci.ParseURL(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		login, err := pullSecret(secret, repository)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got := ""
 		if login != nil {
 			got = login.Basic.User
@@ -99,18 +92,14 @@ func TestPullSecretMayHaveHostPatterns(t *testing.T) {
 // registry does not change at random.
 func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 	repository, err := oci.ParseURL("oci://reg.example.com/team/app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	secret := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{
 		"reg.example.com":{"username":"plain","password":"x"},
 		"reg.example.com/v2/":{"username":"path","password":"x"},
 		"https://reg.example.com":{"username":"url","password":"x"}}`)}}
 	for range 100 {
 		login, err := pullSecret(secret, repository)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if login.Basic.User != "url" {
 			t.Fatalf("user %q", login.Basic.User)
 		}
@@ -121,9 +110,7 @@ func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 // token for the registry itself.
 func TestPullSecretMayHoldATokenInstead(t *testing.T) {
 	repository, err := oci.ParseURL("oci://reg.example.com/app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for entry, want := range map[string]authn.AuthConfig{
 		`{"username":"u","password":"p"}`:                  {Username: "u", Password: "p"},
 		`{"username":"<token>","identitytoken":"refresh"}`: {Username: "<token>", IdentityToken: "refresh"},
@@ -131,13 +118,9 @@ func TestPullSecretMayHoldATokenInstead(t *testing.T) {
 	} {
 		secret := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"reg.example.com":` + entry + `}`)}}
 		found, err := pullSecret(secret, repository)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := authenticator(access.Login{Credential: *found}).Authorization()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if *got != want {
 			t.Errorf("%s: %+v", entry, got)
 		}

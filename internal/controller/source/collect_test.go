@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // sharing returns a Shared that has its own artifacts in the world's store.
@@ -71,9 +72,7 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 			_, err := io.WriteString(out, owner.Kind)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		w.age(kept.Path, time.Now().Add(-time.Hour))
 		return kept
 	}
@@ -85,9 +84,7 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 	// A kind that nobody registered has no objects.
 	got := w.Get(o)
 	got.Status.Artifact = mine
-	if err := w.Kube.Status().Update(t.Context(), got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Status().Update(t.Context(), got))
 	second := w.sharing(nil)
 	source.New(second, named("One"), w.kind)
 	if done, err := second.Artifacts.Collect(t.Context()); err != nil || done.Artifacts != 1 || !w.remains(mine.Path) || w.remains(theirs.Path) {

@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // A fetch ends with the object's timeout.
@@ -121,9 +122,7 @@ func TestSameContentKeepsItsTime(t *testing.T) {
 	got := w.Get(o)
 	long := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	got.Status.Artifact.LastUpdateTime = long
-	if err := w.Kube.Status().Update(t.Context(), got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Status().Update(t.Context(), got))
 	w.findsContent("v2", "same")
 	w.reconcile(o)
 	if a := w.Get(o).Status.Artifact; a.Revision != "v2" || !a.LastUpdateTime.Equal(&long) {
@@ -137,9 +136,7 @@ func TestDeletionWaitsForTheStore(t *testing.T) {
 	o := w.create("tenant-a", "app", nil)
 	w.reconcile(o)
 	w.Told()
-	if err := errors.Join(w.Kube.Delete(t.Context(), w.Get(o)), w.Shared.Artifacts.Store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(w.Kube.Delete(t.Context(), w.Get(o)), w.Shared.Artifacts.Store.Close()))
 	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err == nil {
 		t.Error("no error, and so no retry")
 	}
@@ -160,9 +157,7 @@ func TestSuspendedAndLost(t *testing.T) {
 	w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
 	w.reconcile(o)
 	w.Wants(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSuspended, "the last result stays: stored artifact for revision v1")
-	if err := w.Shared.Artifacts.Store.Remove(controllertest.Owner(o)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Shared.Artifacts.Store.Remove(controllertest.Owner(o)))
 	w.reconcile(o)
 	w.Wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonSuspended, "there is no earlier result")
 }
@@ -227,9 +222,7 @@ func TestFailuresOfArtifacts(t *testing.T) {
 func TestDurationsAreMeasured(t *testing.T) {
 	w := newWorld(t)
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(w.Shared.Durations); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, registry.Register(w.Shared.Durations))
 	w.reconcile(w.create("tenant-a", "well", nil))
 	w.fails(errOdd)
 	for i := range 100 {

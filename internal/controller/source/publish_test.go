@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // offered returns the artifact in the object's ExternalArtifact, or nil if there is none.
@@ -149,9 +150,7 @@ func TestForeignExternalArtifactsAreLeftAlone(t *testing.T) {
 	theirs.SetNamespace("tenant-a")
 	theirs.SetName("app")
 	theirs.Object["status"] = map[string]any{"artifact": map[string]any{"url": "http://theirs.example.com"}}
-	if err := w.Kube.Create(t.Context(), theirs); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Create(t.Context(), theirs))
 	o := w.publishing()
 	result := w.reconcile(o)
 	for _, kind := range []string{meta.ConditionReady, meta.ConditionExternalArtifactPublished} {
@@ -172,9 +171,7 @@ func TestForeignExternalArtifactsAreLeftAlone(t *testing.T) {
 	}
 
 	w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = true })
-	if err := w.Kube.Delete(t.Context(), theirs); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Kube.Delete(t.Context(), theirs))
 	w.reconcile(o)
 	w.Wants(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, "")
 	if got := w.offered(o); got["revision"] != "v1" {
@@ -296,9 +293,7 @@ func TestSuspendedObjectsStayPublished(t *testing.T) {
 
 	// The volume is lost while the object is suspended.
 	got := w.Get(o)
-	if err := w.Shared.Artifacts.Store.Remove(controllertest.Owner(got)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Shared.Artifacts.Store.Remove(controllertest.Owner(got)))
 	w.reconcile(o)
 	w.Wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonSuspended, "")
 	w.tellsFlux(o, "False", "FetchFailed", "OCIRepository app, Suspended")

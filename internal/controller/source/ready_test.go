@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func (w *world) isReady() error {
@@ -63,9 +64,7 @@ func TestReadyOfAReplica(t *testing.T) {
 	if err := w.isReady(); err != nil {
 		t.Errorf("a standby that has everything: %v", err)
 	}
-	if err := os.Remove(filepath.Join(w.Dir, w.Get(o).Status.Artifact.Path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filepath.Join(w.Dir, w.Get(o).Status.Artifact.Path)))
 	if err := w.isReady(); err == nil {
 		t.Error("a standby that lacks an artifact is ready")
 	}
@@ -93,9 +92,7 @@ func TestLostArtifactsAreFetchedAgain(t *testing.T) {
 	w.reconcile(o)
 	current := filepath.Join(w.Dir, w.Get(o).Status.Artifact.Path)
 	close(w.Elected)
-	if err := os.Remove(current); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(current))
 	w.Restart()
 	if err := w.isReady(); err == nil || !strings.Contains(err.Error(), "1 artifacts are missing") {
 		t.Errorf("ready without the artifact: %v", err)
@@ -110,9 +107,7 @@ func TestLostArtifactsAreFetchedAgain(t *testing.T) {
 	if w.reconcile(o); !last().Stored {
 		t.Error("the kind was not told that the artifact is in the store")
 	}
-	if err := os.WriteFile(current, []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(current, []byte("damaged"), 0o600))
 	w.Restart()
 	if w.reconcile(o); last().Stored {
 		t.Error("the kind was told that the damaged artifact is whole")
@@ -140,9 +135,7 @@ func TestReadyAsSoonAsTheObjectsAreKnown(t *testing.T) {
 				return kube.List(ctx, list, opts...)
 			},
 		})
-		if err := w.isReady(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.isReady())
 		if took := time.Since(began); took > 30*time.Millisecond {
 			t.Errorf("ready after %s", took)
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -50,9 +51,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := &world{t: t}
 	scheme := runtime.NewScheme()
-	if err := identityv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, identityv1.AddToScheme(scheme))
 	w.kube = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&identityv1.WorkloadIdentity{}, &identityv1.KeyRing{}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -85,13 +84,9 @@ func (w *world) reconcile(name string) *identityv1.WorkloadIdentity {
 	w.t.Helper()
 	key := types.NamespacedName{Namespace: "tenant-a", Name: name}
 	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	o := &identityv1.WorkloadIdentity{}
-	if err := w.kube.Get(w.t.Context(), key, o); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Get(w.t.Context(), key, o))
 	controllertest.Holds(w.t, o, controllertest.View{Status: o.Status.Status}, result)
 	if len(o.Finalizers) > 0 {
 		w.t.Errorf("finalizers %v: a controller that is gone would keep the identity from being deleted", o.Finalizers)
@@ -103,16 +98,10 @@ func (w *world) reconcile(name string) *identityv1.WorkloadIdentity {
 func (w *world) setRing(status identityv1.KeyRingStatus) {
 	w.t.Helper()
 	ring := newRing(identityv1.KeyRingStatus{})
-	if err := client.IgnoreAlreadyExists(w.kube.Create(w.t.Context(), ring.DeepCopy())); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := w.kube.Get(w.t.Context(), client.ObjectKeyFromObject(ring), ring); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, client.IgnoreAlreadyExists(w.kube.Create(w.t.Context(), ring.DeepCopy())))
+	must.Succeed(w.t, w.kube.Get(w.t.Context(), client.ObjectKeyFromObject(ring), ring))
 	ring.Status = status
-	if err := w.kube.Status().Update(w.t.Context(), ring); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), ring))
 }
 
 func newRing(status identityv1.KeyRingStatus) *identityv1.KeyRing {
@@ -125,17 +114,11 @@ func ringOf(t *testing.T, states ...identityv1.KeyState) identityv1.KeyRingStatu
 	status := identityv1.KeyRingStatus{Issuer: issuerURL, PublishDelay: metav1.Duration{Duration: 24 * time.Hour}}
 	for _, state := range states {
 		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		key, err := keyring.NewKey(&private.PublicKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		entry, err := key.Entry()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		entry.State, entry.CreatedAt = state, metav1.Unix(1, 0)
 		if state != identityv1.KeyPending {
 			entry.PublishedAt = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
@@ -271,9 +254,7 @@ func TestRotationIsNoNews(t *testing.T) {
 	const many = 100
 	w := newWorld(t)
 	for i := range many {
-		if err := w.kube.Create(t.Context(), identity(fmt.Sprint("app-", i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.kube.Create(t.Context(), identity(fmt.Sprint("app-", i))))
 	}
 	woken := 0
 	w.ring.Subscribe(func(d object.Dependency) {
@@ -298,9 +279,7 @@ func TestRotationIsNoNews(t *testing.T) {
 	} {
 		before, written := woken, w.written
 		if step.ring == nil {
-			if err := w.kube.Delete(t.Context(), last); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.kube.Delete(t.Context(), last))
 			w.informer.Delete(last)
 		} else {
 			w.setRing(*step.ring)

@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // The accounts of the local AWS, and their contents.
@@ -77,12 +78,6 @@ func New(tb testing.TB, options ...func(*identity.Options)) *World {
 func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 	tb.Helper()
 	w := &World{t: tb, known: map[string]client.Object{}}
-	must := func(err error) {
-		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
-	}
 	var err error
 	everything := Policy(map[string]any{
 		"Effect": "Allow", "Action": []string{"sts:AssumeRole", "sts:TagSession", "sts:SetSourceIdentity"}, "Resource": "*",
@@ -100,13 +95,13 @@ func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 			"restricted": Policy(map[string]any{"Effect": "Allow", "Action": "sts:GetCallerIdentity", "Resource": "*"}),
 		}},
 	}}})
-	must(err)
+	must.Succeed(tb, err)
 	w.issuer, err = oidc.NewIssuer(IssuerURL, oidc.ES256)
-	must(err)
-	must(w.Cloud.HandleIssuer(w.issuer))
-	tb.Cleanup(func() { must(w.Cloud.Close()) })
+	must.Succeed(tb, err)
+	must.Succeed(tb, w.Cloud.HandleIssuer(w.issuer))
+	tb.Cleanup(func() { must.Succeed(tb, w.Cloud.Close()) })
 	w.Provider, err = aws.NewProvider(aws.Config{Region: Region, Transport: w.Cloud.Transport()})
-	must(err)
+	must.Succeed(tb, err)
 	tb.Cleanup(w.Provider.Close)
 
 	w.informers = feeds{}
@@ -119,7 +114,7 @@ func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 		change(&o)
 	}
 	w.Identities, err = identity.New(tb.Context(), o)
-	must(err)
+	must.Succeed(tb, err)
 	w.Identities.SubscribeDrops(w.Tokens.InvalidateKeys)
 	return w
 }
@@ -239,9 +234,7 @@ func (w *World) Role(name string, spec v1alpha1.AWSClusterRoleIdentitySpec) auth
 func (w *World) Subject(kind, namespace, name string) auth.Subject {
 	w.t.Helper()
 	subject, err := spec.AWSIdentity(kind, namespace, name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return subject
 }
 
@@ -259,9 +252,7 @@ func (w *World) CloudRole(account, name, principal string, conditions map[string
 		}),
 		Policies: map[string]json.RawMessage{"all": Policy(map[string]any{"Effect": "Allow", "Action": "sts:*", "Resource": "*"})},
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return "arn:aws:iam::" + account + ":role/" + name
 }
 
@@ -283,9 +274,7 @@ func (w *World) Get(namespace string, subject auth.Subject, more ...auth.Option)
 func (w *World) MustGet(namespace string, subject auth.Subject) *aws.Token {
 	w.t.Helper()
 	token, _, err := w.Get(namespace, subject)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return token
 }
 

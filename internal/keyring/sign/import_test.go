@@ -30,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const caSecret = "spiffe-ca"
@@ -68,32 +69,22 @@ func (w *world) trusting(imports bool) *Rotator {
 func (w *world) issueCA(life time.Duration) *x509.Certificate {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	ca, err := svid.NewAuthority(trustDomain(), key, life, time.Now())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	// The CA may sign intermediates, like a CA of cert-manager.
 	template := *ca
 	template.MaxPathLen, template.MaxPathLenZero, template.URIs = -1, false, nil
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	w.putCA(corev1.SecretTypeTLS, map[string][]byte{
 		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
 	})
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return parsed
 }
 
@@ -104,9 +95,7 @@ func (w *world) putCA(form corev1.SecretType, data map[string][]byte) {
 	if err := w.api.Delete(w.t.Context(), secret.DeepCopy()); client.IgnoreNotFound(err) != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.api.Create(w.t.Context(), secret); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.api.Create(w.t.Context(), secret))
 }
 
 // authorities returns the states of the ring's authorities as text.
@@ -123,9 +112,7 @@ func (w *world) authorities() string {
 func leafKey(t *testing.T) *ecdsa.PublicKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &key.PublicKey
 }
 
@@ -133,16 +120,10 @@ func leafKey(t *testing.T) *ecdsa.PublicKey {
 func mustChain(t *testing.T, s *Signer, public *ecdsa.PublicKey) []*x509.Certificate {
 	t.Helper()
 	made, err := s.Certificate(object(), public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	chain, err := svid.ParseChain(made.Chain())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := svid.CheckChain(chain, object(), public, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, svid.CheckChain(chain, object(), public, time.Now()))
 	return chain
 }
 
@@ -176,16 +157,12 @@ func TestOwnAuthority(t *testing.T) {
 			if time.Since(readAt) >= w.policy.PublishDelay {
 				readAt, known = time.Now(), nil
 				parsed, err := keyring.Parse(&w.ring().Status)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				for _, a := range parsed.PublicAuthorities() {
 					known = append(known, a.Certificate)
 				}
 			}
-			if err := signer.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, signer.Refresh(t.Context()))
 			chain := mustChain(t, signer, public)
 			seen[string(chain[0].AuthorityKeyId)] = true
 			live = append(live, issued{chain, chain[0].NotAfter})
@@ -216,9 +193,7 @@ func TestImportedAuthority(t *testing.T) {
 		rotator, signer, public := w.trusting(true), w.signer(w.api), leafKey(t)
 		first := w.issueCA(90 * 24 * time.Hour)
 		w.settle(rotator)
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		chain := mustChain(t, signer, public)
 		if len(chain) != 2 || !trusts(chain, first) {
 			t.Fatalf("the chain has %d certificates", len(chain))
@@ -229,17 +204,13 @@ func TestImportedAuthority(t *testing.T) {
 			w.settle(rotator)
 			time.Sleep(time.Hour)
 		}
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		if chain := mustChain(t, signer, public); !trusts(chain, first) || trusts(chain, second) {
 			t.Error("before the delay has passed, the second CA signs")
 		}
 		time.Sleep(2 * time.Hour)
 		w.settle(rotator)
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		if chain := mustChain(t, signer, public); trusts(chain, first) || !trusts(chain, second) {
 			t.Error("after the delay, the first CA signs")
 		}
@@ -257,9 +228,7 @@ func TestImportedAuthority(t *testing.T) {
 func (w *world) readCA() *corev1.Secret {
 	w.t.Helper()
 	secret := &corev1.Secret{}
-	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: caSecret}, secret); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.api.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: caSecret}, secret))
 	return secret
 }
 
@@ -276,9 +245,7 @@ func TestSwitchedOff(t *testing.T) {
 			t.Fatal("a ring that never was is made, or retires for ever")
 		}
 		w.settle(on)
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		chain := mustChain(t, signer, public)
 		if changed, err := off.Step(t.Context()); err != nil || !changed {
 			t.Fatal(changed, err)
@@ -359,9 +326,7 @@ func TestBadSecret(t *testing.T) {
 		w.settle(rotator)
 		expect("Ready", metav1.ConditionTrue)
 		expect(v1alpha1.ConditionCanRotate, metav1.ConditionFalse)
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		mustChain(t, signer, leafKey(t))
 	}
 }
@@ -413,27 +378,19 @@ func TestCertificateStopsWithView(t *testing.T) {
 		w := newWorld(t)
 		rotator, signer, public := w.trusting(false), w.signer(w.api), leafKey(t)
 		w.settle(rotator)
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		mustChain(t, signer, public)
 		time.Sleep(keyring.MaxViewAge + time.Second)
 		if _, err := signer.Certificate(object(), public); !errors.Is(err, ErrStale) {
 			t.Errorf("an old view: %v", err)
 		}
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		former := mustChain(t, signer, public)
 		w.change(func(r *v1alpha1.KeyRing) {
-			if err := keyring.Revoke(r, r.Status.Authorities[0].ID); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, keyring.Revoke(r, r.Status.Authorities[0].ID))
 		})
 		w.settle(rotator)
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		if chain := mustChain(t, signer, public); string(chain[0].AuthorityKeyId) == string(former[0].AuthorityKeyId) {
 			t.Error("a revoked authority signs")
 		}

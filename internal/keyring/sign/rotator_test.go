@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // tick is the time between two steps of the simulation in story.
@@ -122,12 +123,8 @@ func TestTwoVersions(t *testing.T) {
 			if _, err := leader.Step(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := load.sign(s); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Refresh(t.Context()))
+			must.Succeed(t, load.sign(s))
 			load.wait()
 		}
 		if len(load.kids) < 4 {
@@ -136,9 +133,7 @@ func TestTwoVersions(t *testing.T) {
 		w.settle(newer)
 		time.Sleep(newer.Policy.PublishDelay + time.Second)
 		w.settle(newer)
-		if err := s.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Refresh(t.Context()))
 		if err := s.Ready(newer.Policy.Algorithms...); err != nil {
 			t.Errorf("after the upgrade: %v", err)
 		}
@@ -225,9 +220,7 @@ func TestOrphansAreDestroyed(t *testing.T) {
 		r := w.rotator(w.api)
 		w.settle(r)
 		planted, err := r.Store.Create(t.Context(), w.ring().UID, v1alpha1.ES256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		w.settle(r)
 		if _, err := r.Store.Open(t.Context(), planted.ID); err != nil {
 			t.Errorf("a young private half is gone: another step may be about to name it: %v", err)
@@ -251,9 +244,7 @@ func TestSkewStopsRotation(t *testing.T) {
 		r := w.rotator(w.api)
 		w.settle(r)
 		planted, err := r.Store.Create(t.Context(), w.ring().UID, v1alpha1.ES256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		active := w.state(v1alpha1.KeyActive)
 		time.Sleep(2 * time.Hour)
 		r.Skew = func() (time.Duration, error) { return 2 * time.Hour, nil }
@@ -280,16 +271,12 @@ func TestLostSecret(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.rotator(w.api), w.signer(w.api)
 		w.settle(r)
-		if err := s.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Refresh(t.Context()))
 		secrets := NewSecrets(w.object(w.api))
 		active, standby := w.state(v1alpha1.KeyActive)[0], w.state(v1alpha1.KeyPublished)[0]
 		var stored corev1.Secret
 		name := client.ObjectKey{Namespace: namespace, Name: secrets.name(active)}
-		if err := w.api.Get(t.Context(), name, &stored); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Get(t.Context(), name, &stored))
 		if stored.Immutable == nil || !*stored.Immutable || stored.Type != secretType {
 			t.Errorf("the Secret can be edited: %+v", stored.Immutable)
 		}
@@ -298,22 +285,16 @@ func TestLostSecret(t *testing.T) {
 			return meta.FindStatusCondition(w.ring().Status.Conditions, v1alpha1.ConditionCanRotate).Reason
 		}
 
-		if err := w.api.Delete(t.Context(), stored.DeepCopy()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Delete(t.Context(), stored.DeepCopy()))
 		if got := reason(); got != v1alpha1.ReasonForeignKey {
 			t.Errorf("the Secret is deleted: %s", got)
 		}
-		if err := s.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Refresh(t.Context()))
 		if _, err := sign(s); err != nil {
 			t.Errorf("a running signer stopped with its Secret: %v", err)
 		}
 		fresh := w.signer(w.api)
-		if err := fresh.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fresh.Refresh(t.Context()))
 		if _, err := sign(fresh); !errors.Is(err, ErrNoKey) {
 			t.Errorf("a started signer: %v", err)
 		}
@@ -321,28 +302,20 @@ func TestLostSecret(t *testing.T) {
 		other := stored.DeepCopy()
 		other.ResourceVersion, other.UID = "", ""
 		var standbySecret corev1.Secret
-		if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: secrets.name(standby)}, &standbySecret); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: secrets.name(standby)}, &standbySecret))
 		other.Data = standbySecret.Data
-		if err := w.api.Create(t.Context(), other); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Create(t.Context(), other))
 		if got := reason(); got != v1alpha1.ReasonForeignKey {
 			t.Errorf("the Secret has another key: %s", got)
 		}
 		if _, err := secrets.Open(t.Context(), active); err == nil {
 			t.Error("another key was opened in place of the active one")
 		}
-		if err := w.api.Delete(t.Context(), other); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Delete(t.Context(), other))
 
 		restored := stored.DeepCopy()
 		restored.ResourceVersion, restored.UID = "", ""
-		if err := w.api.Create(t.Context(), restored); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Create(t.Context(), restored))
 		if got := reason(); got != "Succeeded" {
 			t.Errorf("the Secret is restored: %s", got)
 		}
@@ -370,9 +343,7 @@ func restoredRing(t *testing.T, restarted bool) {
 	w.settle(r)
 	leaked := w.state(v1alpha1.KeyRetiring)[0]
 	w.change(func(ring *v1alpha1.KeyRing) {
-		if err := keyring.Revoke(ring, leaked); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, keyring.Revoke(ring, leaked))
 	})
 	w.settle(r)
 	before := w.ring()
@@ -386,13 +357,9 @@ func restoredRing(t *testing.T, restarted bool) {
 
 	back := before.DeepCopy()
 	back.Spec, back.Status = yesterday.Spec, yesterday.Status
-	if err := w.api.Update(t.Context(), back); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.api.Update(t.Context(), back))
 	back.Status = yesterday.Status
-	if err := w.api.Status().Update(t.Context(), back); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.api.Status().Update(t.Context(), back))
 	r.Policy.Revoked = []string{leaked}
 	w.settle(r)
 	if slices.Contains(w.state(v1alpha1.KeyActive), leaked) {
@@ -410,9 +377,7 @@ func TestReinstalled(t *testing.T) {
 		w := newWorld(t)
 		w.settle(w.rotator(w.api))
 		old := w.ring()
-		if err := w.api.Delete(t.Context(), old); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Delete(t.Context(), old))
 		r := w.rotator(w.api)
 		w.settle(r)
 		if active := w.state(v1alpha1.KeyActive); len(active) != 0 || !w.ring().Status.OtherKeysSeen {
@@ -512,23 +477,17 @@ func TestEmergencyRevocation(t *testing.T) {
 		w.settle(r)
 		lazy := &verifier{world: w, rereads: true}
 		stolen := mustSign(t, s)
-		if err := lazy.verify(stolen); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, lazy.verify(stolen))
 		leaked, standby := w.state(v1alpha1.KeyActive)[0], w.state(v1alpha1.KeyPublished)[0]
 		held, err := s.Key(v1alpha1.ES256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 
 		consequences, err := keyring.ConsequencesOf(w.ring(), leaked, time.Now())
 		if err != nil || consequences.Successor != standby || consequences.Outage {
 			t.Errorf("consequences: %+v, %v", consequences, err)
 		}
 		w.change(func(ring *v1alpha1.KeyRing) {
-			if err := keyring.Revoke(ring, leaked); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, keyring.Revoke(ring, leaked))
 		})
 		w.settle(r)
 		if got := w.state(v1alpha1.KeyActive); !slices.Equal(got, []string{standby}) {
@@ -602,9 +561,7 @@ func TestRevocationWaitsForNothing(t *testing.T) {
 		r.Store = &brokenStore{Store: r.Store, silent: true}
 		r.Probe = func(ctx context.Context) (*keyring.Document, error) { <-ctx.Done(); return nil, ctx.Err() }
 		w.change(func(ring *v1alpha1.KeyRing) {
-			if err := keyring.Revoke(ring, leaked[0]); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, keyring.Revoke(ring, leaked[0]))
 		})
 		began := time.Now()
 		if changed, err := r.Step(t.Context()); err != nil || !changed {
@@ -636,9 +593,7 @@ func TestStatesChangeWithoutNewKeys(t *testing.T) {
 		r.Store = store
 		r.Policy.Algorithms = []v1alpha1.Algorithm{v1alpha1.ES256, v1alpha1.ES384}
 		w.change(func(ring *v1alpha1.KeyRing) {
-			if err := keyring.Revoke(ring, pending[0]); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, keyring.Revoke(ring, pending[0]))
 		})
 		w.unreachable = false
 		var err error
@@ -681,14 +636,10 @@ func TestChangesHappenAtOnce(t *testing.T) {
 		running.Go(func() { r.Run(ctx, toRotator) })
 		synctest.Wait()
 		leaked, err := s.Key(v1alpha1.ES256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		began := time.Now()
 		w.change(func(ring *v1alpha1.KeyRing) {
-			if err := keyring.Revoke(ring, leaked.ID); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, keyring.Revoke(ring, leaked.ID))
 		})
 		toRotator <- struct{}{}
 		synctest.Wait()
@@ -716,12 +667,8 @@ func sign(s *Signer) (string, error) {
 
 func mustSign(t *testing.T, s *Signer) string {
 	t.Helper()
-	if err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Refresh(t.Context()))
 	token, err := sign(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return token
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestJWT signs with each algorithm, and verifies the tokens with only the public document.
@@ -36,28 +37,18 @@ func TestJWT(t *testing.T) {
 	if err := s.Ready(algorithms...); !errors.Is(err, ErrStale) {
 		t.Errorf("before the first look at the ring: %v", err)
 	}
-	if err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Ready(algorithms...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Refresh(t.Context()))
+	must.Succeed(t, s.Ready(algorithms...))
 	v := &verifier{world: w}
 	v.fetch()
 	for _, a := range algorithms {
 		expires := time.Now().Add(time.Minute)
 		token, err := s.JWT(a, map[string]any{"sub": "somebody", "exp": expires.Unix()}, expires)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		parsed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(a)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		key, err := s.Key(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		header := parsed.Signatures[0].Header
 		if header.KeyID != key.ID || header.Algorithm != string(a) || header.ExtraHeaders["typ"] != "JWT" || len(header.ExtraHeaders) != 1 {
 			t.Errorf("%s: header %+v", a, header)
@@ -72,16 +63,12 @@ func TestJWT(t *testing.T) {
 // TestRingWithoutKeys checks that the signer of a ring without keys is fresh, and signs nothing.
 func TestRingWithoutKeys(t *testing.T) {
 	w := newWorld(t)
-	if err := w.api.Create(t.Context(), &v1alpha1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: keyring.IssuerRing}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.api.Create(t.Context(), &v1alpha1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: keyring.IssuerRing}}))
 	s := w.signer(w.api)
 	if err := s.Fresh(); !errors.Is(err, ErrStale) {
 		t.Errorf("before the first look at the ring: %v", err)
 	}
-	if err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Refresh(t.Context()))
 	if err := s.Fresh(); err != nil {
 		t.Errorf("a ring without keys: %v", err)
 	}
@@ -195,9 +182,7 @@ func TestThrottledStore(t *testing.T) {
 		refresh := func() {
 			t.Helper()
 			for _, s := range []*Signer{prepared, late} {
-				if err := s.Refresh(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.Refresh(t.Context()))
 			}
 		}
 		signs := func(s *Signer) string {
@@ -244,9 +229,7 @@ func TestThrottledStore(t *testing.T) {
 		delete(late.opened, w.state(v1alpha1.KeyPublished)[0])
 		other.throttled = true
 		w.change(func(ring *v1alpha1.KeyRing) {
-			if err := keyring.Revoke(ring, second); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, keyring.Revoke(ring, second))
 		})
 		w.settle(r)
 		refresh()
@@ -274,9 +257,7 @@ func TestLifeIsBounded(t *testing.T) {
 		// Signers allow a longer life once the status of the ring has the new MaxLife.
 		r.Policy.MaxLife *= 2
 		w.settle(r)
-		if err := s.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Refresh(t.Context()))
 		if _, err := s.JWT(v1alpha1.ES256, map[string]any{}, expires.Add(time.Second)); err != nil {
 			t.Error(err)
 		}
@@ -294,13 +275,9 @@ func TestForgedRing(t *testing.T) {
 			k.PublicKey = ring.Status.Keys[1-i].PublicKey
 		}
 	}
-	if err := w.api.Status().Update(t.Context(), ring); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.api.Status().Update(t.Context(), ring))
 	s := w.signer(w.api)
-	if err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Refresh(t.Context()))
 	if _, err := sign(s); !errors.Is(err, ErrNoKey) {
 		t.Errorf("signing: %v", err)
 	}
@@ -313,9 +290,7 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 	s := w.signer(w.api)
 	mustSign(t, s)
 	key, err := s.Key(v1alpha1.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var logged strings.Builder
 	slog.New(slog.NewTextHandler(&logged, nil)).Info("key", "key", key)
 	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", key, key, key, key), logged.String()} {
@@ -332,9 +307,7 @@ func TestSecretsRefuse(t *testing.T) {
 	w.settle(w.rotator(w.api))
 	store := NewSecrets(w.object(w.api))
 	var secrets corev1.SecretList
-	if err := w.api.List(t.Context(), &secrets); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.api.List(t.Context(), &secrets))
 	for what, edit := range map[string]func(*corev1.Secret){
 		"another type":       func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque },
 		"no data":            func(s *corev1.Secret) { s.Data = nil },
@@ -345,12 +318,8 @@ func TestSecretsRefuse(t *testing.T) {
 		bad := secrets.Items[0].DeepCopy()
 		bad.ResourceVersion = ""
 		edit(bad)
-		if err := w.api.Delete(t.Context(), secrets.Items[0].DeepCopy()); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.api.Create(t.Context(), bad); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Delete(t.Context(), secrets.Items[0].DeepCopy()))
+		must.Succeed(t, w.api.Create(t.Context(), bad))
 		kept, err := store.List(t.Context())
 		if err != nil || len(kept) != 1 {
 			t.Errorf("%s: %d keys, %v", what, len(kept), err)
@@ -358,14 +327,10 @@ func TestSecretsRefuse(t *testing.T) {
 		if _, _, err := store.open(t.Context(), bad); err != nil && strings.Contains(err.Error(), "topsecret") {
 			t.Errorf("%s: %v", what, err)
 		}
-		if err := w.api.Delete(t.Context(), bad); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Delete(t.Context(), bad))
 		good := secrets.Items[0].DeepCopy()
 		good.ResourceVersion = ""
-		if err := w.api.Create(t.Context(), good); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.Create(t.Context(), good))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -41,9 +42,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.KeyRing{}).Build()
 	return &world{t: t, policy: hourly(), api: interceptor.NewClient(api, interceptor.Funcs{
@@ -91,9 +90,7 @@ func (w *world) ring() *v1alpha1.KeyRing {
 	if apierrors.IsNotFound(err) {
 		return &v1alpha1.KeyRing{}
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return ring
 }
 
@@ -102,9 +99,7 @@ func (w *world) change(edit func(*v1alpha1.KeyRing)) {
 	w.t.Helper()
 	ring := w.ring()
 	edit(ring)
-	if err := w.api.Update(w.t.Context(), ring); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.api.Update(w.t.Context(), ring))
 }
 
 // state returns the kids of the keys in a state.
@@ -124,9 +119,7 @@ func (w *world) settle(r *Rotator) {
 	w.t.Helper()
 	for range 10 {
 		changed, err := r.Step(w.t.Context())
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Succeed(w.t, err)
 		if !changed {
 			return
 		}
@@ -230,9 +223,7 @@ func (w *world) process(n int, lives bool) *process {
 		case p.writes != n:
 			return do()
 		case lives:
-			if err := do(); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Succeed(w.t, do())
 			return errNoAnswer
 		}
 		p.dead = true

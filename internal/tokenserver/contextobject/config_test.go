@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const widget = `
@@ -21,9 +22,7 @@ contexts:
 func load(t *testing.T, content string) (Kinds, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "claims.yaml")
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 	return Load(kinds.All(), file)
 }
 
@@ -115,9 +114,7 @@ func TestLoad(t *testing.T) {
 // TestExampleOfTheDocumentation checks the configuration on docs/claims.md.
 func TestExampleOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/claims.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, example, found := strings.Cut(string(page), "```yaml\ncontexts:")
 	if !found {
 		t.Fatal("docs/claims.md has no configuration")

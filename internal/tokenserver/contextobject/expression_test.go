@@ -15,6 +15,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // about evaluates claims about an object whose spec has the list.
@@ -57,9 +58,7 @@ func TestClaims(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			got, err := about(t, []any{"x"}, map[string]string{"claim": text})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if want == "" {
 				if len(got) > 0 {
 					t.Errorf("got %v, want no claim", got)
@@ -132,18 +131,14 @@ func TestCostOfARequest(t *testing.T) {
 // TestTimeOfARequest checks that expressions share their time, and that a loop ends when no time is left.
 func TestTimeOfARequest(t *testing.T) {
 	x, err := variables(nil).claim("a", "object == 1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	e := &evaluation{variables: map[string]any{objectVariable: 1}}
 	if _, err := e.eval(t.Context(), x); err != nil || e.time == 0 {
 		t.Errorf("%v after %s", err, e.time)
 	}
 	// The loop runs for many milliseconds until its cost exceeds the limit.
 	x, err = variables(nil).claim("a", "lists.range(500).all(n, lists.range(500).all(m, n + m >= 0))")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, left := range []time.Duration{0, time.Millisecond} {
 		e.time = maxTime - left
 		if _, err := e.eval(t.Context(), x); !errors.Is(err, errTooSlow) {
@@ -195,9 +190,7 @@ contexts:
   relation: settings.?data.?identity.orValue('') == identity.metadata.name
 `
 	kinds, err := load(t, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for namespace, allowed := range map[string]bool{
 		"'garden-local'": true, "shared": true, "kube-system": false, "''": false, "'*'": false, "[shared]": false, "shared/x": false, "null": false,
 	} {
@@ -225,13 +218,9 @@ contexts:
 func FuzzLocate(f *testing.F) {
 	names := variables(nil)
 	name, err := names.name("object.name")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	namespace, err := names.name("object.namespace")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	for _, seed := range [][2]string{{"a", "home"}, {"a", "shared"}, {"../secrets/a", "home"}, {"a", "kube-system"}, {"", ""}, {"..", "home"}, {"a%2fb", "home/../x"}} {
 		f.Add(seed[0], seed[1])
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // spokeUsers is the prefix of the seeds' user names, as in Gardener.
@@ -141,9 +142,7 @@ type world struct {
 func newWorld(t *testing.T, config string) *world {
 	t.Helper()
 	known, err := Load(kinds.All(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w := &world{}
 	lists := map[schema.GroupVersionResource]string{}
 	for gvk, kind := range known {
@@ -175,9 +174,7 @@ func newWorld(t *testing.T, config string) *world {
 func parse(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(manifest), &object.Object))
 	return object
 }
 
@@ -194,30 +191,22 @@ func plural(object *unstructured.Unstructured) schema.GroupVersionResource {
 func (w *world) add(t *testing.T, manifest string) {
 	t.Helper()
 	object := parse(t, manifest)
-	if err := w.objects.Tracker().Create(plural(object), object, object.GetNamespace()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.objects.Tracker().Create(plural(object), object, object.GetNamespace()))
 }
 
 // set replaces the object of the same name.
 func (w *world) set(t *testing.T, manifest string) {
 	t.Helper()
 	object := parse(t, manifest)
-	if err := w.objects.Tracker().Update(plural(object), object, object.GetNamespace()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.objects.Tracker().Update(plural(object), object, object.GetNamespace()))
 }
 
 // remove deletes an object.
 func (w *world) remove(t *testing.T, apiVersion, resource, namespace, name string) {
 	t.Helper()
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.objects.Tracker().Delete(gv.WithResource(resource), namespace, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, w.objects.Tracker().Delete(gv.WithResource(resource), namespace, name))
 }
 
 func (w *world) resolve(t *testing.T, identity *identityv1.WorkloadIdentity, object tokenv1.ContextObject) (*issuer.Context, error) {
@@ -264,9 +253,7 @@ func bar() tokenv1.ContextObject {
 func TestSamplePayload(t *testing.T) {
 	w := newWorld(t, gardener)
 	object, err := w.resolve(t, banana(), foo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	i := issuer.Issuer{
 		URL: "https://workload-identity.example.com", APIAudiences: []string{"https://kubernetes.default.svc"},
 		Limits: issuer.Limits{Min: time.Minute, Default: time.Hour, Max: time.Hour},
@@ -277,9 +264,7 @@ func TestSamplePayload(t *testing.T) {
 	}
 	claims.Lanyard.Cluster = &issuer.Cluster{ID: "landscape-1"}
 	payload, err := json.MarshalIndent(claims, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	golden.Compare(t, "testdata/gardener.golden.json", append(payload, '\n'))
 }
 
@@ -488,9 +473,7 @@ spec:
 			}
 			got, err := w.resolve(t, c.identity, c.object)
 			if c.code == 0 {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				checkClaims(t, got, c.object, c.want)
 				return
 			}
@@ -554,9 +537,7 @@ func TestRefusalsLookAlike(t *testing.T) {
 			t.Fatalf("%v is no status of the API", err)
 		}
 		data, err := json.Marshal(status.Status())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(data)
 	}
 	missing, recreated := foo(), foo()
@@ -629,9 +610,7 @@ func TestWithoutClusterID(t *testing.T) {
 	w := newWorld(t, gardener)
 	w.resolver.Clusters.ID = ""
 	got, err := w.resolve(t, banana(), foo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if garden, there := got.Further["gardener.cloud"].(map[string]any)["garden"]; there {
 		t.Errorf("garden is %v, want none", garden)
 	}
@@ -675,9 +654,7 @@ func TestOwnKinds(t *testing.T) {
 				object := tokenv1.ContextObject{APIVersion: own.apiVersion, Kind: kind, Namespace: "garden-local", Name: "x", UID: "u"}
 				got, err := w.resolve(t, banana(), object)
 				if c.uses {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					checkClaims(t, got, object, "")
 				} else if !apierrors.IsForbidden(err) {
 					t.Errorf("%+v %v, want forbidden", got, err)

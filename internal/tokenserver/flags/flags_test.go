@@ -9,6 +9,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
@@ -58,9 +59,7 @@ func TestValues(t *testing.T) {
 		"--spiffe-trust-domain=example.com", "--spiffe-issuer=https://spiffe.example.com", "--host=localhost", "--listen-address=127.0.0.1:0", "--audit-log-path=", "--key-algorithms=ES256",
 		"--publish-delay=1h", "--rotation-period=24h", "--revoked-kids=a", "--confirm-manually", "--other-accounts=", "--accept-controller-reads-all-secrets",
 	), "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if f.Clusters.ID != "prod" || f.Clusters.SpokeUserPrefix != "system:serviceaccount:lanyard-spokes:" || f.Limits.Min != 5*time.Minute || len(f.APIAudiences) != 2 || len(f.Hosts) != 2 || f.AuditLogPath != "" || f.ProbeURL != "" ||
 		len(f.OtherAccounts) != 0 || !f.AcceptOtherAccounts || f.Policy().Revoked[0] != "a" || f.Policy().PublishDelay != time.Hour {
 		t.Errorf("%+v", f)
@@ -124,18 +123,14 @@ func TestRefusalsNameTheFlag(t *testing.T) {
 func TestTrustDomainAlone(t *testing.T) {
 	base := []string{"--namespace=lanyard-system", "--host=a.b.svc", "--spiffe-trust-domain=example.com", "--revoked-kids=a"}
 	f, _, err := flags.Parse(base, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	policy := f.SPIFFEPolicy()
 	if f.Issuer != "" || policy.TrustDomain.Name() != "example.com" || policy.Issuer != "" || len(policy.Algorithms) > 0 || policy.Import || policy.MaxLife != time.Hour ||
 		policy.Revoked[0] != "a" || f.SPIFFEProbeURL != "" {
 		t.Errorf("%+v, %+v", f, policy)
 	}
 	f, _, err = flags.Parse(append(base, "--spiffe-issuer=https://spiffe.example.com", "--spiffe-secret-name=spiffe-ca", "--spiffe-jwt-algorithm=ES384"), "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	policy = f.SPIFFEPolicy()
 	if policy.Issuer != "https://spiffe.example.com" || !policy.Import || !reflect.DeepEqual(policy.Algorithms, []identityv1.Algorithm{identityv1.ES384}) ||
 		f.SPIFFEProbeURL != "https://spiffe.example.com" {

@@ -12,6 +12,8 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // certificateName is a name in the certificate of httptest's servers.
@@ -35,9 +37,7 @@ func dialTo(address string) dialFunc { return redirect((&net.Dialer{}).DialConte
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	return listener
 }
@@ -121,9 +121,7 @@ func resolving(rcode int) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
 		server, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = server.Close() })
 		timeout := patience
 		if rcode == silent {

@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/azblob"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/objectstoretest"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // service is a fake of Azure Blob Storage. It has what a container's reader needs: List Blobs with
@@ -120,9 +121,7 @@ func open(t *testing.T, opts azblob.Options) objectstore.Storage {
 	}
 	opts.Endpoint = host
 	storage, err := azblob.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return storage
 }
 
@@ -184,9 +183,7 @@ func TestOpensWhatWasListed(t *testing.T) {
 	storage := open(t, azblob.Options{Credential: &credential{token: "token-of-tenant-a"}, Transport: objectstoretest.Serve(t, s)})
 	o := objectstore.Object{Key: key, Version: etag("content"), Size: 7}
 	body, err := storage.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer body.Close()
 	if got, err := io.ReadAll(body); err != nil || string(got) != "content" {
 		t.Errorf("%q, %v", got, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/gcs"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/objectstoretest"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // service is fake-gcs-server behind a check of the token.
@@ -33,9 +34,7 @@ type service struct {
 func newService(t *testing.T) *service {
 	t.Helper()
 	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(server.Stop)
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "tenant-a"})
 	return &service{gcs: server}
@@ -77,9 +76,7 @@ func serve(t *testing.T, s http.Handler) http.RoundTripper {
 func open(t *testing.T, transport http.RoundTripper, name string, tokens oauth2.TokenSource) objectstore.Storage {
 	t.Helper()
 	storage, err := gcs.New(gcs.Options{Bucket: name, Endpoint: host, Tokens: tokens, Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return storage
 }
 
@@ -104,9 +101,7 @@ func TestListsAndOpens(t *testing.T) {
 		t.Errorf("with a prefix: %+v, %v", some, err)
 	}
 	body, err := storage.Open(t.Context(), got[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer body.Close()
 	if content, err := io.ReadAll(body); err != nil || string(content) != "one" {
 		t.Errorf("%q, %v", content, err)
@@ -130,9 +125,7 @@ func TestCompressedObjectStaysCompressed(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	body, err := storage.Open(t.Context(), got[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer body.Close()
 	if content, err := io.ReadAll(body); err != nil || !bytes.Equal(content, packed.Bytes()) {
 		t.Errorf("%q, %v", content, err)
@@ -185,9 +178,7 @@ func TestChecksum(t *testing.T) {
 				_, _ = io.WriteString(w, "hello")
 			})), "tenant-a", tokens())
 			body, err := storage.Open(t.Context(), objectstore.Object{Key: "d/a", Version: "7", Size: 5})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer body.Close()
 			content, err := io.ReadAll(body)
 			if good := err == nil && string(content) == "hello"; good != test.good || (!good && len(content) == 5) {

@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/objectstoretest"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // service is a fake of Amazon S3. It has what a bucket's reader needs: ListObjectsV2 with pages,
@@ -111,9 +112,7 @@ func keys() aws.CredentialsProvider {
 func open(t *testing.T, opts s3.Options) objectstore.Storage {
 	t.Helper()
 	storage, err := s3.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return storage
 }
 
@@ -151,9 +150,7 @@ func TestOpensWhatWasListed(t *testing.T) {
 	storage := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Credentials: keys(), Transport: objectstoretest.Serve(t, s)})
 	o := objectstore.Object{Key: "a b+c%/ü?.yaml", Version: etag("content"), Size: 7}
 	body, err := storage.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer body.Close()
 	if got, err := io.ReadAll(body); err != nil || string(got) != "content" {
 		t.Errorf("%q, %v", got, err)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // Agent is a server of the SPIFFE Workload API with one identity for every caller. Source: SPIFFE
@@ -54,29 +55,23 @@ type Agent struct {
 // issuer is the URL of the issuer of its JWT-SVIDs.
 func NewAgent(tb testing.TB, id, issuer string) *Agent {
 	tb.Helper()
-	must := func(err error) {
-		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
-	}
 	a := &Agent{ID: spiffeid.RequireFromString(id), life: 5 * time.Minute, changed: make(chan struct{})}
 	var err error
 	a.Issuer, err = oidc.NewIssuer(issuer, oidc.ES256)
-	must(err)
+	must.Succeed(tb, err)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(err)
+	must.Succeed(tb, err)
 	a.Authority, err = svid.NewAuthority(a.ID.TrustDomain(), key, 24*time.Hour, time.Now())
-	must(err)
+	must.Succeed(tb, err)
 	a.signer, err = svid.NewIssuer(a.ID.TrustDomain(), key, a.Authority, nil)
-	must(err)
+	must.Succeed(tb, err)
 	folder, err := os.MkdirTemp("", "agent") //nolint:usetesting // the path of a socket has at most 107 bytes
-	must(err)
+	must.Succeed(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(folder) })
 	socket := filepath.Join(folder, "api.sock")
 	var config net.ListenConfig
 	listener, err := config.Listen(tb.Context(), "unix", socket)
-	must(err)
+	must.Succeed(tb, err)
 	server := grpc.NewServer()
 	workload.RegisterSpiffeWorkloadAPIServer(server, a)
 	go func() { _ = server.Serve(listener) }()

@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign/awskms"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // caSecret is the Secret with the certificate of the CA whose key is in KMS.
@@ -38,9 +39,7 @@ func TestAuthorityInKMS(t *testing.T) {
 	w := newWorld(t, allowing("kms:*"))
 	domain := spiffeid.RequireTrustDomainFromString("example.com")
 	data, private, err := w.vault.Create(t.Context(), "ring", v1alpha1.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	arn := string(data["arn"])
 	certificate := w.putAuthority(private)
 	rotator := w.importing(domain, arn)
@@ -54,22 +53,14 @@ func TestAuthorityInKMS(t *testing.T) {
 	}
 
 	signer := sign.NewSigner(w.object(), rotator.Store, noSkew, slog.New(slog.DiscardHandler))
-	if err := signer.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, signer.Refresh(t.Context()))
 	id := spiffeid.RequireFromString("spiffe://example.com/ocirepositories/production/app")
 	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	made, err := signer.Certificate(id, &leaf.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	chain, err := svid.ParseChain(made.Chain())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, _, err := x509svid.Verify(chain, x509bundle.FromX509Authorities(domain, []*x509.Certificate{certificate})); err != nil {
 		t.Error(err)
 	}
@@ -79,9 +70,7 @@ func TestAuthorityInKMS(t *testing.T) {
 
 	// A certificate of another key, and a key that the role may not use.
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.putAuthority(other)
 	w.wantProblem(rotator, "the key of --spiffe-kms-key is not the key of the certificate in tls.crt")
 	w.putAuthority(private) // another certificate of the same key
@@ -118,25 +107,17 @@ func (w *world) putAuthority(key crypto.Signer) *x509.Certificate {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caSecret}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{
 			corev1.TLSCertKey: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), corev1.TLSPrivateKeyKey: nil,
 		},
 	}
-	if err := client.IgnoreNotFound(w.api.Delete(w.t.Context(), secret.DeepCopy())); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := w.api.Create(w.t.Context(), secret); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, client.IgnoreNotFound(w.api.Delete(w.t.Context(), secret.DeepCopy())))
+	must.Succeed(w.t, w.api.Create(w.t.Context(), secret))
 	return certificate
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign/awskms"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func allowing(actions string) json.RawMessage {
@@ -44,22 +45,14 @@ func TestRing(t *testing.T) {
 		rotator := w.rotator(store, algorithms...)
 		w.settle(rotator)
 		signer := sign.NewSigner(w.object(), store, noSkew, slog.New(slog.DiscardHandler))
-		if err := signer.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, signer.Refresh(t.Context()))
 		ring, err := keyring.Parse(&w.ring().Status)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, algorithm := range algorithms {
 			token, err := signer.JWT(algorithm, map[string]any{"sub": "x"}, time.Now().Add(time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(algorithm)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			i := slices.IndexFunc(ring.Public(), func(k keyring.Key) bool { return k.ID == parsed.Headers[0].KeyID })
 			var claims map[string]any
 			if i < 0 || parsed.Claims(ring.Public()[i].Public, &claims) != nil || claims["sub"] != "x" {
@@ -70,9 +63,7 @@ func TestRing(t *testing.T) {
 			t.Errorf("%d calls of Sign for %d tokens", n, len(algorithms))
 		}
 		var secrets corev1.SecretList
-		if err := w.api.List(t.Context(), &secrets); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.api.List(t.Context(), &secrets))
 		for _, s := range secrets.Items {
 			if len(s.Data) != 1 || !strings.HasPrefix(string(s.Data["arn"]), "arn:aws:kms:"+region+":"+account+":key/") || s.Immutable == nil {
 				t.Errorf("Secret %s has %q", s.Name, s.Data)
@@ -81,12 +72,8 @@ func TestRing(t *testing.T) {
 
 		active := ring.ActiveKeys()[0]
 		revoked := w.ring()
-		if err := keyring.Revoke(revoked, active.ID); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.api.Update(t.Context(), revoked); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, keyring.Revoke(revoked, active.ID))
+		must.Succeed(t, w.api.Update(t.Context(), revoked))
 		w.settle(rotator)
 		time.Sleep(2 * time.Hour)
 		w.settle(rotator)
@@ -106,9 +93,7 @@ func TestOtherIssuersKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))
 		theirs, _, err := w.newVault("https://other.example").Create(t.Context(), "uid", v1alpha1.ES256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		w.allow(policy)
 		_, openErr := w.vault.Open(t.Context(), theirs)
 		_, _, createErr := w.newVault("https://other.example").Create(t.Context(), "uid", v1alpha1.ES256)
@@ -129,9 +114,7 @@ func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))
 		data, private, err := w.vault.Create(t.Context(), "uid", v1alpha1.RS256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		digest := sha256.Sum256([]byte("message"))
 		signs := func() error { _, err := private.Sign(nil, digest[:], crypto.SHA256); return err }
 		opens := func() error { _, err := w.vault.Open(t.Context(), data); return err }

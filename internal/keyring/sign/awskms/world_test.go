@@ -28,6 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign/awskms"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const (
@@ -56,9 +57,7 @@ type world struct {
 func documentedPolicy(t *testing.T, issuer string) json.RawMessage {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, rest, found := strings.Cut(string(text), "```json\n")
 	policy, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
@@ -78,25 +77,15 @@ func newWorld(t *testing.T, policy json.RawMessage) *world {
 		ID: account, OIDCProviders: []aws.OIDCProvider{{URL: cluster, ClientIDs: []string{"sts.amazonaws.com"}}},
 		Roles: []aws.Role{{Name: roleName, TrustPolicy: trust, Policies: map[string]json.RawMessage{"keys": policy}}},
 	}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = cloud.Close() })
 	tokens, err := oidc.NewIssuer(cluster, oidc.ES256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cloud.HandleIssuer(tokens); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cloud.HandleIssuer(tokens))
 	token, err := tokens.Mint(oidc.Claims{"sub": subject, "aud": "sts.amazonaws.com", "exp": time.Now().Add(240 * time.Hour).Unix()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(token), 0o600))
 	for name, value := range map[string]string{
 		"AWS_WEB_IDENTITY_TOKEN_FILE": file, "AWS_ROLE_ARN": "arn:aws:iam::" + account + ":role/" + roleName,
 		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
@@ -114,9 +103,7 @@ func (w *world) newVault(issuer string) *awskms.Vault {
 	transport := w.cloud.Transport()
 	w.t.Cleanup(transport.CloseIdleConnections)
 	vault, err := awskms.New(awskms.Config{Issuer: issuer, Region: region, Transport: transport})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	return vault
 }
 
@@ -124,9 +111,7 @@ func newAPI(t *testing.T) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.KeyRing{}).Build()
 	return interceptor.NewClient(api, interceptor.Funcs{
@@ -146,9 +131,7 @@ func (w *world) object() sign.Object {
 func (w *world) ring() *v1alpha1.KeyRing {
 	w.t.Helper()
 	ring := &v1alpha1.KeyRing{}
-	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: keyring.IssuerRing}, ring); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.api.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: keyring.IssuerRing}, ring))
 	return ring
 }
 
@@ -183,9 +166,7 @@ func (w *world) settle(r *sign.Rotator) {
 	w.t.Helper()
 	for range 10 {
 		changed, err := r.Step(w.t.Context())
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Succeed(w.t, err)
 		if !changed {
 			return
 		}
@@ -204,7 +185,5 @@ func (w *world) calls(operation string) []journal.Call {
 func (w *world) allow(policy json.RawMessage) {
 	w.t.Helper()
 	role := aws.Role{Name: roleName, TrustPolicy: w.trust, Policies: map[string]json.RawMessage{"keys": policy}}
-	if err := w.cloud.AWS().PutRole(account, role); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.cloud.AWS().PutRole(account, role))
 }
