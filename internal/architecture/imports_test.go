@@ -162,7 +162,13 @@ var rules = []rule{
 	{
 		name: "code that only tests share is linked into no program",
 		dir:  ".", from: "/cmd/...",
-		deny: []string{module + "/internal/controller/controllertest", module + "/auth/transport/attempt/attempttest", module + "/config/crd/crdtest", module + "/config/admission/", module + "/internal/issuer/issuertest", module + "/internal/identity/identitytest", module + "/internal/cli/creds/credstest", module + "/internal/cli/pages", module + "/internal/golden", module + "/internal/artifact/objectstore/objectstoretest"},
+		deny: []string{
+			module + "/internal/controller/controllertest", module + "/auth/transport/attempt/attempttest", module + "/config/crd/crdtest",
+			module + "/config/admission/", module + "/internal/issuer/issuertest", module + "/internal/identity/identitytest",
+			module + "/internal/cli/creds/credstest", module + "/internal/cli/pages", module + "/internal/golden",
+			module + "/internal/artifact/objectstore/objectstoretest",
+			module + "/internal/must", module + "/auth/internal/must", module + "/cloudtest/internal/must",
+		},
 	},
 	{
 		name: "only the token server links private keys: other packages",
