@@ -180,6 +180,9 @@ func TestManagerWithIssuer(t *testing.T) {
 		account, err := mgr.Accounts.Lookup(t.Context(), puller(t))
 		return err == nil && account.Attributes["iamRoleARN"] == roleA
 	})
+	identities := mgr.Accounts[auth.KindWorkloadIdentity].(*kube.WorkloadIdentities)
+	// Otherwise the ring's first state in memory may be the one with the revoked key.
+	waitUntil(t, "the ring is known", func() bool { return identities.Revoked("key-of-another-ring") })
 	key := auth.Key{Provider: "test", Subject: puller(t), UID: identityUID, Identity: roleA}
 	keepToken(t, mgr, key)
 	s.putRing("key-1", "Revoked")
