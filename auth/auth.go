@@ -36,8 +36,8 @@ func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Tok
 	//  4. Ask the provider which cloud identity the subject wants.
 	//  5. Make the token's key from these answers.
 	err := c.resolve(ctx)
-	// Memory may lack a subject that exists, because an informer can be behind. In this case fetch
-	// still finds the subject.
+	// Memory may lack a subject that exists, because an informer can be behind. So the call does
+	// not end here: fetch reads the subject from its source of truth.
 	unknown := err != nil && CodeOf(err) == CodeSubjectNotFound
 	if err != nil && !unknown {
 		return nil, Key{}, err

@@ -180,8 +180,8 @@ func TestControllerOnlyByName(t *testing.T) {
 	}
 }
 
-// TestBadOptions checks that each bad option alone is an error: no option is ignored, and none
-// leads to another identity.
+// TestBadOptions checks that each bad option alone is an error: no bad option is ignored or
+// replaced by another identity.
 func TestBadOptions(t *testing.T) {
 	w := full{newWorld(t)}
 	sa := auth.WithServiceAccount("a", "sa", w)
@@ -260,8 +260,8 @@ func TestMemoryIsBehind(t *testing.T) {
 	}
 }
 
-// TestKeyOfTheTokenThatWasIssued checks that the key has the identity of the issued token, whatever
-// memory says before or after the exchange.
+// TestKeyOfTheTokenThatWasIssued checks that the key has the identity of the issued token, even if
+// the informers' copy of the account names another identity.
 func TestKeyOfTheTokenThatWasIssued(t *testing.T) {
 	sa := serviceAccount(t, "a", "sa")
 	for name, cached := range map[string][]auth.Option{

@@ -62,13 +62,13 @@ const (
 	CodeTrustRefused Code = "TrustRefused"
 	// CodePermissionDenied: the cloud accepted the identity, but the identity lacks a permission.
 	CodePermissionDenied Code = "PermissionDenied"
-	// CodeRefused: the other side refused for a reason that no other code describes.
+	// CodeRefused: the called service refused for a reason that no other code describes.
 	CodeRefused Code = "Refused"
-	// CodeResponseInvalid: the answer of the other side is not a credential.
+	// CodeResponseInvalid: the answer of the called service is not a credential.
 	CodeResponseInvalid Code = "ResponseInvalid"
 	// CodeThrottled: too many calls; temporary.
 	CodeThrottled Code = "Throttled"
-	// CodeUnavailable: the other side failed (HTTP 5xx); temporary.
+	// CodeUnavailable: the called service failed (HTTP 5xx); temporary.
 	CodeUnavailable Code = "Unavailable"
 	// CodeUnreachable: there was no answer (DNS, connection, TLS or timeout); temporary.
 	CodeUnreachable Code = "Unreachable"
@@ -82,7 +82,7 @@ type Error struct {
 	Code Code
 	// Fix is the next step to take: one sentence for people, without a full stop at its end.
 	Fix string
-	// RetryAfter is how long the other side asked us to wait; zero if it did not ask.
+	// RetryAfter is how long the called service asked us to wait; zero if it did not ask.
 	RetryAfter time.Duration
 	// Err is the cause, safe to print.
 	Err error

@@ -142,7 +142,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 						d.mu.Unlock()
 						after, _ := d.Lookup(ctx, d.subject)
 						if before.UID == after.UID && before.Attributes[roleAttribute] == after.Attributes[roleAttribute] {
-							continue // no change that decides a token
+							continue // the change has no effect on tokens
 						}
 						tokens.Invalidate(d.subject)
 						d.mu.Lock()
@@ -172,7 +172,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				time.Sleep(time.Second) // wait for flights, which outlive their callers
+				time.Sleep(time.Second) // wait for the exchanges, which outlive their callers
 				if hits < 50 || calls-hits < 10 {
 					t.Errorf("%d hits in %d calls: the test shows nothing", hits, calls)
 				}

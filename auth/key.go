@@ -27,14 +27,14 @@ type Key struct {
 	// token.
 	Identity string
 	// IdentityFingerprint is a hash of everything else that the subject's attributes request, such
-	// as session policies and the source of a chain ([Account.Fingerprint]). With other attributes
-	// the same identity gives another token.
+	// as session policies, or the source identity, whose token is the proof in a chain
+	// ([Account.Fingerprint]). With other attributes the same identity gives another token.
 	IdentityFingerprint string
 	// Target is the part of the key that the provider derives from the options.
 	Target
 	// ProxyURL is the proxy for calls to STSEndpoint. It is empty without an STSEndpoint, because
-	// on the way to the provider's own endpoints a proxy sees only TLS. Its password appears as a
-	// keyed hash.
+	// on the way to the provider's own endpoints a proxy sees only TLS, and cannot change the
+	// token. The URL's password appears as a keyed hash.
 	ProxyURL string
 }
 
@@ -103,8 +103,8 @@ type List struct {
 	encoded string // values percent-encoded and joined by commas
 }
 
-// NewList makes a List of values. An empty value is an error, because a list with it would look
-// like an empty list.
+// NewList makes a List of values. An empty value is an error, because a list with only this value
+// would look like an empty list.
 func NewList(values ...string) (List, error) {
 	encoded := make([]string, len(values))
 	for i, v := range values {

@@ -31,7 +31,8 @@ func list(tb testing.TB, values ...string) auth.List {
 	return l
 }
 
-// TestKeyVectors fixes the text of keys, because other programs and people compare their digests.
+// TestKeyVectors checks that the text of keys never changes, because other programs and people
+// compare the digests of keys.
 func TestKeyVectors(t *testing.T) {
 	sa := serviceAccount(t, "tenant-a", "puller")
 	wi, err := auth.WorkloadIdentity("tenant-a", "puller")

@@ -48,7 +48,7 @@ type Options struct {
 	// transport.
 	ProxyURL *url.URL
 	// MinRemaining is the least life that a cached token must have left; zero means the cache's own
-	// floor.
+	// minimum.
 	MinRemaining time.Duration
 	// RetryNow repeats the exchange even if the cache remembers a failure (see [WithRetryNow]).
 	RetryNow bool
@@ -78,7 +78,7 @@ type InvolvedObject struct {
 type Cache interface {
 	// Get returns key's token if the cache can serve this token without any work. It does no I/O
 	// and does not allocate. A token with less than minRemaining of life left is not served; zero
-	// means the cache's own floor.
+	// means the cache's own minimum.
 	Get(key Key, minRemaining time.Duration, involved InvolvedObject) (Token, bool)
 	// Fetch returns key's token and the key that the token was issued for. The two keys differ if
 	// the subject has changed. Fetch calls fetch if the cache has no token that it may serve. If
@@ -96,7 +96,7 @@ type FetchOptions struct {
 	// would share one limit. Empty for the program itself.
 	Tenant string
 	// MinRemaining is the least life that a cached token must have left; zero means the cache's own
-	// floor.
+	// minimum.
 	MinRemaining time.Duration
 	// RetryNow ignores a remembered failure.
 	RetryNow bool
@@ -109,7 +109,8 @@ type Fetched struct {
 	// Token is the token that was issued. It is never nil.
 	Token Token
 	// Key is the key of the token that was issued. A cache stores the token only if Key equals the
-	// requested key. The keys differ if memory was behind the source of truth.
+	// requested key. The keys differ if a change of the subject had not reached the
+	// [AccountReader] yet.
 	Key Key
 }
 
@@ -252,7 +253,7 @@ func WithProxyURL(proxy *url.URL) Option {
 }
 
 // WithMinRemaining refuses cached tokens with less than d of life left. Use it for work that takes
-// as long as d. Without this option the cache's floor applies: the lesser of five minutes and a
+// as long as d. Without this option the cache's minimum applies: the lesser of five minutes and a
 // tenth of the token's life.
 func WithMinRemaining(d time.Duration) Option {
 	return func(o *Options) { o.MinRemaining = d }

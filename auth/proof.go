@@ -94,8 +94,8 @@ const (
 	FormJWT Form = "JWT"
 	// FormCertificate asks for a [*Certificate].
 	FormCertificate Form = "certificate"
-	// FormToken asks for another credential of the subject: the [Token] of a chain's previous link,
-	// or static keys.
+	// FormToken asks for another credential of the subject: static keys, or in a chain of
+	// identities the [Token] of the previous identity.
 	FormToken Form = "token"
 )
 
@@ -144,8 +144,8 @@ const ProofLifetime = 600 * time.Second
 const CredentialLifetime = time.Hour
 
 // Proof is evidence of a subject: a [*JWT], a [*Certificate] or another credential. A Proof is a
-// [Token] for two reasons. Some proofs are themselves the credential, and in a chain the token of
-// one link is the proof of the next.
+// [Token] for two reasons. Some proofs are themselves the credential, and in a chain of identities
+// the token of one identity is the proof of the next.
 type Proof interface {
 	Token
 }

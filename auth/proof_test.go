@@ -119,7 +119,7 @@ func environment(subject auth.Subject) auth.Option {
 }
 
 // TestTenantNeverGetsTheProgramsToken checks that a tenant's subject without a Prover is refused.
-// Without a Prover, only a lent subject means the program's environment.
+// Without a Prover, only a lent subject gets a token from the program's environment.
 func TestTenantNeverGetsTheProgramsToken(t *testing.T) {
 	w := full{newWorld(t)}
 	token, err := auth.GetToken(t.Context(), w, environment(serviceAccount(t, "a", "sa")))
@@ -128,8 +128,8 @@ func TestTenantNeverGetsTheProgramsToken(t *testing.T) {
 	}
 }
 
-// TestTheControllerCanBeProven checks that a controller with a Prover gets its token by a proof. A
-// missing Prover, not the kind, means the program's environment.
+// TestTheControllerCanBeProven checks that a controller with a Prover gets its token by a proof.
+// Only a missing Prover, not the kind of the subject, selects the program's environment.
 func TestTheControllerCanBeProven(t *testing.T) {
 	w := full{newWorld(t)}
 	w.set(auth.Account{Subject: auth.Controller(), UID: "uid-c", Attributes: map[string]string{roleAttribute: "role-"}})

@@ -184,7 +184,8 @@ func ParseSubject(text string) (Subject, error) {
 // controllerText is the text of the controller as a subject.
 const controllerText = "controller"
 
-// prefix returns the beginning of the texts of a kind's subjects. A subject's names follow it.
+// prefix returns the beginning of [Subject.String] for all subjects of a kind. The subject's names
+// follow the prefix.
 func (k Kind) prefix() string {
 	if k == KindServiceAccount {
 		return "system:serviceaccount:"
@@ -204,8 +205,8 @@ type Account struct {
 	// map and must not change it.
 	Attributes map[string]string
 	// Fingerprint is a keyed hash of all attributes and of all else that decides the token, such as
-	// the source of a chain ([Fingerprint] makes it). It is part of the token's [Key]. Empty if the
-	// provider's identity and the UID alone decide the token.
+	// the source identity in a chain of identities. [Fingerprint] makes this hash. It is part of
+	// the token's [Key]. Empty if the provider's identity and the UID alone decide the token.
 	Fingerprint string
 }
 

@@ -10,7 +10,7 @@ import (
 func TestSubjects(t *testing.T) {
 	for name, tt := range map[string]struct {
 		subject func() (auth.Subject, error)
-		text    string // empty: refused
+		text    string // empty if the subject is refused
 		lent    bool
 	}{
 		"ServiceAccount":          {func() (auth.Subject, error) { return auth.ServiceAccount("a", "sa") }, "system:serviceaccount:a:sa", false},

@@ -35,7 +35,7 @@ func sessionOf(proof auth.Proof) (*Token, error) {
 	}
 }
 
-// assumeWithSession calls AssumeRole for the plan's role. The session of the source signs the call.
+// assumeWithSession calls AssumeRole for the plan's role. The session source signs the call.
 func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	duration := cmp.Or(x.session.Duration, SessionDuration)
 	if !source.SessionToken.IsZero() {
@@ -74,7 +74,7 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 
 var errNoAccount = errors.New("it names no account")
 
-// identify asks AWS who the source's session belongs to, and returns the session with ARN and
+// identify asks AWS who the session source belongs to, and returns this session with ARN and
 // account. With this call, AWS checks static keys before their first use.
 func (p *Provider) identify(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	const operation = "GetCallerIdentity"
@@ -129,7 +129,7 @@ func (x plan) explainSource(f *failure) {
 		f.Fix = "check that AWS knows the keys of " + x.session.Source + ": new keys need some seconds"
 	case "ExpiredToken", "ExpiredTokenException", "RequestExpired":
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // the message may contain the time of day
+		f.message = "" // a time of day in the message would make each error different
 		f.Fix = "renew the keys of " + x.session.Source + ", or compare the controller's clock with AWS's"
 	case "RegionDisabledException":
 		f.Code = auth.CodeRefused

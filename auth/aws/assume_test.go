@@ -24,7 +24,7 @@ const (
 	rootSecret = "root-secret-root-secret"
 )
 
-// lender is a Prover whose proof is the session of the identity's source.
+// lender is a Prover whose proof is the session of the source, which the identity names.
 type lender struct {
 	account auth.Account
 	source  func(region string) (auth.Proof, error)
@@ -153,9 +153,9 @@ func TestChainsThatAWSRefuses(t *testing.T) {
 	}
 }
 
-// TestThrottledAccount checks that a throttled account gets no further calls. Identities with
-// sources in the account fail at once with a clear error. Identities with sources in another
-// account are served.
+// TestThrottledAccount checks that a throttled account gets no further calls. Identities whose
+// source session is of the account fail at once with a clear error. Identities whose source session
+// is of another account are served.
 func TestThrottledAccount(t *testing.T) {
 	w, arn := chainWorld(t)
 	const otherKey, otherSecret = "AKIAOTHEROTHEROTHERO", "other-secret-other-secret"

@@ -22,8 +22,8 @@ const (
 )
 
 // budgets limit the calls to AWS STS that are signed with a session or with keys. AWS counts these
-// calls for the signer's account and the region. So all identities with sources in one account
-// share a budget, and other accounts never wait for it. The zero value is ready for use.
+// calls for the signer's account and the region. So all calls that one account signs share a
+// budget, and other accounts never wait for it. The zero value is ready for use.
 type budgets struct {
 	mu    sync.Mutex // guards all fields below; never held during I/O
 	known map[payer]*budget
@@ -47,7 +47,7 @@ type budget struct {
 // lasts, and no call may be made. The error is the cause of ctx's end.
 func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
-		return func(error) {}, 0, nil // the account of the keys is not known yet
+		return func(error) {}, 0, nil // no budget, because the account of the keys is not known yet
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,7 +120,7 @@ func (b *budgets) leave(of payer, own *budget, err error) {
 	b.forget(of, own)
 }
 
-// pause starts or extends the pause. Asked is the pause that AWS asked for.
+// pause starts or extends the pause. The parameter asked is the pause that AWS asked for.
 func (own *budget) pause(asked time.Duration) {
 	pause := lastPause
 	if doublings := own.throttled - 1; doublings < 6 {

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// stsClient returns the HTTP client for the request's STS. Chosen is the URL of the call's own
-// endpoint; empty for AWS's endpoint.
+// stsClient returns the HTTP client for the request's STS. The parameter chosen is the URL of the
+// call's own endpoint; empty for AWS's endpoint.
 func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPClient {
 	if request.ProxyURL == nil && chosen != "" {
 		if target, err := url.Parse(chosen); err == nil {

@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
 		// The proofs of a WorkloadIdentity have another issuer than those of a ServiceAccount.
-		// Otherwise only the attribute with the role may differ between the two kinds.
+		// Apart from this, only the attribute with the role may differ between the two kinds.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -249,9 +249,9 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	})
 }
 
-// TestControllerInstanceMetadataAstray checks that another server at the metadata service's
-// address, or a server without an answer, neither delays callers nor writes into errors. The real
-// service runs on the node.
+// TestControllerInstanceMetadataAstray checks servers without an answer, and other servers at the
+// metadata service's address, where the node's own service should be. They must neither delay
+// callers nor get their text into errors.
 func TestControllerInstanceMetadataAstray(t *testing.T) {
 	w := newWorld(t)
 	serve := func(answer http.HandlerFunc) string {
@@ -267,8 +267,8 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 			_, _ = io.WriteString(rw, page)
 		}
 	}
-	// once returns a server that uses the handler under the path, and answers correctly on other
-	// paths.
+	// once returns a server that answers with the function then if the URL's path contains path. It
+	// answers all other requests as the metadata service does.
 	once := func(path string, then http.HandlerFunc) string {
 		good, err := url.Parse(metadata(t, "node"))
 		rig.Must(t, err)

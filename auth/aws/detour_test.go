@@ -26,7 +26,7 @@ import (
 func TestTenantProxy(t *testing.T) {
 	w := newWorld(t)
 	a := w.tenantA(t)
-	// There is no administrator's proxy, so that only the tenant's proxy leads to the cloud.
+	// There is no administrator's proxy, so that only the tenant's proxy can reach the local cloud.
 	w.Base.Proxy = nil
 	provider := w.provider(t, aws.Config{Region: region, AllowedEndpointHosts: w.Allow})
 	token, err := auth.GetToken(t.Context(), provider, w.As(a, auth.WithProxyURL(w.Proxy), auth.WithImageRepository(imageA))...)
@@ -63,8 +63,8 @@ func TestTenantEndpoint(t *testing.T) {
 		t.Errorf("%+v", calls)
 	}
 
-	// A listed host may be on loopback. Its proof has the host itself as audience. The host's
-	// certificate must still be from a trusted authority.
+	// A host in AllowedEndpointHosts may be on loopback. The proof for the host has the host itself
+	// as audience. The host's certificate must still be from a trusted authority.
 	var audience, form string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		form = r.FormValue("RoleArn")

@@ -47,7 +47,8 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 
 // assumeOwn exchanges a JWT of the subject for a session of its role. If the plan has a second
 // role, assumeOwn exchanges this session for a session of the second role. The cache keeps the
-// first session, because AWS may refuse the second role for a long time.
+// first session, because AWS may refuse the second role for a long time. So retries do not request
+// the first session again.
 func (p *Provider) assumeOwn(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (auth.Token, error) {
 	assume := func(ctx context.Context) (auth.Token, error) {
 		first, err := p.assumeWithJWT(ctx, proof, x, request)
@@ -146,7 +147,7 @@ func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, aske
 		SessionToken:    auth.NewSecret(*c.SessionToken),
 		ExpiresAt:       ends.UTC(),
 	}
-	if x.sts.Listed || user == nil { // a store has no accounts
+	if x.sts.Listed || user == nil { // an S3-compatible store has no accounts
 		return token, nil
 	}
 	token.ARN = awssdk.ToString(user.Arn)
@@ -210,7 +211,7 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		f.Fix = fmt.Sprintf("check that STS can reach %s", issuer)
 	case "ExpiredTokenException", "ExpiredToken":
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // the message contains the time of day
+		f.message = "" // the time of day in the message would make each error different
 		f.Fix = "compare the clock of the API server with AWS's"
 	case "RegionDisabledException":
 		f.Code = auth.CodeRefused

@@ -34,8 +34,8 @@ type failure struct {
 	message string
 }
 
-// classify returns the failure for err. Where is the name of the service whose call failed. The
-// failure contains no piece of the secrets.
+// classify returns the failure for err. The parameter where is the name of the service whose call
+// failed. The failure contains no piece of the secrets.
 func classify(ctx context.Context, err error, where string, secrets ...auth.Secret) failure {
 	status, header := responseOf(err)
 	if status == 0 || context.Cause(ctx) != nil {

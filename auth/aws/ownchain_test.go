@@ -15,8 +15,8 @@ import (
 
 const otherAccountID = "222233334444"
 
-// ownChainWorld returns a world with tenant A's role and a role reader in another account. The role
-// reader trusts tenant A's role, with an external ID.
+// ownChainWorld returns a world with tenant A's role, and with a role named reader in another
+// account. This role trusts tenant A's role if the request has the external ID "agreed".
 func ownChainWorld(t *testing.T) (w *world, account auth.Account, reader string) {
 	t.Helper()
 	w = newWorld(t)
@@ -76,8 +76,8 @@ func TestOwnChain(t *testing.T) {
 }
 
 // TestOwnChainOfBinding checks the session name that a program sets for a WorkloadIdentity. The
-// last session of the chain, which leaves the program, has this name too, unless the identity names
-// the session.
+// last session of the chain, which GetToken returns, has this name too, unless the assumeRole field
+// of the WorkloadIdentity has a sessionName.
 func TestOwnChainOfBinding(t *testing.T) {
 	const named = "cloudidentity.tenant-a@WorkloadIdentityBinding"
 	w, tenant, reader := ownChainWorld(t)
@@ -98,8 +98,8 @@ func TestOwnChainOfBinding(t *testing.T) {
 	}
 }
 
-// TestOwnChainRefusals checks that either role can refuse, and that no part of the annotation is
-// ignored.
+// TestOwnChainRefusals checks that the trust policy of either role can refuse the chain, and that
+// no part of the annotation is ignored.
 func TestOwnChainRefusals(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	other := rig.ServiceAccount("tenant-b", "thief", map[string]string{aws.RoleAnnotation: w.roleFor(t, "tenant-b", "system:serviceaccount:tenant-b:thief")})
@@ -174,8 +174,8 @@ func TestOwnChainToItself(t *testing.T) {
 	rig.Must(t, err)
 }
 
-// TestOwnChainNeedsAWS checks that a store's endpoint refuses a chain, because a store has no other
-// accounts.
+// TestOwnChainNeedsAWS checks that the provider refuses a chain for the endpoint of an
+// S3-compatible store, because a store has no other accounts.
 func TestOwnChainNeedsAWS(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	_, err := auth.GetToken(t.Context(), w.aws, rig.Subject(assuming(account, reader), w.Sign), auth.WithSTSEndpoint("https://"+w.Allow.String()))

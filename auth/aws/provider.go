@@ -27,7 +27,7 @@ const (
 	// AssumeRoleAnnotation is the annotation with a second role, such as a role of another account.
 	// The ServiceAccount assumes this role with the session of its own role.
 	// [endpoint.ParseAssumption] describes the value. The trust policies of both roles decide; no
-	// identity is lent. The account needs a Fingerprint.
+	// administrator lends an identity. The account needs a Fingerprint.
 	AssumeRoleAnnotation = "lanyard.dev/assume-role"
 	// AssumeRoleField is the same as AssumeRoleAnnotation in the providerConfig of a
 	// WorkloadIdentity.
@@ -194,8 +194,8 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 
 // stsRegion returns the region of STS: the first known region of the call (option), the endpoint,
 // the controller (AWS_REGION) and the registry. The controller's region counts only within the
-// registry's partition, because STS in one partition does not know the roles of another. A listed
-// endpoint has only the region of the call.
+// registry's partition, because STS in one partition does not know the roles of another. An
+// endpoint of [Config].AllowedEndpointHosts has only the region of the call.
 func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.Registry) (string, error) {
 	if option != "" && sts.Region != "" && !sts.Global && option != sts.Region {
 		return "", &auth.Error{
@@ -223,9 +223,10 @@ func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.
 }
 
 // GetProofRequest implements [auth.Provider]. It asks for a JWT for sts.amazonaws.com, in all
-// partitions, unless the account names other audiences. For a listed host it asks for a JWT for
-// that host, which AWS does not accept. If the account names a source, it asks for the source's
-// session. It refuses a request that AWS would refuse with any proof.
+// partitions, unless the account names other audiences. For a host of
+// [Config].AllowedEndpointHosts it asks for a JWT for that host, which AWS does not accept. If the
+// account names a source session, it asks for this session. It refuses a request that AWS would
+// refuse with any proof.
 func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(request)
 	switch {
@@ -242,7 +243,8 @@ func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (au
 
 // plan describes one exchange. Its parts have been checked against each other.
 type plan struct {
-	// role is the role to assume; zero for no role, which only a listed endpoint accepts.
+	// role is the role to assume; zero for no role, which only an endpoint of
+	// [Config].AllowedEndpointHosts accepts.
 	role role
 	sts  endpoint.STS
 	// url is the URL of the call's own endpoint; empty for the endpoint that the SDK knows.
@@ -278,7 +280,7 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 		return plan{}, err
 	}
 	if x.role = role; role.text == "" && x.session.Source != "" {
-		return x, nil // AWS decides what the source's session may do
+		return x, nil // there is no role to check: AWS decides what the source's session may do
 	}
 	// Check the registry first. By default it decides the region of STS, so the fix must be a role
 	// in the registry's partition.
@@ -296,7 +298,7 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 			}
 		}
 	}
-	// A listed host has no partition.
+	// An STS host outside AWS, which an administrator listed, has no partition.
 	if x.sts.Partition != "" && x.sts.Partition != role.Partition {
 		return plan{}, &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,

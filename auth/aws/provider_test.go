@@ -135,7 +135,7 @@ func TestGetIdentity(t *testing.T) {
 	account := accountA(t)
 	for _, arn := range []string{
 		roleA, "arn:aws-cn:iam::000000000001:role/path/to/R=,.@-_", "arn:aws-us-gov:iam::123456789123:role/r",
-		// Roles of stores.
+		// Roles of S3-compatible stores.
 		"arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0", "arn:aws:iam:::role/S3Access",
 	} {
 		for range 2 {

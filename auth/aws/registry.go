@@ -142,7 +142,7 @@ func registryFailure(ctx context.Context, err error, session *Token, registry *e
 		}
 	case "UnrecognizedClientException", "InvalidClientTokenId", "ExpiredTokenException", "InvalidSignatureException", "SignatureDoesNotMatch":
 		f.Code = auth.CodeRefused
-		f.message = "" // the message contains the time of day, or signed text
+		f.message = "" // the time of day, or the signed text, makes each message differ
 		f.Fix = "check that region " + registry.Region + " is enabled for the account, and compare the controller's clock with AWS's"
 	}
 	return f.error(auth.StageRegistry, registryOperation)

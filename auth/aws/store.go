@@ -28,7 +28,7 @@ func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Reque
 		f.Fix = fmt.Sprintf("name a role of the store in %s", roleAttribute().At(request.Key.Subject))
 	case "ExpiredToken", "ExpiredTokenException": // MinIO's text: "expired or is not valid"
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // the message may contain the time of day
+		f.message = "" // a time of day in the message would make each error different
 		f.Fix = "compare the clock of the API server with that of " + x.where()
 	}
 	if f.Code == auth.CodeUnavailable {

@@ -311,7 +311,7 @@ func TestRegistryHosts(t *testing.T) {
 		"public.ecr.aws/lanyard/app":                              "api.ecr-public.us-east-1.amazonaws.com",
 		"oci":                                                     "",
 		"123456789123.dkr.ecr.eu-west-1.amazonaws.com.evil.org/a": "",
-		// The role is in partition aws.
+		// The role is in partition aws, so registries in other partitions are refused.
 		"123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a":       "",
 		"123456789123.dkr.ecr.us-gov-west-1.amazonaws.com/another": "",
 	} {

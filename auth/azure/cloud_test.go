@@ -30,7 +30,7 @@ func tenantB(tb testing.TB) auth.Account {
 	return auth.Account{Subject: subject, UID: "8c5f", Attributes: map[string]string{azure.ClientAnnotation: clientB, azure.TenantAnnotation: tenantID}}
 }
 
-// custom is an administrator's file with the description of cloud Own.
+// custom is an administrator's file that describes a cloud with the name Own.
 const custom = `{"name":"Own","activeDirectoryEndpoint":"https://login.azure.example","resourceManagerEndpoint":"https://management.azure.example",
 	"federatedCredentialAudience":"api://OwnTokenExchange","containerRegistryDNSSuffix":"registry.azure.example",
 	"resourceIdentifiers":{"keyVault":"https://vault.azure.example","storage":"https://storage.azure.example"}}`
@@ -78,8 +78,8 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 			case err != nil || audienceOf(t, devops)+"/.default" != azure.DevOpsScope:
 				t.Errorf("Azure DevOps: %v, %v", devops, err)
 			}
-			// A tenant of another cloud does not exist in this cloud, and a proof for another cloud
-			// is refused here.
+			// An Entra tenant of another cloud does not exist in this cloud. A proof for another
+			// cloud is refused here.
 			account.Attributes[azure.TenantAnnotation] = tenants[(i+1)%len(tenants)]
 			if _, err := auth.GetToken(t.Context(), provider, w.As(account)...); auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS90002") {
 				t.Errorf("another cloud's tenant: %v", err)

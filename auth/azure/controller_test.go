@@ -417,7 +417,7 @@ func TestTokenCredential(t *testing.T) {
 	for range 3 {
 		got, err := credential.GetToken(t.Context(), blob)
 		rig.Must(t, err)
-		// The SDK must ask again soon.
+		// The reported end is near, so that the SDK asks again soon.
 		if left := time.Until(got.ExpiresOn); got.Token != "entra-access-token-0123456789" || left > time.Minute || left < 50*time.Second {
 			t.Errorf("until %s", got.ExpiresOn)
 		}
@@ -425,7 +425,7 @@ func TestTokenCredential(t *testing.T) {
 	if requests.Load() != 1 || scope.Load() != "https://storage.azure.com/.default" {
 		t.Errorf("%d requests, the last for %v", requests.Load(), scope.Load())
 	}
-	// Another scope gets another token. The SDK may name the identity's own tenant.
+	// Another scope gets another token. The SDK may name the identity's own Entra tenant.
 	_, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://vault.azure.net/.default"}, TenantID: strings.ToUpper(tenantID)})
 	rig.Must(t, err)
 	if requests.Load() != 2 || scope.Load() != "https://vault.azure.net/.default" {

@@ -64,7 +64,7 @@ func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequ
 	return azcore.AccessToken{Token: bearer.Secret.Reveal(), ExpiresOn: lease.Until(bearer.ExpiresAt)}, nil
 }
 
-// refuseOtherTenant refuses a tenant other than the identity's.
+// refuseOtherTenant refuses an Entra tenant other than the identity's.
 func (c *tokenCredential) refuseOtherTenant(ctx context.Context, tenant string, opts []auth.Option) error {
 	if tenant == "" {
 		return nil

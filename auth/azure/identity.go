@@ -26,8 +26,8 @@ const (
 // statement is the identity as the subject's attributes give it, not yet checked. It is comparable.
 type statement struct{ tenant, client string }
 
-// identity is an application of a tenant. The IDs of the tenant and of the application are GUIDs in
-// lower case.
+// identity is an application of an Entra tenant. The IDs of the tenant and of the application are
+// GUIDs in lower case.
 type identity struct {
 	tenant, client string
 	// text is <tenant>/<client>, the form of the identity in keys.

@@ -66,7 +66,7 @@ type Provider struct {
 	// new.
 	identities *memo.Memo[statement, identity]
 	registries *memo.Memo[string, acrRegistry]
-	scopes     *memo.Memo[auth.List, string] // the one scope of each list
+	scopes     *memo.Memo[auth.List, string] // the one scope in a list of scopes
 }
 
 // acrRegistry is a registry and a repository. The image is the text that decides the credentials
@@ -77,8 +77,8 @@ type acrRegistry struct {
 	image string
 }
 
-// NewProvider makes a provider. It refuses a tenant that is not a GUID, an incomplete cloud, and a
-// transport that does not verify certificates.
+// NewProvider makes a provider. It refuses a TenantID that is not a GUID, an incomplete cloud, and
+// a transport that does not verify certificates.
 func NewProvider(config Config) (*Provider, error) {
 	if config.TenantID != "" {
 		tenant, err := endpoint.ParseGUID(config.TenantID)

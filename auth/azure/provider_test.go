@@ -124,7 +124,7 @@ func TestGetTarget(t *testing.T) {
 func TestGetIdentity(t *testing.T) {
 	account := accountA(t)
 	const want = tenantID + "/" + clientA
-	// The controller's tenant does not replace a malformed or empty tenant.
+	// The controller's Entra tenant does not replace a malformed or empty Entra tenant.
 	provider := newProvider(t, azure.Config{TenantID: "11111111-2222-3333-4444-555555555555"})
 	for name, account := range map[string]auth.Account{
 		"as it is":   account,
@@ -228,7 +228,8 @@ func TestNewProviderRefuses(t *testing.T) {
 	}
 }
 
-// TestKeyVectors fixes the text of keys, because other programs and people compare their digests.
+// TestKeyVectors checks that the text of keys never changes, because other programs and people
+// compare the digests of keys.
 func TestKeyVectors(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	tenant := rig.Subject(accountA(t), nil)
@@ -252,7 +253,8 @@ func TestKeyVectors(t *testing.T) {
 			account + ",scopes=499b84ac-1321-427f-aa17-267ca6975798/.default,serviceAccountUID=7b4e", "",
 		},
 		{"image", []auth.Option{tenant, auth.WithImageRepository(imageA)}, account + ",imageRepositoryKey=contoso.azurecr.io/tenant-a/app,serviceAccountUID=7b4e", ""},
-		// The key has no proxy, because a proxy sees only TLS on the way to Microsoft Entra.
+		// The key has no proxy. On the way to Microsoft Entra a proxy sees only TLS, and cannot
+		// change the token.
 		{"proxy", []auth.Option{tenant, auth.WithProxyURL(proxy)}, account + ",serviceAccountUID=7b4e", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -305,7 +307,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 }
 
 // FuzzGetIdentity checks that an accepted identity is the two GUIDs of the annotations, in lower
-// case. The controller's tenant must not replace a tenant that is set.
+// case. The controller's Entra tenant must not replace an Entra tenant that is set.
 func FuzzGetIdentity(f *testing.F) {
 	f.Add(tenantID, clientA)
 	f.Add("common", clientA)

@@ -59,7 +59,7 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 	return &auth.RegistryCredentials{Username: registryUser, Password: access.Secret, ExpiresAt: access.ExpiresAt}, nil
 }
 
-// tenantOf returns the tenant of the request's identity. For the controller's identity it is
+// tenantOf returns the Entra tenant of the request's identity. For the controller's identity it is
 // [Config].TenantID, which may be empty.
 func (p *Provider) tenantOf(request *auth.Request) string {
 	if id, err := parseIdentity(request.Key.Identity); err == nil {

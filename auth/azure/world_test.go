@@ -65,7 +65,7 @@ func application(client, subject string) cloudazure.Application {
 	return cloudazure.Application{ClientID: client, FederatedCredentials: []cloudazure.FederatedCredential{{Name: "cluster", Issuer: issuerURL, Subject: subject}}}
 }
 
-// caller verifies the token and returns its tenant and application, as <tenant>/<client>.
+// caller verifies the token and returns its Entra tenant and application, as <tenant>/<client>.
 func (w *world) caller(ctx context.Context, token auth.Token) (string, error) {
 	bearer, ok := token.(*azure.Token)
 	if !ok {
@@ -107,7 +107,7 @@ const registry = "contosocontosocontosocontosocontosocontosocontoso1"
 // sharedImage is a repository that both tenants may pull from.
 const sharedImage = registry + ".azurecr.io/shared/app"
 
-// The tenants of the other clouds.
+// The Entra tenants of the other clouds.
 const (
 	govTenantID    = "22222222-86f1-41af-91ab-2d7cd011db47"
 	chinaTenantID  = "33333333-86f1-41af-91ab-2d7cd011db47"

@@ -139,7 +139,7 @@ func (c *Cache) Fetch(
 	c.mu.Lock()
 	now := c.now()
 	e := c.index.load(&key)
-	if e.fresh(now, o.MinRemaining) { // a flight landed after the call of Get
+	if e.fresh(now, o.MinRemaining) { // another exchange ended after the call of Get
 		c.mu.Unlock()
 		c.metrics.hit(o.InvolvedObject)
 		return auth.Fetched{Token: e.token, Key: key}, nil
@@ -178,7 +178,7 @@ func (c *Cache) Invalidate(who auth.Subject) {
 }
 
 // InvalidateKeys is like [Cache.Invalidate], but only for keys of the subject for which stale
-// returns true. Stale must not call the cache.
+// returns true. The function stale must not call the cache.
 func (c *Cache) InvalidateKeys(who auth.Subject, stale func(auth.Key) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -180,7 +180,7 @@ func TestRefreshAhead(t *testing.T) {
 		if n := mustAsk(t, c, key, o); n != 1 {
 			t.Fatalf("token %d before its time, want 1", n)
 		}
-		time.Sleep(8 * time.Minute) // 52 min: above 0.85 of its life, with more than the floor left
+		time.Sleep(8 * time.Minute) // 52 min: above 0.85 of its life; more than the floor of 5 min is left
 		o.takes = time.Second
 		start := time.Now()
 		if n := mustAsk(t, c, key, o); n != 1 || time.Since(start) != 0 {
@@ -247,7 +247,7 @@ func TestStaleWhileValid(t *testing.T) {
 				key := keyOf(t, "a", "sa")
 				mustAsk(t, c, key, o)
 				o.err = temporary(code)
-				for age := 50; age < 60; age++ { // also with less than the floor left
+				for age := 50; age < 60; age++ { // at last below the floor of five minutes
 					time.Sleep(time.Until(start(t).Add(time.Duration(age) * time.Minute)))
 					if n := mustAsk(t, c, key, o); n != 1 {
 						t.Fatalf("minute %d: token %d, want the still valid one", age, n)
@@ -347,12 +347,13 @@ func TestRetryNowHasAPace(t *testing.T) {
 		if calls, took := o.calls.Load(), time.Since(begun); calls < 100 || took != time.Duration(calls-1)*2*time.Second {
 			t.Errorf("%d exchanges in %s, want them two seconds apart", calls, took)
 		}
-		// When the cause of the failure is fixed, a call gets a token after at most the pause.
+		// When the cause of the failure is fixed, a call with RetryNow gets a token after at most
+		// two seconds.
 		o.err, o.life = nil, time.Hour
 		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{RetryNow: true}); err != nil {
 			t.Error(err)
 		}
-		// A caller's own deadline also applies to the pause.
+		// A caller's own deadline ends the call even during the pause of two seconds.
 		other := &office{err: refused()}
 		_, _ = ask(t.Context(), c, keyOf(t, "a", "other"), other, auth.FetchOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -653,8 +654,8 @@ func TestWorkingSetTooLargeWarnsOnce(t *testing.T) {
 	}
 }
 
-// After 64 exchanges, a tenant's flights wait in order. After 1024 more they are refused. Other
-// tenants are not affected.
+// While 64 exchanges of a tenant run, its further flights wait in order. While 1024 flights wait,
+// further flights are refused. Other tenants are not affected.
 func TestHangingTenantIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 2000})
@@ -674,8 +675,8 @@ func TestHangingTenantIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 64 + 1024 {
 			wg.Go(func() {
-				// Two rounds take longer than ExchangeTimeout: the time of an exchange begins with
-				// its start.
+				// Two rounds of 64 exchanges take longer than ExchangeTimeout. No flight fails,
+				// because the time of an exchange begins with its start.
 				if err := get(t.Context(), fmt.Sprint("sa-", i)); err != nil {
 					t.Errorf("%d: %v", i, err)
 				}
@@ -696,7 +697,7 @@ func TestHangingTenantIsBounded(t *testing.T) {
 		}
 		mustAsk(t, c, keyOf(t, "other", "sa"), fine)
 		wg.Wait()
-		// The scheduler decides the order within one round.
+		// The scheduler decides the order within one round of 64, so compare only the rounds.
 		for i := 64; i < len(order); i += 64 {
 			n := 0
 			if _, err := fmt.Sscanf(order[i], "sa-%d", &n); err != nil || n/64 != i/64 {
@@ -781,9 +782,9 @@ func TestMetrics(t *testing.T) {
 	registry.MustRegister(c)
 	o := &office{life: time.Hour}
 	object := auth.InvolvedObject{Kind: "OCIRepository", Namespace: "a", Name: "repo", Operation: "reconcile"}
+	// Fetch counts one miss for the object, and Get counts two hits.
 	for range 3 {
 		if _, err := ask(t.Context(), c, keyOf(t, "a", "sa"), o, auth.FetchOptions{InvolvedObject: object}); err != nil {
-			// Get counts the involved object too.
 			t.Fatal(err)
 		}
 	}

@@ -185,7 +185,7 @@ func TestRefreshOfASourceIsNotNeeded(t *testing.T) {
 		o := &office{life: time.Hour, takes: time.Second}
 		role, source := newLink(t, "role", o), newLink(t, "source", o)
 		mustAsk(t, c, source.key, o)
-		time.Sleep(54 * time.Minute) // due for refresh, with more than the floor left
+		time.Sleep(54 * time.Minute) // due for refresh, but above the floor of five minutes
 		_, err := c.Fetch(t.Context(), role.key, auth.FetchOptions{Tenant: "a"}, func(ctx context.Context) (auth.Fetched, error) {
 			source.sources = []*link{role}
 			if err := source.get(ctx, c); err != nil {
@@ -335,8 +335,8 @@ func TestRandomChains(t *testing.T) {
 	}
 }
 
-// needsCircle reports whether a path from l to its sources contains the same link twice. Path has
-// the links before l.
+// needsCircle reports whether a path from l to its sources contains the same link twice. The
+// parameter path has the links before l.
 func (l *link) needsCircle(path []*link) bool {
 	if slices.Contains(path, l) {
 		return true

@@ -54,7 +54,8 @@ func withFlight(ctx context.Context, c *Cache, f *flight) context.Context {
 // flightOf returns the flight whose fetch uses ctx, or nil for another caller.
 func (c *Cache) flightOf(ctx context.Context) *flight {
 	f, _ := ctx.Value(flightKey{c}).(*flight)
-	// The context may be in use after its fetch, for example by an SDK's client.
+	// The context may be in use after its fetch, for example by an SDK's client. Such a caller is
+	// not a flight.
 	if f == nil || f.landed() {
 		return nil
 	}
@@ -70,8 +71,8 @@ func (f *flight) landed() bool {
 	}
 }
 
-// join returns the flight that serves key, or the remembered failure. Parent is the flight that
-// asks, or nil; it needs the returned flight from then on. Callers hold mu.
+// join returns the flight that serves key, or the remembered failure. The parameter parent is the
+// flight that asks, or nil; it needs the returned flight from then on. Callers hold mu.
 func (c *Cache) join(ctx context.Context, parent *flight, key auth.Key, e *entry, o auth.FetchOptions, fetch fetchFunc) (*flight, error) {
 	f := c.flights[key.Subject][key]
 	if f == nil {
@@ -289,8 +290,8 @@ func (c *Cache) keep(t *tenant, key auth.Key, issued *entry, err error) {
 	case issued != nil:
 		c.put(t, old, issued)
 	case old != nil:
-		// The subject has changed since the caller made the key. Invalidate will be called for this
-		// change too.
+		// The subject has changed since the caller made the key. Remove the old token already now,
+		// before Invalidate is called for this change.
 		c.remove(old)
 	}
 }

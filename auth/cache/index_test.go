@@ -135,7 +135,7 @@ func TestCollidingKeysKeepTheirTokens(t *testing.T) {
 	put(3) // replaces the entry of this key
 	expect(func(int) bool { return true })
 
-	// The same for subjects: only the tokens of one subject go.
+	// All subjects are in one bucket too. Invalidate must drop only the tokens of its subject.
 	gone := keys[0].Subject
 	c.Invalidate(gone)
 	expect(func(i int) bool { return keys[i].Subject != gone })

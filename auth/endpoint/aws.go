@@ -21,16 +21,17 @@ type Variant struct {
 type AWSPartition struct {
 	// ID is the partition's name in ARNs, such as "aws-cn".
 	ID string
-	// RegionPrefixes are the beginnings of its regions' names, separated by "|". A region is
+	// RegionPrefixes are the beginnings of the regions' names, separated by "|". A region is
 	// <prefix>-<word>-<number>, the rule of the AWS SDK's regionRegex.
 	RegionPrefixes string
-	// DNSSuffix is the end of the names of its IPv4 endpoints.
+	// DNSSuffix is the end of the names of the partition's IPv4 endpoints.
 	DNSSuffix string
-	// DualStackDNSSuffix is the end of the names of its dual-stack API endpoints.
+	// DualStackDNSSuffix is the end of the names of the partition's dual-stack API endpoints.
 	DualStackDNSSuffix string
-	// RegistryDualStackSuffix is the end of the names of its dual-stack ECR registries.
+	// RegistryDualStackSuffix is the end of the names of the partition's dual-stack ECR registries.
 	RegistryDualStackSuffix string
-	// GlobalRegion is the region in which its global services run; the SDK's implicitGlobalRegion.
+	// GlobalRegion is the region in which the partition's global services run; the SDK's
+	// implicitGlobalRegion.
 	GlobalRegion string
 	// GlobalSTSHost is the host of STS without a region; empty if the partition has no such host.
 	GlobalSTSHost string

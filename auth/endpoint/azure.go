@@ -23,25 +23,25 @@ type AzureCloud struct {
 	ResourceManager string
 	// ResourceManagerAudience is the resource that a token for Azure Resource Manager names.
 	ResourceManagerAudience string
-	// RegistrySuffix is the end of the names of its container registries; empty if the cloud has
-	// none.
+	// RegistrySuffix is the end of the names of the cloud's container registries; empty if the
+	// cloud has none.
 	RegistrySuffix string
-	// RegistryAudience is the resource that a token for its container registries names.
+	// RegistryAudience is the resource that a token for the cloud's container registries names.
 	RegistryAudience string
 	// RegistriesMayLackAudience is true if the cloud may lack RegistryAudience. Its registries then
 	// accept tokens for Azure Resource Manager. It is true for a cloud that an administrator
 	// describes, because the age of such a cloud is not known.
 	RegistriesMayLackAudience bool
-	// StorageSuffix is the end of the names of its storage accounts, after "blob."; empty if the
-	// cloud has none.
+	// StorageSuffix is the end of the names of the cloud's storage accounts, after "blob."; empty
+	// if the cloud has none.
 	StorageSuffix string
-	// StorageAudience is the resource that a token for its storage accounts names.
+	// StorageAudience is the resource that a token for the cloud's storage accounts names.
 	StorageAudience string
-	// KeyVaultSuffix is the end of the names of its key vaults; empty if the cloud has none.
+	// KeyVaultSuffix is the end of the names of the cloud's key vaults; empty if there are none.
 	KeyVaultSuffix string
-	// KeyVaultAudience is the resource that a token for its key vaults names.
+	// KeyVaultAudience is the resource that a token for the cloud's key vaults names.
 	KeyVaultAudience string
-	// EventHubsAudience is the resource that a token for its event hubs names.
+	// EventHubsAudience is the resource that a token for the cloud's event hubs names.
 	EventHubsAudience string
 }
 
@@ -225,8 +225,8 @@ func isACRName(label string) bool {
 	return len(name) >= 5 && len(name) <= 50 && all(name, isLowerOrDigit) && (!hashed || all(hash, isLowerOrDigit))
 }
 
-// maxRepository is the longest name of a repository, in bytes. Source: distribution's limit for
-// host and path together.
+// maxRepository is the longest name of a repository, in bytes. Source:
+// github.com/distribution/reference, RepositoryNameTotalLengthMax.
 const maxRepository = 255
 
 // isRepository reports whether the path is a repository's name. Its components have words of
@@ -260,7 +260,7 @@ func isSeparator(s string) bool {
 // BlobEndpoint is the blob endpoint of an Azure storage account. It is comparable; its zero value
 // is no endpoint.
 type BlobEndpoint struct {
-	// Host is its DNS name in lower case. It has no port.
+	// Host is the endpoint's DNS name in lower case. It has no port.
 	Host string
 	// Account is the storage account's name.
 	Account string

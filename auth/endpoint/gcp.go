@@ -16,9 +16,9 @@ const (
 // universes, resource names have the same form and contain iam.googleapis.com. It is comparable;
 // its zero value is no universe.
 type GCPUniverse struct {
-	// Domain is the end of the hosts of its APIs, such as "googleapis.com".
+	// Domain is the end of the host names of the universe's APIs, such as "googleapis.com".
 	Domain string
-	// RegistryDomain is the end of the hosts of its Artifact Registry.
+	// RegistryDomain is the end of the host names of the universe's Artifact Registry.
 	RegistryDomain string
 	// RegionalRegistryDomain is the end of the hosts of Artifact Registry whose traffic stays in
 	// their region; empty if there are none.
@@ -29,8 +29,8 @@ type GCPUniverse struct {
 	// RegionalAPIDomain is the end of the hosts of APIs whose traffic stays in their region; empty
 	// if there are none.
 	RegionalAPIDomain string
-	// ProjectPrefix is the beginning of the IDs of its projects, <prefix>:<project>. It is also a
-	// part of the domains of its accounts and pools. Empty for the public universe.
+	// ProjectPrefix is the beginning of the IDs of the universe's projects, <prefix>:<project>. It
+	// is also a part of the domains of accounts and pools. Empty for the public universe.
 	ProjectPrefix string
 }
 
@@ -128,9 +128,9 @@ func garHost(host string) (universe, location string) {
 
 // GCS is a host of Google Cloud Storage. It is comparable; its zero value is no host.
 type GCS struct {
-	// Host is its DNS name in lower case.
+	// Host is the DNS name in lower case.
 	Host string
-	// Universe is the domain of its universe.
+	// Universe is the domain of the universe that owns the host.
 	Universe string
 	// Region is the region that all traffic stays in; empty for the ordinary host.
 	Region string

@@ -204,7 +204,8 @@ func refusedAs(addr netip.Addr, deny *CIDRs) string {
 	if deny.Contains(addr) {
 		return "in --deny-cidrs"
 	}
-	// A network that translates such an address connects to the IPv4 address inside.
+	// A network may translate an IPv6 address and connect to the IPv4 address inside. So check this
+	// IPv4 address too.
 	if inner, ok := embeddedIPv4(addr); ok {
 		if kind := refusedAs(inner, deny); kind != "" {
 			return kind + ", inside an IPv6 address"

@@ -206,7 +206,7 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			"s3.eu-west-1.amazonaws.com:443",
 			"s3.amazonaws.com:443",
 			"s3.dualstack.eu-west-1.amazonaws.com:443",
-			// This bucket has ECR's layers.
+			// ECR serves layers from this bucket.
 			"prod-eu-west-1-starport-layer-bucket.s3.eu-west-1.amazonaws.com:443",
 			"my.bucket.s3-fips.us-gov-west-1.amazonaws.com:443",
 			"bucket.s3.amazonaws.com:443",
@@ -325,7 +325,7 @@ func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 		{endpoint.Guard{}, "registry.example:443", "registry.example"},
 		{endpoint.Guard{}, "public.ecr.aws:8443", "public.ecr.aws"},
 		{listed, "public.ecr.aws:443", "public.ecr.aws."},
-		{listed, "registry.infra:443", "registry.infra"}, // the name may be that of a Service
+		{listed, "registry.infra:443", "registry.infra"}, // no dot: the name may be that of a Service
 	} {
 		err := judgeResolved(t, tt.guard, dns, "tcp", tt.address)
 		if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != tt.want {
@@ -485,7 +485,7 @@ func TestGuardDial(t *testing.T) {
 		}
 		conn.Close()
 	}
-	// The entry allows one port only.
+	// The entry listed.example.org of AllowHosts allows one port only.
 	_, err := dial(t.Context(), "tcp", "listed.example.org:1")
 	checkKind(t, "another port of the listed host", err, "loopback")
 	// An error that is not a refusal stays unchanged.
@@ -524,8 +524,8 @@ func TestGuardFollowsRedirects(t *testing.T) {
 	}
 }
 
-// TestGuardKeepsTheDialersControl checks that the dialer's own control runs after the guard. It
-// decides about the addresses that the guard accepts.
+// TestGuardKeepsTheDialersControl checks that the dialer's own control runs after the guard. This
+// control decides about the addresses that the guard accepts.
 func TestGuardKeepsTheDialersControl(t *testing.T) {
 	errOwn := errors.New("own control")
 	var calls atomic.Int32
@@ -582,7 +582,7 @@ func TestCIDRsIsAFlag(t *testing.T) {
 			t.Errorf("after %q: %s, %v, want %s", step.set, c.String(), err, step.want)
 		}
 	}
-	// An empty list differs from the default.
+	// An empty list denies nothing, unlike the default.
 	nothing, more := endpoint.PrivateCIDRs(), endpoint.PrivateCIDRs()
 	if err := nothing.Set(""); err != nil || nothing.String() != "" || nothing.Contains(netip.MustParseAddr("10.0.0.1")) {
 		t.Errorf("after nothing was set: %s, %v", nothing.String(), err)

@@ -14,7 +14,7 @@ const s3GlobalHost = "s3.amazonaws.com"
 // S3 is an endpoint of Amazon S3, or an endpoint that an administrator listed. It is comparable;
 // its zero value is no endpoint.
 type S3 struct {
-	// Host is its DNS name in lower case. A listed host may be an IP address.
+	// Host is the endpoint's DNS name in lower case. A listed host may be an IP address.
 	Host string
 	// Port is empty for 443. Only a listed host can have another port.
 	Port string

@@ -108,7 +108,8 @@ func TestBucketHost(t *testing.T) {
 	for _, tt := range []struct{ endpoint, bucket, want string }{
 		{"s3.eu-west-1.amazonaws.com", "tenant-a", "tenant-a.s3.eu-west-1.amazonaws.com"},
 		{"s3.dualstack.eu-west-1.amazonaws.com:443", "tenant-a", "tenant-a.s3.dualstack.eu-west-1.amazonaws.com"},
-		// AWS's certificates cover only one label before the endpoint.
+		// AWS's certificates cover only one label before the endpoint. So a bucket's name with a
+		// dot is not part of the host.
 		{"s3.eu-west-1.amazonaws.com", "tenant.a", "s3.eu-west-1.amazonaws.com"},
 		// A bucket's name that is not a label does not change the host.
 		{"s3.eu-west-1.amazonaws.com", "", "s3.eu-west-1.amazonaws.com"},
@@ -131,8 +132,8 @@ func TestBucketHost(t *testing.T) {
 	}
 }
 
-// FuzzParseS3 checks that only hosts of S3 are accepted. It compares the labels from the right,
-// unlike the code.
+// FuzzParseS3 checks that only hosts of S3 are accepted. Unlike ParseS3, the test compares the
+// labels from the right.
 func FuzzParseS3(f *testing.F) {
 	for _, seed := range []string{
 		"s3.amazonaws.com", "s3.dualstack.eu-west-1.amazonaws.com", "https://s3-fips.us-gov-west-1.amazonaws.com/", "s3.cn-north-1.amazonaws.com.cn",

@@ -15,7 +15,7 @@ const awsSTSAudience = "sts.amazonaws.com"
 // STS is an endpoint of AWS STS, or an endpoint that an administrator listed. It is comparable; its
 // zero value is no endpoint.
 type STS struct {
-	// Host is its DNS name in lower case. A listed host may be an IP address.
+	// Host is the endpoint's DNS name in lower case. A listed host may be an IP address.
 	Host string
 	// Port is empty for 443. Only a listed host can have another port.
 	Port string

@@ -58,7 +58,7 @@ func (m mode) harness(t *testing.T) *providertest.Harness {
 		A:        account("tenant-a"), B: account("tenant-b"),
 		WithIdentity:      withIdentity,
 		MalformedIdentity: "tenant-a@" + projectID + ".iam.gserviceaccount.com.evil.example",
-		// A WorkloadIdentity must name a workload identity provider.
+		// A WorkloadIdentity must name a workload identity provider: its identity is required.
 		IdentityOptional: !m.elsewhere || isServiceAccount(t, m), Direct: m.direct,
 		Prove: providertest.Signed(w.SignBadly),
 		NewCache: func(t *testing.T) providertest.Cache {

@@ -165,7 +165,7 @@ func (f *credentialsFile) checkKey() error {
 		return nil
 	}
 	block, _ := pem.Decode([]byte(f.PrivateKey))
-	if block == nil { // package google would read such a text as DER
+	if block == nil { // package google would parse a text without PEM as DER
 		return errors.New("there is no private key in PEM")
 	}
 	_, err := privatekey.Parse(block.Bytes)
@@ -193,7 +193,7 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 	credentials, err := google.CredentialsFromJSONWithTypeAndParams(ctx, data, google.CredentialsType(file.Type),
 		google.CredentialsParams{Scopes: wanted})
 	if err != nil {
-		// The SDK's error may quote the file.
+		// Do not wrap the SDK's error, because it may quote the file.
 		return nil, fileError(path, errors.New("it cannot be used"))
 	}
 	got, err := credentials.TokenSource.Token()

@@ -22,7 +22,7 @@ import (
 func TestTenantProxy(t *testing.T) {
 	w := newWorld(t)
 	a := w.tenantA(t)
-	// Without an administrator's proxy, only the tenant's proxy leads to the cloud.
+	// Without an administrator's proxy, only the tenant's proxy can reach the local cloud.
 	w.Base.Proxy = nil
 	provider := w.provider(t, gcp.Config{AllowedEndpointHosts: w.Allow})
 	token, err := auth.GetToken(t.Context(), provider, w.As(a, auth.WithProxyURL(w.Proxy), auth.WithImageRepository(imageA))...)

@@ -31,7 +31,7 @@ const (
 	// ([endpoint.ParseGCPImpersonation]). The last service account is impersonated, and the service
 	// accounts before it are its delegates. The first impersonation is by the service account of
 	// ServiceAccountAnnotation or, without that annotation, by the ServiceAccount itself. Google
-	// decides at each step; nothing is lent.
+	// decides at each step; no administrator lends an identity.
 	ImpersonateAnnotation = "lanyard.dev/impersonate"
 	// ImpersonateField is the same as ImpersonateAnnotation in the providerConfig of a
 	// WorkloadIdentity.
@@ -55,7 +55,7 @@ type identity struct {
 	// account is the service account to impersonate; zero if the subject itself is the principal.
 	account endpoint.GCPServiceAccount
 	// chain has delegates and, at the end, the service account that account impersonates. If
-	// account is zero, the subject impersonates it. chain may be empty.
+	// account is zero, the subject impersonates this service account. chain may be empty.
 	chain []endpoint.GCPServiceAccount
 	// provider is the provider that trusts the subject's issuer; zero if the issuer is the GKE
 	// cluster.

@@ -20,8 +20,8 @@ import (
 const DefaultMetadataHost = "169.254.169.254"
 
 const (
-	// metadataPatience bounds all requests about the cluster together. The server is on the same
-	// node.
+	// metadataPatience bounds all requests about the cluster together. It is short, because the
+	// server is on the same node.
 	metadataPatience = 5 * time.Second
 	// metadataRetry is how long a failure to learn the cluster is remembered, so that a thousand
 	// accounts do not each ask.
@@ -168,7 +168,7 @@ func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote
 	})
 	if err != nil {
 		f := remote.Unanswered(ctx, err, metadataServer)
-		f.Cause = nil // the end of the inquiry's context is not the end of a call's context
+		f.Cause = nil // only the inquiry's context has ended, not the context of a caller
 		return remote.Answer{}, &f
 	}
 	if answer.Header.Get(flavor) != flavorGoogle {

@@ -236,7 +236,8 @@ func TestKeys(t *testing.T) {
 			account: emailA, options: []auth.Option{auth.WithScopes("https://www.googleapis.com/auth/pubsub", "email")},
 			want: prefix + ",cloudProviderIdentity=" + emailA + ",scopes=https://www.googleapis.com/auth/pubsub,email" + uid,
 		},
-		// The key has no proxy, because a proxy sees only TLS on the way to Google.
+		// The key has no proxy. On the way to Google a proxy sees only TLS, and cannot change the
+		// token.
 		{options: []auth.Option{auth.WithProxyURL(&url.URL{Scheme: "http", Host: "proxy:1"})}, want: prefix + uid},
 	} {
 		account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, test.account), gcp.ProviderAnnotation, test.provider)

@@ -122,7 +122,8 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 	}
 	keys := map[string]json.RawMessage{}
 	for dec.More() {
-		// Inside an object the decoder returns strings for keys and refuses everything else.
+		// Inside an object the decoder returns a string for each key and refuses anything else. So
+		// token is a string.
 		token, err := dec.Token()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSyntax, err)

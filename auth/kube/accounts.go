@@ -155,11 +155,12 @@ func (a *Accounts) APIAudiences() []string { return slices.Clone(a.apiAudiences)
 // Self returns this program's own ServiceAccount. It is zero if Options.APIAudiences was set,
 // because then the API server was not asked who this program is.
 func (a *Accounts) Self() auth.Subject {
-	self, _ := auth.ParseSubject(a.caller.self) // zero for the empty text
+	self, _ := auth.ParseSubject(a.caller.self) // the zero Subject if self is empty
 	return self
 }
 
-// connect sets nil arguments from the manager. Errors contain the parameter subjects.
+// connect sets nil arguments from the manager. The parameter subjects is the name of the subjects
+// in errors.
 func connect(mgr cluster.Cluster, subjects string, informers *Informers, reader *client.Reader, writer *client.Client) error {
 	if *informers == nil {
 		*informers = mgr.GetCache()

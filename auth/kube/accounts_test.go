@@ -241,7 +241,7 @@ func TestSwappedAccountHasNoProof(t *testing.T) {
 
 		account, err := accounts.Read(t.Context(), tenantA(t))
 		must.Succeed(t, err)
-		s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", map[string]string{roleARN: roleA}) // before Prove
+		s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", map[string]string{roleARN: roleA}) // replace the account before Prove
 		proof, err := accounts.Prove(t.Context(), account, forSTS())
 		if auth.CodeOf(err) != auth.CodeSubjectReplaced || proof != nil {
 			t.Errorf("API server ignores UID %t: Prove = %v, want %s", ignoresUID, err, auth.CodeSubjectReplaced)
@@ -436,9 +436,9 @@ func TestAPIServerFailures(t *testing.T) {
 				test.answer(s, w, r)
 				return true
 			}
-			limit := time.Minute // a busy machine needs less
+			limit := time.Minute // long enough even on a busy machine
 			if name == "connection lost" {
-				limit = 500 * time.Millisecond // the client would retry for a while
+				limit = 500 * time.Millisecond // end the client's own retries early
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()

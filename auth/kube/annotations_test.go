@@ -79,7 +79,7 @@ func TestAnnotationTooLong(t *testing.T) {
 
 // The memory for an account is bounded, whatever annotations its author writes.
 func TestMemoryIsBounded(t *testing.T) {
-	const accounts, most = 200, 24 << 10 // bytes for each
+	const accounts, most = 200, 24 << 10 // most is in bytes for each account
 	heap := func() uint64 {
 		goruntime.GC()
 		var m goruntime.MemStats

@@ -18,7 +18,7 @@ import (
 
 // ownLimit is a part of the error text that client-go (rest.Request) returns if the client's rate
 // limiter would wait until after the call's deadline. Such a call fails at once, before its
-// deadline, and the error has no type.
+// deadline. The error has no type, so it is recognized by this text.
 const ownLimit = "client rate limiter Wait returned an error"
 
 const reachDirectly = "check that no proxy between this program and the API server changes the answers"
@@ -71,7 +71,7 @@ func (c caller) failure(ctx context.Context, err error, stage auth.Stage, subjec
 }
 
 func (c caller) refusal(failed *auth.Error, err error, status metav1.Status, subject auth.Subject) {
-	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // not the API server's Status
+	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // true if the answer was not the API server's Status
 	said := fmt.Sprintf("HTTP %d %s", status.Code, status.Reason)
 	if !foreign && status.Code < http.StatusInternalServerError {
 		said += ": " + status.Message

@@ -139,7 +139,7 @@ func key(object client.Object) string { return object.GetNamespace() + "/" + obj
 func answer(w http.ResponseWriter, code int, object any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(object) // the client may be gone
+	_ = json.NewEncoder(w).Encode(object) // ignore the error, because the client may be gone
 }
 
 func refuse(w http.ResponseWriter, status *errors.StatusError) {

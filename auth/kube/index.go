@@ -122,8 +122,8 @@ func (x *index) OnDelete(object any) {
 	}
 }
 
-// set stores the current state of an account. Initially is true if the account already existed when
-// the watch began.
+// set stores the current state of an account. The parameter initially is true if the account
+// already existed when the watch began.
 func (x *index) set(object any, initially bool) {
 	current, ok := object.(metav1.Object)
 	if !ok {
@@ -157,7 +157,8 @@ func (x *index) remove(namespace, name string) {
 		return
 	}
 	x.records.Delete(subject)
-	// Notify even if the index does not have the account: a live read may have found it.
+	// Notify even if the index does not have the account: a live read may have found it, and its
+	// token may be cached.
 	x.notify(subject)
 }
 

@@ -69,8 +69,9 @@ func runManager(t *testing.T, mgr *manager.Manager) {
 	})
 }
 
-// keepToken fetches a token until the manager's cache stores it. One fetch may not be enough: the
-// cache may see the subject's creation, or its ring, only after the first fetch.
+// keepToken fetches a token until the token cache stores it. One fetch may not be enough: an
+// informer may report the subject or the KeyRing only after the first fetch, and this drops the
+// token.
 func keepToken(t *testing.T, mgr *manager.Manager, key auth.Key) {
 	t.Helper()
 	waitUntil(t, "the token is kept", func() bool {

@@ -52,7 +52,7 @@ type ObjectOptions struct {
 // are safe for concurrent use.
 type SVIDBroker interface {
 	// Prove returns an SVID of the account, by the rules of [auth.Prover]. The account was read
-	// live.
+	// from the API server, not from a cache.
 	Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error)
 }
 

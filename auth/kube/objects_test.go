@@ -396,7 +396,8 @@ func TestAuthorities(t *testing.T) {
 		authorityIs := func(id string) func() bool {
 			return func() bool { signers, err := ring.Signers(); return err == nil && signers.Authority == id }
 		}
-		// Empty the ring first. Otherwise two states with the same active authority look alike.
+		// Empty the ring first. Otherwise authorityIs would accept the ring of the last case, if
+		// its active authority is the same.
 		s.putRing("Active")
 		waitUntil(t, "the ring is empty", authorityIs(""))
 		s.putRing("Active", test.authorities...)
@@ -450,7 +451,7 @@ func TestRefusedSVIDs(t *testing.T) {
 		},
 		"read the log of Lanyard's token server": func(w http.ResponseWriter) { refuse(w, apierrors.NewServiceUnavailable("no key may sign")) },
 		"kubectl get apiservice v1alpha1.token.lanyard.dev": func(w http.ResponseWriter) {
-			http.Error(w, "service unavailable", http.StatusServiceUnavailable) // kube-aggregator's answer
+			http.Error(w, "service unavailable", http.StatusServiceUnavailable) // kube-aggregator's answer if the token server is not available
 		},
 	} {
 		s.intercept = func(w http.ResponseWriter) bool { respond(w); return true }

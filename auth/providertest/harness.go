@@ -228,7 +228,7 @@ func (b *bench) secretsOf(proof auth.Proof) []string {
 		}
 		scalar, err := key.Bytes()
 		if err != nil {
-			return nil // the harness has its own curve
+			return nil // crypto/ecdsa does not support the key's curve
 		}
 		return []string{string(scalar)}
 	default:
@@ -316,7 +316,8 @@ func (d *directory) Prove(ctx context.Context, account auth.Account, request aut
 	}
 	d.mu.Unlock()
 	select {
-	// Send before the proof is made: if the proof itself is the credential, making it is slow.
+	// Send to proving before the proof is made: if the proof itself is the credential, making it is
+	// slow.
 	case d.proving <- struct{}{}:
 	default: // the test waits only for the first proof
 	}

@@ -264,7 +264,7 @@ func explains(t *testing.T, err error, stage auth.Stage, code auth.Code) {
 }
 
 func badProofs(t *testing.T, b *bench) {
-	b.mustGet(t, b.with(b.A)...) // so that the directory has the form of proof in asked
+	b.mustGet(t, b.with(b.A)...) // so that b.accounts.form returns the form of the proof
 	for _, test := range []struct {
 		name  string
 		spoil func(d *directory)

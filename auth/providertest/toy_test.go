@@ -47,7 +47,7 @@ type toy struct {
 	ca      *x509.Certificate
 	foreign ed25519.PrivateKey // of an unknown authority
 	leaf    *ecdsa.PrivateKey
-	tokens  *cache.Cache // of the first links of chains
+	tokens  *cache.Cache // for the tokens of the first links of chains
 
 	mu        sync.Mutex
 	trust     map[string]auth.Subject // the trusted subject of each identity
@@ -265,7 +265,7 @@ func (c *toy) source(ctx context.Context, account auth.Account, defect providert
 	if err != nil {
 		return nil, err
 	}
-	// The source's subject is lent, so its token counts for the tenant that asks.
+	// The source's subject is lent, so the cache must charge its token to the tenant that asks.
 	accounts := auth.AccountsByKind{link.Kind(): links{c, account.Subject}}
 	return auth.GetToken(ctx, &exchanger{cloud: c, form: auth.FormJWT, uncounted: true},
 		auth.WithSubject(link, accounts), auth.WithTenant(account.Subject.Namespace()),

@@ -166,7 +166,7 @@ func knownProviders() []string { return []string{Generic, aws, "azure", "gcp"} }
 func checkProvider(fields Fields) error {
 	known := knownProviders()
 	if fields.ProviderLater {
-		known = known[1:] // a cloud, not Generic
+		known = known[1:] // without Generic, which is no cloud
 	}
 	if slices.Contains(known, fields.Provider) {
 		return nil

@@ -20,7 +20,8 @@ func ResolveAt(ctx context.Context, cloud string, fields Fields, rules Rules) (I
 	return Resolve(ctx, fields.at(cloud), rules)
 }
 
-// at returns the fields of an object with ProviderLater at a cloud.
+// at returns the fields of an object with ProviderLater for a cloud: the cloud is the Provider, and
+// the Secret is left out.
 func (f Fields) at(cloud string) Fields {
 	f.Provider, f.SecretRef, f.decided = cloud, nil, true
 	return f

@@ -22,11 +22,11 @@ func TestResolveAt(t *testing.T) {
 	for title, test := range map[string]struct {
 		fields  spec.Fields
 		rules   spec.Rules
-		cloud   string // empty: the fields themselves are refused
+		cloud   string // empty if Resolve already refuses the fields
 		subject string // empty if refused
 		code    auth.Code
-		field   string   // of the refusal
-		says    []string // message and fix
+		field   string   // the refused field
+		says    []string // parts of the error
 	}{
 		"an account at AWS":   {spec.Fields{ServiceAccountName: "kms"}, spec.Rules{Providers: clouds}, "aws", "system:serviceaccount:tenant-a:kms", "", "", nil},
 		"an account at Azure": {spec.Fields{ServiceAccountName: "kms"}, spec.Rules{Providers: clouds}, "azure", "system:serviceaccount:tenant-a:kms", "", "", nil},
@@ -160,7 +160,7 @@ func TestResolveAt(t *testing.T) {
 		})
 	}
 
-	// An object with spec.provider has no other cloud.
+	// An object with spec.provider has no other cloud, so ResolveAt refuses it.
 	identity, err := spec.ResolveAt(t.Context(), "aws", spec.Fields{Namespace: "tenant-a", ServiceAccountName: "kms"}, everything)
 	if refused := checkRefusal(t, identity, err); refused.Field != "spec.provider" || !spec.Terminal(err) {
 		t.Errorf("%v", err)

@@ -102,10 +102,10 @@ type Rules struct {
 	// object with a SPIFFE credential is refused without a broker and without a token server.
 	SPIFFEBroker bool
 	// AWSIdentities returns an [*auth.Error] if the namespace may not use an AWS identity. It
-	// checks the grants of the identity's whole chain. If an object with provider aws names no
-	// identity, the AWSClusterControllerIdentity default is checked. If AWSIdentities is nil, the
-	// controller does not support AWS identities, and refuses an object that names one
-	// (--aws-identities).
+	// checks the grants of all identities in the chain of the AWS identity. If an object with
+	// provider aws names no identity, the AWSClusterControllerIdentity default is checked. If
+	// AWSIdentities is nil, the controller does not support AWS identities, and refuses an object
+	// that names one (--aws-identities).
 	AWSIdentities func(ctx context.Context, namespace string, identity auth.Subject) error
 	// IdentitiesAtHub refuses objects that name a WorkloadIdentity, because the WorkloadIdentities
 	// of this cluster are in another cluster, its hub (--identities-at-hub).
@@ -228,7 +228,7 @@ func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	}
 	checked := fields
 	if later {
-		fields.Provider, checked = "", fields.at(aws) // of all clouds, AWS allows most fields
+		fields.Provider, checked = "", fields.at(aws) // AWS allows every field that another cloud allows
 	}
 	if err := checkProvider(checked); err != nil {
 		return Identity{}, err
@@ -277,7 +277,7 @@ func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	case later:
 		identity.Source = Later
 		if account.IsZero() && named.IsZero() && fields.IdentityRef == nil {
-			return identity, nil // an identity is needed only if there is a cloud
+			return identity, nil // no identity is named, and none is needed before a cloud is known
 		}
 		_, _, err := whose(ctx, fields, rules, account, named)
 		return identity, err

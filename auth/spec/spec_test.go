@@ -50,8 +50,9 @@ func TestExclusions(t *testing.T) {
 		} `json:"rows"`
 	}
 	must.Succeed(t, yaml.UnmarshalStrict(data, &table))
-	// In Go an empty string counts as an absent field, but the schema distinguishes the two.
-	// Neither an empty nor an absent field gives a tenant a wider identity.
+	// In Go an empty string counts as an absent field, but the schema distinguishes the two. So
+	// Resolve accepts these rows, which the schema refuses. Neither an empty nor an absent field
+	// gives a tenant a wider identity.
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
@@ -579,7 +580,7 @@ func TestNamed(t *testing.T) {
 		{"nobody", rules, spec.Fields{Provider: "aws", ServiceAccountName: "b/puller"}},
 		{"lanyard.dev:awsclusterroleidentity:role", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSClusterRoleIdentity", Name: "role"}}},
 		{"lanyard.dev:awsserviceaccountidentity:a:own", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSServiceAccountIdentity", Name: "own"}}},
-		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // the identity's grant decides
+		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // the grant of this AWS identity decides
 		{"nobody", lending, spec.Fields{Provider: "gcp"}},
 		{"system:serviceaccount:a:kms", rules, spec.Fields{ProviderLater: true, ServiceAccountName: "kms"}},
 		{"system:serviceaccount:a:default", rules, spec.Fields{ProviderLater: true}},

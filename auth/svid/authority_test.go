@@ -32,7 +32,7 @@ func TestParseAuthority(t *testing.T) {
 		if err != nil || !got.Equal(ca) || private == nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		// cert-manager writes the chain into tls.crt.
+		// cert-manager writes a chain into tls.crt, so more certificates may follow the CA.
 		if _, _, err := svid.ParseAuthority(append(certificatePEM(ca), certificatePEM(w.authority)...), keyPEM(t, key), w.domain, w.now); err != nil {
 			t.Errorf("%s: with a chain: %v", name, err)
 		}

@@ -123,7 +123,7 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 }
 
 // unready returns an error if there is no signer yet: the first key or authority is not active
-// before it is published. What is "key" or "authority".
+// before it is published. The parameter what is "key" or "authority".
 func (s Signers) unready(signer, what string) error {
 	if signer != "" || s.Broker != "" {
 		return nil

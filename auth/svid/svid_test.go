@@ -52,7 +52,7 @@ func newKey(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 
 func newRSA(tb testing.TB, bits int) *rsa.PrivateKey {
 	tb.Helper()
-	tb.Setenv("GODEBUG", "rsa1024min=0") // allow short keys, which must be refused
+	tb.Setenv("GODEBUG", "rsa1024min=0") // let crypto/rsa make short keys, which package svid must refuse
 	key, err := rsa.GenerateKey(rand.Reader, bits)
 	must.Succeed(tb, err)
 	return key

@@ -65,8 +65,8 @@ func keyOf(subject auth.Subject) string {
 // Missing returns the error for a subject without the attribute. The parameter what is the thing in
 // the attribute, such as "IAM role". The parameter value describes the value to set.
 //
-// Readers leave out the attributes of a WorkloadIdentity for another provider. So for a
-// WorkloadIdentity the fix also says to check the provider.
+// The account of a WorkloadIdentity has only the attributes for its targetSystem.type. So for a
+// WorkloadIdentity the fix also says to compare the provider with this type.
 func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	missing := &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,

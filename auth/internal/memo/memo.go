@@ -1,5 +1,5 @@
-// Package memo caches the results of parsing. Every call parses text of tenants, although the text
-// is rarely new.
+// Package memo caches the results of parsing. Every call of auth.GetToken needs the parsed text of
+// tenants, although the text is rarely new.
 package memo
 
 import (

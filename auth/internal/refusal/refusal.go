@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Of turns a refusal of package endpoint into an [*auth.Error]. Where is the name of the refused
-// input. It is empty if the refusal itself contains the name.
+// Of turns a refusal of package endpoint into an [*auth.Error]. The parameter where is the name of
+// the refused input. It is empty if the refusal itself contains the name.
 func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	fix := ""
 	if e, ok := errors.AsType[*endpoint.Error](err); ok {
@@ -23,8 +23,8 @@ func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
 }
 
-// Unsupported returns the error for an option that the provider does not support. What is the
-// option, such as "an STS region".
+// Unsupported returns the error for an option that the provider does not support. The parameter
+// what is the option, such as "an STS region".
 func Unsupported(provider, what, fix string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported, Fix: fix,
@@ -33,7 +33,7 @@ func Unsupported(provider, what, fix string) error {
 }
 
 // Detour returns the error for a lent identity with an endpoint or a proxy that a tenant may have
-// chosen. Way is "STS endpoint" or "proxy".
+// chosen. The parameter way is "STS endpoint" or "proxy".
 func Detour(way string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
@@ -43,7 +43,7 @@ func Detour(way string) error {
 }
 
 // ForeignToken returns the error for a token of another provider in a request for registry
-// credentials. Own is the type of the provider's own tokens.
+// credentials. The parameter own is the type of the provider's own tokens.
 func ForeignToken(own string, got auth.Token) error {
 	return &auth.Error{
 		Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
@@ -52,8 +52,8 @@ func ForeignToken(own string, got auth.Token) error {
 	}
 }
 
-// NotForSDK returns the error for registry credentials where an SDK needs a token. Takes is the
-// type that the SDK takes.
+// NotForSDK returns the error for registry credentials where an SDK needs a token. The parameter
+// takes is the type that the SDK takes.
 func NotForSDK(takes string, got auth.Token) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,

@@ -59,8 +59,8 @@ type refusedError struct {
 
 func (e *refusedError) Unwrap() error { return e.refused }
 
-// Unanswered returns the failure of a call that ended with err, without an answer. Where is the
-// name of the called service.
+// Unanswered returns the failure of a call that ended with err, without an answer. The parameter
+// where is the name of the called service.
 func Unanswered(ctx context.Context, err error, where string) Failure {
 	why := attempt.Explain(err)
 	f := Failure{Where: where, Code: auth.CodeUnreachable, What: why.Error(), Fix: why.Fix(attempt.Side{Name: where})}
@@ -78,8 +78,8 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 	return f
 }
 
-// Refusal returns the failure of a call whose answer is an HTTP status other than success. Where is
-// the name of the called service, and health is the page with its state.
+// Refusal returns the failure of a call whose answer is an HTTP status other than success. The
+// parameter where is the name of the called service, and health is the page with its state.
 func (a Answer) Refusal(where, health string) Failure {
 	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.RetryAfter()}
 	switch {
@@ -95,7 +95,7 @@ func (a Answer) Refusal(where, health string) Failure {
 }
 
 // Invalid returns the failure of a call whose answer should contain wanted, such as "a token".
-// Where is the name of the called service. Err says why wanted is missing.
+// The parameter where is the name of the called service, and err says why wanted is missing.
 func Invalid(where, wanted string, err error) Failure {
 	return Failure{
 		Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where),

@@ -42,7 +42,7 @@ func (r *Recorder) Last() Exchange {
 // RoundTrip implements [http.RoundTripper].
 func (r *Recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	defer cancel(nil)                                                         // the answer was read
+	defer cancel(nil)                                                         // after the answer was read
 	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) }) //nolint:contextcheck // both contexts count
 	defer stop()
 	x := Exchange{Method: request.Method, Host: request.URL.Hostname()}

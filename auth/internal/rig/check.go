@@ -20,8 +20,8 @@ import (
 )
 
 // Disconnections checks that a provider explains a failed connection, and repeats the request, as
-// package attempt requires. Where is the cloud's name in errors. Ask gets a token through the
-// transport.
+// package attempt requires. The parameter where is the cloud's name in errors. The function ask
+// gets a token through the transport.
 func Disconnections(t *testing.T, where string, ask func(t *testing.T, base *http.Transport) error) {
 	t.Helper()
 	attempttest.Run(t, attempttest.Sender{
@@ -37,8 +37,8 @@ func Disconnections(t *testing.T, where string, ask func(t *testing.T, base *htt
 	})
 }
 
-// RetryAfter checks that an error has the time in the Retry-After header, up to a bound. Ask makes
-// a call to a server that throttles with this header.
+// RetryAfter checks that an error has the time in the Retry-After header, up to a bound. The
+// function ask makes a call to a server that throttles with this header.
 func RetryAfter(t *testing.T, ask func(t *testing.T, header string) error) {
 	t.Helper()
 	for header, want := range map[string][2]time.Duration{
@@ -66,8 +66,8 @@ type Attempt struct {
 	Requests int32
 }
 
-// Attempts checks that a call repeats its requests only if another request may succeed. Ask makes a
-// call to a server with the handler.
+// Attempts checks that a call repeats its requests only if another request may succeed. The
+// function ask makes a call to a server with the handler.
 func Attempts(t *testing.T, ask func(t *testing.T, handler http.HandlerFunc), attempts ...Attempt) {
 	t.Helper()
 	hangUp := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -112,7 +112,7 @@ type Asker func(t *testing.T, allow endpoint.Allowed, deny endpoint.CIDRs, opts 
 
 // TenantProxies checks which addresses a tenant's proxy may have. It also checks that a proxy which
 // pretends to be the cloud gets no proof. It removes the proxy of the provider's own transport, so
-// that only the tenant's proxy leads to the cloud.
+// that only the tenant's proxy can reach the local cloud.
 func (r *Rig) TenantProxies(t *testing.T, ask Asker) {
 	t.Helper()
 	r.Base.Proxy = nil

@@ -42,8 +42,9 @@ const MaxRetryAfter = time.Hour
 // end leaves a connection that can be used again.
 const maxDrained = 64 << 10
 
-// Do calls the function once until it returns false, but not more often than most. It returns nil
-// after the last attempt. If ctx ends during a pause, it returns the cause of ctx's end.
+// Do makes attempts, up to the number most. The function once is one attempt, and returns whether
+// another attempt may follow. Do returns nil after the last attempt. If ctx ends during a pause, Do
+// returns the cause of ctx's end.
 func Do(ctx context.Context, most int, once func() (again bool)) error {
 	pause := FirstPause
 	for n := 1; once() && n < most && ctx.Err() == nil; n++ {

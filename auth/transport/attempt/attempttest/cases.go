@@ -77,7 +77,7 @@ func closedPort(t *testing.T, base *http.Transport) {
 	base.DialContext = dialTo("127.0.0.1:1")
 }
 
-// answering starts a server without TLS that calls do with each connection.
+// answering starts a server without TLS that calls the function do with each connection.
 func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()

@@ -42,8 +42,8 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// accept starts a server that calls do with each connection, and then closes the connection. It
-// returns the server's address.
+// accept starts a server that calls the function do with each connection, and then closes the
+// connection. It returns the server's address.
 func accept(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 	listener := listen(t)
