@@ -178,7 +178,7 @@ func (a *Admin) call(ctx context.Context, method, path string, query url.Values,
 	}
 	if res.StatusCode != http.StatusOK {
 		refused := adminError{Error: res.Status}
-		_ = json.Unmarshal(answer, &refused) // without "error" in the body, the status stays
+		_ = json.Unmarshal(answer, &refused) // if the body has no "error", Error stays the status
 		return &AdminError{Status: res.StatusCode, Message: refused.Error, Field: refused.Field}
 	}
 	switch into := into.(type) {

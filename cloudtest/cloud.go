@@ -92,7 +92,7 @@ func New(cfg Config) (*Cloud, error) {
 		Handler:           http.HandlerFunc(c.serveInner),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          log.New(io.Discard, "", 0), // the journal has the failures
+		ErrorLog:          log.New(io.Discard, "", 0), // the journal records the failures instead
 	}
 	go func() { _ = c.inner.Serve(c.conns) }()
 	return c, nil
@@ -283,8 +283,8 @@ func (c *Cloud) Close() error {
 	return nil
 }
 
-// serveInner answers a request that came through the proxy or through [Cloud.Transport]. Only
-// metadata servers speak plain HTTP.
+// serveInner answers a request that came through the proxy or through [Cloud.Transport]. Requests
+// without TLS are for the metadata servers.
 func (c *Cloud) serveInner(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.TLS != nil:

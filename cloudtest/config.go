@@ -55,7 +55,7 @@ func decodeStrict(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return err // the error of encoding/json names the field
+		return err // unwrapped: encoding/json's error names the field
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is something after the end of the JSON value")

@@ -37,7 +37,7 @@ func changes(of any) map[string]reflect.Value {
 }
 
 // TestEveryChangeSaysWhatIsWrong checks that every change of a cloud refuses empty arguments. The
-// error is one of the two that the package comment promises.
+// error must be a [*setting.Error] with a field, or wrap [setting.ErrNotFound].
 func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
 	must.Succeed(t, err)

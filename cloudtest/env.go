@@ -41,8 +41,8 @@ func Env(proxyURL, caFile string) []string {
 		"REQUESTS_CA_BUNDLE=" + caFile,
 		"CURL_CA_BUNDLE=" + caFile,
 		"NODE_EXTRA_CA_CERTS=" + caFile,
-		"AWS_EC2_METADATA_DISABLED=true",           // not served here: it has no host name
-		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // not served here, for the same reason
+		"AWS_EC2_METADATA_DISABLED=true",           // not served: EC2's metadata has no host name
+		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // not served: ECS's metadata has no host name
 		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true",
 		"AWS_ENDPOINT_URL=",
 		"AWS_ENDPOINT_URL_IAM=",

@@ -57,13 +57,13 @@ func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server,
 			switch {
 			case r.Method == http.MethodConnect:
 				c.serveConnect(w, r)
-			// Sent to the IP address of Azure's metadata server or, by
-			// AZURE_POD_IDENTITY_AUTHORITY_HOST, to the proxy.
+			// The client sent the request to the IP address of Azure's metadata server or, if it
+			// has AZURE_POD_IDENTITY_AUTHORITY_HOST, to the proxy.
 			case c.azure.IsMetadata(r):
 				c.server.Serve(w, r, c.azure.Metadata)
 			case r.URL.Host != "":
 				c.refusePlain(w, r)
-			// Sent to the proxy, by GCE_METADATA_HOST.
+			// The client sent the request to the proxy, because it has GCE_METADATA_HOST.
 			case c.gcp.IsMetadata(r):
 				c.server.Serve(w, r, c.gcp.Metadata)
 			default:

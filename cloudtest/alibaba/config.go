@@ -25,7 +25,7 @@ const (
 	maxFingerprints      = 5
 	defaultIssuanceLimit = 12  // hours
 	maxIssuanceLimit     = 168 // hours
-	minDuration          = 900 // seconds, as the next two
+	minDuration          = 900 // seconds, like the next two constants
 	defaultDuration      = 3600
 	maxDuration          = 43200
 )

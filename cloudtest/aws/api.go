@@ -200,8 +200,8 @@ func (api jsonAPI) read(call *apiCall) (operation, *service.Refusal) {
 		call.Call.Operation = name
 		return op, nil
 	}
-	// AWS sends no message. The local cloud sends one, because AWS may have the missing operation.
-	// The message says that only the local cloud lacks it.
+	// AWS sends no message. The local cloud sends a message, because AWS may have the missing
+	// operation. The message says that only the local cloud lacks it.
 	return operation{}, service.Refuse(http.StatusBadRequest, "UnknownOperationException", fmt.Sprintf(
 		"the local cloud does not have the operation %.200q; it has %s",
 		target, strings.Join(slices.Sorted(maps.Keys(api.operations)), ", ")))

@@ -18,13 +18,14 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// trusting returns a trust policy for an AWS principal. Its actions and conditions are JSON.
+// trusting returns a trust policy for an AWS principal. The arguments actions and conditions are
+// JSON.
 func trusting(principal, actions, conditions string) json.RawMessage {
 	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":%q},"Action":%s,"Condition":%s}]}`,
 		principal, actions, conditions)
 }
 
-// chainWorld has a user "bare" without permissions, and roles that trust in different ways.
+// chainWorld has a user "bare" without permissions, and roles with different trust policies.
 func chainWorld(t *testing.T) (w *world, bare awssdk.CredentialsProvider) {
 	t.Helper()
 	w = newWorld(t)
@@ -118,8 +119,8 @@ func TestRoleChain(t *testing.T) {
 	if got := awssdk.ToString(second.SourceIdentity); got != "alice" {
 		t.Errorf("source identity %q was not handed on", got)
 	}
-	// The second session has the tag too. To check it, the role trusts its own sessions with the
-	// tag.
+	// The second session inherited the tag. To check this, the role trusts only its own sessions
+	// that have the tag.
 	must.Succeed(t, w.AWS().PutTrustPolicy(account, "chained", trusting("arn:aws:iam::"+account+":role/chained",
 		`["sts:AssumeRole","sts:TagSession","sts:SetSourceIdentity"]`, `{"StringEquals":{"aws:PrincipalTag/team":"blue"}}`)))
 	if _, err := stsClient(w.Transport(), static(second.Credentials)).AssumeRole(ctx,

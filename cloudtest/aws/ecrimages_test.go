@@ -37,9 +37,10 @@ func imageManifest(size int) string {
 		imageType, configType, layerType, size)
 }
 
-// ownBody sends a copy of each request's body. The SDK closes the body as soon as it has the
-// answer's header. If net/http has not read the body's end by then, net/http drops the rest of a
-// long answer. Answers from memory are fast enough for this to happen.
+// ownBody sends a copy of each request's body, which the SDK does not close. The SDK closes its own
+// body as soon as it has the answer's header. If net/http has not read the end of the sent body by
+// then, net/http drops the rest of a long answer. Answers from memory are fast enough for this to
+// happen.
 type ownBody struct{ next http.RoundTripper }
 
 func (o ownBody) RoundTrip(r *http.Request) (*http.Response, error) {

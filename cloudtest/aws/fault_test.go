@@ -114,7 +114,8 @@ func TestFaults(t *testing.T) {
 			want  string
 		}{
 			{fault.Fault{Kind: fault.Refuse, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "IDPCommunicationError"},
-			{fault.Fault{Kind: fault.Drop, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 2}, "IDPCommunicationError"}, // net/http sends the request twice
+			// net/http repeats the request after a dropped connection, so Count is 2.
+			{fault.Fault{Kind: fault.Drop, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 2}, "IDPCommunicationError"},
 			{fault.Fault{Kind: fault.Unavailable, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "IDPCommunicationError"},
 			{fault.Fault{Kind: fault.Malformed, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "InvalidIdentityToken"},
 		} {

@@ -158,7 +158,7 @@ func parseHost(host string) (endpoint, bool) {
 	return endpoint{}, false
 }
 
-// hostForm is [account.|bucket.]prefix.region.suffix.
+// hostForm describes the hosts [account.|bucket.]prefix.region.suffix of a service.
 type hostForm struct {
 	service, prefix, suffix string
 	account, fips           bool

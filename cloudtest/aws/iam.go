@@ -100,7 +100,8 @@ type createdProvider struct {
 }
 
 // createProvider adds an issuer to the account. If the call has no thumbprint, AWS fetches the
-// issuer's certificate now. The local cloud connects to the issuer when the first token comes.
+// issuer's certificate during the call. The local cloud connects to the issuer only when the first
+// token comes.
 func (c *Cloud) createProvider(call *apiCall) (any, *service.Refusal) {
 	p := call.params
 	created := OIDCProvider{
@@ -224,11 +225,11 @@ func (c *Cloud) createRole(call *apiCall) (any, *service.Refusal) {
 }
 
 // onRole reads the parameter RoleName and calls do with this role, if the caller's policies allow
-// the call's operation. The call's other parameters must have been read. Do runs under the lock; it
-// changes the role by storing another one.
+// the call's operation. The call's other parameters must have been read. Do runs under the lock. To
+// change the role, do stores a changed copy.
 func (c *Cloud) onRole(call *apiCall, do func(*account, *role) *service.Refusal) *service.Refusal {
 	name := call.params.name("RoleName", maxRoleName)
-	// This ARN is used if the role does not exist.
+	// If the role does not exist, the permission is checked for this ARN.
 	arn := "arn:" + call.ep.partition + ":iam::" + call.who.account + ":role/" + name
 	_ = c.inAccount(call, func(a *account) *service.Refusal {
 		if r := a.roles[name]; r != nil {

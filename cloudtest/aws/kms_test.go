@@ -117,7 +117,7 @@ func TestKMSEncrypts(t *testing.T) {
 	must.Succeed(t, err)
 	for name, tt := range map[string]struct {
 		input kms.DecryptInput
-		want  string // code
+		want  string // KMS's error code; empty if decrypted
 	}{
 		"key unnamed":     {kms.DecryptInput{CiphertextBlob: sealed.CiphertextBlob, EncryptionContext: context}, ""},
 		"key named":       {kms.DecryptInput{CiphertextBlob: sealed.CiphertextBlob, EncryptionContext: context, KeyId: &key}, ""},

@@ -162,8 +162,8 @@ type ask struct {
 	action, resource string
 	owner            string          // ID of the account that the resource belongs to
 	policy           policy.Document // of the resource, if it has one
-	// mustName is set if the resource's policy must allow the action. Then the caller's policies
-	// alone are not enough. A role's trust policy works in the same way.
+	// mustName is set if the resource's policy must allow the action, as a role's trust policy
+	// must. Then the caller's policies alone are not enough.
 	mustName bool
 	context  policy.Context
 }

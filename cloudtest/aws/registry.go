@@ -245,8 +245,8 @@ func (c *Cloud) publicCaller(r *service.Request, ep endpoint) (principal, *servi
 	return t.who, nil
 }
 
-// bearerToken exchanges an authorization token for a bearer token. Without one it issues an
-// anonymous bearer token.
+// bearerToken exchanges an authorization token for a bearer token. Without an authorization token,
+// it issues an anonymous bearer token.
 func (c *Cloud) bearerToken(r *service.Request, ep endpoint) (service.Answer, *service.Refusal) {
 	var who principal
 	if r.Header.Get("Authorization") != "" {
@@ -278,8 +278,8 @@ func (c *Cloud) authorizePublic(who principal, r *service.Request, req registryR
 			if who.account == "" {
 				return service.Refuse(http.StatusForbidden, "DENIED", "Not Authorized").Because("the token is anonymous")
 			}
-			// A public repository has no policy here. So authorize refuses callers of accounts
-			// other than the owner's.
+			// In the local cloud, a public repository has no policy. So authorize refuses callers
+			// of accounts other than the owner's.
 			v := c.authorize(who, ask{action: action, resource: r.Call.Resource, owner: owner, context: requestContext(ep, r.Now)})
 			if !v.allowed {
 				return service.Refuse(http.StatusForbidden, "DENIED", notAuthorized(who, action, r.Call.Resource, v)).Because(v.reason)

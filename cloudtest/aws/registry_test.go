@@ -134,7 +134,7 @@ func TestUpload(t *testing.T) {
 	admin := w.login(t, pusher())
 	base := "https://" + registryHost + "/v2/tenant-a/app/"
 	// A mount would read tenant B's blob, with only the permission to push to tenant A's
-	// repository.
+	// repository. So the registry must start an upload instead.
 	a := w.request(t, client, http.MethodPost, base+"blobs/uploads/?mount=sha256:0&from=tenant-b/app", admin, "")
 	location := a.header.Get("Location")
 	if a.status != http.StatusAccepted || !strings.HasPrefix(location, base+"blobs/uploads/") {

@@ -225,7 +225,7 @@ func listBuckets(input s3.ListBucketsInput) func(*testing.T, *s3.Client) (string
 	}
 }
 
-// TestS3 checks which calls of the real SDK are allowed, and how the others are refused.
+// TestS3 checks which calls of the real SDK are allowed, and how the other calls are refused.
 func TestS3(t *testing.T) {
 	w, store := s3World(t)
 	tenant := w.assume(t, roleS3, subjectA)
@@ -422,7 +422,7 @@ func TestS3Uploads(t *testing.T) {
 			change(in)
 			_, err := s3Client(w.Transport(), pusher()).PutObject(t.Context(), in)
 			if name == "with MD5" {
-				// The MD5 is that of another content.
+				// The header Content-MD5 has the digest of another content.
 				if diff := cmp.Diff(outcome{"BadDigest", 400}, outcomeOf(err)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -516,7 +516,7 @@ func TestRawS3(t *testing.T) {
 	const own = host + bucketA + "/"
 	tests := []struct {
 		name, method, target, body string
-		change                     func(*http.Request) // before it is signed
+		change                     func(*http.Request) // changes the request before it is signed
 		status                     int
 		code                       string
 	}{
@@ -524,7 +524,8 @@ func TestRawS3(t *testing.T) {
 		{"path with ..", "GET", own + "../" + bucketB + "/secret", "", nil, 400, "InvalidURI"},
 		{"path with a double slash", "GET", host + bucketA + "//secret", "", nil, 400, "InvalidURI"},
 		{"path that begins with two slashes", "GET", host + "/" + bucketB + "/secret", "", nil, 400, "InvalidURI"},
-		// The key begins with the other bucket's name.
+		// At a virtual host, the whole path is the key. So the key begins with the other bucket's
+		// name.
 		{"virtual host with a path of another bucket", "GET", "https://" + bucketA + ".s3.eu-west-1.amazonaws.com/" + bucketB + "/secret", "", nil, 404, ""},
 		{"key that is too long", "GET", own + strings.Repeat("x", 1025), "", nil, 400, "KeyTooLongError"},
 		{"bucket that cannot be", "GET", host + "Tenant_A/secret", "", nil, 400, "InvalidBucketName"},

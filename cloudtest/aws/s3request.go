@@ -26,7 +26,7 @@ type s3Operation struct {
 	params []string // further query parameters that it may have
 }
 
-// s3Level is the level at which an operation works.
+// s3Level says whether an operation works on an account, a bucket or an object.
 type s3Level int
 
 const (
@@ -154,7 +154,8 @@ func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 }
 
 // signatureParams returns the query parameters of a presigned request. S3 also accepts headers as
-// query parameters. Of these, the list contains only headers without effect.
+// query parameters. Of these headers, the list contains only the checksum mode, which does not
+// change the operation.
 func signatureParams() []string {
 	return []string{
 		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires",
@@ -168,9 +169,9 @@ func signatureParams() []string {
 const snowballPrefix = "x-amz-meta-snowball-"
 
 // forS3Plane reports whether the data plane gets a header of an allowed request. The name is in
-// lower case. The data plane gets HTTP's headers that S3 knows, and S3's headers about the object.
-// It never gets a store's own headers, because some of them delete whole folders. Source: Amazon S3
-// API Reference, "Common request headers".
+// lower case. The data plane gets HTTP's headers that S3 supports, and S3's headers about the
+// object. It never gets a store's own headers, because some of them delete whole folders. Source:
+// Amazon S3 API Reference, "Common request headers".
 func forS3Plane(name string) bool {
 	switch name {
 	case "accept", "accept-encoding", "cache-control", "content-disposition",

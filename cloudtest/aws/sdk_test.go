@@ -89,8 +89,8 @@ func (w *world) assume(t *testing.T, role, subject string) awssdk.CredentialsPro
 	return static(out.Credentials)
 }
 
-// TestTokenMatrix checks STS's answers to good and bad tokens. The cases also serve to compare the
-// local STS with other verifiers.
+// TestTokenMatrix checks STS's answers to good and bad tokens. Other verifiers can be given the
+// same cases, to compare them with the local STS.
 func TestTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	mint := func(claims oidc.Claims) func() (string, error) {

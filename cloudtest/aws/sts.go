@@ -131,7 +131,8 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *serv
 	return docs, size, nil
 }
 
-// packedSize estimates the share of STS's limit in percent. AWS does not document how it packs.
+// packedSize returns the size of a policy or an ARN, in percent of STS's limit. The size is an
+// estimate, because AWS does not document how STS packs policies.
 func packedSize(s string) int { return (len(s)*100 + maxSessionPolicy - 1) / maxSessionPolicy }
 
 // start opens a session of a role that the caller may assume. S has the fields that differ between

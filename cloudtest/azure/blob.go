@@ -35,9 +35,9 @@ type blobRequest struct {
 }
 
 // readBlobRequest maps a request to a permission. Source: Microsoft Learn, "Blob Storage REST API".
-// It refuses all other operations. Among them are batches, which contain further requests, and
-// copies, whose source was not checked. Access policies, tags and delegation keys need other
-// permissions.
+// It refuses operations that the local cloud does not have. Among them are batches, which contain
+// further requests, and copies, whose source was not checked. Access policies, tags and delegation
+// keys are refused too, because they need other permissions.
 func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").Because("the local cloud does not have the operation")
 	container, blob, ok := readBlobPath(r)

@@ -62,8 +62,8 @@ type tenant struct {
 }
 
 // application is immutable once stored; a change replaces it. A replaced application keeps its
-// object ID; a deleted one loses it. Only managed identities that Azure Resource Manager made have
-// a resource ID. Such identities have no registration.
+// object ID; a deleted application loses it. Only managed identities that Azure Resource Manager
+// made have a resource ID. Such identities have no registration.
 type application struct {
 	clientID     string
 	objectID     string // of its service principal; empty if it has none yet

@@ -149,8 +149,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestTwentyCredentials: an application accepts twenty credentials and the change of one, but no
-// twenty-first.
+// TestTwentyCredentials checks that an application accepts twenty credentials and a change of an
+// existing credential, but not a twenty-first credential.
 func TestTwentyCredentials(t *testing.T) {
 	w := newWorld(t)
 	a := w.Azure()
@@ -196,7 +196,7 @@ func TestTwentyCredentials(t *testing.T) {
 	}
 }
 
-// TestAddTenantLeavesNothing: a tenant that is refused leaves no host behind.
+// TestAddTenantLeavesNothing checks that AddTenant adds no host if it refuses the tenant.
 func TestAddTenantLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	err := w.Azure().AddTenant(azure.Tenant{

@@ -135,7 +135,8 @@ func (c *Cloud) token(r *service.Request, e *Environment, tenantName string) (an
 	}
 	r.Reply.Set("Cache-Control", "no-store, no-cache")
 	r.Reply.Set("Pragma", "no-cache")
-	const life = int(EntraTokenLife/time.Second) - 1 // Entra ID reports one second less
+	// Entra ID reports one second less than the token's lifetime.
+	const life = int(EntraTokenLife/time.Second) - 1
 	return tokenResponse{
 		TokenType: "Bearer", ExpiresIn: life, ExtExpiresIn: life,
 		AccessToken: c.issueAccessToken(t, app, req.resource, r.Now, EntraTokenLife),

@@ -92,8 +92,8 @@ func claimsOf(t *testing.T, raw string) map[string]any {
 	return claims
 }
 
-// TestEntraTokenMatrix checks Entra ID's answers to good and bad tokens. The cases also serve to
-// compare the local Entra ID with other verifiers.
+// TestEntraTokenMatrix checks Entra ID's answers to good and bad tokens. Other verifiers can be
+// given the same cases, to compare them with the local Entra ID.
 func TestEntraTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
@@ -197,8 +197,8 @@ func TestEntraTokenMatrix(t *testing.T) {
 	}
 }
 
-// TestEntraAccessToken requests every kind of resource in every cloud, and reads the tokens'
-// claims.
+// TestEntraAccessToken requests a token for every kind of resource in every cloud, and reads the
+// tokens' claims.
 func TestEntraAccessToken(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
@@ -337,7 +337,7 @@ func TestWorkloadIdentityCredential(t *testing.T) {
 	}
 }
 
-// TestEntraThrottles: a throttled request is answered with the time to wait.
+// TestEntraThrottles checks that the answer to a throttled request says how long to wait.
 func TestEntraThrottles(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()

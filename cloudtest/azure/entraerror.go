@@ -56,7 +56,7 @@ func entraProtocol(e *Environment) service.Protocol {
 func (e *Environment) refuse(r *service.Request, no *service.Refusal) service.Answer {
 	r.Reply.Set("Cache-Control", "no-store, no-cache")
 	r.Reply.Set("Pragma", "no-cache")
-	if no.Status == http.StatusTooManyRequests { // Azure's front end answers, not the token service
+	if no.Status == http.StatusTooManyRequests { // Azure's front end answers, in plain text
 		return service.Whole(no.Status, "text/plain; charset=utf-8", []byte(no.Message))
 	}
 	correlation := strings.ToLower(r.Header.Get("Client-Request-Id")) // the client's request ID

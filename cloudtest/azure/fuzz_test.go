@@ -26,8 +26,8 @@ type refuseAll struct{}
 
 func (refuseAll) RoundTrip(*http.Request) (*http.Response, error) { return nil, http.ErrHandlerTimeout }
 
-// FuzzTokenForm asserts that a form gets no token if no issuer signed its assertion. For all bytes,
-// the answer is a refusal in Entra ID's format. Neither the answer nor the journal has the
+// FuzzTokenForm asserts that a form gets no token if no issuer signed its assertion. The answer to
+// every form is a refusal in Entra ID's format. Neither the answer nor the journal has the
 // assertion.
 func FuzzTokenForm(f *testing.F) {
 	c, err := New(Config{Tenants: []Tenant{{ID: fuzzTenant, Applications: []Application{{

@@ -23,7 +23,7 @@ const (
 // application resource type.
 const maxDisplayName = 256
 
-// graphCall is an authorized call to Microsoft Graph. It is about the caller's tenant.
+// graphCall is an authorized call to Microsoft Graph. It reads or changes the caller's tenant.
 type graphCall struct {
 	*service.Request
 
@@ -88,7 +88,9 @@ func (c *Cloud) graphCaller(r *service.Request, e *Environment) (accessToken, *s
 	switch {
 	case err != nil:
 		return refuse("Access token validation failure.", err.Error())
-	case !e.isGraph(token.audience): // only this environment's tenants get tokens for this Graph
+	// Entra ID issues tokens for this environment's Graph only to tenants of this environment. So
+	// the check of the audience also refuses tokens of other environments.
+	case !e.isGraph(token.audience):
 		return refuse("Access token validation failure. Invalid audience.", "the token is for "+token.audience)
 	}
 	r.Call.Principal = principalName(token.tenant, token.app)

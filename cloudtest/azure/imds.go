@@ -31,8 +31,8 @@ func (c *Cloud) HasMetadata() bool {
 }
 
 // IsMetadata reports whether a request over plain HTTP is for the metadata service. Clients send
-// such requests to the service's address. With AZURE_POD_IDENTITY_AUTHORITY_HOST in their
-// environment, they send them to the proxy's address.
+// such requests to the service's address. If their environment has
+// AZURE_POD_IDENTITY_AUTHORITY_HOST, they send the requests to the proxy's address.
 func (c *Cloud) IsMetadata(r *http.Request) bool {
 	host := r.URL.Host
 	if h, port, err := net.SplitHostPort(host); err == nil && port == "80" {
@@ -104,7 +104,8 @@ func (c *Cloud) managedToken(r *service.Request) (any, *service.Refusal) {
 	query, err := readValues(r.URL.RawQuery)
 	version, resource := query.Get("api-version"), query.Get("resource")
 	switch {
-	case r.Header.Get("Metadata") != "true": // web pages and most proxies cannot send this header
+	// Web pages and most proxies cannot send this header, so their requests are refused.
+	case r.Header.Get("Metadata") != "true":
 		return nil, service.Refuse(http.StatusBadRequest, "bad_request_102", "Required metadata header not specified")
 	case r.Header.Get("X-Forwarded-For") != "":
 		return badQuery("Request contains the header X-Forwarded-For")

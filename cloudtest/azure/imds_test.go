@@ -21,7 +21,7 @@ import (
 )
 
 // TestManagedIdentityCredential uses the unmodified SDK, in process and through the proxy. The SDK
-// knows only the metadata service's fixed address.
+// sends requests only to the metadata service's fixed address.
 func TestManagedIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	for name, tt := range map[string]struct {
@@ -144,7 +144,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestNoMetadata: without a managed identity there is no metadata service, anywhere.
+// TestNoMetadata checks that a cloud without managed identities has no metadata service, neither at
+// the fixed address nor at the proxy.
 func TestNoMetadata(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
 	must.Succeed(t, err)

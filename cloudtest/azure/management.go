@@ -32,7 +32,7 @@ const (
 // managementOperation is an operation of Azure Resource Manager.
 type managementOperation struct {
 	name, method, path string
-	action             string // the caller needs a role with it; if empty, do decides
+	action             string // a role of the caller must allow it; if empty, do checks the caller
 	first              string // the first API version with the operation
 	filter             bool   // whether the query may have a filter
 	do                 func(*Cloud, *managementCall) (service.Answer, *service.Refusal)
@@ -71,8 +71,8 @@ type managementCall struct {
 	*service.Request
 
 	caller       accessToken
-	subscription *subscription  // nil if the path has none
-	group        *ResourceGroup // nil if the path has none
+	subscription *subscription  // nil if the path names no subscription
+	group        *ResourceGroup // nil if the path names no resource group
 	names        []string       // names in the path after the group's name
 	query        url.Values
 }
@@ -183,7 +183,7 @@ func (call *managementCall) readQuery(op managementOperation) *service.Refusal {
 }
 
 // judge finds the subscription and the resource group of a path, and checks whether the caller may
-// do the action there. A caller without permission does not learn whether the resource group
+// do the action in them. A caller without permission does not learn whether the resource group
 // exists.
 func (c *Cloud) judge(call *managementCall, names []string, action string) *service.Refusal {
 	if len(names) == 0 {

@@ -313,7 +313,7 @@ func TestManagementAnswers(t *testing.T) {
 			t.Error("the role that counts does not")
 		}
 
-		for i := range 20 { // one credential exists already
+		for i := range 20 { // one credential exists already, so the last is the twenty-first
 			res := w.call(t, managementStep{
 				caller: "manager", method: "PUT", target: armIdentity + fmt.Sprintf("/federatedIdentityCredentials/other-%d", i) + version,
 				body: federated(issuerURL, subjectC+fmt.Sprint(i), audience),
@@ -388,7 +388,7 @@ func TestGraphAnswers(t *testing.T) {
 			{pull: "{app}", want: "401"},
 		})
 
-		for i := range 20 { // one credential exists already
+		for i := range 20 { // one credential exists already, so the last is the twenty-first
 			res := w.call(t, managementStep{
 				caller: "graph administrator", method: "POST", target: credentials, body: graphFederated(fmt.Sprintf("other-%d", i), issuerURL, subjectD+fmt.Sprint(i), audience),
 			})

@@ -38,7 +38,7 @@ func readJSON(r *service.Request, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return err // the error of encoding/json names the field
+		return err // unwrapped: encoding/json's error names the field
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is something after the end of the JSON value")

@@ -24,7 +24,7 @@ type Registry struct {
 // RegistryConfig describes a container registry. Clients create repositories by pushing.
 type RegistryConfig struct {
 	// Name is the registry's name: 5 to 50 small letters and digits. A domain name label adds a
-	// dash and 16 more.
+	// dash and 16 small letters or digits.
 	Name string `json:"name"`
 	// RoleAssignments say what applications of the registry's tenant may do.
 	RoleAssignments []RegistryRole `json:"roleAssignments,omitempty"`
@@ -116,8 +116,8 @@ type registry struct {
 	geo         []string // of regional endpoints
 }
 
-// registryAssignment is the assignment of a role. If Azure Resource Manager made it, id is its name
-// there.
+// registryAssignment is the assignment of a role. If Azure Resource Manager made the assignment, id
+// is the assignment's name in Azure Resource Manager.
 type registryAssignment struct {
 	RegistryRole
 

@@ -207,7 +207,7 @@ func TestRegistryAccessTokens(t *testing.T) {
 				t.Errorf("%s: access %s, want %s", tt.name, access, tt.want)
 			}
 			end := claims["iat"].(float64) + 75*60
-			if tt.password == narrow { // a token made from an access token expires with it
+			if tt.password == narrow { // a token made from an access token expires at the same time
 				end, _ = claimsOf(t, narrow)["exp"].(float64)
 			}
 			if claims["exp"] != end || claims["aud"] != tt.host || claims["iss"] != "Azure Container Registry" {
@@ -237,7 +237,8 @@ func TestRegistryAccessTokens(t *testing.T) {
 	}
 }
 
-// TestRegistryDataPlane checks what a container runtime can do, and what it must not be able to do.
+// TestRegistryDataPlane checks which requests of a container runtime the registry and its data
+// endpoint allow.
 func TestRegistryDataPlane(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
@@ -260,7 +261,7 @@ func TestRegistryDataPlane(t *testing.T) {
 		return res, rig.ReadAll(t, res)
 	}
 	const manifest, blob = "/v2/tenant-a/app/manifests/1.0.0", "/v2/tenant-a/app/blobs/" + blobDigest
-	// Only the manifest is pushed. The calls of store below add the blob, the tags and the catalog.
+	// The loop pushes only the manifest. The calls of store add the blob, the tags and the catalog.
 	for _, path := range []string{manifest, blob, "/v2/tenant-a/app/tags/list", "/v2/_catalog"} {
 		if !strings.Contains(path, "manifests") {
 			continue
@@ -363,7 +364,7 @@ func (w *world) store(t *testing.T, host, path, content string) {
 	h.content[path] = []byte(content)
 }
 
-// TestRegistryTokensEnd: each kind of token works until its end and not longer.
+// TestRegistryTokensEnd checks that each kind of token works until it expires, and not longer.
 func TestRegistryTokensEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -377,7 +378,7 @@ func TestRegistryTokensEnd(t *testing.T) {
 		access := w.access(t, client, contoso, refresh, "repository:a/b:pull").Token
 		w.store(t, contoso, "/v2/a/b/manifests/1", "m")
 		var got []string
-		var again string // an access token that was made from access shortly before its expiry
+		var again string // made from the token access, a minute before access expires
 		start := time.Now()
 		for _, at := range []time.Duration{64 * time.Minute, 66 * time.Minute, 74 * time.Minute, 75 * time.Minute, 179 * time.Minute, 180 * time.Minute} {
 			time.Sleep(time.Until(start.Add(at)))

@@ -10,7 +10,7 @@ import (
 // "expired", not "unknown".
 const keep = time.Hour
 
-// sweepSize is the number of entries from which a store deletes old entries.
+// sweepSize is the number of entries that a store must have before it deletes old entries.
 const sweepSize = 1024
 
 // Store maps secrets to values. It stores only the hash of a secret, and deletes a value some time

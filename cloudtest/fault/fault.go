@@ -25,7 +25,8 @@ type Kind string
 const (
 	// None means that the call does not fail.
 	None Kind = ""
-	// Latency delays the answer by Delay. Every other kind may have a Delay too.
+	// Latency delays the answer by the fault's Delay. Faults of every other kind may have a Delay
+	// too.
 	Latency Kind = "latency"
 	// InternalFailure answers with the service's internal error, HTTP 500.
 	InternalFailure Kind = "internal-failure"
@@ -39,7 +40,7 @@ const (
 	Drop Kind = "drop"
 	// Malformed answers HTTP 200 with a body that is cut off in the middle of its syntax.
 	Malformed Kind = "malformed"
-	// Skew moves the service's clock by Skew.
+	// Skew moves the service's clock by the fault's field Skew.
 	Skew Kind = "skew"
 )
 
@@ -60,7 +61,7 @@ type Fault struct {
 	Kind Kind
 	// Delay is the time before the call is handled. It ends early if the caller disconnects.
 	Delay time.Duration
-	// Skew is added to the service's clock. Only with Kind [Skew].
+	// Skew is added to the service's clock. It is allowed only with the Kind [Skew].
 	Skew time.Duration
 	// RetryAfter is the time that the answer asks the caller to wait, in whole seconds. If it is 0,
 	// the answer has no header Retry-After. It is allowed with Kind [Throttle] or [Unavailable]

@@ -114,7 +114,7 @@ func TestQuotaRefills(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if granted != 21 { // a burst of 2, and 2 a second in 9.9 seconds
+		if granted != 21 { // a burst of 2, and then 2 calls a second for 9.9 seconds
 			t.Errorf("granted %d", granted)
 		}
 	})

@@ -50,7 +50,8 @@ func regions() []string {
 	}
 }
 
-// multiRegions returns the other locations in which Artifact Registry has repositories.
+// multiRegions returns the locations besides the regions in which Artifact Registry has
+// repositories.
 func multiRegions() []string { return []string{"asia", "europe", "us"} }
 
 // containerRegistryHosts maps each host of the former Container Registry to a location. Artifact

@@ -172,7 +172,8 @@ func (c *Cloud) createAccount(call *managementCall) (any, *service.Refusal) {
 }
 
 // accountPolicy finds a service account, whose policy the caller then reads or changes. The caller
-// must have the permission on it. The project may be "-". The lock must be held.
+// must have the permission on it. If the call's project is "-", the account's own project is used.
+// The lock must be held.
 func (c *Cloud) accountPolicy(call *managementCall, permission string) (*account, *service.Refusal) {
 	projectName, name := call.names[0], call.names[1]
 	a := c.findAccount(name, call.who.universe)

@@ -162,8 +162,8 @@ func (c *Cloud) generateAccessToken(
 }
 
 // impersonate follows a chain of service accounts from the caller to the last account. Each account
-// must let the one before it delegate; the last account must give the one before it access tokens.
-// Source: IAM, "Create short-lived credentials for multiple service accounts".
+// must let the previous account delegate; the last account must give the previous account access
+// tokens. Source: IAM, "Create short-lived credentials for multiple service accounts".
 func (c *Cloud) impersonate(who principal, chain []string) (principal, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -15,8 +15,8 @@ import (
 
 // managementMethod is a method of an API that manages projects.
 type managementMethod struct {
-	name string // in the journal; the end of the full name
-	api  string // the beginning of the full name in ErrorInfo
+	name string // the method's name in the journal
+	api  string // in ErrorInfo, the method is api, a dot and name
 	verb string // HTTP method
 	path string // below /v1/; each "*" stands for one name
 	// query are the method's parameters, in addition to those of all methods.

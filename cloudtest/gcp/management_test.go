@@ -92,7 +92,7 @@ func TestManagementAnswers(t *testing.T) {
 			return w.exchange(t, exchangeForm(audience, minted(t)(w.pool.Mint(claims))))
 		}
 		for _, step := range []struct {
-			name, token, target, body string // or one of the following:
+			name, token, target, body string // the call; empty if a field below is set
 			exchange                  int    // expected status of STS for the new provider
 			pull                      int    // expected status of the registry
 			impersonate               int    // expected status of IAM Credentials

@@ -76,8 +76,7 @@ func (c *Cloud) HasMetadata() bool {
 	return c.metadata != nil
 }
 
-// IsMetadata reports whether a request is for the metadata server. The request must not name one of
-// the cloud's hosts.
+// IsMetadata reports whether a request to the proxy's own address is for the metadata server.
 func (c *Cloud) IsMetadata(r *http.Request) bool {
 	return c.HasMetadata() &&
 		(strings.HasPrefix(r.URL.Path, "/computeMetadata/") || (r.URL.Path == "/" && r.Header.Get("Metadata-Flavor") != ""))
@@ -303,8 +302,8 @@ func (c *Cloud) identityToken(r *service.Request, m *Metadata) (service.Answer, 
 	return service.Whole(http.StatusOK, "text/html", []byte(token)), nil
 }
 
-// readAccounts is the [service.Service] of Google's own issuer, with the issuer's documents. Its
-// keys are at the issuer's host here, not at www.googleapis.com.
+// readAccounts is the [service.Service] of Google's own issuer, with the issuer's documents. In the
+// local cloud, the keys are at the issuer's host, not at www.googleapis.com.
 func (c *Cloud) readAccounts(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Operation = "GetDocument"
 	return page(), func(r *service.Request) (service.Answer, *service.Refusal) {

@@ -47,7 +47,7 @@ type policyMessage struct {
 const emptyETag = "ACAB"
 
 // answer returns the policy in the API's JSON, without deleted members. Google's etags count
-// changes; these depend on the content.
+// the policy's changes. The local cloud's etags depend on the policy's content.
 func (p policy) answer() policyMessage {
 	var bindings []Binding
 	for _, b := range p {
@@ -126,7 +126,7 @@ func (c *Cloud) memberExists(member, universe string) *service.Refusal {
 		return invalidArgument("Identity Pool does not exist (" + pool +
 			"). Please check that you specified a valid resource name as returned in the `name` attribute in the configuration API.")
 	}
-	if _, rest, ok := strings.Cut(member, "://"+iamHost+"/"); ok { // form checked by parseBindings
+	if _, rest, ok := strings.Cut(member, "://"+iamHost+"/"); ok { // parseBindings checked the form
 		parts := strings.Split(rest, "/")
 		p, pool := c.findProject(parts[1], universe), parts[5]
 		if p == nil || (p.pools[pool] == nil && pool != kubernetesPool(p.id, universe)) {

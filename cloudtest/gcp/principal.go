@@ -58,8 +58,8 @@ var (
 	errEnded         = errors.New("the token's principal was deleted or disabled")
 )
 
-// redeem looks up an issued token: an access token, or the own token of a registry if one is given.
-// It refuses a token whose principal was deleted or disabled.
+// redeem looks up an issued token: the own token of a registry if registry is not empty, otherwise
+// an access token. It refuses a token whose principal was deleted or disabled.
 func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessToken, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -238,14 +238,14 @@ func (c *Cloud) authorizeRegistry(token accessToken, where place, permission str
 const maxScopes = 20
 
 // registryToken exchanges an access token, or no token, for the registry's own token. All requested
-// scopes must be allowed. The new token identifies its bearer but has no permissions: each request
-// is checked anew.
+// scopes must be allowed. The new token identifies its bearer but has no permissions, so the
+// permissions are checked at each request.
 func (c *Cloud) registryToken(r *service.Request, ep endpoint) (service.Answer, *service.Refusal) {
 	token, refusal := c.registryCaller(r, ep)
 	scopes := strings.Fields(strings.Join(r.URL.Query()["scope"], " "))
 	switch {
 	case r.Method != http.MethodGet:
-		// Clients that get 404 retry with GET.
+		// Clients that get 404 for a POST retry with GET.
 		return nil, service.Refuse(http.StatusNotFound, "UNSUPPORTED", "The operation is unsupported.")
 	case refusal != nil:
 		return nil, refusal

@@ -120,7 +120,7 @@ func (c *Cloud) readSTS(r *service.Request, ep endpoint) (service.Protocol, serv
 	return oauth(), func(r *service.Request) (service.Answer, *service.Refusal) { return c.exchangeToken(r, q, ep) }
 }
 
-// exchangeToken issues a federated access token in exchange for a proof.
+// exchangeToken issues a federated access token in exchange for the subject token.
 func (c *Cloud) exchangeToken(r *service.Request, q exchangeRequest, ep endpoint) (service.Answer, *service.Refusal) {
 	if refusal := q.check(); refusal != nil {
 		return nil, refusal
@@ -142,7 +142,7 @@ func (c *Cloud) exchangeToken(r *service.Request, q exchangeRequest, ep endpoint
 	}), nil
 }
 
-// check checks the parameters before the proof is verified.
+// check checks the parameters before the subject token is verified.
 func (q exchangeRequest) check() *service.Refusal {
 	switch {
 	case q.grantType != grantExchange:
@@ -162,10 +162,11 @@ func (q exchangeRequest) check() *service.Refusal {
 	return nil
 }
 
-// proveFederated verifies a proof, and returns its federated identity and its remaining lifetime.
-// It follows IAM's documents "Workload Identity Federation" and "Obtain short-lived tokens for
-// Workload Identity Federation" and RFC 8693. They do not document the whole order of checks. Here
-// it is: request, target, issuer, audience, keys, signature, time, mapping, condition.
+// proveFederated verifies the subject token, and returns its federated identity and its remaining
+// lifetime. It follows IAM's documents "Workload Identity Federation" and "Obtain short-lived
+// tokens for Workload Identity Federation" and RFC 8693. The documents do not define the whole
+// order of the checks. The local cloud's order is: request, target, issuer, audience, keys,
+// signature, time, mapping, condition.
 func (c *Cloud) proveFederated(r *service.Request, q exchangeRequest, ep endpoint) (principal, time.Duration, *service.Refusal) {
 	no := func(refusal *service.Refusal) (principal, time.Duration, *service.Refusal) {
 		return principal{}, 0, refusal
@@ -281,8 +282,8 @@ func badTarget(reason string) *service.Refusal {
 		"This might either be because the pool or provider is disabled or deleted or because it doesn't exist.").Because(reason)
 }
 
-// maxProofLife is the limit of a proof's lifetime. Source: IAM, "Configure Workload Identity
-// Federation: requirements of OIDC tokens".
+// maxProofLife is the limit of a subject token's lifetime. Source: IAM, "Configure Workload
+// Identity Federation: requirements of OIDC tokens".
 const maxProofLife = 48 * time.Hour
 
 // verify checks a token's signature and times. It returns errors of the verifier as refusals of
@@ -298,8 +299,8 @@ func (c *Cloud) verify(r *service.Request, t target, token oidc.Token) *service.
 		return tokenError(err, token)
 	}
 	switch {
-	// The proof has expired, but within the leeway. So a token issued for it would have expired
-	// too.
+	// The subject token has expired, but within the leeway. So a token issued in exchange would
+	// have expired too.
 	case !r.Now.Before(token.Expiry):
 		return tokenError(oidc.ErrExpired, token)
 	case token.IssuedAt.IsZero():

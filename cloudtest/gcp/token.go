@@ -47,7 +47,8 @@ type accessToken struct {
 	who     principal
 	scopes  []string
 	expires time.Time
-	// registry is the host whose own token this is. It is empty for access tokens.
+	// registry is the host of the registry, if the token is a registry's own token. It is empty for
+	// access tokens.
 	registry string
 }
 

@@ -21,8 +21,8 @@ import (
 // DefaultSize is the number of calls that a journal keeps by default.
 const DefaultSize = 16384
 
-// maxField is the maximum length of a field of a [Call] in bytes, because callers choose the
-// values.
+// maxField is the maximum length of a field of a [Call] in bytes. Longer values are cut, because
+// callers choose them.
 const maxField = 2048
 
 // Values of [Call.Service] that belong to no cloud. The names of the clouds' services, such as
@@ -46,22 +46,23 @@ type Call struct {
 	// a cloud's package, [ServiceHandler] or [ServiceProxy].
 	Service string `json:"service"`
 	// Operation is the service's name for the requested operation ("AssumeRoleWithWebIdentity",
-	// "ecr:BatchGetImage"). It is empty for an operation that the service does not know, so that
+	// "ecr:BatchGetImage"). It is empty for an operation that the service does not have, so that
 	// callers cannot invent names.
 	Operation string `json:"operation,omitempty"`
 	// Principal is the cloud's name of the caller: an ARN at AWS, <client ID>@<tenant ID> at Azure,
-	// a member of IAM bindings at Google Cloud. It is set after the caller's proof was verified.
+	// a member of IAM bindings at Google Cloud. It is set after the caller's credential was
+	// verified.
 	Principal string `json:"principal,omitempty"`
 	// Role is the identity that the caller asks for, as the caller sent it. It is a role's ARN at
 	// AWS, a client ID at Azure, and a service account at Google Cloud.
 	Role string `json:"role,omitempty"`
 	// Session is the session name that the caller chose for Role.
 	Session string `json:"session,omitempty"`
-	// Issuer is the issuer that the proof claims; it was verified only if the call was granted.
+	// Issuer is the issuer in the caller's token; it was verified only if the call was granted.
 	Issuer string `json:"issuer,omitempty"`
-	// Subject is the subject that the proof claims; it was verified only if the call was granted.
+	// Subject is the subject in the caller's token; it was verified only if the call was granted.
 	Subject string `json:"subject,omitempty"`
-	// Audience is the audience that the proof claims, comma-separated if it has more than one.
+	// Audience is the audience in the caller's token. Several audiences are separated by commas.
 	Audience string `json:"audience,omitempty"`
 	// Resource is the resource that was asked for: a repository's ARN, or a path.
 	Resource string `json:"resource,omitempty"`

@@ -174,9 +174,9 @@ func (i *Issuer) keySet() *jose.JSONWebKeySet {
 	return &set
 }
 
-// CheckSignature checks that one of the issuer's published keys signed t. It serves a service that
-// receives its own tokens. The caller must check issuer and time. The error wraps [ErrKey],
-// [ErrSignature] or [ErrMalformed].
+// CheckSignature checks that one of the issuer's published keys signed t. It is for a service that
+// receives tokens that the service itself issued. The caller must check issuer and time. The error
+// wraps [ErrKey], [ErrSignature] or [ErrMalformed].
 func (i *Issuer) CheckSignature(t Token) error { return t.checkSignature(i.keySet()) }
 
 // JWKS returns the issuer's published keys as a JSON Web Key Set.

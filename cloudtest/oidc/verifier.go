@@ -23,7 +23,7 @@ const (
 
 // Reasons to refuse a token. An error of [Verifier.Verify] wraps exactly one of them.
 var (
-	// ErrMalformed: not a JWT, or one whose claims or algorithm are not allowed.
+	// ErrMalformed: the token is not a JWT, or its claims or its algorithm are not allowed.
 	ErrMalformed = errors.New("not an acceptable JWT")
 	// ErrUnreachable: the issuer's documents could not be fetched.
 	ErrUnreachable = errors.New("issuer unreachable")
@@ -148,7 +148,7 @@ func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 	return t.CheckTime(now, v.Leeway)
 }
 
-// KeySet is an issuer's public keys. The zero value has none.
+// KeySet is an issuer's public keys. The zero value has no keys.
 type KeySet struct{ set jose.JSONWebKeySet }
 
 // ParseKeys parses an issuer's JSON Web Key Set. An empty set or a private key is an error. Source:

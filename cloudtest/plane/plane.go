@@ -10,9 +10,9 @@ import (
 )
 
 // keptBack reports whether a header is not forwarded to a data plane. The cloud itself handles some
-// of these headers. With others, some servers let a client change the method, host or path of a
-// request, or read another object. Each cloud refuses its own header for copies. A data plane must
-// not get another cloud's header for copies either.
+// of these headers. With other headers, some servers let a client change the method, host or path
+// of a request, or read another object. Each cloud refuses its own header for copies. A data plane
+// must not get another cloud's header for copies either.
 func keptBack(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Copy-Source") || slices.Contains([]string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded",

@@ -18,8 +18,8 @@ type Server struct {
 	Journal *journal.Journal
 }
 
-// Serve answers a request to a service. It panics with [http.ErrAbortHandler] to close the
-// connection when a fault says so.
+// Serve answers a request to a service. If a fault drops the call, Serve panics with
+// [http.ErrAbortHandler] to close the connection.
 func (s *Server) Serve(w http.ResponseWriter, httpRequest *http.Request, read Service) {
 	call := &journal.Call{Time: time.Now(), Host: wire.Host(httpRequest.Host)}
 	rec := &recorder{ResponseWriter: w, journal: s.Journal, call: call}

@@ -113,7 +113,7 @@ type Refusal struct {
 	// empty, the journal has Message.
 	Reason string
 	// Detail has further values that the service's protocol puts into the error. The protocol
-	// decides its type.
+	// decides the type of Detail.
 	Detail any
 }
 
@@ -143,7 +143,8 @@ type Protocol struct {
 	// Refuse writes a refusal in the service's error format. It may change the refusal's code to
 	// the code of this protocol.
 	Refuse func(r *Request, e *Refusal) Answer
-	// Failure, Unavailable and Throttled are the refusals for the faults of these kinds.
+	// Failure, Unavailable and Throttled are the refusals for faults of the kinds InternalFailure,
+	// Unavailable and Throttle of package fault.
 	Failure, Unavailable, Throttled *Refusal
 	// Broken is the beginning of a successful answer, cut off in the middle of its syntax.
 	Broken Answer

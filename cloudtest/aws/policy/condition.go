@@ -35,7 +35,7 @@ const (
 )
 
 type condition struct {
-	operator   string // as the document has it, for explain
+	operator   string // the operator's name in the document, for explain
 	quantifier quantifier
 	ifExists   bool
 	negated    bool
@@ -48,7 +48,7 @@ type condition struct {
 type operator struct {
 	negated bool
 	match   func(pattern, value string) bool
-	check   func(pattern string) bool // nil: any pattern
+	check   func(pattern string) bool // whether a pattern is valid; nil: every pattern is
 }
 
 // operators returns the condition operators that this package evaluates, by name. The operator Null

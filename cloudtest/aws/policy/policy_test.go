@@ -333,7 +333,7 @@ func FuzzPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var same string // the pattern in the document: JSON replaces invalid UTF-8
+		var same string // the pattern after json.Marshal, which replaces invalid UTF-8
 		must.Succeed(t, json.Unmarshal(encoded, &same))
 		matches := func(v string) bool {
 			ctx := policy.Context{}

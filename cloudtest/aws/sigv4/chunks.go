@@ -109,7 +109,8 @@ func (c *chunks) chunk() ([]byte, error) {
 	return data, c.verify(signature, algorithm+"-PAYLOAD", sum(nil), sum(data))
 }
 
-// verify checks the signature of a chunk or of the trailers, which covers the previous signature.
+// verify checks the signature of a chunk or of the trailers. The signature covers the previous
+// signature.
 func (c *chunks) verify(signature, kind string, rest ...string) error {
 	want := c.signer(kind, append([]string{hex.EncodeToString(c.previous)}, rest...)...)
 	got, err := hex.DecodeString(signature)

@@ -115,7 +115,7 @@ func TestS3PublishedVectors(t *testing.T) {
 		request *http.Request
 		now     time.Time
 		content string
-		trailer string // of the checksum
+		trailer string // value of the trailer with the checksum
 	}{
 		{
 			"GET", s3Request(t, "GET", "/test.txt", "examplebucket.s3.amazonaws.com", "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",

@@ -328,7 +328,7 @@ func (s Signature) canonicalRequest(r *http.Request, path, payloadHash string) (
 		switch name {
 		case "host":
 			values = []string{r.Host}
-		case "content-length": // net/http removes it from the headers
+		case "content-length": // net/http has parsed this header
 			values = []string{strconv.FormatInt(r.ContentLength, 10)}
 		default:
 			values = r.Header.Values(name)
