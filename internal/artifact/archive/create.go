@@ -86,7 +86,7 @@ func (l *lister) Close() error                { return nil }
 type walker struct {
 	fsys       fs.FS
 	normalizer *normalizer
-	read       bool // also read the files' content
+	read       bool // read the files' content, not only their names
 	composed   map[string]string
 }
 

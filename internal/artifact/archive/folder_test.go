@@ -102,7 +102,7 @@ func (g growing) Open(name string) (fs.File, error) {
 		return f, err
 	}
 	g.change(g.MapFS[name])
-	return g.MapFS.Open(name) // an open file shows the changes of other writers
+	return g.MapFS.Open(name) // the file has the change, as an open file on a disk does
 }
 
 func TestCreateRefusesWhatChanges(t *testing.T) {

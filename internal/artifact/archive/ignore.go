@@ -57,7 +57,7 @@ const ignoreField = "spec.ignore"
 
 // pattern is one line of Patterns.
 type pattern struct {
-	elements []glob // path elements; nil stands for "**", any number of elements
+	elements []glob // path elements; nil means "**", any number of elements
 	first    uint64 // state of the archive's root, see state
 	anchored bool   // matches from the root, not at any depth
 	dirOnly  bool

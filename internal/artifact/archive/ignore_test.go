@@ -228,8 +228,8 @@ func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
 	}
 }
 
-// TestOrdinaryPatternsOfDeepTreesAreTaken checks patterns with a "?" and files that each have a
-// folder of their own.
+// TestOrdinaryPatternsOfDeepTreesAreTaken checks that ordinary patterns with a "?" are not refused
+// for many files that each have a folder of their own.
 func TestOrdinaryPatternsOfDeepTreesAreTaken(t *testing.T) {
 	var text strings.Builder
 	for i := range 200 {

@@ -127,7 +127,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	if m.left < 0 {
 		return 0, errMeter
 	}
-	// One byte over the limit distinguishes an archive of exactly the limit from a longer archive.
+	// Take one byte over the limit, to distinguish an archive of exactly the limit from a longer
+	// archive.
 	if int64(len(p)) > m.left+1 {
 		p = p[:m.left+1]
 	}
@@ -289,7 +290,7 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 	tr := tar.NewReader(entries)
 	for {
 		if cause := context.Cause(ctx); cause != nil {
-			return cause // check for each entry, because one read may return many
+			return cause // check ctx for each entry: one read may return many entries
 		}
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
@@ -337,7 +338,8 @@ func (n *normalizer) drain() error {
 
 func (n *normalizer) entry(hdr *tar.Header, content io.Reader) error {
 	if hdr.Typeflag == tar.TypeXGlobalHeader {
-		// git archive writes a comment with the commit. It is not an entry and is dropped.
+		// A global header is dropped, but counted. git archive writes one, with the commit as a
+		// comment.
 		n.count++
 		return n.checkCount()
 	}

@@ -199,9 +199,9 @@ func (v *verbatim) header() string {
 }
 
 // leaves reports whether a header's own name leads out of the folder where it is unpacked. Programs
-// that do not know records and long names use this name, and unpack an extending header as a file.
-// A ".." at the end is accepted: a longer name may be cut off there. A global header is not a file
-// and may have an absolute name: GNU tar names it after the folder for temporary files.
+// that do not support records and long names use this name, and unpack an extending header as a
+// file. A ".." at the end is accepted: a longer name may be cut off there. A global header is not a
+// file and may have an absolute name: GNU tar names it after the folder for temporary files.
 func leaves(name string, kind byte) bool {
 	return strings.HasPrefix(name, "/") && kind != tar.TypeXGlobalHeader || strings.HasPrefix(name, "../") || strings.Contains(name, "/../")
 }

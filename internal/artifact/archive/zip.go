@@ -22,7 +22,7 @@ var zips = sync.Pool{New: func() any {
 	out := bufio.NewWriterSize(io.Discard, zipBlock)
 	w, err := gzip.NewWriterLevel(out, zipLevel)
 	if err != nil {
-		panic(err) // the level is a constant
+		panic(err) // cannot happen: the constant is a valid level
 	}
 	return &zip{w, out}
 }}
@@ -35,7 +35,7 @@ type zip struct {
 }
 
 func newZip(out io.Writer) *zip {
-	z := zips.Get().(*zip) // nothing else is put there
+	z := zips.Get().(*zip) // the pool has only this type
 	z.out.Reset(out)
 	return z
 }

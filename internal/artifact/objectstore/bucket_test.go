@@ -292,7 +292,7 @@ func TestListingThatNeverEndsIsRefused(t *testing.T) {
 	}
 }
 
-// TestListingEndsWithItsContext checks that List also stops in the middle of a page.
+// TestListingEndsWithItsContext checks that List stops even in the middle of a page.
 func TestListingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -571,8 +571,8 @@ func TestArchiveOfManyFoldersIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzKeys checks that a bucket's keys are refused before any fetch, or become an archive of
-// exactly those files. Package archive accepts the archive. The archive is the same if half of its
+// FuzzKeys checks that a bucket's keys are refused before any fetch, or become the names of the
+// files in an archive. Package archive accepts the archive. The archive is the same if half of its
 // objects come from a previous archive.
 func FuzzKeys(f *testing.F) {
 	f.Add("a", "b/c", "b/d", "e/")

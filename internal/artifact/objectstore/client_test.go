@@ -170,7 +170,8 @@ func TestPagesAreBoundedAndContentIsNot(t *testing.T) {
 	}
 }
 
-// TestPartsOfPagesAreBounded checks that a page is also bounded by its number of XML parts.
+// TestPartsOfPagesAreBounded checks that the number of XML parts of a page is bounded, not only its
+// bytes.
 func TestPartsOfPagesAreBounded(t *testing.T) {
 	object := `<Contents>` + strings.Repeat(`<Owner><ID>x</ID></Owner>`, 10) + `</Contents>`
 	for name, test := range map[string]struct {

@@ -24,7 +24,7 @@ const (
 // item is the state of one object of the index.
 type item struct {
 	at      int      // position in the index
-	content *pending // nil: the previous archive has it
+	content *pending // nil: the previous archive has the object
 	err     error    // ends the plan
 }
 

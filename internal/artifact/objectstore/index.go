@@ -169,7 +169,8 @@ func (l *lister) tooLarge() error {
 	}
 }
 
-// finish sorts the entries, refuses names that exclude each other, and computes the revision.
+// finish sorts the entries, refuses names that one archive cannot have together, and computes the
+// revision.
 func (l *lister) finish() (*Index, error) {
 	x := l.index
 	slices.SortFunc(x.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
@@ -237,7 +238,7 @@ func header(source, reader string) string {
 	return "lanyard bucket index 1\t" + strconv.Quote(source) + "\t" + reader + "\n"
 }
 
-// header returns the first line. It has only a digest of the reader, because the file must not
+// header returns the first line. It has only a digest of the reader, because the text must not
 // reveal the reader's names.
 func (x *Index) header() string {
 	reader := sha256.Sum256([]byte(x.reader))

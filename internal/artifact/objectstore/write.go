@@ -131,7 +131,7 @@ func (w *writer) write(ctx context.Context, items <-chan item, previous *Previou
 		w.done.Fetched++
 	}
 	if err := context.Cause(ctx); err != nil {
-		return err // the plan may have ended early
+		return err // if ctx has ended, the last items may be missing
 	}
 	if old != nil {
 		if err := old.check(); err != nil {

@@ -114,7 +114,7 @@ func (c *challenge) usable() bool {
 }
 
 // response returns the remembered answer to req. Its Request has the scheme of the answered URL,
-// because the library reads the scheme there.
+// because go-containerregistry reads the scheme there.
 func (c *challenge) response(req *http.Request) *http.Response {
 	answered := req.Clone(req.Context())
 	answered.URL.Scheme = c.scheme

@@ -206,7 +206,8 @@ func TestInsecureRegistryKeepsItsConnection(t *testing.T) {
 	if got := dials.Load() - first; got != 0 {
 		t.Errorf("%d new connections", got)
 	}
-	// The first call sends https, which fails (three times at most), http, and HEAD.
+	// The first call sends at most three https requests, which fail, then one over http, and
+	// HEAD. Each of the three later calls sends HEAD.
 	if got := len(n.sent(registryHost)); got > 3+5 {
 		t.Errorf("%d requests", got)
 	}
@@ -217,7 +218,8 @@ func TestInsecureRegistryKeepsItsConnection(t *testing.T) {
 	}
 }
 
-// TestInsecureRegistryChangesItsMind checks a registry that gets TLS, and then loses it.
+// TestInsecureRegistryChangesItsMind checks a registry that gets TLS, and then loses it. After the
+// loss, one attempt fails, and the next attempt succeeds.
 func TestInsecureRegistryChangesItsMind(t *testing.T) {
 	f, _ := artifact("layer")
 	plain := serveBoth(t, nil, map[string]http.Handler{registryHost: f})

@@ -129,8 +129,8 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 			return transport.NewWithContext(ctx, target.Registry, authn.FromConfig(shown),
 				transport.NewUserAgent(s, userAgent), []string{target.Scope(scope)})
 		},
-		// The library go-containerregistry changes the scheme if the repository is insecure and the
-		// registry has no TLS.
+		// If the repository is insecure and the registry has no TLS, the transport of the login
+		// sends the requests over http instead.
 		base:     url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
 		maxLayer: cmp.Or(opts.MaxLayerBytes, DefaultMaxLayerBytes),
 		maxTags:  tagLimits{Tags: maxTags, Pages: maxTagPages, Bytes: maxTagBytes},

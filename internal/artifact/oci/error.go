@@ -111,8 +111,9 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 				"the authentication handshake failed: the registry or its token server sent an unusable answer, or the realm is refused"),
 		}
 	}
-	// The library tries http after https has failed. Then err wraps both errors, and failed is the
-	// error of https. So the refusal of http is returned only if no other request failed before it.
+	// The library go-containerregistry tries http after https has failed. Then err wraps both
+	// errors, and failed is the error of https. So the refusal of http is returned only if no other
+	// request failed before it.
 	if plain, ok := errors.AsType[*plainError](failed.Err); ok {
 		return plain.refused
 	}

@@ -128,6 +128,7 @@ func TestStatusCodes(t *testing.T) {
 				}
 			}
 			// An answer to HEAD has no message, and no GET follows if the registry is overloaded.
+			// These cases expect no ServerCode and no message.
 			if c.want.ServerCode != "" && !strings.Contains(err.Error(), c.registryCode+": a message of two lines") {
 				t.Errorf("the registry's message is missing: %v", err)
 			}
@@ -136,9 +137,9 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// TestLocalHostsFailForWhatFailed checks the error for hosts that look local. The library tries
-// http after https has failed. The error must say why https failed, and must not advise to use
-// http.
+// TestLocalHostsFailForWhatFailed checks the error for hosts that look local, where the library
+// go-containerregistry tries http after https has failed. The error must say why https failed, and
+// must not advise to use http.
 func TestLocalHostsFailForWhatFailed(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	answering := func(status int) http.Handler {
@@ -251,7 +252,7 @@ func TestBrokenContent(t *testing.T) {
 				panic(http.ErrAbortHandler) // cuts the connection
 			}
 			if f, ok := w.(http.Flusher); ok {
-				f.Flush() // no Content-Length
+				f.Flush() // sends the header, without Content-Length
 			}
 		}
 	}
@@ -653,8 +654,8 @@ func TestRedirectsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestPlainHTTPNeedsInsecure checks that the library uses TLS even after a redirect and at a
-// loopback address.
+// TestPlainHTTPNeedsInsecure checks that no request is sent over http without Insecure, even after
+// a redirect and to a loopback address.
 func TestPlainHTTPNeedsInsecure(t *testing.T) {
 	f, _ := artifact("layer")
 	plain := httptest.NewServer(basic(f))

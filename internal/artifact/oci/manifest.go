@@ -280,8 +280,8 @@ func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manife
 	return m, nil
 }
 
-// child returns the digest of the chosen manifest of an index. The library and Flux choose in the
-// same way.
+// child returns the digest of the chosen manifest of an index. The library go-containerregistry and
+// Flux choose in the same way.
 func (c *Client) child(index []byte) (string, error) {
 	var parsed v1.IndexManifest
 	if err := c.decode(index, "the index", &parsed); err != nil {

@@ -149,7 +149,8 @@ func get(t *testing.T, n http.RoundTripper, url string) []byte {
 }
 
 func TestPushRefuses(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir()) // tests of other packages push at the same time
+	// Tests of other packages push at the same time, and have temporary files in the common folder.
+	t.Setenv("TMPDIR", t.TempDir())
 	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
 	good := oci.Options{Auth: oci.Basic(username, password), Transport: n}
 	bad := oci.Options{Auth: oci.Basic(username, "wrong-password"), Transport: n}

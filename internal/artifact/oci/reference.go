@@ -171,7 +171,7 @@ func (m *matcher) version(tag string) (*semver.Version, bool) {
 		return nil, false // most tags that are not versions end here
 	}
 	if v, err := semver.StrictNewVersion(bare); err == nil {
-		return v, true // NewVersion has the same result, but uses a regular expression
+		return v, true // NewVersion has the same result, but uses a slow regular expression
 	}
 	v, err := semver.NewVersion(tag)
 	return v, err == nil

@@ -24,9 +24,9 @@ const (
 )
 
 // session is the innermost transport of a client. It enforces the rules for every request,
-// including the library's own requests for redirects and token servers: where a request may go, and
-// how often it is repeated. It remembers the credentials that were sent, to redact them in texts
-// that a server echoes.
+// including the requests of go-containerregistry for redirects and token servers: where a request
+// may go, and how often it is repeated. It remembers the credentials that were sent, to redact them
+// in texts that a server echoes.
 type session struct {
 	field    string        // the object's field with the repository
 	server   origin.Server // with the host from the object
@@ -67,7 +67,8 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 // door returns the key of the registry's challenge.
 func (s *session) door() door { return door{route: s.route, host: s.home, insecure: s.insecure} }
 
-// asksForChallenge reports whether req is the library's first request, which has no credential.
+// asksForChallenge reports whether req is the first request of go-containerregistry, which has no
+// credential.
 func (s *session) asksForChallenge(req *http.Request) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == "" && s.isHome(req.URL)
 }
@@ -190,8 +191,8 @@ func (s *session) isHome(u *url.URL) bool {
 }
 
 // plainError refuses a request without TLS. It is hidden from a search for an *origin.Error: after
-// https has failed at a host that looks local, the library tries http by itself, but the error must
-// say why https failed.
+// https has failed at a host that looks local, go-containerregistry tries http by itself, but the
+// error must say why https failed.
 type plainError struct{ refused *origin.Error }
 
 func (e *plainError) Error() string { return e.refused.Error() }

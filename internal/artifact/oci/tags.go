@@ -43,9 +43,10 @@ func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] { return c.t
 const (
 	// pages requests large pages, so that no answer takes long.
 	pages = "n=" + tagsPerPage
-	// whole requests all tags at once. Distribution reads all tags for each page, so it sends
-	// 50,000 tags in one answer in a tenth of the time. If a registry sends pages nevertheless,
-	// large pages are requested: without a number, Amazon ECR and others send a hundred tags.
+	// whole requests all tags at once. The distribution project's registry reads all tags for each
+	// page, so it sends 50,000 tags in one answer in a tenth of the time. If a registry sends pages
+	// nevertheless, large pages are requested: without a number, Amazon ECR and others send a
+	// hundred tags.
 	whole = ""
 )
 

@@ -237,7 +237,7 @@ func TestTagsThatNeverEnd(t *testing.T) {
 		limits oci.TagLimits
 		code   origin.Code
 		text   string
-		most   int // pages
+		most   int // largest number of pages
 	}{
 		"the same link again": {
 			page: func(w http.ResponseWriter, _ *http.Request, asked int) {
@@ -589,8 +589,8 @@ func TestParseExclusions(t *testing.T) {
 	}
 }
 
-// TestSemVerFilterIsBounded checks that a filter of versions, too, is refused if matching would
-// take hours.
+// TestSemVerFilterIsBounded checks that a filter of versions is refused if matching would take
+// hours.
 func TestSemVerFilterIsBounded(t *testing.T) {
 	ref := oci.Reference{SemVer: "*", SemVerFilter: strings.Repeat(`\pL{900}`, 30)}
 	if err := ref.Validate(); origin.CodeOf(err) != origin.CodeInvalidReference || !strings.Contains(err.Error(), "spec.ref.semverFilter: the expressions are too large") {

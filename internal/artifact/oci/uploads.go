@@ -21,8 +21,8 @@ const maxLocation = 8 << 10
 // Uploads is a folder that remembers the URLs of uploads that broke off. It has one file for each
 // upload: the name is a digest of repository and blob, and the content is the registry's URL. Only
 // URLs at the registry's own host are stored; they give no access without a credential. A failure
-// of the folder is not an error: a new upload begins. Others may write into the folder; their files
-// have no effect. The zero value remembers nothing.
+// of the folder is not an error: a new upload begins. Other users may write into the folder; their
+// files have no effect. The zero value remembers nothing.
 type Uploads struct {
 	// Folder is created when it is needed, for its owner only. Empty means no folder.
 	Folder string
@@ -41,7 +41,7 @@ func (u Uploads) location(repo Repository, digest string) string {
 		return ""
 	}
 	path := u.file(repo, digest)
-	// Opening a pipe would block.
+	// Opening a named pipe would block, so open only regular files.
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}

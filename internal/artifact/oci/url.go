@@ -220,7 +220,8 @@ func (r Repository) String() string {
 // IsZero reports whether r is the zero value, which is not a repository.
 func (r Repository) IsZero() bool { return r == Repository{} }
 
-// target returns the repository as the library's type. If insecure, the library may use http.
+// target returns the repository as go-containerregistry's type. If insecure, that library may use
+// http.
 func (r Repository) target(insecure bool) (name.Repository, error) {
 	options := []name.Option{name.StrictValidation}
 	if insecure {

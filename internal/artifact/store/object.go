@@ -56,7 +56,7 @@ func (o Object) check() (Object, error) {
 }
 
 // Each use of the store checks names. With package regexp, the checks would take 5 % of the cost of
-// a reconciliation that finds nothing new.
+// a reconciliation that finds nothing new. So the functions below compare bytes.
 
 func isKind(s string) bool {
 	return len(s) <= maxLabel && isWord(s, isLower) && !isDigit(s[0]) && !strings.Contains(s, "-")

@@ -39,7 +39,7 @@ type Options struct {
 	// MaxBytes bounds the total size of all artifacts, in bytes; 0 means no bound except the disk.
 	MaxBytes int64
 	// MaxNamespaceBytes bounds the artifacts of one namespace, in bytes, so that a tenant cannot
-	// fill the store for the others; 0 means no bound.
+	// fill the store for other tenants; 0 means no bound.
 	MaxNamespaceBytes int64
 }
 

@@ -238,7 +238,7 @@ func TestBounds(t *testing.T) {
 	if _, err := s.Put(t.Context(), a, text(strings.Repeat("2", 30))); !errors.Is(err, ErrFull) {
 		t.Errorf("again at the bound: %v", err)
 	}
-	put(t, s, b, strings.Repeat("4", 40)) // the neighbour is not affected
+	put(t, s, b, strings.Repeat("4", 40)) // the full namespace does not affect tenant-b
 	if _, err := s.Put(t.Context(), b, text("5")); !errors.Is(err, ErrFull) || errors.Is(err, ErrNamespaceFull) || !strings.Contains(err.Error(), "100") {
 		t.Errorf("above the store's bound: %v", err)
 	}

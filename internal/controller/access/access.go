@@ -42,7 +42,7 @@ type Access struct {
 	// refuse the addresses that tenants may not reach.
 	Transports *transport.Pool
 
-	replaced lately[auth.Key]     // recently replaced tokens that a service rejected
+	replaced lately[auth.Key]     // keys of rejected tokens that were recently replaced
 	renewed  lately[auth.Subject] // subjects whose tokens were recently renewed on request
 }
 
@@ -50,7 +50,7 @@ type Access struct {
 type Call struct {
 	// Object identifies the object, with the kind's name in manifests.
 	Object auth.InvolvedObject
-	// Self is the reference to the object in a token.
+	// Self is the reference by which a token names the object.
 	Self auth.ObjectReference
 	// Identity says whose credential the object gets.
 	Identity spec.Identity
@@ -79,7 +79,7 @@ func (c Call) explain(err error) error {
 }
 
 // Subscribe calls changed when a subject has changed, for object.Dependencies. The token cache must
-// have subscribed to the accounts before.
+// have subscribed to Accounts before, so that it drops the tokens of the subject first.
 func (a *Access) Subscribe(changed func(object.Dependency)) {
 	a.Accounts.Subscribe(func(s auth.Subject) { changed(object.DependencyOn(s)) })
 }
@@ -105,7 +105,7 @@ func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connecti
 	}
 	read := readCertificates
 	if call.Identity.Credential == spec.SpiffeCertificate {
-		read = readAuthorities // the minted certificate is the client certificate
+		read = readAuthorities // the client certificate is minted
 	}
 	certs, err := named(ctx, a, call, "spec.certSecretRef", call.Identity.CertSecretName, read)
 	if err != nil {
@@ -118,8 +118,8 @@ func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connecti
 
 // Options returns the options of auth.GetToken for the call's identity, whose credential must be
 // minted: subject, audiences, cache, observer and, if the proof is exchanged, the connection's
-// proxy. If the token of a WorkloadIdentity is itself the credential, it contains the object that
-// uses it. The caller adds the token's purpose, such as auth.WithImageRepository.
+// proxy. If the token of a WorkloadIdentity is itself the credential, the token names the object
+// that uses the token. The caller adds the token's purpose, such as auth.WithImageRepository.
 func (a *Access) Options(call Call, conn *Connection) []auth.Option {
 	options := []auth.Option{
 		call.Identity.Option(a.accounts(call)),
@@ -181,7 +181,7 @@ func credentialOf(token auth.Token) Credential {
 	}
 }
 
-// timedOut adds a code to an error if the deadline of ctx ended [auth.GetToken].
+// timedOut adds a code to an error of [auth.GetToken] if the deadline of its context has passed.
 func timedOut(err error) error {
 	if auth.CodeOf(err) != "" || !errors.Is(err, context.DeadlineExceeded) {
 		return err

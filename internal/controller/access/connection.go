@@ -39,18 +39,18 @@ type Connection struct {
 	refused *endpoint.AddressError // the last refusal to dial
 }
 
-// transportKey identifies a transport that this connection made for itself, because the transport
-// uses a certificate of the tenant.
+// transportKey identifies a transport that no other connection shares, because the transport uses a
+// certificate of the tenant.
 type transportKey struct {
 	base   *http.Transport
-	home   bool             // for requests to the host itself
+	home   bool             // for requests to the connection's host
 	client *tls.Certificate // client certificate of the login; nil if there is none
 }
 
 // As returns the connection with the login's credential. The login's client certificate is used for
-// requests to the connection's host only. Such a request without TLS is a [*DetourError], unless
-// the object allows plain HTTP. The service's client adds the other parts of the credential to its
-// requests.
+// requests to the connection's host only. Without TLS, such a request fails with a [*DetourError],
+// unless the object allows plain HTTP. The service's client adds the other parts of the credential
+// to its requests.
 func (c *Connection) As(login Login) http.RoundTripper { return session{c, login.Credential} }
 
 // session is a connection with a credential.
@@ -155,7 +155,7 @@ func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.Di
 	if dial == nil {
 		dial = transport.Dialer().DialContext
 	}
-	config.NextProtos = nil // a CONNECT is HTTP/1.1
+	config.NextProtos = nil // CONNECT is sent as HTTP/1.1, so do not offer HTTP/2
 	if c.proxy != nil {
 		config.RootCAs = own.RootCAs
 	}
@@ -221,7 +221,7 @@ func (c *Connection) Route() string {
 		for _, authority := range c.certs.authorities {
 			parts = append(parts, authority.Raw)
 		}
-		parts = append(parts, nil) // the client's certificates follow
+		parts = append(parts, nil) // separates the authorities from the client's certificates
 		for _, pair := range c.certs.client {
 			parts = append(parts, pair.Certificate...)
 		}

@@ -88,7 +88,8 @@ func TestSameHost(t *testing.T) {
 	}
 }
 
-// Tenants share cached facts about a host only if they reach the host in the same way.
+// TestRoutesDiffer checks that Route differs if the proxy or the certificates differ. Tenants share
+// cached facts about a host only if their routes are equal.
 func TestRoutesDiffer(t *testing.T) {
 	proxy, other := &url.URL{Scheme: "http", Host: "proxy.example.com", User: url.UserPassword("a", "1")},
 		&url.URL{Scheme: "http", Host: "proxy.example.com", User: url.UserPassword("a", "2")}

@@ -200,8 +200,8 @@ func TestCredentialsNeedTLS(t *testing.T) {
 		"certificate":           {shown: access.Credential{Certificate: certificate}, refused: true},
 		"certificate, insecure": {shown: access.Credential{Certificate: certificate}, identity: spec.Identity{Insecure: true}},
 		"a minted token":        {header: "Bearer a.jwt", identity: spec.Identity{Source: spec.Proof, Subject: minted}, refused: true},
-		// The connection sends a stored token: the service's client refuses plain HTTP, unless the
-		// object is insecure.
+		// The connection sends a stored token even without TLS. The service's client refuses plain
+		// HTTP, unless the object is insecure.
 		"a stored token": {header: "Bearer a.jwt"},
 		"nothing":        {},
 	} {

@@ -55,7 +55,7 @@ type Basic struct {
 }
 
 // StaticLogin returns the login with a stored credential. The subject says where the credential is
-// stored, because its identity is not known.
+// stored, because the identity of a stored credential is not known.
 func StaticLogin(subject string, shown Credential) Login {
 	return Login{Identity: &meta.Identity{Subject: subject, Provider: spec.Generic}, Credential: shown}
 }
@@ -120,7 +120,8 @@ func (l *lately[K]) allow(key K, now time.Time, every time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Sub(l.began) >= every {
-		l.began, l.recent, l.older = now, map[K]time.Time{}, l.recent // no key is kept for long
+		// Drop the older keys, so that the maps do not grow forever.
+		l.began, l.recent, l.older = now, map[K]time.Time{}, l.recent
 	}
 	for _, known := range []map[K]time.Time{l.recent, l.older} {
 		if at, ok := known[key]; ok && now.Sub(at) < every {

@@ -103,7 +103,7 @@ func TestWithCredential(t *testing.T) {
 		login   func(*access.Connection, time.Duration) (access.Login, error) // nil: a session of the cloud
 		answers []error
 		seen    []string
-		subject string // in the status; empty for none
+		subject string // of the status's identity; empty for none
 		says    string // empty for success
 	}{
 		"a session":                                  {seen: []string{"AKID1"}, subject: "system:serviceaccount:tenant-a:reader"},
@@ -158,8 +158,8 @@ func TestWithCredentialOfAnIdentityThatWasRevoked(t *testing.T) {
 }
 
 // A service that rejects every credential causes one exchange per minute and key, however often it
-// is called. A tenant may have set up such a service on purpose. Tokens of others are replaced all
-// the same.
+// is called. A tenant may have set up such a service on purpose. Rejected tokens of other subjects
+// are still replaced.
 func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLoginWorld(t)
@@ -213,8 +213,8 @@ func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 	})
 }
 
-// If the cache does not have the account yet, the status still has the identity of the account's
-// token. The token is replaced once a minute like any other.
+// If the cache of accounts does not have the account yet, the status still has the identity of the
+// account's token. The token is replaced once a minute, like any other token.
 func TestTokenOfANewAccount(t *testing.T) {
 	w := newLoginWorld(t)
 	w.accounts.Unheard(true)

@@ -18,8 +18,9 @@ func Caller(conn *Connection, login Login) origin.Caller {
 	return caller
 }
 
-// ExplainOrigin returns the failure for an error of a server that artifacts come from. The reasons
-// unreachable and refused are those of the kind's sort of server.
+// ExplainOrigin returns the failure for an error of a server that artifacts come from. The
+// parameters unreachable and refused are the reasons of the kind for a server that does not answer,
+// and for a server that refuses.
 func ExplainOrigin(err error, unreachable, refused string) (object.Failure, bool) {
 	if f, ok := object.TimedOut(err, unreachable); ok {
 		return f, true
@@ -46,8 +47,8 @@ func ExplainOrigin(err error, unreachable, refused string) (object.Failure, bool
 		f.Reason, f.AtInterval = meta.ReasonArchiveRefused, true
 	case origin.CodeChanged:
 		f.Reason = meta.ReasonBucketChanged
-	// 401, 403, 404, and servers that are not registries. These failures never stall an object: the
-	// controller gets no event when somebody repairs a server.
+	// HTTP 401, 403 and 404, and answers that break the protocol. These failures never stall an
+	// object: the controller gets no event when somebody repairs a server.
 	default:
 		f.Reason = refused
 	}

@@ -161,7 +161,7 @@ func TestClientIsWhatWasJudged(t *testing.T) {
 	}
 }
 
-// issued returns a certificate for an RSA key with this modulus, with so many names.
+// issued returns a certificate for an RSA key with this modulus and this number of names.
 func issued(t *testing.T, issuer *x509.Certificate, key crypto.Signer, modulus *big.Int, names int) string {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour)}

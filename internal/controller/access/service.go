@@ -30,11 +30,11 @@ type Service struct {
 	Purpose func(source spec.Source) (options []auth.Option, ok bool)
 	// Bearer are the sources whose tokens the service's client sends as bearer tokens (RFC 6750).
 	// The client does not send a token of another source: an SDK signs with that token, or sends it
-	// by itself. All services of a cloud may accept the cloud's token, so a Service with spec.Cloud
-	// must be for a host of that cloud.
+	// by itself. All services of a cloud may accept the cloud's token, so if Bearer has spec.Cloud,
+	// the Service must be for a host of that cloud.
 	Bearer []spec.Source
-	// Rejected reports whether work's error says that the server does not accept the credential.
-	// Required.
+	// Rejected reports whether an error of the function work of [Access.Use] says that the server
+	// does not accept the credential. Required.
 	Rejected func(err error) bool
 }
 

@@ -53,10 +53,10 @@ func TestUse(t *testing.T) {
 	for name, test := range map[string]struct {
 		identity spec.Identity
 		service  access.Service
-		subject  string // of the login; empty for nobody
+		subject  string // of the login's identity; empty for none
 		user     string // of the credential
 		minted   bool
-		says     string // of a refusal
+		says     string // part of the error; empty for success
 	}{
 		"nobody":                   {spec.Identity{Source: spec.Anonymous}, all, "", "", false, ""},
 		"a Secret":                 {spec.Identity{Source: spec.StaticSecret, SecretName: "keys"}, all, "secret:tenant-a:keys", "robot", false, ""},

@@ -63,13 +63,14 @@ type plan struct {
 	accounts auth.Accounts
 	region   endpoint.AWSRegion
 	// missing is not nil if the AWSClusterControllerIdentity with the name default must be created
-	// first. It is the error that the AWSCluster reports until the created identity arrives in
-	// memory.
+	// first. It is the error that the AWSCluster reports until the cache of the manager has the
+	// created identity.
 	missing error
 }
 
-// interval is the time between two reconciliations of an AWSCluster. The cache still has the
-// credential then, and refreshes a credential that is used.
+// interval is the time between two reconciliations of an AWSCluster. The token cache then still has
+// the credential, so the reconciliation needs no exchange. The token cache refreshes a credential
+// that is used.
 const interval = 10 * time.Minute
 
 // View implements tenant.Kind. An AWSCluster has no finalizer, because its deletion leaves nothing
@@ -187,7 +188,8 @@ func (k *kind) credential(call access.Call, p plan) []auth.Option {
 	return options
 }
 
-// Report implements tenant.Kind. It sets its conditions on success and on failure alike.
+// Report implements tenant.Kind. It sets the conditions that only AWSClusters have, after a success
+// and after a failure.
 func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome object.Outcome) (found string, err error) {
 	const allowed, retrieved = v1alpha1.ConditionPrincipalUsageAllowed, v1alpha1.ConditionPrincipalCredentialRetrieved
 	subject, err := subjectOf(o)

@@ -54,7 +54,7 @@ func TestConformance(t *testing.T) {
 				fails(fault.Fault{Kind: fault.Latency, Delay: time.Hour, Count: 1})
 				began := make(chan struct{})
 				go func() {
-					// Until a call has used up the fault.
+					// Wait until a call has used up the fault.
 					for len(w.Cloud.Faults().List()) > 0 && t.Context().Err() == nil {
 						time.Sleep(time.Millisecond)
 					}

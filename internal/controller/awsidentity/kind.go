@@ -66,8 +66,8 @@ const interval = time.Hour
 // Empty implements object.Definition.
 func (k *kind[O]) Empty() (O, client.ObjectList) { return k.entry.New().(O), k.entry.NewList() }
 
-// View implements object.Definition. The finalizer is there before the first object can use the
-// identity.
+// View implements object.Definition. The finalizer is added before an object can use the identity,
+// so that no used identity is deleted.
 func (k *kind[O]) View(o O) object.View {
 	return object.View{Interval: interval, Finalizer: true, DependsOn: []object.Dependency{
 		{Kind: k.entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName()},
@@ -84,9 +84,10 @@ func (k *kind[O]) Decide(ctx context.Context, o O) (auth.Subject, error) {
 	return subject, Passing(subject, err)
 }
 
-// Passing marks an error as retryable if memory does not have the ServiceAccount of an
-// AWSServiceAccountIdentity. Memory may only be behind, and no event reports that memory has caught
-// up. All other errors need no retry: the change that repairs their cause wakes the object.
+// Passing marks an error as retryable if the controller's cache does not have the ServiceAccount of
+// an AWSServiceAccountIdentity. The cache may only be behind, and no event reports that the cache
+// has caught up. All other errors need no retry: the change that repairs their cause wakes the
+// object.
 func Passing(subject auth.Subject, err error) error {
 	if auth.CodeOf(err) == auth.CodeSubjectNotFound && subject.Kind() == v1alpha1.AWSServiceAccountIdentityKind {
 		return object.Retryable(err)

@@ -33,11 +33,12 @@ type userKind struct {
 	informer cache.Informer
 }
 
-// identityIndex finds objects by the identity that they name.
+// identityIndex is the name of the index that finds objects by the identity that they name.
 const identityIndex = "identity"
 
-// NewUsers makes a Users, and adds an index to memory. It covers the kinds of the table whose
-// objects can name an AWS identity. The program's cache must hold the objects of these kinds.
+// NewUsers makes a Users, and adds an index to the program's cache. Users covers the kinds of the
+// table whose objects can name an AWS identity. The program's cache must hold the objects of these
+// kinds.
 func NewUsers(
 	ctx context.Context, memory client.Reader, informers cache.Informers, indexer client.FieldIndexer, identities *identity.Identities, table kinds.Table,
 ) (*Users, error) {

@@ -77,7 +77,8 @@ func TestUsersOfAllKinds(t *testing.T) {
 	}
 }
 
-// TestRememberRef checks that a tenant's object in memory has only its names and its identity.
+// TestRememberRef checks that the cache stores only the names and the identity of a tenant's
+// object.
 func TestRememberRef(t *testing.T) {
 	for _, o := range users() {
 		kind, _ := kinds.All().Of(o)

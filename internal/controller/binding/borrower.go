@@ -12,7 +12,7 @@ import (
 )
 
 // borrower adds one binding's name to the accounts of its identity: to the fingerprint, which is
-// part of a token's key, and to the name of sessions at AWS.
+// part of a token's key, so that bindings share no token, and to the name of sessions at AWS.
 type borrower struct {
 	auth.Accounts
 

@@ -19,7 +19,7 @@ import (
 // Annotations of Secrets that describe the credential.
 const (
 	// issuedAnnotation and expiresAnnotation are the lifetime of an exchanged credential, in RFC
-	// 3339. A token contains its lifetime itself.
+	// 3339. A token contains its lifetime itself, so its Secret has no such annotations.
 	issuedAnnotation  = "workloadidentity.lanyard.dev/issued-at"
 	expiresAnnotation = "workloadidentity.lanyard.dev/expires-at"
 )

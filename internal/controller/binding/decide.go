@@ -45,7 +45,7 @@ type source struct {
 	accounts auth.Accounts
 	uid      string
 	target   identityv1.TargetSystem
-	config   map[string]string // providerConfig, if Lanyard knows the target system
+	config   map[string]string // providerConfig, if Lanyard supports the target system
 	// audiences are the receivers of a token; empty for an AWS identity.
 	audiences []string
 	// spec has all settings of the identity that determine its credentials.
@@ -100,8 +100,9 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	case !sameAccount(p.target.Type, had, p.account):
 		return plan{}, &accountError{had: had, has: p.account}
 	case !strings.Contains(p.account, "/"):
-		// had may have a part after a slash. Keep the part in the status. Otherwise somebody could
-		// remove the part first, and then set another part.
+		// had may have a part after a slash that the present account lacks. Keep the part in the
+		// status. Otherwise somebody could first remove the part from the identity, and then set
+		// another part.
 		p.account = had
 	}
 	return p, nil
@@ -113,8 +114,8 @@ type withdrawnError struct{ err error }
 func (e *withdrawnError) Error() string { return e.err.Error() }
 func (e *withdrawnError) Unwrap() error { return e.err }
 
-// workloadIdentity finds the WorkloadIdentity of a binding. If the identity is missing in memory,
-// workloadIdentity asks the API server, because memory may be behind.
+// workloadIdentity finds the WorkloadIdentity of a binding. If the cache does not have the
+// identity, workloadIdentity asks the API server, because the cache may be behind.
 func (k *kind) workloadIdentity(ctx context.Context, o *identityv1.WorkloadIdentityBinding, subject auth.Subject) (source, error) {
 	found := &identityv1.WorkloadIdentity{}
 	err := k.read(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, found)
@@ -226,7 +227,8 @@ func accountOf(found source) string {
 	switch found.target.Type {
 	case identityv1.TargetAWS:
 		if assumed, err := endpoint.ParseAssumption(found.config["assumeRole"]); err == nil && assumed.Role.Account != "" {
-			// The credential acts in this account; the first role only assumes this role.
+			// The credential acts in the account of this role. The role of iamRoleARN only assumes
+			// this role.
 			return assumed.Role.Account
 		}
 		role, _ := endpoint.ParseRoleARN(found.config["iamRoleARN"])

@@ -25,7 +25,7 @@ func (k *kind) namespaceOf(o *identityv1.WorkloadIdentityBinding) (string, error
 	return k.Hub.NamespaceOf(o.Namespace)
 }
 
-// read reads a WorkloadIdentity from memory.
+// read reads a WorkloadIdentity from the manager's cache or, if there is a hub, from the hub.
 func (k *kind) read(ctx context.Context, key client.ObjectKey, identity *identityv1.WorkloadIdentity) error {
 	if k.Hub == nil {
 		return k.Client.Get(ctx, key, identity)

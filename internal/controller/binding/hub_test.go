@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/hub"
 )
 
-// stubHub is a fake hub. Its identities are at the world's API server, in namespaces with other
-// names.
+// stubHub is a fake hub. Its identities are at the fake API server of the test, in namespaces with
+// other names.
 type stubHub struct {
 	hub.Namespaces
 

@@ -64,7 +64,8 @@ type Options struct {
 	Provider func(name string) (auth.Provider, error)
 	// Observer is notified of each exchange; nil for no observer.
 	Observer auth.Observer
-	// Client reads WorkloadIdentities from memory, and Secrets from the API server. It writes Secrets.
+	// Client reads WorkloadIdentities from the manager's cache, and Secrets from the API server. It
+	// writes Secrets.
 	Client client.Client
 	// RenewalFraction is the part of a credential's life after which the credential is renewed,
 	// more than 0 and less than 1.
@@ -185,7 +186,7 @@ func (k *kind) due(o *identityv1.WorkloadIdentityBinding, kept inSecret) bool {
 // renew gets a credential and writes the Secret. After a failure the Secret stays as it was.
 func (k *kind) renew(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, store *store, secret *secretRead) error {
 	if p.subject.Lent() {
-		// After an error of Lookup, k.get fails too.
+		// Ignore an error of Lookup, because k.get then fails too, and its error is returned.
 		if account, err := p.accounts.Lookup(ctx, p.subject); err == nil {
 			identity.LogUse(ctx, o.Namespace, account)
 		}

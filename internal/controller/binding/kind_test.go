@@ -143,7 +143,7 @@ func TestRenewals(t *testing.T) {
 			o := w.binding()
 			o.Status = newBinding().Status
 			must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), o))
-		}, 1}, // only the status shows whether the Secret is unchanged
+		}, 1}, // only the status has the digest of the unchanged Secret
 		{"the controller died between its two writes", func(w *world) {
 			before := w.binding().Status
 			w.editBinding(renew)
@@ -385,7 +385,8 @@ func TestOtherTargets(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
 	before := w.secret()
-	retype := func(target identityv1.TargetSystem) { // as if another identity had the name
+	// retype acts as if an identity for another target system had the same name.
+	retype := func(target identityv1.TargetSystem) {
 		w.editIdentity(func(o *identityv1.WorkloadIdentity) { o.Spec.TargetSystem = target })
 	}
 	unchanged := func() {

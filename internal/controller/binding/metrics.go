@@ -35,8 +35,8 @@ func (r *Renewals) count(err error) {
 }
 
 // NewMetrics makes the metrics that are computed from the status of bindings. Each scrape reads the
-// bindings from memory, until ctx ends. Only the replica that reconciles (elected) has these
-// metrics.
+// bindings from the manager's cache, until ctx ends. Only the replica that reconciles (elected) has
+// these metrics.
 func NewMetrics(ctx context.Context, memory client.Reader, elected <-chan struct{}) prometheus.Collector {
 	return &bindingMetrics{
 		ctx: ctx, memory: memory, elected: elected,
@@ -58,8 +58,8 @@ type bindingMetrics struct {
 // Describe implements prometheus.Collector.
 func (m *bindingMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.expiry; ch <- m.failure }
 
-// countTimeout bounds the reading of bindings from memory. Reading waits only until a starting
-// controller has its first list.
+// countTimeout bounds the reading of bindings from the cache. Reading waits only until the cache of
+// a starting controller has its first list.
 const countTimeout = 5 * time.Second
 
 // Collect implements prometheus.Collector.

@@ -84,8 +84,8 @@ func (s *store) judge(secret *corev1.Secret) (*secretRead, error) {
 }
 
 // isImmutable reports whether the API server refuses every change of a Secret's data. Anybody who
-// may write a Secret may make it immutable. But a withdrawn credential must not stay in an
-// immutable Secret.
+// may write a Secret may make it immutable. A withdrawn credential must not stay in such a Secret,
+// so the binding deletes an immutable Secret.
 func isImmutable(secret *corev1.Secret) bool { return secret.Immutable != nil && *secret.Immutable }
 
 func (s *store) refused(fix, problem string) error {

@@ -110,7 +110,7 @@ func (w *world) calls() interceptor.Funcs {
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			count("apply", o)
-			// The fake client does not refuse changes of an immutable Secret.
+			// The fake client does not refuse changes of an immutable Secret, so refuse them here.
 			if s := w.secret(); s != nil && s.Immutable != nil && *s.Immutable {
 				return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), s.Name, nil)
 			}

@@ -99,7 +99,7 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 		t.Errorf("fetched %q", got)
 	}
 
-	// After a restart, too, only changed objects are fetched.
+	// Even after a restart, only changed objects are fetched.
 	w.Restart()
 	w.service.remove("tenant-a", "hello.txt")
 	w.service.put("tenant-a", "new.txt", "newer")

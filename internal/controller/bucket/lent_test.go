@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLentIdentityStaysAtTheCloud checks that a lent identity is never used at a listed host
-// outside the cloud. A tenant's own identity may be used there.
+// TestLentIdentityStaysAtTheCloud checks that a lent identity is never used at a host outside the
+// cloud, although the administrator has listed the host. A tenant's own identity may be used there.
 func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	tenant, err := auth.ServiceAccount("tenant-a", "reader")
 	must.Succeed(t, err)

@@ -34,7 +34,7 @@ import (
 // Hosts of the tests' network.
 const (
 	cloudHost = "s3.example.com"       // a host of the cloud
-	minioHost = "minio.example.com"    // a tenant's
+	minioHost = "minio.example.com"    // a host of a tenant
 	plainHost = "plain.example.com:80" // a host of a tenant, without TLS
 	stsURL    = "https://minio.example.com"
 )
@@ -73,8 +73,8 @@ func (w *world) account(namespace, role string) {
 	w.Accounts.Put(w.T, namespace, "reader", "uid-"+namespace, map[string]string{"role": role})
 }
 
-// create stores an object that fetches the tenant's bucket without the picture. Edit may change its
-// spec first.
+// create stores an object that fetches the tenant's bucket without deploy/logo.png. Edit may change
+// its spec first.
 func (w *world) create(namespace string, edit func(*v1alpha1.BucketSpec)) *v1alpha1.Bucket {
 	w.T.Helper()
 	return w.Create(&v1alpha1.Bucket{

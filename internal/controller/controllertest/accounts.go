@@ -53,7 +53,8 @@ func (a *Accounts) Remove(t *testing.T, namespace, name string) {
 	a.Tell(subject)
 }
 
-// Unheard sets whether memory is still empty. Then Lookup finds no account, but Read does.
+// Unheard sets whether the cache of accounts is still empty. While it is empty, Lookup finds no
+// account, but Read does.
 func (a *Accounts) Unheard(unheard bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,7 +70,7 @@ func subjectOf(t *testing.T, namespace, name string) auth.Subject {
 	return subject
 }
 
-// Tell tells the subscribers that the subject has changed.
+// Tell calls the subscribers, to report that the subject has changed.
 func (a *Accounts) Tell(subject auth.Subject) {
 	a.mu.Lock()
 	subscribers := a.subscribers

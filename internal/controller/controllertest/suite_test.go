@@ -157,7 +157,7 @@ func TestRun(t *testing.T) {
 			heard := &complaints{TB: t}
 			c := newToy(t, line.Name)
 			done := make(chan struct{})
-			go func() { // Fatal ends this goroutine
+			go func() { // Fatal ends its goroutine, so Check gets its own
 				defer close(done)
 				line.Check(heard, c)
 			}()

@@ -273,7 +273,7 @@ func Condition(o object.Object, kind string) metav1.Condition {
 // Ready returns the condition Ready, or a zero condition if it is absent.
 func Ready(o object.Object) metav1.Condition { return Condition(o, meta.ConditionReady) }
 
-// Told returns the events since the last call.
+// Told returns the events since the last call of Told.
 func (w *World[O]) Told() (all []string) {
 	for len(w.Events.Events) > 0 {
 		all = append(all, <-w.Events.Events)

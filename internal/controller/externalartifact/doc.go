@@ -8,9 +8,9 @@
 // neither writes nor deletes it.
 //
 // The reference is not a secret and can be forged. This does no harm: a forger may write the
-// ExternalArtifacts of the namespace anyway. The forger could also change Lanyard's object, or
-// create another one for Flux. Lanyard corrects the forged object at every interval, and the object
-// is deleted with the source.
+// ExternalArtifacts of the namespace anyway. Instead, the forger could change Lanyard's
+// ExternalArtifact, or create another ExternalArtifact for Flux. Lanyard corrects the forged
+// ExternalArtifact at every interval, and it is deleted with the source.
 //
 // The objects are unstructured, so that no code of Flux is linked. Lanyard reads them from the API
 // server when needed, because a watch would fail in a cluster without the kind.

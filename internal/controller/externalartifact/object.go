@@ -89,7 +89,7 @@ func (s Source) owns(o *unstructured.Unstructured) bool {
 }
 
 // owned reports whether the ExternalArtifact was made for a source of this kind and name: this
-// source, or a deleted one.
+// source, or a deleted source.
 func (s Source) owned(o *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
@@ -120,7 +120,7 @@ func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 	}
 	switch {
 	case offer.Failed != "":
-		// The source's own message is only for people who may read the source.
+		// The source's own message is only for people who may read the source, so do not copy it.
 		ready["status"], ready["reason"] = string(metav1.ConditionFalse), reasonFetchFailed
 		ready["message"] = "the artifact of revision " + a.Revision + " is an earlier one: see the conditions of " + s.Kind + " " + s.Name + ", " + offer.Failed
 	case offer.Suspended:

@@ -155,7 +155,7 @@ func explain(s Source, err error) error {
 	case err == nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 		return err
 	case apimeta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		// The API server also answers "not found" if the kind was removed.
+		// If the kind was removed, the API server answers "not found".
 		return &Error{
 			Reason: meta.ReasonExternalArtifactUnavailable,
 			Fix:    "install Flux 2.7 or newer, or set spec.externalArtifact to false",

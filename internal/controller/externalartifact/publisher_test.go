@@ -441,7 +441,8 @@ func TestUnavailable(t *testing.T) {
 		}
 	}
 
-	// Without the kind, no object can exist. Without the permission to read, an object may exist.
+	// Without the kind, no object can exist, so Withdraw succeeds. Without the permission to read,
+	// an object may exist, so Withdraw fails.
 	w := newWorld(t)
 	w.fail = func(string) error { return &apimeta.NoKindMatchError{} }
 	if err := w.p.Withdraw(t.Context(), source()); err != nil {

@@ -83,7 +83,8 @@ type Flags struct {
 	// Endpoint, the token server issues them. If there are both servers, the broker issues them.
 	SPIFFEBroker broker.Config
 	// AWSIdentities lets objects name AWS identities. The controller's own identity at AWS is then
-	// lent only to namespaces that the AWSClusterControllerIdentity admits too.
+	// lent only to namespaces that both ControllerIdentityNamespaces and the
+	// AWSClusterControllerIdentity admit.
 	AWSIdentities bool
 	// IdentitySecretNamespace is the namespace of the static keys of AWS identities. Empty: no static
 	// keys are read, and objects whose identity needs them are refused.

@@ -40,7 +40,7 @@ func help(t *testing.T) string {
 
 func TestHelpIsGolden(t *testing.T) {
 	help := help(t)
-	for line := range strings.Lines(help) { // pflag aligns columns by bytes, not by characters
+	for line := range strings.Lines(help) { // pflag aligns by bytes, so this column must be ASCII
 		name, _, _ := strings.Cut(strings.TrimSpace(line), "   ")
 		if strings.HasPrefix(name, "--") && strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
 			t.Errorf("%s: what is not ASCII puts its column out of line", name)

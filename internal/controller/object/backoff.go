@@ -58,7 +58,7 @@ func (f *failures) reset(object client.ObjectKey) {
 }
 
 // writing records that a status write begins. The API server may carry out a write even if the
-// request is cut off.
+// request is cut off, so the result is unknown until wrote is called.
 func (f *failures) writing(object client.ObjectKey) {
 	f.change(object, func(p *past) { p.doubt = true })
 }

@@ -43,11 +43,11 @@ func DependencyOn(subject auth.Subject) Dependency {
 
 // Dependencies reports changes of the dependencies of objects.
 type Dependencies struct {
-	// Created maps each kind of dependency whose creation objects may wait for to an empty object
-	// of that kind. The [Reconciler] watches the metadata of the kind. When a dependency is
-	// created, it wakes the objects that depend on it.
+	// Created has the kinds of dependencies whose creation objects may wait for. It maps each kind
+	// to an empty object of that kind. The [Reconciler] watches the metadata of the kind. When a
+	// dependency is created, the [Reconciler] wakes the objects that depend on it.
 	Created map[string]client.Object
-	// Subscribe registers the function changed. It is called after a dependency was changed or
+	// Subscribe registers the function changed, which is called after a dependency was changed or
 	// deleted. Code that caches tokens must have subscribed earlier, so that it learns of the
 	// change before an object is reconciled. changed must return at once. Required.
 	Subscribe func(changed func(Dependency))
@@ -167,8 +167,8 @@ func (r *Reconciler[O, P]) watchChanges(ctx context.Context, queue workqueue.Typ
 }
 
 // wakeDependents takes changed dependencies from the queue until ctx ends. It ends the work on
-// their dependents and has the dependents reconciled again. It works for at most a tenth of the
-// time.
+// their dependents and has the dependents reconciled again. After each dependency it waits nine
+// times as long as the work took, so it works for at most a tenth of the time.
 func (r *Reconciler[O, P]) wakeDependents(ctx context.Context, changed workqueue.TypedInterface[Dependency], wake func(reconcile.Request)) {
 	for {
 		dependency, ended := changed.Get()

@@ -17,7 +17,8 @@ import (
 
 // Failure describes an error for an object's conditions.
 type Failure struct {
-	// Reason is the condition's reason. It is stable. For a credential it is the auth.Error's code.
+	// Reason is the condition's reason. It is stable. For an error about a credential, it is the
+	// auth.Error's code.
 	Reason string
 	// Message says what happened and how to fix it.
 	Message string

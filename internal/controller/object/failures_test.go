@@ -33,8 +33,8 @@ func TestOwnTimeoutIsToldFromOthers(t *testing.T) {
 	}
 }
 
-// A failure's message shows all its characters, whoever wrote the text: invisible ones become
-// spaces.
+// A failure's message has only visible characters, whoever wrote the text: invisible characters
+// become spaces.
 func TestFailuresShowAllTheirCharacters(t *testing.T) {
 	w := newWorld(t)
 	w.fails(errors.New("the registry says txt.\u202eexe\u2066\u200b\r\nReady\x1b[2J"))
@@ -87,7 +87,8 @@ func TestOtherWordsAreNoNews(t *testing.T) {
 			t.Errorf("after a minute: %+v", controllertest.Ready(got))
 		}
 
-		// After a request, the newest answer is written. Another reason makes an event.
+		// After a request to reconcile, the newest message is written. A failure with another
+		// reason makes an event.
 		w.Request(o, "now")
 		w.reconcile(o)
 		if got := w.Get(o); got.Status.LastHandledReconcileAt != "now" || !strings.Contains(controllertest.Ready(got).Message, fmt.Sprint("answer ", asked+32)) {
@@ -132,7 +133,7 @@ func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
 			w.reconcile(o)
 			time.Sleep(10 * time.Second)
 			size = "800 MiB"
-			again := w.reconcile(o).RequeueAfter // its account has changed
+			again := w.reconcile(o).RequeueAfter // as after a change of its account
 			if got := message(w, o); !strings.Contains(got, "900 MiB") || again > 2*object.RewordPause {
 				t.Errorf("within a minute: %q, again after %s", got, again)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Object is a custom resource of Lanyard. All of these have a [meta.Status].
+// Object is a custom resource of Lanyard. All custom resources of Lanyard have a [meta.Status].
 type Object interface {
 	client.Object
 
@@ -26,8 +26,8 @@ type Kind[O Object, P any] interface {
 	Definition[O]
 
 	// Decide makes the plan of the spec, or refuses the spec with an error of [Invalid] or another
-	// error that Explain knows. It may read, but must not change o or anything at the API server.
-	// It must not rely on a rule of the schema: an object may be older than the rule.
+	// error for which Explain has a failure. It may read, but must not change o or anything at the
+	// API server. It must not rely on a rule of the schema: an object may be older than the rule.
 	Decide(ctx context.Context, o O) (P, error)
 	// Act carries out the plan and changes o's status accordingly, except for conditions. If it
 	// returns an error, it leaves the status as it was. ctx ends with the object's timeout. If Act
@@ -52,7 +52,7 @@ type Definition[O Object] interface {
 	Empty() (O, client.ObjectList)
 	// View returns a copy of the fields of an object that the [Reconciler] needs.
 	View(o O) View
-	// Explain returns the failure for an error that only this kind knows. The [Reconciler] calls
+	// Explain returns the failure for an error that only this kind has. The [Reconciler] calls
 	// Explain for errors that this package does not explain itself. If Message is empty, the
 	// error's text is the message.
 	Explain(err error) (Failure, bool)

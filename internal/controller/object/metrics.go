@@ -65,7 +65,7 @@ func (m *objectMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// count adds the numbers of the kind's objects in the cache to objects.
+// count adds the kind's objects in the cache to the numbers in the map objects.
 func (r *Reconciler[O, P]) count(ctx context.Context, objects map[state]int) error {
 	_, list := r.kind.Empty()
 	return Each(ctx, r.shared.Client, list, func(o O) {

@@ -100,7 +100,7 @@ func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request)
 	defer end()
 	result, err := r.reconcile(ctx, req)
 	if superseded(ctx) {
-		return reconcile.Result{}, nil // the object is in the queue again
+		return reconcile.Result{}, nil // the code that ended the work has queued the object
 	}
 	return result, err
 }
@@ -276,7 +276,7 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 	}
 	words := []any{"reason", f.Reason, "stalled", f.Stalled, "message", f.Message}
 	if t.isNew || t.was.Status != metav1.ConditionFalse || t.was.Reason != f.Reason {
-		// At level error, every level of the log shows the failure once.
+		// Log a new failure at level error, so that every setting of the log level shows it once.
 		log.FromContext(ctx).Error(nil, "failed", words...)
 		r.emitEvent(t.o, corev1.EventTypeWarning, f.Reason, f.Message)
 	} else { // a new message alone makes no event
@@ -306,9 +306,11 @@ func (r *Reconciler[O, P]) pause(t *turn[O, P], f Failure) time.Duration {
 
 // save writes the status if it has changed. It writes nothing else of the object.
 func (r *Reconciler[O, P]) save(ctx context.Context, t *turn[O, P]) error {
-	// Most often nothing has changed. reflect.DeepEqual finds that out faster.
+	// Most often nothing has changed. reflect.DeepEqual finds that out faster than
+	// equality.Semantic.
 	same := reflect.DeepEqual(t.before, t.o) || equality.Semantic.DeepEqual(t.before, t.o)
-	// If the cached version may be outdated, patch anyway: an outdated version gives a conflict.
+	// If the cached version may be outdated, patch anyway: the patch of an outdated version fails
+	// with a conflict, and the object is reconciled again.
 	if same && !r.failures.outdated(t.key, t.before.GetResourceVersion()) {
 		return nil
 	}
@@ -363,7 +365,8 @@ func (r *Reconciler[O, P]) notFinalized(ctx context.Context, before, o O, cause 
 	markFailed(o, f)
 	if (f.Stalled || news) && !equality.Semantic.DeepEqual(before, o) {
 		if err := r.patchStatus(ctx, before, o); err != nil {
-			// After a conflict, the cache is behind, and the failure may not be new.
+			// After a conflict, the cache is behind, and the failure may not be new. So make no
+			// event.
 			return client.IgnoreNotFound(err)
 		}
 	}

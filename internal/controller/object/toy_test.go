@@ -21,7 +21,7 @@ import (
 // uses only a few of their fields.
 type toy struct {
 	act      func(o *v1alpha1.OCIRepository) (news string, err error) // nil: Act does nothing
-	wait     func(ctx context.Context)                                // before act; nil: no call
+	wait     func(ctx context.Context)                                // runs before act; may be nil
 	report   error
 	finalize error
 

@@ -112,7 +112,7 @@ func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 			t.Errorf("%d of 2000 changes were told within %s", invalidated, took)
 		}
 		time.Sleep(time.Minute)
-		if n := lists.Load(); n < 2 || n > 3 || queue.Len() != 2 { // one more may be running
+		if n := lists.Load(); n < 2 || n > 3 || queue.Len() != 2 { // one more List may be running
 			t.Errorf("%d lists, %d objects woken", n, queue.Len())
 		}
 		for range 100 {

@@ -30,7 +30,7 @@ func superseded(ctx context.Context) bool {
 // credential could be used for longer than its account allows, and an object could not be deleted
 // soon. The zero value is ready for use.
 type underWork struct {
-	mu    sync.Mutex // guards all fields, also those of works; never held during I/O
+	mu    sync.Mutex // guards works and the fields of each work; never held during I/O
 	works map[client.ObjectKey]*work
 }
 

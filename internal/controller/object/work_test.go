@@ -115,8 +115,8 @@ func TestOutdatedWorkEnds(t *testing.T) {
 	}
 }
 
-// A change while the object is being read ends the work too: the work does not know yet which
-// generation was read.
+// A change while the object is being read ends the work too, because it is not known yet which
+// generation is read.
 func TestChangesWhileReadingEndWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -16,7 +16,7 @@ type plan struct {
 	reference  oci.Reference
 	selector   oci.LayerSelector
 	ignore     archive.Patterns
-	// anew makes the artifact even if the status already names its revision.
+	// anew says that the artifact is made even if the status already names its revision.
 	anew bool
 }
 

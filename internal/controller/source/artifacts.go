@@ -14,7 +14,7 @@ import (
 )
 
 // Artifacts is the artifact store for the sources of all kinds. All reconcilers of a controller
-// share one Artifacts: it must know the objects of all kinds to find garbage. All exported fields
+// share one Artifacts, because finding garbage needs the objects of all kinds. All exported fields
 // are required.
 type Artifacts struct {
 	// Store keeps the files.

@@ -10,8 +10,9 @@ import (
 )
 
 // Intervals of the collector. At collectEvery, it looks for garbage among the files of objects that
-// stored a new artifact. At walkEvery, it looks through the whole store. Only this finds the files
-// of a killed controller, and those of objects that were deleted without a last reconciliation.
+// stored a new artifact. At walkEvery, it looks through the whole store. Only this walk finds the
+// files of a killed controller, and the files of objects that were deleted without a last
+// reconciliation.
 const (
 	collectEvery = time.Minute
 	walkEvery    = time.Hour

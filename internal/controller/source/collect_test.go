@@ -102,7 +102,7 @@ func TestCollectorLooksAtWhatChanged(t *testing.T) {
 			w.finds(revision)
 			w.reconcile(o)
 			path := w.Get(o).Status.Artifact.Path
-			w.age(path, time.Now()) // the time of the test's clock
+			w.age(path, time.Now()) // by the test's clock, not by the clock of the disk
 			return path
 		}
 		o, quiet := w.create("tenant-a", "app", nil), w.create("tenant-a", "quiet", nil)
@@ -144,8 +144,8 @@ func TestCollectorLooksAtWhatChanged(t *testing.T) {
 	})
 }
 
-// The cache may not have seen a status that was just written. The artifact of that status must stay
-// all the same.
+// The cache may not have seen a status that was just written. The artifact of that status must not
+// be removed.
 func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -171,7 +171,7 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 		t.Error("an artifact that a status names is gone")
 	}
 
-	// If the cache does not have an object, its files and its entry are removed.
+	// If the cache does not have an object, its files and its entry in Artifacts are removed.
 	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 	})

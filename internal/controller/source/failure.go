@@ -16,7 +16,7 @@ func (e *storeError) Error() string { return e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
 // Explain implements object.Definition. It explains the failures that all sources can have, and
-// asks the kind about others.
+// asks the kind about other failures.
 func (f *fetching[O, P]) Explain(err error) (object.Failure, bool) {
 	if failure, known := explain(err); known {
 		return failure, true

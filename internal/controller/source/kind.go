@@ -13,14 +13,15 @@ import (
 // P the type of the plan that Decide makes.
 type Kind[O kinds.Keeper, P any] interface {
 	// Decide makes the plan of the spec for the call's identity, or refuses the spec with an error
-	// of [object.Invalid] or another error that Explain knows. It must not read a clock or make a
-	// request. It must not rely on a rule of the schema: an object may be older than the rule.
+	// of [object.Invalid] or another error for which Explain has a failure. It must not read a
+	// clock or make a request. It must not rely on a rule of the schema: an object may be older
+	// than the rule.
 	Decide(o O, call Call) (P, error)
 	// Fetch carries out the plan and changes o's status accordingly, except for conditions. If it
 	// returns an error, it leaves the earlier results in the status. ctx ends with the object's
 	// timeout.
 	Fetch(ctx context.Context, o O, plan P, call Call) error
-	// Explain returns the failure for an error that only this kind knows, like Explain of
+	// Explain returns the failure for an error that only this kind has, like Explain of
 	// object.Definition.
 	Explain(err error) (object.Failure, bool)
 }

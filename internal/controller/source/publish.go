@@ -50,8 +50,9 @@ func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifac
 	failure := object.Explain(err, explain)
 	object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionFalse, failure.Reason, failure.Message)
 	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !wanted {
-		// The spec does not ask for an ExternalArtifact. Without the right to read it, nobody knows
-		// whether one is left: the condition says so.
+		// The spec does not ask for an ExternalArtifact. Without the right to read
+		// ExternalArtifacts, the controller cannot find out whether one is left. The condition says
+		// so.
 		return nil
 	}
 	return err

@@ -23,7 +23,7 @@ type readiness struct {
 	done  bool
 }
 
-// asked reports whether the wait is over: everything was there, or the replica has waited long
+// asked reports whether the wait is over: no artifact was missing, or the replica has waited long
 // enough.
 func (r *readiness) asked(elected bool) bool {
 	r.mu.Lock()
@@ -56,14 +56,16 @@ func (r *readiness) try(owner store.Object) {
 // Ready is a readiness check (healthz.Checker). It fails while an artifact of a status is missing
 // from the store, if its object was not tried since the start. So clients are not sent to a replica
 // that lost its volume. A suspended object, and an object whose artifact cannot be fetched, do not
-// delay the others. A slow registry delays them for readyWithin at most. Once the check has passed
-// on the replica that reconciles, it always passes.
+// make the check fail. A slow registry makes it fail for readyWithin at most. Once the check has
+// passed on the replica that reconciles, it always passes.
 func (a *Artifacts) Ready(req *http.Request) error {
 	elected := false
 	select {
 	case <-a.Elected:
 		elected = true
-	default: // another replica reconciles; artifacts that it fetches may be missing here
+	// Another replica reconciles. Artifacts that it fetches may be missing here, and then the check
+	// fails without a time limit.
+	default:
 	}
 	if a.readiness.asked(elected) {
 		return nil

@@ -69,7 +69,8 @@ func TestReadyOfAReplica(t *testing.T) {
 		t.Error("a standby that lacks an artifact is ready")
 	}
 
-	// An object whose fetch fails does not delay the others, and neither does a suspended object.
+	// An object whose fetch fails does not make the check fail, and neither does a suspended
+	// object.
 	close(w.Elected)
 	w.fails(errOdd)
 	w.reconcile(o)

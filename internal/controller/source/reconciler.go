@@ -19,10 +19,10 @@ import (
 // Shared has the parts that the reconcilers of all sources of one controller use together. All
 // fields are required.
 type Shared struct {
-	// Shared has the parts that reconcilers of other kinds that act as a tenant use too.
+	// Shared has the parts that are common to all kinds whose objects act as a tenant.
 	*tenant.Shared
 
-	// Artifacts has the store, and knows which objects have artifacts in it.
+	// Artifacts has the store, and finds out which objects have artifacts in the store.
 	Artifacts *Artifacts
 	// External publishes artifacts to Flux.
 	External *externalartifact.Publisher

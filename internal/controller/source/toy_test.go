@@ -24,7 +24,7 @@ import (
 type toy struct {
 	fetch   func(o *v1alpha1.OCIRepository, call source.Call) error // nil: Fetch does nothing
 	fetched []string                                                // names of the objects
-	calls   []source.Call                                           // of the calls of Decide
+	calls   []source.Call                                           // arguments of Decide
 }
 
 func (k *toy) Decide(o *v1alpha1.OCIRepository, call source.Call) (string, error) {

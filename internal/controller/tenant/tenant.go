@@ -54,7 +54,8 @@ type Definition[O object.Object] interface {
 
 // Shared has the parts that the reconcilers of all kinds of one controller use together.
 type Shared struct {
-	// Shared has the parts that the reconcilers of all other objects use too. Required.
+	// Shared has the parts that the reconcilers of all kinds use, also of kinds that do not act as
+	// a tenant. Required.
 	*object.Shared
 
 	// Rules turn the identity fields of a [Toolkit]'s objects into an identity or a refusal.
@@ -149,7 +150,8 @@ func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P]) (news string, err
 	return news, err
 }
 
-// Bounds of the schemas. They also apply to objects that are stored already.
+// Bounds of the schemas. checkBounds applies them to stored objects, which may be older than a
+// bound.
 const (
 	minInterval = time.Second
 	maxInterval = 8760 * time.Hour

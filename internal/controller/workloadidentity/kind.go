@@ -16,7 +16,7 @@ import (
 type Reconciler = object.Reconciler[*identityv1.WorkloadIdentity, string]
 
 // New makes the reconciler. The ring has the keys of the issuer; [Ring.Subscribe] must be among the
-// shared dependencies.
+// shared dependencies, so that changes of the ring wake identities.
 func New(shared *object.Shared, made *issuer.Issuer, ring *Ring) *Reconciler {
 	return object.New(shared, identityv1.WorkloadIdentityKind, &kind{issuer: made, ring: ring})
 }

@@ -28,8 +28,8 @@ type Ring struct {
 	informer cache.Informer
 }
 
-// NewRing makes the Ring of an issuer. The memory and its informers must watch the KeyRing with
-// that key, and no other KeyRing.
+// NewRing makes the Ring of an issuer. The parameters memory and informers use one cache, which
+// must watch the KeyRing with that key, and no other KeyRing.
 func NewRing(ctx context.Context, memory client.Reader, informers cache.Informers, key client.ObjectKey, issuer string) (*Ring, error) {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -198,7 +198,8 @@ func TestOpensWhatWasListed(t *testing.T) {
 	}
 }
 
-// The service's challenge names another token endpoint, and the client must not ask that endpoint.
+// TestErrorsAreTyped checks the code of each failure. The service's challenge names another token
+// endpoint, which the client must not ask.
 func TestErrorsAreTyped(t *testing.T) {
 	s := &service{page: 10}
 	transport := objectstoretest.Serve(t, s)

@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// TestHostsAreTheSDKs compares the S3 hosts of package endpoint with the SDK's hosts, in every
-// partition and variant that the SDK supports.
+// TestHostsAreTheSDKs compares the S3 hosts of package endpoint with the hosts of AWS's SDK, in
+// every partition and variant that the SDK supports.
 func TestHostsAreTheSDKs(t *testing.T) {
 	resolved := 0
 	for _, name := range []string{
@@ -26,7 +26,7 @@ func TestHostsAreTheSDKs(t *testing.T) {
 				Region: &name, UseFIPS: aws.Bool(v.FIPS), UseDualStack: aws.Bool(v.DualStack),
 			})
 			if err != nil {
-				continue // the SDK does not support it
+				continue // the SDK does not support this variant
 			}
 			resolved++
 			if own := region.S3Host(v); own != got.URI.Host {

@@ -165,8 +165,8 @@ func TestOpensWhatWasListed(t *testing.T) {
 	}
 }
 
-// TestChangedObjectIsRefusedWithoutTheServicesHelp has a service that ignores If-Match and sends
-// the current object, as some services do.
+// TestChangedObjectIsRefusedWithoutTheServicesHelp checks a service that ignores If-Match and sends
+// the current object, as some services do. An object with another entity tag must be refused.
 func TestChangedObjectIsRefusedWithoutTheServicesHelp(t *testing.T) {
 	answer := map[string]string{"a": `"2"`, "b": `1`, "c": ""}
 	storage := open(t, s3.Options{
