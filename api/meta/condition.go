@@ -165,7 +165,7 @@ const (
 	ReasonSecretNamespaceRefused = "SecretNamespaceRefused"
 
 	// ReasonStaticIdentityNotForSources says that the chain of an AWS identity ends in static keys,
-	// which this program does not read. Terminal.
+	// which the controller of the object does not read. Terminal.
 	ReasonStaticIdentityNotForSources = "StaticIdentityNotForSources"
 
 	// ReasonAccountMismatch says that the identity's credentials are of the wrong account: the

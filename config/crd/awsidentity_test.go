@@ -29,8 +29,8 @@ const (
 	awsClusters          = "infrastructure.lanyard.dev_awsclusters.yaml"
 )
 
-// TestAWSFormats checks which objects the schemas of AWS identities and AWSClusters accept. The
-// object's name is default.
+// TestAWSFormats checks which objects the schemas of AWS identities and AWSClusters accept. Each
+// object has the name default, because an AWSClusterControllerIdentity must have it.
 func TestAWSFormats(t *testing.T) {
 	const arn = `"roleARN":"arn:aws:iam::123456789123:role/team/CAPARole"`
 	long := func(n int) string { return strings.Repeat("x", n) }
@@ -137,8 +137,7 @@ func TestSingleton(t *testing.T) {
 	}
 }
 
-// TestAWSKindsAreRegistered checks that the schemes have a Go type for each kind of the
-// definitions.
+// TestAWSKindsAreRegistered checks that the scheme has a Go type for each kind of the CRDs.
 func TestAWSKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{identityv1.AddToScheme, infrav1.AddToScheme} {
@@ -213,7 +212,7 @@ func TestAWSSpecFields(t *testing.T) {
 				"apiVersion": "identity.lanyard.dev/v1alpha1", "kind": definition.Spec.Names.Kind, "metadata": map[string]any{"name": "default"}, "spec": spec,
 			}
 		}
-		delete(known, "allowedNamespaces") // another test checks this field
+		delete(known, "allowedNamespaces") // TestAWSGrantFields checks this field
 		if says := policy.Admit(t, object(slices.Sorted(maps.Keys(known))...), nil); len(says) > 0 {
 			t.Errorf("%s: of all its fields the policy says %q", file, says)
 		}
@@ -247,7 +246,7 @@ func TestAWSGrantFields(t *testing.T) {
 	policy := admissiontest.New(t, "../admission/awsidentities.yaml", identityv1.Version)
 	for _, row := range []struct {
 		block string
-		says  string // beginning of the refusal; empty if the block is accepted
+		says  string // beginning of the refusal; empty if the policy accepts the block
 	}{
 		{`null`, ""},
 		{`{}`, ""},

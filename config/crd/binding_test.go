@@ -43,7 +43,8 @@ func TestBindingFormats(t *testing.T) {
 		spec string
 		says string // part of the refusal; empty if it is accepted
 	}{
-		// The sample of GEP-26, with our group and without the identity's namespace.
+		// The sample of Gardener's proposal GEP-26, with Lanyard's API group and without the
+		// identity's namespace.
 		{`"type":"aws","providerConfig":{"apiVersion":"aws.authentication.gardener.cloud/v1alpha1","kind":"Config","iamRoleARN":"arn:aws:iam::112233445566:role/gardener-dev"},
 			"contextObject":{"apiVersion":"core.gardener.cloud/v1beta1","kind":"Shoot","name":"foo","namespace":"garden-local","uid":"54d09554-6a68-4f46-a23a-e3592385d820"},` + wi + `,` + store, ""},
 
@@ -125,8 +126,8 @@ func TestBindingUpdates(t *testing.T) {
 	}
 }
 
-// TestBindingDefaults asserts the defaults that the API server adds, and that the scheme knows the
-// kind.
+// TestBindingDefaults asserts the defaults that the API server adds, and that the scheme has a Go
+// type for the kind.
 func TestBindingDefaults(t *testing.T) {
 	object := binding(t, `"workloadIdentity":{"name":"a"},"store":{"secretRef":{"name":"cloudprovider"}}`)
 	if errs := crdtest.New(t, bindingFile).Admit(t.Context(), object); len(errs) > 0 {

@@ -2,7 +2,7 @@
 
 // These tests start no goroutine, so the race detector would only slow them down.
 
-// Package crd_test judges objects by the generated CustomResourceDefinitions.
+// Package crd_test validates objects with the generated CustomResourceDefinitions.
 package crd_test
 
 import (
@@ -85,7 +85,7 @@ func TestDefinitionsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestKindsAreRegistered checks that module api has a Go type for each kind of the definitions.
+// TestKindsAreRegistered checks that module api has a Go type for each kind of the CRDs.
 func TestKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must.Succeed(t, v1alpha1.AddToScheme(scheme))
@@ -130,8 +130,8 @@ func rows(t *testing.T, file string) []row {
 	return table.Rows
 }
 
-// TestOCIRepositoryTables compares the schema's verdicts with two tables: the exclusions, which
-// auth/spec obeys too, and the formats of fields.
+// TestOCIRepositoryTables compares the schema's verdicts with two tables: the combinations of
+// identity fields, which package auth/spec checks too, and the formats of fields.
 func TestOCIRepositoryTables(t *testing.T) {
 	agree(t, ocirepositories(), "../../auth/spec/testdata/exclusions.yaml", "testdata/formats.yaml")
 }
@@ -363,7 +363,8 @@ func decode[T any](tb testing.TB, object map[string]any) *T {
 
 // FuzzAcceptedIsReadable checks that the controller can decode each object that the schema accepts.
 // One stored object that cannot be decoded would stop the list of all tenants' objects. The
-// durations are within their limits. The URL has a host, a path and nothing else.
+// test also checks that the durations are within their limits, and that the URL has only a host and
+// a path.
 func FuzzAcceptedIsReadable(f *testing.F) {
 	f.Add("oci://registry.example.com:5000/team/app", "5m", "60s", "1.2.0", ".*-rc.*")
 	f.Add("oci://user:password@registry.example.com/app", "999999999999h", "0.5m", "", "(")
@@ -387,8 +388,9 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 		}
 		u, err := url.Parse(spec.URL)
 		if err != nil {
-			// Between brackets, net/url requires a real IP address, and the schema's pattern only
-			// the characters of an address. The controller refuses such a URL later.
+			// Between brackets, net/url requires a real IP address. The schema's pattern requires
+			// only the characters of an address. The controller refuses a URL that net/url cannot
+			// parse.
 			if strings.Contains(spec.URL, "[") {
 				return
 			}
@@ -436,7 +438,7 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 }
 
 // FuzzAcceptedBucketIsReadable checks that the controller can decode each Bucket that the schema
-// accepts. An endpoint is a host, or a host and a port.
+// accepts. The test also checks that an endpoint is a host, or a host and a port.
 func FuzzAcceptedBucketIsReadable(f *testing.F) {
 	f.Add("tenant-a", "minio.example.com:9000", "eu-west-1", "clusters/a/", "https://minio.example.com:9000", "5m", "60s")
 	f.Add("$web", "[fd00::1]:9000", "EU_West_1", "\x00", "https://minio.example.com/", "1h1m1s1ms", "1.5m")
@@ -458,7 +460,7 @@ func FuzzAcceptedBucketIsReadable(f *testing.F) {
 		if d := spec.Timeout.Duration; d < time.Second || d > 30*time.Minute {
 			t.Errorf("timeout %q is %v", timeout, d)
 		}
-		// A name is one segment of a path, and a region one label of a host.
+		// bucketName must be one segment of a path, and region must be one label of a host name.
 		if strings.Trim(spec.BucketName, ".") == "" || strings.ContainsAny(spec.BucketName, "/\\%?#@: \n") {
 			t.Errorf("bucketName %q", spec.BucketName)
 		}
@@ -468,7 +470,7 @@ func FuzzAcceptedBucketIsReadable(f *testing.F) {
 		for _, address := range []string{"https://" + spec.Endpoint, spec.STS.Endpoint} {
 			u, err := url.Parse(address)
 			if err != nil {
-				if strings.Contains(address, "[") { // as in the URL of an OCIRepository
+				if strings.Contains(address, "[") { // net/url requires a real IP address here
 					continue
 				}
 				t.Fatalf("endpoint %q: %v", address, err)

@@ -21,7 +21,8 @@ const keyringFile = "identity.lanyard.dev_keyrings.yaml"
 // kid returns a string in the form of a thumbprint. Each letter makes another kid.
 func kid(letter string) string { return strings.Repeat(letter, 43) }
 
-// ringOf returns a KeyRing of revision 7. Each key is written as "letter state".
+// ringOf returns a KeyRing of revision 7. Each argument is one key: the letter of its kid, and its
+// state.
 func ringOf(t *testing.T, keys ...string) map[string]any {
 	t.Helper()
 	ring := v1alpha1.KeyRing{
@@ -61,7 +62,8 @@ func setKey(field string, value any) func(map[string]any) {
 	}
 }
 
-// TestKeyRingSpec checks which requests of people the spec accepts.
+// TestKeyRingSpec checks which values of the spec are accepted. An administrator writes the spec to
+// request a change of the keys, such as a rotation.
 func TestKeyRingSpec(t *testing.T) {
 	a := crdtest.New(t, keyringFile)
 	for _, tt := range []struct {
@@ -129,7 +131,8 @@ func TestKeyRingTransitions(t *testing.T) {
 	}
 }
 
-// trusting returns a ring with authorities. Each authority is written as "letter state".
+// trusting returns a ring with authorities. Each argument is one authority: the letter of its id,
+// and its state.
 func trusting(t *testing.T, authorities ...string) map[string]any {
 	t.Helper()
 	object := ringOf(t, "a Active")
@@ -197,7 +200,7 @@ func judge(t *testing.T, name string, err error, want string) {
 	}
 }
 
-// TestIdentityKindsAreRegistered checks that the scheme knows the kinds of the definition.
+// TestIdentityKindsAreRegistered checks that the scheme has a Go type for each kind of the CRD.
 func TestIdentityKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must.Succeed(t, v1alpha1.AddToScheme(scheme))

@@ -31,8 +31,8 @@ const (
 	identityPolicy = "../admission/workloadidentities.yaml"
 )
 
-// TestIdentityTable checks each row of the table of WorkloadIdentities with the schema, Kubernetes'
-// rules, the policy and the issuer.
+// TestIdentityTable checks each row of package issuertest's table of WorkloadIdentities with the
+// schema, Kubernetes' rules, the policy and the issuer.
 func TestIdentityTable(t *testing.T) {
 	schema := crdtest.New(t, identityFile)
 	policy := admissiontest.New(t, identityPolicy, v1alpha1.Version)
@@ -175,7 +175,7 @@ func TestIdentityUpdates(t *testing.T) {
 			t.Errorf("%s: the identity before: %v", tt.name, errs)
 		}
 		var refusals []string
-		// AdmitUpdate also adds the defaults.
+		// AdmitUpdate also adds the defaults, so that the policy gets them below.
 		for _, err := range schema.AdmitUpdate(t.Context(), tt.object, tt.old) {
 			refusals = append(refusals, err.Error())
 		}
@@ -234,7 +234,7 @@ func TestIdentityColumns(t *testing.T) {
 	}
 }
 
-// TestIdentityStatusIsSet checks that the status has only fields that something sets.
+// TestIdentityStatusIsSet checks that the status has only the fields that Lanyard sets.
 func TestIdentityStatusIsSet(t *testing.T) {
 	schema, err := apiextensions.GetSchemaForVersion(crdtest.Read(t, identityFile), v1alpha1.Version)
 	must.Succeed(t, err)

@@ -73,7 +73,7 @@ func run(ctx context.Context) error {
 		case err == nil:
 			object.Data["identity"] = awssdk.ToString(answer.Arn)
 		case ok && !refused.Temporary():
-			object.Data["identity"] = "none: " + refused.Error() // the text says what to do
+			object.Data["identity"] = "none: " + refused.Error() // the error says what to fix
 		default:
 			return reconcile.Result{}, err // controller-runtime retries, with growing pauses
 		}

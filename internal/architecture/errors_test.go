@@ -50,7 +50,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 // TestEveryErrorHasANextStep checks that each error that becomes a condition has a next step (Fix).
 func TestEveryErrorHasANextStep(t *testing.T) {
 	typed := regexp.MustCompile(`^(auth|archive|object)?\.?(Error|SecretError|PullSecretsError)$`)
-	later := map[string]int{ // by file: errors that get their next step later in the function
+	later := map[string]int{ // by file: number of errors whose Fix is set later
 		"auth/kube/failure.go": 1, "internal/artifact/objectstore/index.go": 3, "internal/clouds/location/location.go": 1,
 		"internal/yamlfile/yamlfile.go": 2, // errors of the command line, which never become conditions
 	}
@@ -93,7 +93,7 @@ func goFiles(t *testing.T, folder string, visit func(path string, file *ast.File
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 		tests := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test") || strings.HasSuffix(filepath.Dir(path), "/rig")
-		// The errors of package origin get their next step from a table, which has a test of its
+		// Skip package origin: its errors get their next step from a table, which has a test of its
 		// own.
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || tests || strings.HasSuffix(filepath.Dir(path), "/origin") {
 			return err

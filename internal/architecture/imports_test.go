@@ -20,12 +20,12 @@ const module = "github.com/lanyard-dev/lanyard"
 // from, without those of except.
 type rule struct {
 	name   string
-	dir    string   // folder of the module, from the repository's root
+	dir    string   // folder of the module, relative to the repository's root
 	from   string   // import path, relative to module; a trailing /... adds all packages below
-	except []string // packages of from that the rule does not apply to
+	except []string // packages of from to which the rule does not apply
 	deny   []string // import paths or prefixes of them that end in /
 	allow  []string // import paths that stay allowed
-	direct bool     // only the imports of from's own files count
+	direct bool     // only direct imports count
 }
 
 // The clouds' own modules for Go, as prefixes of import paths.
@@ -143,7 +143,7 @@ var rules = []rule{
 		name: "how objects reach what they name does not depend on what they do with it",
 		dir:  ".", from: "/internal/controller/access",
 		deny:  []string{module + "/internal/artifact/", module + "/internal/controller/source", module + "/internal/controller/registry"},
-		allow: []string{module + "/internal/artifact/origin"}, // the errors of servers, which access explains
+		allow: []string{module + "/internal/artifact/origin"}, // allowed: the errors of servers, which package access explains
 	},
 	{
 		name: "only kinds that keep artifacts link the store",

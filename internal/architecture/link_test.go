@@ -47,8 +47,8 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Fatalf("%d programs are kept, want 1", len(programs))
 	}
 
-	// The replaced program prints something else, which shows that the go command runs the kept
-	// program.
+	// Replace the kept program by a script that prints something else. Its output shows that the go
+	// command runs the kept program.
 	mark := filepath.Join(kept, programs[0])
 	write(t, mark, "#!/bin/sh\necho the kept program\n")
 	if got := greet("good morning"); !strings.Contains(got, "the kept program") {
@@ -58,7 +58,8 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Errorf("the changed test printed %q", got)
 	}
 
-	// Of 400 older programs, those used last are kept. A name may begin with a dash.
+	// Add 400 older programs, whose names begin with a dash. Of these, only those that were used
+	// last are kept.
 	const older = 400
 	for i := range older {
 		path := filepath.Join(kept, fmt.Sprintf("-older-%04d", i))
@@ -73,7 +74,8 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 	if len(programs) >= older || len(programs) < 200 {
 		t.Errorf("%d programs are kept, want some hundreds", len(programs))
 	}
-	// The three newest programs are those of the greetings.
+	// Three newer programs were linked by the calls of greet above. The programs that are kept
+	// besides must be those that were used last.
 	if last := fmt.Sprintf("-older-%04d", len(programs)-3-1); !slices.Contains(programs, last) {
 		t.Errorf("%d programs are kept, but not %s, which was used last of the others", len(programs), last)
 	}

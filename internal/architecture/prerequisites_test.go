@@ -46,7 +46,7 @@ func testSources(t *testing.T) map[string][]byte {
 		if err != nil {
 			return err
 		}
-		// These folders have no source, and other programs change them while this test reads them.
+		// Skip folders without source, which other programs may change while this test reads them.
 		name := entry.Name()
 		if entry.IsDir() && (name == "node_modules" || name == "bin" || strings.HasPrefix(name, ".") && name != "..") {
 			return fs.SkipDir
@@ -64,8 +64,8 @@ func testSources(t *testing.T) map[string][]byte {
 // TestPrerequisitesWithoutRights asserts that dev/prerequisites prints the command that installs
 // the missing packages, if the caller may not install them.
 func TestPrerequisitesWithoutRights(t *testing.T) {
-	// The folder has a few programs that every machine has, and go. The program id says that the
-	// caller is not root.
+	// The folder has a few programs that every machine has, the program go, and a fake id. The fake
+	// id reports a caller that is not root.
 	programs := t.TempDir()
 	for _, name := range []string{"bash", "cat", "mktemp", "rm", "go"} {
 		path, err := exec.LookPath(name)

@@ -199,7 +199,7 @@ func TestRefusedSVIDs(t *testing.T) {
 	}
 }
 
-// swapped changes the object's ID to the ID of another tenant's object.
+// swapped returns the SPIFFE ID of another tenant's object in place of the object's own ID.
 func swapped(own string) []string { return []string{strings.Replace(own, "tenant-a", "tenant-b", 1)} }
 
 // TestFailures lets the broker refuse with each status code of gRPC. The error says what to do, and

@@ -24,7 +24,7 @@ type self struct {
 	broker  allowed
 	current atomic.Pointer[workloadapi.X509Context] // nil until the first SVID
 	failed  atomic.Pointer[error]                   // last error of the Workload API
-	refused atomic.Pointer[spiffeid.ID]             // last server's ID; nil if it was the broker
+	refused atomic.Pointer[spiffeid.ID]             // ID of the last server if it was refused
 }
 
 var (
@@ -33,7 +33,7 @@ var (
 	_ workloadapi.X509ContextWatcher = (*self)(nil)
 )
 
-// newSelf sends no request.
+// newSelf returns the client with the Workload API at the address. It sends no request.
 func newSelf(ctx context.Context, address string, broker allowed) (*self, error) {
 	if err := checkWorkloadAPI(address); err != nil {
 		return nil, err

@@ -14,9 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestAWSIdentitiesNeedTenantNamespaces checks that lanyard-controller gets no right with which it
-// could read static keys or act as the identity controller's account. The administrator can accept
-// such a right with acceptControllerReadsAllSecrets.
+// TestAWSIdentitiesNeedTenantNamespaces checks that the chart refuses values with which
+// lanyard-controller could read static keys, or act as the identity controller's account. The
+// administrator can accept such rights with acceptControllerReadsAllSecrets.
 func TestAWSIdentitiesNeedTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
 		"all namespaces":                 {`{identity: {awsIdentities: true}}`, "set rbac.tenantNamespaces"},
@@ -32,7 +32,8 @@ func TestAWSIdentitiesNeedTenantNamespaces(t *testing.T) {
 	})
 }
 
-// TestSourcesReadStaticKeysOnlyIfAsked checks who may read the namespace of the static keys.
+// TestSourcesReadStaticKeysOnlyIfAsked checks which accounts may read in the namespace of the
+// static keys: lanyard-controller only if the value identity.sourcesReadStaticKeys is set.
 func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		objects, err := chart.Objects(release(map[string]any{

@@ -244,8 +244,8 @@ func TestObjectsInOrder(t *testing.T) {
 		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") ||
 			object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "APIService"
 		if object.GetKind() == "RoleBinding" && object.GetName() == "lanyard-token-server" && object.GetNamespace() == "kube-system" {
-			// This binding must be in kube-system: its Role lets extensions read the API server's
-			// settings for forwarded requests.
+			// This binding must be in kube-system, because its Role is there: it lets aggregated
+			// API servers read the API server's settings for forwarded requests.
 			continue
 		}
 		if namespaced == cluster || namespaced && !slices.Contains([]string{"lanyard-system", "tenant-a"}, object.GetNamespace()) {
@@ -662,8 +662,8 @@ func TestQuantities(t *testing.T) {
 	}
 }
 
-// TestNamesBeginWithFullname checks that fullnameOverride is in the name of every object but the
-// CRDs, and that every reference follows.
+// TestNamesBeginWithFullname checks that fullnameOverride is in the name of every object except the
+// CRDs, and in every reference to such an object.
 func TestNamesBeginWithFullname(t *testing.T) {
 	values := withIssuer(map[string]any{
 		"crds": map[string]any{"install": false}, "shards": []any{"a"},

@@ -107,8 +107,8 @@ func TestTokenServerKnowsTheOthers(t *testing.T) {
 	t.Error("no token server")
 }
 
-// TestIssuerNeedsTenantNamespaces checks that, with an issuer, the controller gets no right with
-// which it could reach the signing keys. The administrator can accept such a right with
+// TestIssuerNeedsTenantNamespaces checks that, with an issuer, the chart refuses values with which
+// the controller could reach the signing keys. The administrator can accept such rights with
 // acceptControllerReadsAllSecrets.
 func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
@@ -180,7 +180,7 @@ func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 // the chart accepts the values.
 type judged struct{ values, refusal string }
 
-// judge renders the chart with each of the values.
+// judge renders the chart with the values of each case, and checks whether the chart refuses them.
 func judge(t *testing.T, cases map[string]judged) {
 	t.Helper()
 	for name, test := range cases {

@@ -324,7 +324,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// TestPages asserts that docs/cli and docs/man have the page of each command, and no other one.
+// TestPages asserts that docs/cli and docs/man have a page for each command, and no other page.
 func TestPages(t *testing.T) {
 	docs := filepath.Join("..", "..", "docs")
 	local := localCommands()

@@ -63,7 +63,8 @@ func tunnel(t *testing.T, to string) string {
 	return proxy.URL
 }
 
-// digestPattern finds the digest in an example. No artifact has this digest.
+// digestPattern finds the digest in an example. No artifact has this digest, so the test replaces
+// it.
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
 // runExample runs a script in a folder. It returns the script's standard output, and all that the
@@ -148,7 +149,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	if gitHub.Asked() != 3 { // one request each of the commands push, token and credential-helper
+	if gitHub.Asked() != 3 { // one request each by push, token and credential-helper
 		t.Errorf("GitHub was asked %d times, want 3", gitHub.Asked())
 	}
 }

@@ -25,7 +25,7 @@ import (
 // explained is an API server with the objects of testdata/explain.yaml.
 type explained struct {
 	t       *testing.T
-	objects map[string]*unstructured.Unstructured // by path
+	objects map[string]*unstructured.Unstructured // by path of the URL
 	words   []string                              // KIND/NAME of the objects to explain
 	broken  bool                                  // answers 500 for ServiceAccounts
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// hang listens until the test ends, and answers nothing. It calls reached for each connection.
+// hang starts a server that accepts connections until the test ends, and answers nothing. The
+// server calls reached for each connection. hang returns its address.
 func hang(t *testing.T, network, address string, reached func()) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), network, address)
@@ -72,7 +73,7 @@ func TestInterruptedCredential(t *testing.T) {
 			"token": {"token", "--audiences=registry.example.com"},
 		} {
 			if name == "token" && source == "SpiffeCertificate" {
-				args = args[:1] // a certificate has no audience
+				args = args[:1] // no --audiences: a certificate has no audience
 			}
 			t.Run(source+" "+name, func(t *testing.T) {
 				ctx, interrupt := context.WithCancel(t.Context())

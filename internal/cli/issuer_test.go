@@ -40,7 +40,8 @@ type fakeIssuer struct {
 	life time.Duration
 	// ready is the identity's condition Ready.
 	ready object
-	// server changes the ring. It is called at each read after an update; read counts from 1.
+	// server changes the ring as the token server does. It is called at each read after an update;
+	// the parameter read counts these reads from 1.
 	server func(ring object, read int)
 	// conflicts is the number of updates of the ring that are refused because of a conflict.
 	conflicts int
@@ -147,7 +148,7 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 	return failure(http.StatusNotFound, "NotFound")
 }
 
-// shows answers with an object. The name selects the object's credential and other fields.
+// shows answers a read of an object. The object's name selects its credential and other fields.
 func (f *fakeIssuer) shows(name string) (int, any) {
 	types := map[string]string{
 		"user": "ServiceAccountToken", "cloud": "ServiceAccountToken", "cloud-identity": "WorkloadIdentityToken", "cloud-target": "WorkloadIdentityToken",
@@ -371,7 +372,8 @@ func TestTokenRequest(t *testing.T) {
 	}
 }
 
-// TestTokenCertificate checks that formats for a certificate also have the key of the certificate.
+// TestTokenCertificate checks that the output for an X.509-SVID also has the private key, in each
+// format that is allowed for a certificate.
 func TestTokenCertificate(t *testing.T) {
 	_, kubeconfig := newFakeIssuer(t)
 	for _, format := range []string{"raw", "json", "exec-credential"} {

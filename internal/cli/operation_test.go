@@ -37,14 +37,15 @@ type object = map[string]any
 
 // fakeCluster is an API server with objects of namespace tenant-a, and a controller for them.
 type fakeCluster struct {
-	// controller changes an object. It is called at each read after a patch; read counts from 1.
+	// controller changes an object as the controller does. It is called at each read after a patch;
+	// the parameter read counts these reads from 1.
 	controller func(o object, read int)
 	// refuse is the HTTP status of every patch; 0 accepts.
 	refuse int
 
 	mu      sync.Mutex
 	objects map[string]object // by plural and name, "buckets/app"
-	patched map[string]int    // reads since the patch
+	patched map[string]int    // number of reads since the patch
 }
 
 // pluralsOfKinds returns the kinds by plural.
@@ -319,7 +320,7 @@ func TestRequestOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks that a command that waits ends in one clean line.
+// TestInterrupted checks that a waiting command, once interrupted, prints only one more line.
 func TestInterrupted(t *testing.T) {
 	f, kubeconfig := newFakeCluster(t, []string{"buckets/data"})
 	ctx, stop := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ func TestBucketsAreLocated(t *testing.T) {
 	for name, test := range map[string]struct {
 		region string // the controller's own region
 		spec   spec
-		want   buckets.Place // without Token
+		want   buckets.Place // the place without its field Token
 		minted int           // number of options in Token
 		code   auth.Code     // of the refusal
 		says   string
@@ -102,7 +102,8 @@ func TestBucketsAreLocated(t *testing.T) {
 		},
 		"azure of another cloud": {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.chinacloudapi.cn"}, code: auth.CodeEndpointRefused, says: "write <account>.blob.core.windows.net"},
 		"azure's look-alike":     {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.windows.net.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
-		// Any host that gets the token can use it at Azure, so the list of hosts does not apply.
+		// Any host that gets the token could use it at Azure. So no list of allowed hosts applies,
+		// and the host is refused.
 		"azure, listed": {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "blob.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 		"gcp": {
 			spec: spec{Access: v1alpha1.Access{Provider: "gcp"}}, minted: 1,

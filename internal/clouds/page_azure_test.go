@@ -15,8 +15,8 @@ import (
 )
 
 // TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command, with a
-// managed identity and with an application. A token of the page's ServiceAccount can pull once the
-// identity has its role. A token of another ServiceAccount gets nothing.
+// managed identity and with an application. With a token of the page's ServiceAccount, the image
+// can be pulled once the identity has its role. With a token of another ServiceAccount, it cannot.
 func TestPageOfCloudsAtAzure(t *testing.T) {
 	if _, err := exec.LookPath("az"); err != nil {
 		t.Fatal("the az command is missing: apt-get install azure-cli")
@@ -71,8 +71,9 @@ func TestPageOfCloudsAtAzure(t *testing.T) {
 	}
 }
 
-// mendAz makes a folder with a module that Python loads before az. Debian's az 2.45.0 asks for an
-// attribute that the library beside it has renamed, so its "az role assignment create" fails.
+// mendAz makes a folder with a module that Python loads before az. The module adds an attribute
+// that Debian's az 2.45.0 needs, but that its library has renamed. Without the attribute, "az role
+// assignment create" fails.
 func mendAz(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()

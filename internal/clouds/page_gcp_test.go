@@ -28,8 +28,8 @@ const (
 )
 
 // pageGcloud is a shell script in place of gcloud, for TestPageOfCloudsAtGoogle. It accepts only
-// the commands and flags of the page, and makes the requests that gcloud 528 was seen to make for
-// them. It cannot add a member to a policy that has members.
+// the commands and flags of the page, and sends the same requests as gcloud 528 for these commands.
+// It cannot add a member to a policy that has members.
 const pageGcloud = `#!/bin/sh
 set -eu
 get() { curl --silent --show-error --fail-with-body --header "Authorization: Bearer $(cat "$CLOUDSDK_AUTH_ACCESS_TOKEN_FILE")" "$@"; }
@@ -176,7 +176,7 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 	const denied, allowed = "403 Forbidden", "200 OK"
 	refused := string(auth.CodeTrustRefused)
 	blocks := openPage(t, "none").commands(t, "Google Cloud")
-	if len(blocks) != 7 { // the last block is about a service account of another project
+	if len(blocks) != 7 { // the last is not used: a service account of another project
 		t.Fatalf("the part has %d blocks of commands", len(blocks))
 	}
 	names, pool, gke, direct, impersonation, check := blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], checkOf(t, blocks)

@@ -37,9 +37,9 @@ const (
 	pageRole      = "arn:aws:iam::" + pageAccount + ":role/tenant-a-app-reader"
 	pageDirectory = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 	pageClient    = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
-	pageBare      = "4a7272f9-f186-41af-9f84-6a92e32d7cd0" // has no federated credential
-	pageResources = "8f4d2c66-3a1b-4f0e-9b7a-2f1f5c9f6a10" // administers the resource group
-	pageEntra     = "0a9be3d5-6a5d-4c3e-8d1e-7c4b8a2f5e31" // administers the directory too
+	pageBare      = "4a7272f9-f186-41af-9f84-6a92e32d7cd0" // client without a federated credential
+	pageResources = "8f4d2c66-3a1b-4f0e-9b7a-2f1f5c9f6a10" // administrator of the resource group
+	pageEntra     = "0a9be3d5-6a5d-4c3e-8d1e-7c4b8a2f5e31" // administrator of the directory, too
 	pageProject   = "my-org-project"
 	pageNumber    = "123456789012"
 	pagePool      = "projects/" + pageNumber + "/locations/global/workloadIdentityPools/my-cluster"

@@ -90,7 +90,7 @@ func fake(mode string) int {
 		select {}
 	case "deaf":
 		fmt.Printf("ready %s\n", server)
-		time.Sleep(time.Hour) // select {} would be a deadlock for a Go program without cgo
+		time.Sleep(time.Hour) // select {} would end the program by a deadlock
 	case "owner": // starts an obedient control plane and waits to be killed
 		os.Setenv(modeVar, "obedient")
 		if _, err := controlplane.Start(context.Background(), options(os.Args[1])); err != nil {

@@ -17,7 +17,7 @@ func (o *object) checkGrant() {
 	if grant == nil {
 		return
 	}
-	// The decoder of AllowedNamespaces reports no errors, so the fields are decoded here.
+	// Decode the fields here: the decoder of the type AllowedNamespaces reports no errors.
 	var read struct {
 		Spec struct {
 			AllowedNamespaces *struct {

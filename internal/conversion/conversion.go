@@ -64,7 +64,7 @@ func Convert(files []File, opts Options) (converted []File, notes []string, err 
 // groupKind is a kind of an API group.
 type groupKind struct{ group, kind string }
 
-// target says what a kind becomes.
+// target describes the kind of Lanyard into which a kind of another project is converted.
 type target struct {
 	apiVersion string
 	// project is the project that the kind comes from. Finalizers and owners of this project are
@@ -148,7 +148,7 @@ type (
 type conversion struct {
 	opts      Options
 	targets   map[groupKind]target
-	moved     map[identifier]bool   // the objects that are converted
+	moved     map[identifier]bool   // true for the objects that are converted
 	published map[identifier]string // ExternalArtifact → kind of its source
 	notes     []string
 	errs      []error

@@ -25,7 +25,7 @@ func renderAWS(fields map[string]string, files folder) (map[string][]byte, error
 		return nil, chained("assumeRole")
 	}
 	role, token, region := fields["iamRoleARN"], files.path(TokenKey), fields["region"]
-	if strings.ContainsAny(role, "\"'`;#\\") { // IAM allows these characters in a path
+	if strings.ContainsAny(role, "\"'`;#\\") { // IAM allows these characters in a role's path
 		return nil, &Error{
 			configField + ".iamRoleARN",
 			"has a character in its path that SDKs read differently: a quote, a semicolon, a hash or a backslash",

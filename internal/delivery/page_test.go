@@ -51,7 +51,7 @@ func TestPage(t *testing.T) {
 				kind, _ := object["kind"].(string)
 				judge, known := schemas[kind]
 				if !known {
-					continue // a Pod
+					continue // a Pod: it has no schema here
 				}
 				if refusals := judge.Admit(object); len(refusals) > 0 {
 					t.Errorf("%s: %s: %q", heading, kind, refusals)

@@ -34,7 +34,7 @@ type inquiry struct {
 	reader   client.Reader
 	object   report.Object
 	fields   spec.Fields
-	clouds   *providers.Set // without the controller's settings
+	clouds   *providers.Set // made without the settings of the controller, which are not known here
 	accounts auth.Accounts
 	ready    metav1.Condition // of the present spec; zero if the controller has not acted on it
 	used     *meta.Identity   // the identity that the controller used; nil for none
@@ -87,7 +87,7 @@ func (q *inquiry) run(ctx context.Context) error {
 	case q.failed != nil:
 		return q.failed
 	case err != nil:
-		if q.asked { // a grant of the chain refuses, not a field of the object
+		if q.asked { // the refusal is that of a grant in the chain, not about a field of the object
 			q.Subject, q.From = rules.Named(q.fields).String(), "spec.identityRef"
 		}
 		q.refuse(err)
@@ -106,7 +106,7 @@ func (q *inquiry) run(ctx context.Context) error {
 func (q *inquiry) rules() spec.Rules {
 	rules := spec.Rules{Providers: q.clouds.Names(), TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}}
 	if repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address); err == nil {
-		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host()) // on an error no controller can list the host
+		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host()) // on an error: no controller can list a malformed host
 	}
 	if q.fields.IdentityRef != nil {
 		rules.AWSIdentities = q.lends
@@ -205,7 +205,7 @@ func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Ide
 		}
 	}
 	if q.fields.IdentityRef == nil && !slices.Contains(flags, "--aws-identities") {
-		q.Chain = nil // the flag changes nothing, so the chain does not matter
+		q.Chain = nil // --aws-identities changes nothing, so the chain does not matter
 	}
 	if len(flags) > 0 {
 		q.unknown("flags of the controller decide too, which only its administrator sees: %s", strings.Join(flags, ", "))
@@ -267,7 +267,7 @@ func (q *inquiry) decider(id spec.Identity) string {
 	}
 }
 
-// pullSecrets names the image pull secrets of an account.
+// pullSecrets describes the account, and the credential from the account's image pull secrets.
 func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
 	account := &corev1.ServiceAccount{}
 	err := q.reader.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: name}, account)
@@ -299,7 +299,7 @@ func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
 // unknown.
 func (q *inquiry) refuse(err error) {
 	code := auth.CodeOf(err)
-	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted // with any settings of the controller
+	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted // final with any settings of the controller
 	elsewhere := code == auth.CodeEndpointRefused && q.fields.Provider != aws.ProviderName
 	if q.ready.Status == metav1.ConditionTrue && !decides || (elsewhere || code == auth.CodeRegionMissing) && q.ready.Reason != string(code) {
 		q.unknown("a controller without settings of its own would refuse the object: %v", err)

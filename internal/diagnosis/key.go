@@ -120,7 +120,7 @@ func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.
 }
 
 // purpose returns what the token is for, as the kind's controller would ask for it. The returned
-// providers allow the hosts that the object names, even outside the clouds' tables.
+// providers allow the hosts that the object names, even hosts that are not the cloud's own.
 func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err error) {
 	var allowed endpoint.Allowed
 	bucket, isBucket := q.object.Resource.(*v1alpha1.Bucket)

@@ -72,7 +72,7 @@ func TestBundle(t *testing.T) {
 	for _, key := range raw.Keys {
 		chain, _ := key["x5c"].([]any)
 		switch key["use"] {
-		case "x509-svid": // SPIFFE Trust Domain and Bundle §4.2.3: no kid
+		case "x509-svid": // source: SPIFFE Trust Domain and Bundle §4.2.3, which allows no kid
 			if key["kid"] != nil || len(chain) != 1 {
 				t.Errorf("an authority is published as %v", key)
 			}

@@ -165,8 +165,8 @@ func TestHandler(t *testing.T) {
 			t.Errorf("GET %s: %s", path, answer.Status)
 		}
 	}
-	// The service got the key set once with a body, and once as not modified: after both answers
-	// the service has the key.
+	// The key set was requested twice, and the metric counts both answers: the one with a body, and
+	// the one with the status 304. After both, the service has the key.
 	if n := testutil.ToFloat64(h); n != 2 {
 		t.Errorf("the key %s was counted %v times, want 2", kids[0], n)
 	}

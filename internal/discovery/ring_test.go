@@ -21,7 +21,7 @@ import (
 )
 
 // TestFollowRing asserts that the served documents have the keys of the ring's newest status. In
-// particular, no key is served that this status does not have, whatever the event was.
+// particular, no event of the watch may lead to a served key that this status does not have.
 func TestFollowRing(t *testing.T) {
 	name := client.ObjectKey{Namespace: "lanyard-system", Name: keyring.IssuerRing}
 	of := func(status identityv1.KeyRingStatus) *identityv1.KeyRing {

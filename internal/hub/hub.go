@@ -48,8 +48,8 @@ type Options struct {
 // spoke's manager, which calls [Hub.Start]. The manager also starts if the hub's API server cannot
 // be reached.
 type Hub struct {
-	// Identities reads the hub's WorkloadIdentities and gets their tokens. The namespaces of the
-	// subjects are namespaces of the hub.
+	// Identities reads the hub's WorkloadIdentities and gets their tokens. The namespace of each
+	// subject is a namespace of the hub.
 	Identities *kube.WorkloadIdentities
 
 	namespaces Namespaces

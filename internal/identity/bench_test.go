@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkResolveAndHit gets the cached credential of a chain of three identities, and checks all
-// grants of the chain. Each reconciliation has these costs if nothing has changed.
+// grants of the chain. A reconciliation has these costs if nothing has changed.
 func BenchmarkResolveAndHit(b *testing.B) {
 	w := identitytest.New(b)
 	w.Static("root", identitytest.Admits("team-a"))
@@ -30,8 +30,9 @@ func BenchmarkResolveAndHit(b *testing.B) {
 	}
 }
 
-// BenchmarkFingerprint hashes the values that decide the session of one role. A change of the role
-// has these costs. A peer project has these costs at each reconciliation.
+// BenchmarkFingerprint hashes the values that decide the session of one role. Lanyard has these
+// costs only when the role changes. A program that hashed the values at each reconciliation would
+// have these costs each time.
 func BenchmarkFingerprint(b *testing.B) {
 	attributes, err := aws.SessionRequest{
 		Source: "AWSClusterControllerIdentity default", RoleARN: "arn:aws:iam::222233334444:role/ClusterAPI-Participant", Name: "test-account-role",

@@ -21,14 +21,14 @@ type chain struct {
 	// is valid.
 	err error
 
-	attributes   map[string]string // of the first link
-	fingerprint  string            // of all links and of the static keys
+	attributes   map[string]string // attributes of the account of the first link
+	fingerprint  string            // hash of all links and the static keys
 	perNamespace bool              // true if perNamespace of any link is true
-	keys         keys              // of a static root
+	keys         keys              // keys of the root, if it is a static identity
 }
 
-// follow makes the chain of a subject. Callers hold mu: otherwise a change could be missed between
-// the read of the links and the store of the chain.
+// follow makes the chain of a subject. Callers hold mu until they have stored the chain: otherwise
+// a link could change before, and the stored chain would be old.
 func (i *Identities) follow(ctx context.Context, subject auth.Subject) *chain {
 	c := &chain{}
 	for next := subject; ; {
@@ -76,7 +76,7 @@ func circle(met []auth.Subject, again auth.Subject) string {
 // complete sets attributes and fingerprint of a chain whose links are all known.
 func (i *Identities) complete(ctx context.Context, c *chain) error {
 	root := c.links[len(c.links)-1]
-	var values []string          // values besides the links' fields that decide the credential
+	var values []string          // further values that decide the credential
 	switch root.subject.Kind() { //nolint:exhaustive // the kinds of AWS identities besides have no values
 	case kindStatic:
 		found, err := i.keysOf(root)
@@ -112,7 +112,7 @@ func (c *chain) account(namespace string) (auth.Account, error) {
 	if !c.perNamespace || namespace == "" {
 		return account, nil
 	}
-	// A fingerprint has no "@", so each namespace gets another fingerprint.
+	// A fingerprint has no "@", so each namespace gets a fingerprint of its own.
 	account.Fingerprint += "@" + namespace
 	if !first.perNamespace {
 		return account, nil

@@ -84,7 +84,8 @@ func errNotSynced() error {
 }
 
 // missing returns the error for an identity that does not exist, or for the unknown kind of a
-// source. For the program's own identity, the fix has the manifest that lends this identity.
+// source. If the identity is that of the program itself, the fix has the manifest that lends it to
+// namespaces.
 func missing(subject auth.Subject, from *link) error {
 	if subject.Kind() == kindController && subject.Name() == v1alpha1.DefaultControllerIdentity {
 		return refuse(auth.CodeSubjectNotFound, meta.ReasonControllerIdentityMissing, subject, fmt.Sprintf(

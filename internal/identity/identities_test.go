@@ -55,8 +55,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestFieldsReachAWS asserts that AWS gets each field of a role identity. CAPA never passed
-// policyARNs to AWS.
+// TestFieldsReachAWS asserts that AWS gets each field of a role identity. Cluster API Provider AWS
+// (CAPA) never passed policyARNs to AWS.
 func TestFieldsReachAWS(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -73,7 +73,8 @@ func TestFieldsReachAWS(t *testing.T) {
 	if left := token.GetDuration(); left > 900*time.Second || left < 800*time.Second {
 		t.Errorf("the session lives %s", left)
 	}
-	// Each field is in the cache key: the old session is never served for another value.
+	// Each change must fail at AWS. So the new value has reached AWS, and the cached session of the
+	// old value was not served.
 	for name, change := range map[string]func(*v1alpha1.AWSClusterRoleIdentitySpec){
 		"externalID":     func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.ExternalID = "other" },
 		"tags":           func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.Tags = map[string]string{"company": "evil"} },
@@ -314,7 +315,7 @@ func TestWithdrawnGrants(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := w.Count("AssumeRole")
-			if take(w, arn); w.Tokens.Len() > 1 { // the credential of the source may stay
+			if take(w, arn); w.Tokens.Len() > 1 { // only the credential of the source may stay
 				t.Errorf("%d credentials are kept, and nobody may use them", w.Tokens.Len())
 			}
 			if _, err := sdk.Retrieve(t.Context()); auth.CodeOf(err) != auth.CodeNotGranted && auth.CodeOf(err) != auth.CodeSubjectNotFound {
@@ -335,7 +336,7 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 		Selector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceRequirement{{Key: "team", Operator: "In", Values: []string{"a", "b"}}}},
 	}}
 	for name, c := range map[string]struct {
-		grant  v1alpha1.AWSClusterIdentitySpec // of the target
+		grant  v1alpha1.AWSClusterIdentitySpec // grant of the identity target
 		change func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec)
 		uses   []string
 	}{
@@ -405,8 +406,8 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 }
 
 // TestRefusalThatChanges asserts that subscribers are notified when one grant of a chain begins to
-// admit a namespace, although another grant still refuses: the refusal names the first grant that
-// refuses.
+// admit a namespace, although another grant still refuses: the text of the refusal then changes,
+// because it names the first grant that refuses.
 func TestRefusalThatChanges(t *testing.T) {
 	for name, change := range map[string]func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec){
 		"a grant": func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec) {
@@ -531,8 +532,8 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 }
 
-// TestBeforeMemoryIsComplete asserts that a program that has just started returns only temporary
-// errors. After all watches have synced, it returns final refusals.
+// TestBeforeMemoryIsComplete asserts that refusals are only temporary errors until all watches have
+// synced, because the missing identity or grant may exist. Then the refusals are final.
 func TestBeforeMemoryIsComplete(t *testing.T) {
 	w := identitytest.Starting(t)
 	subject := w.Subject(v1alpha1.AWSClusterStaticIdentityKind, "", "root")
@@ -614,8 +615,8 @@ func TestSharedExchangeNamesNoConsumer(t *testing.T) {
 	}
 }
 
-// TestRotatedKeys asserts that a change of the Secret affects every chain at once. In CAPA, the
-// change reached only the controller that reconciled first.
+// TestRotatedKeys asserts that a change of the Secret affects every chain at once. In Cluster API
+// Provider AWS (CAPA), the change reached only the controller that reconciled first.
 func TestRotatedKeys(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -640,7 +641,8 @@ func TestRotatedKeys(t *testing.T) {
 }
 
 // TestSourceThatEnds asserts that a chain uses the current session of its source and not a copy. In
-// CAPA, a chain failed for ever once the session of its source had ended.
+// Cluster API Provider AWS (CAPA), a chain failed for ever once the session of its source had
+// ended.
 func TestSourceThatEnds(t *testing.T) {
 	tokens := cache.New(cache.Options{MaxDuration: 200 * time.Millisecond})
 	w := identitytest.New(t, func(o *identity.Options) { o.Cache = tokens })
@@ -659,7 +661,8 @@ func TestSourceThatEnds(t *testing.T) {
 }
 
 // TestIdentitiesNeverShare asserts that two identities never share a session, and that a new label
-// or status is no change. In CAPA, the key of a session had no identity, and its hash had metadata.
+// or status is no change. In Cluster API Provider AWS (CAPA), the key of a session did not contain
+// the identity, and the hash contained metadata.
 func TestIdentitiesNeverShare(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -741,7 +744,7 @@ func TestServiceAccountIdentity(t *testing.T) {
 	if second := w.MustGet("team-a", subject); second == first {
 		t.Error("a new ServiceAccount has the old one's session")
 	}
-	// AWS refuses each wrong value, so AWS gets all these fields.
+	// AWS must refuse each of these values, so each field reaches AWS.
 	for name, change := range map[string]func(*v1alpha1.AWSServiceAccountIdentitySpec){
 		"sessionName":  func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.SessionName = "other" },
 		"inlinePolicy": func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.InlinePolicy = "not JSON" },

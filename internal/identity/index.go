@@ -16,7 +16,7 @@ func (i *Identities) chain(ctx context.Context, subject auth.Subject) *chain {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	c := i.follow(ctx, subject)
-	if len(c.links) > 0 { // else a tenant could fill the memory with names that do not exist
+	if len(c.links) > 0 { // a tenant could fill the memory with unknown names
 		i.chains.Store(subject, c)
 	}
 	return c
@@ -47,7 +47,7 @@ func (i *Identities) path(subject auth.Subject) []auth.Subject {
 func (i *Identities) dependents(subject auth.Subject) []auth.Subject {
 	found := []auth.Subject{subject}
 	if subject.Kind() == kindServiceAccount {
-		return found // never a source
+		return found // an AWSServiceAccountIdentity is never a source
 	}
 	for other, l := range i.links {
 		if other != subject && l.subject.Kind() == kindRole && slices.Contains(i.path(other), subject) {

@@ -32,7 +32,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", nameOf(next), err)
 			}
-			break // the error of the chain says that the identity does not exist
+			break // the identity does not exist: the chain will have an error that says so
 		}
 		i.links[next] = l
 		selects = selects || l.grant != nil && l.grant.Selector != nil
@@ -43,7 +43,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 		if err == nil {
 			_, err = accounts.Lookup(ctx, account)
 		}
-		if err != nil && auth.CodeOf(err) != auth.CodeSubjectNotFound { // the error of the chain says that it does not exist
+		if err != nil && auth.CodeOf(err) != auth.CodeSubjectNotFound { // a missing account becomes an error of the chain
 			return nil, err
 		}
 	}
@@ -51,7 +51,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 	known.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := reader.Get(ctx, client.ObjectKey{Name: namespace}, known)
 	switch {
-	case err == nil, apierrors.IsForbidden(err) && !selects: // without selectors, the namespace's name decides
+	case err == nil, apierrors.IsForbidden(err) && !selects: // without selectors, the labels are not needed: the name decides
 		known.Name = namespace
 		i.setNamespace(known)
 	case !apierrors.IsNotFound(err):

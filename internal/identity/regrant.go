@@ -9,7 +9,8 @@ import (
 
 // labelsChanged notifies the subscribers of the identities that a change of a namespace's labels
 // affects. In the chain of such an identity, a grant now decides differently about the namespace.
-// Another grant may still refuse: the refusal names the first grant that refuses.
+// Another grant may still refuse. Even then the text of the refusal can change, because it names
+// the first grant that refuses.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
 	var c change
 	i.mu.Lock()

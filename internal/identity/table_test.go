@@ -16,9 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestTruthTable checks the schema and the API type against each row of the table of package
-// auth/grant. The decision is the same for the object that an API server stores, and after programs
-// have decoded and encoded the object several times with the Go type.
+// TestTruthTable checks the schema and the API type against each row of the truth table of package
+// auth/grant. The decision must be the same for the object that an API server stores, and after
+// programs have decoded and encoded the object several times with the Go type.
 func TestTruthTable(t *testing.T) {
 	data, err := os.ReadFile("../../auth/grant/testdata/table.yaml")
 	must.Succeed(t, err)
@@ -52,7 +52,8 @@ func TestTruthTable(t *testing.T) {
 				if (refused != nil) != (row.Schema != "") || refused != nil && !strings.Contains(refused.Error(), row.Schema) {
 					t.Errorf("the schema says %v", refused)
 				}
-				// An object that the schema refuses may have been stored before the rule existed.
+				// An object that the schema refuses may have been stored before the rule existed,
+				// so it is decoded too.
 				stored, err := json.Marshal(object["spec"])
 				must.Succeed(t, err)
 				for round := range 3 {
@@ -163,7 +164,7 @@ func FuzzAllowedNamespaces(f *testing.F) {
 		}
 		read.List = []string{"another"}
 		selected := identity.GrantOf(read).Decide("team-a", labels).Allowed
-		read.List = nil // somebody removes the last namespace
+		read.List = nil // as if somebody removed the last namespace of the list
 		if data, err = json.Marshal(read); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,8 @@ func config(target, config string) func(*identityv1.WorkloadIdentity) {
 	}
 }
 
-// TestValidate has the applicable cases of Gardener's validation, and Lanyard's own cases.
+// TestValidate checks the errors of Validate. Its cases are those of Gardener's validation that
+// apply to Lanyard, and Lanyard's own.
 func TestValidate(t *testing.T) {
 	audiences := func(values ...string) func(*identityv1.WorkloadIdentity) {
 		return func(w *identityv1.WorkloadIdentity) { w.Spec.Audiences = values }

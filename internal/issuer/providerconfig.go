@@ -56,7 +56,7 @@ func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string
 			errs = append(errs, field.Required(at.Child(name), "the identity at "+target.Type+" needs it"))
 		}
 	}
-	known["apiVersion"], known["kind"] = configField{check: checkWord}, configField{check: checkWord} // nobody reads these fields
+	known["apiVersion"], known["kind"] = configField{check: checkWord}, configField{check: checkWord} // allowed, but not used
 	fields := make(map[string]string, len(config))
 	for _, name := range sorted(config) {
 		at := at.Child(name)
@@ -71,7 +71,7 @@ func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string
 			continue
 		}
 		if err := known.check(value); err != nil {
-			errs = append(errs, field.Invalid(at, "", err.Error())) // the error quotes the value if necessary
+			errs = append(errs, field.Invalid(at, "", err.Error())) // no value here: the error quotes it if necessary
 		}
 		fields[name] = value
 	}

@@ -14,8 +14,8 @@ import (
 type Authority struct {
 	// ID is the SHA-256 digest of the certificate's DER, in hexadecimal digits.
 	ID string
-	// KID is the kid of the ring's key that signs. It is the intermediate's key if there is an
-	// intermediate, otherwise the certificate's key.
+	// KID is the kid of the ring's key that signs for this authority. If there is an intermediate,
+	// this key is in the intermediate, otherwise in the certificate.
 	KID string
 	// Certificate is the CA certificate that verifiers trust.
 	Certificate *x509.Certificate
@@ -50,8 +50,8 @@ func (a Authority) Entry() v1alpha1.Authority {
 	return entry
 }
 
-// NotAfter returns the time at which the authority expires, UTC: the earlier end of the certificate
-// and the intermediate.
+// NotAfter returns the time at which the authority expires, UTC: the earlier of the two ends, of
+// the certificate and of the intermediate.
 func (a Authority) NotAfter() time.Time {
 	if a.Intermediate != nil && a.Intermediate.NotAfter.Before(a.Certificate.NotAfter) {
 		return a.Intermediate.NotAfter.UTC()

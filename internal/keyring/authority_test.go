@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// trust has a ring of authorities, whose public bundle is always reachable. It carries out plans as
-// the rotator does.
+// trust has a ring of authorities, whose public bundle is always reachable. Its method step carries
+// out the plans of Next, as the rotator does.
 type trust struct {
 	t       *testing.T
 	ring    *v1alpha1.KeyRing
@@ -141,7 +141,8 @@ func (w *trust) settle() {
 }
 
 // pass lets time pass in steps of an hour. At each step, the active authority must be able to sign
-// for an hour. Verifiers must have known each authority except the first for the delay.
+// for an hour. Each authority except the first must have been in the bundle for the publish delay
+// before it signs.
 func (w *trust) pass(d time.Duration) {
 	w.t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); {
@@ -224,7 +225,7 @@ func TestOwnAuthorities(t *testing.T) {
 func TestAuthorityBeforeItsEnd(t *testing.T) {
 	w := newTrust(t)
 	w.settle()
-	w.now = w.now.Add(w.policy.AuthorityLife() - day - 2*time.Hour + time.Minute) // no token server ran
+	w.now = w.now.Add(w.policy.AuthorityLife() - day - 2*time.Hour + time.Minute) // no step ran meanwhile
 	w.settle()
 	w.want("both end too early, and verifiers know the second", "Retiring, Active, Published")
 	w.pass(3 * day)
@@ -243,8 +244,9 @@ func TestRevokedAuthority(t *testing.T) {
 	w.pass(100 * day)
 }
 
-// TestRevokedKeyOfCA revokes the CA whose key has leaked. No other certificate of this key is
-// trusted, whether it is in the ring already, comes later, or comes after the ring was made anew.
+// TestRevokedKeyOfCA revokes the CA whose key has leaked. No other certificate of this key may be
+// trusted: neither one that is in the ring already, nor one that comes later, even if the ring was
+// deleted and made anew.
 func TestRevokedKeyOfCA(t *testing.T) {
 	w := newTrust(t)
 	w.issue(90 * day)
@@ -261,7 +263,7 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	w.settle()
 	w.want("both have the leaked key", "imported Revoked, imported Revoked")
 	w.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
-	for n := range 100 { // longer than the ring keeps a revoked authority otherwise
+	for n := range 100 { // 100 days: the ring deletes other revoked authorities earlier
 		w.now = w.now.Add(day)
 		if n%10 == 0 {
 			w.reissue(time.Duration(90+n) * day)
@@ -291,8 +293,9 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	restored.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
 }
 
-// TestRevokedAuthorityOfNoKey asserts that two certificates that cannot be parsed do not count as
-// certificates of the same key.
+// TestRevokedAuthorityOfNoKey revokes an authority whose certificate cannot be parsed. Another
+// authority whose certificate cannot be parsed either must not be revoked with it, as if both had
+// the same key.
 func TestRevokedAuthorityOfNoKey(t *testing.T) {
 	w := newTrust(t)
 	w.settle()
@@ -318,7 +321,7 @@ func TestImport(t *testing.T) {
 	w.want("the first CA signs as soon as it is seen", "imported Active")
 	w.reason(lanyardmeta.ConditionReady, lanyardmeta.ReasonSucceeded)
 	first := *w.active()
-	w.pass(20 * day) // intermediates are renewed
+	w.pass(20 * day) // long enough for a renewal of the intermediate
 	if w.active().Intermediate == first.Intermediate || w.active().KID != first.KID || w.active().ID != first.ID {
 		t.Error("the intermediate was not renewed for the same key")
 	}
@@ -368,8 +371,8 @@ func TestImportOfBadSecret(t *testing.T) {
 	w.want("another CA signs without the delay", "imported Revoked, imported Active")
 }
 
-// TestImportFasterThanDelay asserts that a CA that changes all the time does not fill the ring, and
-// does not prevent the next authority from signing.
+// TestImportFasterThanDelay imports a CA that changes more often than once per publish delay. The
+// CA must neither fill the ring nor prevent the next authority from signing.
 func TestImportFasterThanDelay(t *testing.T) {
 	w := newTrust(t)
 	w.issue(90 * day)

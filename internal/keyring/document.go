@@ -22,8 +22,8 @@ import (
 const (
 	documentTimeout = 10 * time.Second
 	maxDocument     = 256 << 10 // bytes
-	maxStrangers    = 8         // unknown keys that are reported
-	maxStranger     = 64        // bytes of a kid
+	maxStrangers    = 8         // maximum length of Document.Invalid
+	maxStranger     = 64        // maximum bytes of a kid in Document.Invalid
 )
 
 // ParseDocument parses a JSON Web Key Set; source: RFC 7517 §5. A key that is malformed, that is

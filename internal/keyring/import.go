@@ -7,8 +7,8 @@ import (
 )
 
 // margin is how much longer than the publish delay an authority must be able to sign, so that its
-// successor can take over in time. It covers the life of a certificate, and the time until the next
-// steps.
+// successor can take over in time. It covers the life of an X.509-SVID, and the time until the next
+// steps of the ring.
 const margin = 2 * time.Hour
 
 // maxAuthorities is the maximum number of authorities in the schema.
@@ -27,9 +27,9 @@ type Import struct {
 	Problem string
 }
 
-// IntermediateLife is how long an intermediate of an imported authority is valid. The CA signs it
-// again after half of this time. So if the Secret gets another CA, the intermediate of the former
-// CA can sign until the new CA has been published for the delay.
+// IntermediateLife is how long an intermediate of an imported authority is valid. The CA signs the
+// intermediate again after half of this time. So if the Secret gets another CA, the intermediate of
+// the former CA can sign until the new CA has been published for the delay.
 func (p Policy) IntermediateLife() time.Duration { return 2 * (p.PublishDelay + margin) }
 
 // AuthorityLife is how long an authority that the ring makes is valid. The authority waits as the
@@ -90,8 +90,8 @@ func (t *turn) renews() string {
 // ring. Keys that are no authorities always fit.
 func (t *turn) fits(e Entry) bool { return e.Authority == nil || e.imported() == t.policy.Import }
 
-// superseded reports whether a waiting imported authority is not needed: an older authority waits
-// too and takes over earlier, and the Secret already has a newer CA. So a Secret that changes
+// superseded reports whether an imported authority that waits is not needed: an older authority
+// waits too and will sign first, and the Secret already has a newer CA. So a Secret that changes
 // faster than the publish delay does not fill the ring.
 func (t *turn) superseded(e Entry) bool {
 	i := t.observed.Import

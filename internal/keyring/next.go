@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// Plan is the next step of a ring. If Changed is true, the step writes Status and makes no keys. So
-// no change of a state waits for a key that cannot be made now.
+// Plan is the next step of a ring. If Changed is true, the step only writes Status, and a later
+// step makes keys. So a change of a state does not wait for a key that cannot be made now.
 type Plan struct {
 	// Status replaces the ring's status if Changed is true, or when keys were made.
 	Status v1alpha1.KeyRingStatus
@@ -70,12 +70,14 @@ func Revocation(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) 
 	if equality.Semantic.DeepEqual(&ring.Status, t.status) {
 		return Plan{Status: *t.status}
 	}
-	t.noticeHistory() // now: after the new revision, the next step cannot notice a restored backup
+	// Now, not in the next step: after this plan, the revision in the status is new, so the next
+	// step could not notice a restored backup.
+	t.noticeHistory()
 	return t.plan(ring)
 }
 
-// Next returns the next step of a ring. It reads no clock and does no I/O. After some steps with
-// the same observation, nothing more can be done now.
+// Next returns the next step of a ring. It reads no clock and does no I/O. If the observation stays
+// the same, Next changes nothing more after some steps.
 //
 // A revocation is part of every step. All other changes need clocks that agree. A foreign key stops
 // rotation only: new keys are made and published meanwhile, and expired keys are removed.
@@ -178,8 +180,9 @@ func (t *turn) taint(r Role) {
 	}
 }
 
-// noticeHistory finds out whether the ring was published without a gap. After a gap, the delay of
-// published keys begins anew: verifiers may have cached a document that was served meanwhile.
+// noticeHistory finds out whether the ring was published without a gap. A gap is a restored backup,
+// or a change of the issuer or the trust domain. After a gap, the delay of published keys begins
+// anew: verifiers may have cached a document that was served meanwhile, and that lacks these keys.
 func (t *turn) noticeHistory() {
 	restored := t.observed.Revision > t.status.Revision
 	if restored {
@@ -189,7 +192,7 @@ func (t *turn) noticeHistory() {
 	renamed := t.status.TrustDomain != "" && t.status.TrustDomain != t.policy.TrustDomain.Name()
 	for _, e := range t.entries() {
 		switch {
-		case renamed && e.Role == X509: // its certificate is for the former trust domain
+		case renamed && e.Role == X509: // the certificate is for the former trust domain
 			t.abandon(e)
 		case (restored || moved || renamed) && e.State == v1alpha1.KeyPublished:
 			e.State, e.PublishedAt = v1alpha1.KeyPending, nil
@@ -226,7 +229,7 @@ func (t *turn) observe() {
 
 // rotate replaces each active key that is due, if its successor may sign.
 func (t *turn) rotate() {
-	may := t.maySign() // decided before the first key of a new ring becomes active
+	may := t.maySign() // decided first: it depends on whether a key was ever active
 	for _, r := range t.policy.roles() {
 		old := t.active(r)
 		if !t.due(r, old) {
@@ -285,7 +288,8 @@ func (t *turn) activate(e *Entry) {
 }
 
 // dropTainted removes the waiting tainted keys once an untainted key signs. If a tainted key signed
-// later, verifiers that have cached it would keep the revoked key too.
+// later, verifiers that have cached it together with the revoked key would not read the document
+// again, and still trust the revoked key.
 func (t *turn) dropTainted(r Role) {
 	if active := t.active(r); active == nil || active.Tainted {
 		return

@@ -94,7 +94,7 @@ func documentOf(ring *v1alpha1.KeyRing) *Document {
 	return document
 }
 
-// Changes of the inputs of Next that several tests make.
+// These functions change inputs of Next: the KeyRing, the Observation or the Policy.
 func withES256(_ *v1alpha1.KeyRing, _ *Observation, p *Policy) {
 	p.Algorithms = append(p.Algorithms, v1alpha1.ES256)
 }
@@ -438,7 +438,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// settles checks that a ring soon stops changing, without new keys and new observations.
+// settles checks that a ring stops changing after a few steps without a new key, if the observation
+// stays the same.
 func settles(t *testing.T, ring *v1alpha1.KeyRing, plan Plan, o Observation, p Policy) {
 	t.Helper()
 	ring.Status = plan.Status
@@ -619,7 +620,8 @@ func TestNextPublishesBeforeUse(t *testing.T) {
 		switch {
 		case step%7 == 3:
 			o.DocumentErr = errors.New("down")
-		case step%500 == 499: // an old document
+		// an old document, which has only the first key
+		case step%500 == 499:
 			o.Document = &Document{KIDs: []string{ring.Status.Keys[0].KID}}
 		default:
 			o.Document = documentOf(ring)

@@ -19,8 +19,8 @@ const (
 	// MaxSkew is the maximum difference between a clock and the API server's clock. With a larger
 	// difference, changes that depend on time do not happen.
 	MaxSkew = time.Minute
-	// removalSlack is the time between the end of a key's last token and the removal of the key. A
-	// signer may have seen the rotation late, and two clocks may differ.
+	// removalSlack is the time between the end of a key's last token and the removal of the key.
+	// The time is needed because a signer may see the rotation late, and two clocks may differ.
 	removalSlack = MaxViewAge + 2*MaxSkew
 )
 

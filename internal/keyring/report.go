@@ -93,7 +93,7 @@ func (t *turn) lateSuccessor(r Role) *finding {
 	successor := *waiting
 	switch {
 	case t.observed.DocumentErr != nil && !t.seen(successor) && (overdue || t.unseenForLong(successor)):
-		// The error's text may change with every attempt; the log has it.
+		// Omit the error's text, which may change with every attempt. The log has the text.
 		return &finding{
 			v1alpha1.ReasonDocumentUnreachable,
 			"the public document could not be read: see the token server's log; " + t.howToPublish(successor),

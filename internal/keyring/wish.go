@@ -89,7 +89,7 @@ func ConsequencesOf(ring *v1alpha1.KeyRing, id string, now time.Time) (Consequen
 		}
 	case v1alpha1.KeyRetiring:
 		c.ValidUntil = removableAt(key)
-	default: // never signed, or all is expired
+	default: // the key never signed, or all that it signed has expired
 	}
 	return c, nil
 }

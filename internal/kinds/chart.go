@@ -10,8 +10,9 @@ import (
 )
 
 // ChartTemplate returns the Helm template with the RBAC rules of Lanyard's chart that are about
-// kinds. The template defines a part for each set of kinds. A part has one rule for each API group;
-// its argument is the verbs. The command dev/kinds writes the template into the chart.
+// kinds. The template defines a part for each set of kinds. A part has one rule for each API group.
+// The argument of a part is the list of verbs. The command dev/kinds writes the template into the
+// chart.
 func (t Table) ChartTemplate() string {
 	scans := func(k Kind) bool { return k.Fetches() && !k.KeepsArtifacts() }
 	isNamed := func(k Kind) bool { return k.Relation != "" || k.HasSVIDs() }
@@ -42,7 +43,7 @@ func (t Table) ChartTemplate() string {
 	b.WriteString("{{- /* Rules about kinds, made by make generate from the table of internal/kinds. The argument is the verbs. */}}\n")
 	for _, part := range parts {
 		var groups []string
-		names := map[string][]string{} // by group
+		names := map[string][]string{} // plurals of the kinds by API group
 		for _, kind := range t.Where(part.is) {
 			group := cmp.Or(part.group, kind.Group)
 			if names[group] == nil {

@@ -51,8 +51,8 @@ func WorkloadIdentityBinding() Kind {
 	}
 }
 
-// KeyRing returns the entry of the kind whose status the token server writes. Its objects have no
-// conditions of the common status.
+// KeyRing returns the entry of the kind whose status the token server writes. Its objects have
+// conditions, but not the status that almost all other kinds share.
 func KeyRing() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.KeyRingKind),
@@ -109,7 +109,7 @@ type lentIdentity interface {
 }
 
 // awsIdentity completes the entry of a kind of AWS identities. If the entry has no Source, the
-// source of an identity is the chain in its status, with the root last.
+// Source of an identity is the text of the chain in its status, with the root last.
 func awsIdentity(k Kind) Kind {
 	k.Program, k.AWSIdentity, k.Success = IdentityController, true, "Ready"
 	if k.Source == nil {

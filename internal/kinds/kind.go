@@ -86,7 +86,8 @@ type Tenant interface {
 type Keeper interface {
 	Tenant
 
-	// GetPublication returns the part of the spec that says to whom else the artifact is published.
+	// GetPublication returns the part of the spec that says whether the artifact is also published
+	// to Flux.
 	GetPublication() *toolkitv1.Publication
 	// GetArtifactStatus returns the part of the status that has the artifact.
 	GetArtifactStatus() *toolkitv1.ArtifactStatus
@@ -109,8 +110,8 @@ type Kind struct {
 	// Peers are the API groups of kinds of the same name in other projects. Manifests of these kinds
 	// can be converted.
 	Peers []string
-	// FluxReference is the name of the field by which Flux's objects name an object of the kind, if
-	// the field does not say the kind besides; empty if there is no such field.
+	// FluxReference is the name of a field in Flux's objects that refers to an object of the kind
+	// without naming the kind, such as imageRepositoryRef; empty if there is no such field.
 	FluxReference string
 	// ClusterScoped says that the objects have no namespace.
 	ClusterScoped bool

@@ -247,7 +247,7 @@ func TestFields(t *testing.T) {
 	standard := &spec.IdentityRef{Kind: identityv1.AWSClusterControllerIdentityKind, Name: identityv1.DefaultControllerIdentity}
 	for _, test := range []struct {
 		object client.Object
-		change func(*spec.Fields) // of want, for the kind
+		change func(*spec.Fields) // changes want for the kind
 	}{
 		{&v1alpha1.OCIRepository{ObjectMeta: named, Spec: v1alpha1.OCIRepositorySpec{URL: "oci://h/r", RegistryAccess: registry}}, func(f *spec.Fields) {
 			f.Kind, f.Address, f.Credential, f.PullSecrets = "OCIRepository", "oci://h/r", credential, true
@@ -278,7 +278,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestFound checks what the condition Ready says about the status of each kind.
+// TestFound checks the text about the status of an object, which becomes the message of the
+// condition Ready.
 func TestFound(t *testing.T) {
 	bucket, image := &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}
 	repository := &v1alpha1.OCIRepository{}

@@ -17,9 +17,10 @@ import (
 // An API server reaches the program behind an aggregated API (APIService) through a Service and the
 // pod network. This machine has no pod network. But the API server also accepts a Service of type
 // ExternalName: then it dials the external name, at the port of the APIService. In both cases it
-// verifies the certificate for the Service's DNS name. So the Services of aggregated APIs lead to
-// this machine. An APIService is applied as soon as its program has a port. That is before the
-// program runs, because the program writes its CA bundle into the APIService.
+// verifies the certificate for the Service's DNS name. So here the Services of aggregated APIs have
+// type ExternalName, with this machine's address. An APIService is applied as soon as its program
+// has a port. That is before the program runs, because the program writes its CA bundle into the
+// APIService.
 //
 // Source: k8s.io/apiserver, pkg/util/proxy, ResolveCluster.
 
@@ -69,7 +70,7 @@ func (a apiService) host() string {
 	return net.JoinHostPort(a.spec.Service.Name+"."+a.spec.Service.Namespace+".svc", strconv.Itoa(int(port)))
 }
 
-// at returns a copy of the APIService with another port.
+// at returns a copy of the APIService object with another port of its Service.
 func (a apiService) at(port int64) *unstructured.Unstructured {
 	moved := a.object.DeepCopy()
 	moved.Object["spec"].(map[string]any)["service"].(map[string]any)["port"] = port // readAPIService has decoded spec.service

@@ -72,7 +72,7 @@ func TestClaim(t *testing.T) {
 			t.Error("removed it")
 		}
 		must.Succeed(t, os.Remove(precious))
-		f, err := claim(t.Context(), dir) // the refused claim has unlocked the folder
+		f, err := claim(t.Context(), dir) // the claim that was refused has unlocked the folder
 		must.Succeed(t, err)
 		f.release()
 	})
@@ -233,7 +233,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestCloudState asserts that other processes find a running cloud, and get ErrNoCloud otherwise.
+// TestCloudState asserts that other processes find a running cloud by its state file. If the cloud
+// has ended, they get ErrNoCloud.
 func TestCloudState(t *testing.T) {
 	cfg, err := ParseCloud("cloud.yaml", examples.Cloud())
 	must.Succeed(t, err)
@@ -256,7 +257,7 @@ func TestCloudState(t *testing.T) {
 	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
 		t.Errorf("after the stop: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, stateName), []byte(noted), 0o600); err != nil { // a crashed cloud leaves this file
+	if err := os.WriteFile(filepath.Join(dir, stateName), []byte(noted), 0o600); err != nil { // a crashed cloud leaves its state file
 		t.Fatal(err)
 	}
 	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
@@ -264,8 +265,8 @@ func TestCloudState(t *testing.T) {
 	}
 }
 
-// TestReadCloudOfAnother asserts that ReadCloud refuses another cloud's server at the noted
-// address.
+// TestReadCloudOfAnother asserts that ReadCloud returns ErrNoCloud if another server answers at the
+// address in the state file.
 func TestReadCloudOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
@@ -290,7 +291,7 @@ func TestStartCloudRefuses(t *testing.T) {
 			c.Stop()
 		}
 	}
-	// The refused starts have unlocked the folder.
+	// The starts that were refused have unlocked the folder, so this start succeeds.
 	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
 	must.Succeed(t, err)
 	c.Stop()

@@ -146,8 +146,8 @@ func CheckBinary(path, flag string) error {
 }
 
 // StartCluster starts a control plane. It publishes the control plane's keys in the cloud under the
-// issuer's host. If ctx ends before that, the control plane is stopped again. Later, ctx has no
-// effect: [Cluster.Stop] ends the cluster with its programs.
+// issuer's host. If ctx ends before StartCluster returns, the control plane is stopped again.
+// Later, ctx has no effect: [Cluster.Stop] ends the cluster with its programs.
 func StartCluster(ctx context.Context, o ClusterOptions) (_ *Cluster, err error) {
 	if err := CheckBinary(o.ControlPlane, "--controlplane"); err != nil {
 		return nil, err
@@ -222,10 +222,10 @@ func (c *Cluster) connect() error {
 	return nil
 }
 
-// publishIssuer lets everybody read the cluster's discovery documents, like an administrator who
-// publishes an issuer. It then serves the documents under the issuer's host.
+// publishIssuer lets everybody read the cluster's discovery documents, as administrators do who
+// publish an issuer. It then serves the documents in the cloud, under the issuer's host.
 func (c *Cluster) publishIssuer(ctx context.Context) error {
-	const role = "system:service-account-issuer-discovery" // Kubernetes, "Service account issuer discovery"
+	const role = "system:service-account-issuer-discovery" // source: Kubernetes, "Service account issuer discovery"
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: "public-service-account-issuer"},
@@ -328,8 +328,8 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	errs = append(errs, c.closeEdges()...)
 	if c.published != "" {
 		errs = append(errs, c.cloud.withdraw(c.published))
-		// The API server would wait five seconds for connections that were opened but never used
-		// (net/http, Server.Shutdown).
+		// Otherwise, at its stop, the API server would wait five seconds for connections that were
+		// opened but never used (net/http, Server.Shutdown).
 		c.documents.CloseIdleConnections()
 	}
 	if c.plane != nil {

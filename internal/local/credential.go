@@ -20,7 +20,7 @@ const (
 	// tokenLife is the lifetime of a ServiceAccount token. A kubelet requests the same.
 	tokenLife = time.Hour
 	// renewAfter is the time after which a token is replaced. Clients read the file again each
-	// minute.
+	// minute, so they have the new token before the old token expires.
 	renewAfter = tokenLife / 2
 	// renewRetry is the pause after a renewal that failed.
 	renewRetry = 10 * time.Second
@@ -75,8 +75,8 @@ func (t *tokenFile) run(ctx context.Context) {
 			return
 		}
 		if wait = renewAfter; t.renew(ctx) != nil {
-			// The old token is valid for another half of its life. Without a valid token, the
-			// program logs its errors.
+			// Do not report the error: the old token is valid for another half of its life. If no
+			// renewal succeeds until then, the program itself logs that requests fail.
 			wait = renewRetry
 		}
 	}

@@ -82,8 +82,9 @@ func (r *rendered) servicePort(namespace string, backend *networkingv1.IngressSe
 	return 0, false
 }
 
-// expose serves in the cloud the hosts of the chart's Ingresses whose Service leads to this
-// program. If a host leads to an earlier program, it leads to this one from now on.
+// expose serves hosts of the chart's Ingresses in the cloud: those whose Service leads to the
+// program of this layout. A host that leads to an earlier program leads to this program from now
+// on.
 func (c *Cluster) expose(l *layout) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -60,8 +60,8 @@ func TestBackendsRefused(t *testing.T) {
 	}
 }
 
-// TestEdge asserts that an edge forwards requests with the requested host, to the program that
-// started last.
+// TestEdge asserts that an edge forwards each request to the program that started last, and keeps
+// the requested host.
 func TestEdge(t *testing.T) {
 	e := newEdge()
 	front := httptest.NewServer(e)

@@ -26,8 +26,8 @@ const (
 	clustersName = "clusters"
 )
 
-// stopGrace bounds the stop of a control plane whose owner was killed. The control plane takes at
-// most ten seconds; the rest is a reserve.
+// stopGrace bounds the stop of a control plane whose owner, the process that started it, was
+// killed. The control plane stops within ten seconds; the other five are a reserve.
 const stopGrace = 15 * time.Second
 
 var (
@@ -44,7 +44,7 @@ type folder struct {
 }
 
 // claim locks a folder and removes the files of a former cloud, which may have crashed. If the
-// folder holds other files, claim removes nothing, even if a cloud ran there.
+// folder also holds files that lanyard did not make, claim returns ErrForeign and removes nothing.
 func claim(ctx context.Context, path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -114,8 +114,9 @@ func (f *folder) awaitClusters(ctx context.Context) error {
 	return nil
 }
 
-// awaitCluster waits for the end of a control plane whose owner was killed. Such a control plane
-// stops by itself, and writes files until it has stopped.
+// awaitCluster waits until a former control plane has ended. Its owner, the process that started
+// it, may have been killed. Such a control plane stops by itself, and writes files until it has
+// stopped.
 func (f *folder) awaitCluster(ctx context.Context, dir string) error {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0o600) //nolint:gosec // a path of our own
 	if errors.Is(err, fs.ErrNotExist) {

@@ -37,8 +37,8 @@ func (c *Cluster) render(values map[string]any) ([]*unstructured.Unstructured, e
 
 // Install applies the objects of a chart as the administrator, and waits until its CRDs are
 // established. [Cluster.StartProgram] starts the chart's programs, and applies the aggregated APIs
-// of a program. Install may be called again with other objects. Running programs are not changed by
-// that.
+// of a program. Install may be called again with other objects. Running programs do not change
+// then.
 func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
 	latest, err := readChart(objects)
 	if err != nil {
@@ -102,9 +102,10 @@ func ChartWorkloads(values map[string]any) ([]Workload, error) {
 	return all.names(), nil
 }
 
-// render renders the chart for this machine. Env has the proxy and the CA of the cloud, for all
-// programs that need them. Own has the AWS credential, for the programs that use AWS identities.
-// The argument values overrides the values for this machine.
+// render renders the chart for this machine. The parameter env has the variables of the cloud's
+// proxy and CA, for all programs that need them. The parameter own has the variables of an AWS
+// credential, for the programs that use AWS identities. The parameter values overrides the chart
+// values for this machine.
 func render(env, own []string, values map[string]any) ([]*unstructured.Unstructured, error) {
 	cloud := variables(env) // the token server reads public documents through the cloud
 	machine := map[string]any{

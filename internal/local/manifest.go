@@ -217,7 +217,7 @@ func (c *checks) addChart() error {
 	return nil
 }
 
-// judge returns the errors of an object, and writes the expectation into the object.
+// judge returns the errors of an object, and writes its expected result into its annotation.
 func (c *checks) judge(ctx context.Context, m manifest) error {
 	gvk := m.GroupVersionKind()
 	if !c.serves(gvk) {

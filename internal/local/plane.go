@@ -114,7 +114,7 @@ func (p *planes) pushInto(ctx context.Context, plane string, repository oci.Repo
 	return nil
 }
 
-// Names of the data planes of registries.
+// These functions return the names of registries' data planes, see planeOf.
 func awsPlane(account, region string) string { return "aws " + account + " " + region }
 func azurePlane(host string) string          { return "azure " + host }
 func gcpPlane(host string) string            { return "gcp " + host }

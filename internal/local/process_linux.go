@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// flock locks a file for this process. The kernel unlocks the file when the process ends, in any
-// way.
+// flock locks a file for this process. The kernel unlocks the file when the process ends, even by a
+// crash.
 func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
 // childAttributes protect a child from an interrupt at the terminal, so that its owner stops it in

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// flock locks a file for this process. The kernel unlocks the file when the process ends, in any
-// way.
+// flock locks a file for this process. The kernel unlocks the file when the process ends, even by a
+// crash.
 func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
 // childAttributes protect a child from an interrupt at the terminal, so that its owner stops it in
-// order. When the owner is killed, the control plane ends too. A controller without an API server
-// then loses its lease and ends.
+// order. The kernel does not kill the child when the owner is killed. But then the control plane
+// ends by itself, and a controller without an API server loses its lease and ends.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -32,9 +32,9 @@ type ProgramOptions struct {
 	// name share their volumes, and must not run at the same time. Default: the workload's name
 	// without "lanyard-".
 	Name string
-	// Values, if not nil, are chart values for this program only. The program starts as the chart
-	// with these values says. The chart's objects are not applied to the cluster. Default: the
-	// chart that was installed last.
+	// Values, if not nil, are chart values for this program only. The program starts with the
+	// arguments and the environment that the chart has with these values. The chart's objects are
+	// not applied to the cluster. Default: the chart that was installed last.
 	Values map[string]any
 }
 

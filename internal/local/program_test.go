@@ -87,7 +87,7 @@ func clusterWithChart(t *testing.T, mode string, tokens ...string) *Cluster {
 	for _, o := range objects {
 		must.Succeed(t, c.chart.add(o))
 	}
-	authority, err := cloudtest.New(cloudtest.Config{}) // the API server's CA can be any CA
+	authority, err := cloudtest.New(cloudtest.Config{}) // clusterWithChart needs a file with any CA
 	must.Succeed(t, err)
 	must.Succeed(t, errors.Join(authority.WriteCA(c.serverCA), authority.Close()))
 	api := fake.NewClientset()
@@ -215,7 +215,7 @@ func TestStartProgramWithValues(t *testing.T) {
 }
 
 // TestProgramCrash asserts that the end of a crashing program is noticed at once, before and after
-// it is ready. The error must say why it ended.
+// the program is ready. The error must say why the program ended.
 func TestProgramCrash(t *testing.T) {
 	t.Run("before it is ready", func(t *testing.T) {
 		cluster := clusterWithChart(t, "crashing", "token")
@@ -283,8 +283,8 @@ func TestStartProgramRefuses(t *testing.T) {
 	}
 }
 
-// TestClientRereadsToken asserts that a client sends the renewed token. The renewal must write to
-// the file that the client's kubeconfig refers to.
+// TestClientRereadsToken asserts that a client of the kubeconfig sends the renewed token: the
+// kubeconfig must refer to the file that the renewal writes.
 func TestClientRereadsToken(t *testing.T) {
 	cluster := clusterWithChart(t, "obedient", "first", "second")
 	f, err := cluster.newTokenFile(t.Context(), "lanyard-controller", t.TempDir())

@@ -89,9 +89,9 @@ func (c *Cloud) registryLogin(ctx context.Context) (user, password string, err e
 }
 
 // wholeBody buffers request bodies, so that net/http sends each in one piece. Otherwise net/http
-// reads for the body's end after it sent the content. The AWS SDK closes the body as soon as a
-// response begins. In this process a response can begin before net/http reads the end; net/http
-// would then break the connection.
+// sends the content first, and reads the body's end later. The AWS SDK closes the body as soon as a
+// response begins. In this process a response can begin before net/http reads the body's end. Then
+// net/http would break the connection.
 type wholeBody struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -149,9 +149,9 @@ func (c *Cloud) unpack(files fs.FS) error {
 }
 
 // Fill stores files in the repositories and buckets that manifests name, without the cloud's
-// permission checks: in repositories under the object's tag, else under tag, and in buckets of
-// Google Cloud Storage. It returns the repositories and buckets. The cloud still decides whether an
-// object may read its content.
+// permission checks: in repositories under the tag of the object, or under the parameter tag if the
+// object has no tag; and in buckets of Google Cloud Storage. It returns the repositories and
+// buckets that it filled. The cloud still decides whether an object may read its content.
 func (c *Cloud) Fill(ctx context.Context, manifests *Manifests, files fs.FS, tag string) ([]string, error) {
 	if err := c.unpack(files); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// Ports are reserved in this range. Systems assign the ports above this range to client
+// Ports are reserved from firstPort up to endOfPort. Systems assign higher ports to client
 // connections, which could take a port before a program listens on it. Source: IANA and Linux,
 // "ephemeral ports", which begin at 49152 and at 32768.
 const (
@@ -72,7 +72,7 @@ func (r *Reservation) Release() {
 		return
 	}
 	for _, mark := range r.marks {
-		_ = mark.Close() // nothing was sent on the mark, so its error does not matter
+		_ = mark.Close() // nothing was sent through this UDP socket, so its error does not matter
 	}
 	r.marks = nil
 }

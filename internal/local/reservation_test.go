@@ -8,7 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestReserve reserves ports while others are reserved and while a program listens on one.
+// TestReserve checks that Reserve returns no port that is reserved already, or on which a program
+// listens.
 func TestReserve(t *testing.T) {
 	first, err := Reserve(500)
 	must.Succeed(t, err)

@@ -32,10 +32,10 @@ const patience = 30 * time.Second
 // time from the programs that make the objects ready.
 const listInterval = 200 * time.Millisecond
 
-// Settle waits until every fetching object is as expected, or no object has changed for 30 seconds.
-// It returns the rows at that time. Progress, which may be nil, is called when the number of rows
-// as expected changes, with this number and the total. If the control plane or a program ends,
-// Settle returns an error.
+// Settle waits until every object that fetches has its expected result, or no object has changed
+// for 30 seconds. It returns the rows at that time. Progress, which may be nil, is called when the
+// number of rows with the expected result changes. Progress gets this number and the number of all
+// rows. If the control plane or a program ends, Settle returns an error.
 func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
 	var rows []report.Row
 	var changed time.Time
@@ -63,7 +63,7 @@ func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int))
 	return rows, nil
 }
 
-// Confirm requests one more reconciliation of every object, and returns the rows after that. The
+// Confirm requests one more reconciliation of every object, and returns the rows after it. So the
 // caller can check that refused objects stay refused.
 func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 	objects, err := report.List(ctx, c.client, kinds.All(), "")

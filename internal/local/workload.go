@@ -340,7 +340,7 @@ func (l *layout) probe(c corev1.Container) (string, error) {
 // fill creates the folders of a workload's volumes. It copies Secrets and ConfigMaps once; later
 // changes do not reach the folder.
 func (c *Cluster) fill(ctx context.Context, w workload, l *layout) error {
-	// l.mounts also has subfolders of volumes, which l.folders does not have
+	// not l.folders: only l.mounts has the subfolders of volumes (subPath)
 	for _, folder := range l.mounts {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return fmt.Errorf("make the folder of a volume: %w", err)

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// server is a typical Deployment of a chart, its Service, and a second Service that leads
-// elsewhere.
+// server is a typical Deployment of a chart, its Service, and a second Service that selects other
+// pods.
 const server = `
 apiVersion: apps/v1
 kind: Deployment

@@ -37,8 +37,9 @@ func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespa
 	return rows, nil
 }
 
-// ruleOfSources returns the rule for sources that name no identity. It applies as long as the
-// cluster has the AWSClusterControllerIdentity, even if this identity gives no credential.
+// ruleOfSources returns a text for people: which grants an object needs that fetches from AWS and
+// names no identity. The rule applies as long as the cluster has the AWSClusterControllerIdentity,
+// even if this identity gives no credential.
 func ruleOfSources(table kinds.Table) string {
 	return "an " + AnyOf(table.Where(kinds.Kind.Fetches).Names()) +
 		" of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"

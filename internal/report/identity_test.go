@@ -73,7 +73,8 @@ func TestIdentities(t *testing.T) {
 	if row := report.Of(report.Read(kinds.All(), cluster)); row.Identity != "" {
 		t.Errorf("%+v", row)
 	}
-	// The rule for sources without an identity is shown whatever the state of the identity is.
+	// The row of the AWSClusterControllerIdentity has the rule for objects that name no identity,
+	// in every state of the condition Ready.
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, ""} {
 		lent := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: identityv1.DefaultControllerIdentity}}
 		if status != "" {
@@ -84,7 +85,7 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("Ready %q: %+v, %v", status, rows, err)
 		}
 	}
-	// A cluster without these kinds has no such rows.
+	// Without objects of these kinds, there are no rows.
 	if rows, err := report.Identities(t.Context(), fake.NewClientBuilder().WithScheme(scheme).Build(), kinds.All(), ""); err != nil || len(rows) != 0 {
 		t.Errorf("%+v, %v", rows, err)
 	}

@@ -104,11 +104,12 @@ func Of(o Object) Row {
 		row.Revision, row.Tags, row.ExpiresAt, row.Identity = found.Revision, found.Tags, found.ExpiresAt, found.CloudIdentity
 	}
 	if row.Result == Delivered {
-		// Show the subject, which Lanyard attests, whatever identity the subject has at the target.
+		// Show the subject of a binding, which Lanyard attests. The identity that the subject has
+		// at the target does not matter.
 		row.Identity = row.Subject
 	}
 	if id := o.Used(); id != nil && !aboutAWS(o.Kind) {
-		// Without a cloud identity, the cloud accepted the subject itself.
+		// If the status has no cloud identity, the cloud accepted the subject itself.
 		row.Subject, row.Identity = id.Subject, cmp.Or(id.CloudIdentity, id.Subject)
 	}
 	if row.Expected != "" {

@@ -109,7 +109,9 @@ func Short(identity string) string {
 		return subject
 	}
 	if provider, account, ok := strings.Cut(identity, "/serviceAccounts/"); ok && strings.HasPrefix(provider, "projects/") {
-		identity = account // impersonated by a principal of another provider than the cluster's
+		// The account is impersonated by a principal of another provider than the cluster's. Leave
+		// out the provider.
+		identity = account
 	}
 	return strings.TrimSuffix(identity, ".iam.gserviceaccount.com")
 }

@@ -60,7 +60,7 @@ func (s *APIService) get(ctx context.Context) (*aggregation, error) {
 	read := newAggregation()
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(read.Unstructured), read.Unstructured)
 	if apierrors.IsNotFound(err) {
-		return nil, nil // documented
+		return nil, nil // no error: without the object, the result is nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read APIService %s: %w", APIServiceName, err)
@@ -90,17 +90,17 @@ func (s *APIService) delete(ctx context.Context) error {
 }
 
 // The deletion of the APIService is tried every deleteInterval, for at most deleteTimeout.
-// Kubernetes removes this program's rights some seconds after the namespace's deletion was
-// requested.
+// Kubernetes removes this program's rights some seconds after the deletion of its namespace begins,
+// so later attempts are refused.
 const (
 	deleteInterval = time.Second
 	deleteTimeout  = 20 * time.Second
 )
 
 // DeleteWithNamespace waits until the token server's namespace is being deleted, and then deletes
-// the APIService. It returns earlier if ctx ends. If the APIService stayed, no namespace could be
-// deleted any more, this one included. For each deletion, the API server asks which objects of the
-// group are in the namespace, and the token server, which must answer, would be gone
+// the APIService. It returns earlier if ctx ends. If the APIService stayed without a token server,
+// no namespace could be deleted any more, not even the token server's own. For each deletion of a
+// namespace, the API server asks the token server which objects of the group are in the namespace
 // (kubernetes/kubernetes#108427).
 func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.Informers, namespace string, log *slog.Logger) error {
 	informer, err := informers.GetInformer(ctx, &corev1.Namespace{})
@@ -112,7 +112,7 @@ func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.In
 		if current, ok := object.(*corev1.Namespace); ok && current.Name == namespace && current.DeletionTimestamp != nil {
 			select {
 			case terminating <- struct{}{}:
-			default: // the deletion is known already
+			default: // the channel has a value already
 			}
 		}
 	}

@@ -148,7 +148,8 @@ func (f *frontProxy) authenticator() authenticator.Request {
 			return named.AuthenticateRequest(request)
 		}
 		response, ok, err := verified.AuthenticateRequest(request)
-		// If the names were withdrawn since the check, the library has accepted every name.
+		// Compare the name here too: if all names were withdrawn after f.check, the library has
+		// accepted every name.
 		if !ok || !slices.Contains(names, request.TLS.PeerCertificates[0].Subject.CommonName) {
 			return nil, false, err
 		}
@@ -162,9 +163,9 @@ func (f *frontProxy) authenticator() authenticator.Request {
 // proxyMemory is how long a verified certificate is accepted without another verification.
 const proxyMemory = time.Minute
 
-// lastProxy is the certificate of the front proxy that was verified last. A verification for each
-// request would take as long as the rest of the authentication, the authorization and the answer.
-// Each TLS handshake still checks that the client has the private key.
+// lastProxy is the certificate of the front proxy that was verified last. It is not verified again
+// for each request: that would take as long as the rest of the authentication, the authorization
+// and the answer together. Each TLS handshake still checks that the client has the private key.
 type lastProxy struct{ seen atomic.Pointer[seenProxy] }
 
 type seenProxy struct {

@@ -57,7 +57,7 @@ func TestNoLoopbackClient(t *testing.T) {
 	r := newRig(t)
 	dialer := tls.Dialer{Config: &tls.Config{
 		ServerName: server.LoopbackClientServerNameOverride, MinVersion: tls.VersionTLS12,
-		InsecureSkipVerify: true, // VerifyConnection verifies the name serverHost
+		InsecureSkipVerify: true, // VerifyConnection verifies the certificate
 		VerifyConnection: func(state tls.ConnectionState) error {
 			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: r.roots, DNSName: serverHost})
 			return err
@@ -68,8 +68,9 @@ func TestNoLoopbackClient(t *testing.T) {
 	_ = connection.Close()
 }
 
-// TestAllowedNamesAreRequired checks that a proxy CA is not trusted if any of its clients could act
-// as any caller, at the start and later.
+// TestAllowedNamesAreRequired checks that the server trusts no proxy CA unless the ConfigMap lists
+// the allowed client names, at the start and later. Otherwise every client of this CA could act as
+// any caller.
 func TestAllowedNamesAreRequired(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.ConfigMap)
@@ -142,7 +143,8 @@ func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLastProxy checks when a certificate that was verified is verified again.
+// TestLastProxy checks how long, and for which CA and names, a verified certificate is accepted
+// without another verification.
 func TestLastProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxies := mustAuthority(t)
@@ -203,7 +205,7 @@ func TestProxyCARotates(t *testing.T) {
 	}
 }
 
-// publish changes what the API server publishes about the requests that it passes on.
+// publish changes the ConfigMap with the API server's settings for forwarded requests.
 func (r *rig) publish(t *testing.T, change func(*corev1.ConfigMap)) {
 	t.Helper()
 	maps := r.kube.CoreV1().ConfigMaps(configNamespace)

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// newService is the chart's APIService.
+// newService returns the APIService that the chart creates.
 func newService(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	service := newAggregation().Unstructured
@@ -128,8 +128,8 @@ func TestReplicasStartTogether(t *testing.T) {
 	}
 }
 
-// TestSlowReplicaUndoesNothing stops a replica between its reading and its writing, while another
-// replica makes its next steps.
+// TestSlowReplicaUndoesNothing stops a replica between its read and its write, while another
+// replica makes steps. The stopped replica must not undo these steps.
 func TestSlowReplicaUndoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))
@@ -169,7 +169,8 @@ func wipeBundle(t *testing.T, c *Certificate) {
 	must.Succeed(t, err)
 }
 
-// TestSecretIsTouched deletes, edits and restores the Secret with the authority.
+// TestSecretIsTouched deletes, edits and restores the Secret with the authority. API servers must
+// always trust the certificate that the replica shows.
 func TestSecretIsTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))
@@ -212,7 +213,7 @@ func TestSecretIsTouched(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), secretName) || !strings.Contains(err.Error(), "delete the Secret") || strings.Contains(err.Error(), "PRIVATE") {
 				t.Errorf("%s: %v; want an error that names the Secret and what to do", name, err)
 			}
-			// The replica still shows the last good certificate.
+			// The replica still shows its last valid certificate.
 			serving(t, replica, readBundle(t, replica))
 		}
 
@@ -279,7 +280,7 @@ func TestDeleteWithNamespace(t *testing.T) {
 		ending := alive.DeepCopy()
 		ending.DeletionTimestamp = &now
 		informer.Update(alive, ending)
-		cancel() // the program is stopped too
+		cancel() // Kubernetes stops the program before the APIService is deleted
 		if err := <-done; err != nil || exists() {
 			t.Errorf("the namespace is deleted, and the APIService stays: %v", err)
 		}

@@ -33,7 +33,7 @@ type Certificate struct {
 
 	mu        sync.Mutex // guards what follows; never held during I/O
 	cert, key []byte
-	issuer    *x509.Certificate // of cert
+	issuer    *x509.Certificate // the CA that signed cert
 	renewAt   time.Time
 	listeners []dynamiccertificates.Listener
 }
@@ -70,8 +70,9 @@ func anotherWasFaster(err error) bool {
 
 func (c *Certificate) step(ctx context.Context) error {
 	now := time.Now()
-	// Read the trusted bundle before the Secret, and write it only if nobody else has written it
-	// since. So a replica that stood still in between cannot undo the changes of others.
+	// Read the trusted bundle before the Secret, and write the bundle only if nobody else has
+	// written it since. So a replica that was suspended in between cannot undo the changes of other
+	// replicas.
 	service, err := c.Service.get(ctx)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func newHookedRig(t *testing.T, before func()) *rig {
 
 const mintBody = `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`
 
-// TestChain checks the filters that no other test covers.
+// TestChain checks the effects of those filters in handlerChain that no other test covers.
 func TestChain(t *testing.T) {
 	r := newRig(t, banana())
 	got := r.minter(t).mint(t, `{"audience":"team-foo"}`)

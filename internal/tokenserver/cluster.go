@@ -58,7 +58,7 @@ func (c ClusterIssuer) Check(ctx context.Context) error {
 		ours[key.ID] = true
 	}
 	for _, jwk := range set.Keys {
-		// NewKey fails for keys that no ring can have.
+		// Skip keys for which NewKey fails: no ring can have such a key.
 		if key, err := keyring.NewKey(jwk.Key); err == nil && ours[key.ID] {
 			return fmt.Errorf("the key %s of KeyRing %s signs the API server's own tokens too: revoke the key", key.ID, c.Ring)
 		}

@@ -15,8 +15,9 @@ import (
 )
 
 // Remember removes the fields of a WorkloadIdentity that no token depends on, for
-// ByObject.Transform. Annotations, owners, managed fields and conditions may have megabytes. Of the
-// status, Remember leaves the fields that [CachedIdentities.FromOtherRings] reads.
+// ByObject.Transform of controller-runtime's cache. Annotations, owners, managed fields and
+// conditions may have megabytes. Of the status, Remember leaves the fields that
+// [CachedIdentities.FromOtherRings] reads.
 func Remember(object any) (any, error) {
 	identity, ok := object.(*identityv1.WorkloadIdentity)
 	if !ok {
@@ -47,7 +48,7 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 	if apierrors.IsNotFound(err) || err == nil && uid != "" && identity.UID != uid {
 		identity = &identityv1.WorkloadIdentity{}
 		if err = c.Live.Get(ctx, key, identity); err == nil {
-			_, err = Remember(identity) // a claim must not depend on where the identity was read
+			_, err = Remember(identity) // so that claims are the same as from memory
 		}
 	}
 	if err != nil {
@@ -58,7 +59,7 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 
 // FromOtherRings returns the issuers of identities whose status names another KeyRing than the one
 // with the UID. Services may still know keys of that other ring. So a release that is installed
-// again learns of the former release, although nothing of the former release is left.
+// again detects that there was a former release, even if only the status of identities is left.
 func (c CachedIdentities) FromOtherRings(ctx context.Context, ring types.UID) (issuers []string, err error) {
 	var all identityv1.WorkloadIdentityList
 	if err := c.Memory.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {

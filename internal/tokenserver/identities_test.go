@@ -16,9 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLargeIdentity checks that memory has a bounded part of an identity, whatever a tenant writes
-// into it. The part is refused if the whole identity would be refused. An identity that is read
-// live looks the same as one from memory.
+// TestLargeIdentity checks that memory has a bounded part of an identity, however much a tenant
+// writes into the identity. The issuer must refuse the part if it would refuse the whole identity.
+// An identity that is read live must have the same content as one from memory.
 func TestLargeIdentity(t *testing.T) {
 	made := &issuer.Issuer{URL: "https://issuer.example.com", Limits: issuer.Limits{Min: time.Minute, Default: time.Hour, Max: time.Hour}}
 	for _, tt := range []struct {

@@ -23,7 +23,8 @@ type Metrics struct {
 
 var _ prometheus.Collector = (*Metrics)(nil)
 
-// NewMetrics makes metrics. Requests that fail for a reason of the server's own are also logged.
+// NewMetrics makes metrics. The logger gets the requests that fail for a reason of the server's
+// own.
 func NewMetrics(log *slog.Logger) *Metrics {
 	return &Metrics{
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -67,7 +68,8 @@ func (m *Metrics) mintedSVID(form tokenv1.SVIDType, resource string) {
 }
 
 func (m *Metrics) refused(err error) {
-	// The library answers InternalError for an error without a reason.
+	// Count an error without a reason as InternalError: this is the answer of the API server's
+	// library.
 	reason := cmp.Or(apierrors.ReasonForError(err), metav1.StatusReasonInternalError)
 	m.refusals.WithLabelValues(string(reason)).Inc()
 	if refused, ok := errors.AsType[*refusal](err); ok {

@@ -18,7 +18,7 @@ type Precondition struct {
 	check         func(context.Context) error
 
 	mu   sync.Mutex // guards what follows; never held during a check
-	done bool       // the check was made
+	done bool       // a check has ended
 	last error
 }
 

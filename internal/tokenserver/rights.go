@@ -16,7 +16,8 @@ import (
 )
 
 // Rights checks that no other program of Lanyard can read the signing keys or become the token
-// server. Such a program would be as powerful as a signing key, but parses what strangers send.
+// server. Such a program would be as powerful as a signing key. But it parses what strangers send,
+// and so is easier to take over.
 type Rights struct {
 	// Reviews asks the API server who may do what.
 	Reviews typedauthorizationv1.SubjectAccessReviewInterface
@@ -33,8 +34,9 @@ type Rights struct {
 // right is one thing that no other program may do in the namespace of the keys.
 type right struct{ verb, group, resource, subresource string }
 
-// dangerous returns the rights that lead to the signing keys. A right to one object by name is not
-// found and does not matter, such as the right to a token of the program's own ServiceAccount.
+// dangerous returns the rights that lead to the signing keys. A right that RBAC limits to one
+// object by its name is not found by [Rights.Check] and does not matter. An example is the right to
+// a token of the program's own ServiceAccount.
 func dangerous() []right {
 	rings := kinds.KeyRing()
 	rights := []right{

@@ -12,9 +12,10 @@ import (
 )
 
 // FollowRing sends a value to each channel after a change of a KeyRing. It does not wait for a
-// receiver: a channel with a buffer of one loses no news.
+// receiver. So a channel needs a buffer of one: then a value is waiting after each change.
 //
-// The informer's memory is not used, because nobody knows its age. Receivers read the ring live.
+// The values do not contain the ring, because the informer's copy may be of any age. Receivers read
+// the ring from the API server.
 func FollowRing(ctx context.Context, informers cache.Informers, ring client.ObjectKey, channels ...chan<- struct{}) error {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {

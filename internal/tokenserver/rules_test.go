@@ -35,7 +35,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// newRights checks the rights of two programs. The function allow says what they may do.
+// newRights returns the Rights of two programs. The function allow decides what these programs may
+// do.
 func newRights(allow func(*authorizationv1.SubjectAccessReviewSpec) (bool, error)) Rights {
 	clientset := kubefake.NewClientset()
 	clientset.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -223,7 +224,8 @@ func TestEvery(t *testing.T) {
 	})
 }
 
-// TestIdentityIsReadLive checks that an identity is found even if memory does not have it yet.
+// TestIdentityIsReadLive checks that an identity is read from the API server if memory does not
+// have the identity or its UID yet.
 func TestIdentityIsReadLive(t *testing.T) {
 	former := banana()
 	former.UID = "former"
@@ -262,7 +264,8 @@ func TestMetricsOfDeletedIdentities(t *testing.T) {
 	}
 }
 
-// TestFollowRing checks that each reader of a ring learns of its changes, also a busy reader.
+// TestFollowRing checks that each channel gets a value after a change of the ring, even if its
+// receiver is busy.
 func TestFollowRing(t *testing.T) {
 	informers := &informertest.FakeInformers{Scheme: newClient(t).Scheme()}
 	busy, idle := make(chan struct{}, 1), make(chan struct{}, 1)

@@ -190,8 +190,9 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 	if err := serving.ApplyTo(&config.SecureServing); err != nil {
 		return nil, fmt.Errorf("configure serving: %w", err)
 	}
-	// The library requires a client of the server itself, which nothing here uses. This client has no
-	// token: with a token, the client would be a member of system:masters.
+	// The library requires a client for calls of the server to itself. Nothing here makes such
+	// calls. This client has no token: with a token, the client would be a member of
+	// system:masters.
 	config.LoopbackClientConfig = &restclient.Config{}
 	config.Authentication.RequestHeaderConfig = proxy.config()
 	if err := config.Authentication.ApplyClientCert(proxy.known, config.SecureServing); err != nil {

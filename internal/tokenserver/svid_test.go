@@ -79,7 +79,7 @@ func app(kind, name string, credential map[string]any) *unstructured.Unstructure
 // svidKinds returns the kinds whose objects can have SVIDs.
 func svidKinds() kinds.Table { return kinds.All().Where(kinds.Kind.HasSVIDs) }
 
-// keep puts an object into the API server.
+// keep stores an object in the fake API server.
 func (r *rig) keep(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	for _, kind := range svidKinds() {

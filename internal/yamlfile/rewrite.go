@@ -98,7 +98,7 @@ func (d *Document) encode() ([]byte, error) {
 	}
 	err := errors.Join(encoder.Encode(d.root), encoder.Close())
 	text := buffer.Bytes()
-	if json.Valid(d.text) { // the nodes' styles already give text JSON's braces and quotes
+	if json.Valid(d.text) { // text already has JSON's braces and quotes, by the styles of the nodes
 		if indent := indentJSON.FindSubmatch(d.text); indent != nil {
 			err = errors.Join(err, json.Indent(&inJSON, text, "", string(indent[1])))
 		} else {

@@ -128,7 +128,7 @@ type KeyRing struct {
 	Status KeyRingStatus `json:"status,omitempty"`
 }
 
-// KeyRingSpec holds requests of people.
+// KeyRingSpec holds requests of administrators: to rotate, to confirm or to revoke keys.
 type KeyRingSpec struct {
 	// rotate requests a rotation when its value changes. Each active key that became active under
 	// another value is replaced as soon as its successor may sign. By convention, the value is the

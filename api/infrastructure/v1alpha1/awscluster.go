@@ -19,7 +19,8 @@ const (
 	ConditionPrincipalCredentialRetrieved = "PrincipalCredentialRetrieved"
 
 	// ConditionClusterNameUnique is False while another AWSCluster has the same name and account.
-	// The AWS cloud provider finds the resources of a cluster by the cluster's name.
+	// The AWS cloud provider finds the resources of a cluster by the cluster's name, so it cannot
+	// distinguish the resources of these clusters.
 	ConditionClusterNameUnique = "ClusterNameUnique"
 )
 

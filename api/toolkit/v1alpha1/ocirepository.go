@@ -220,9 +220,9 @@ type OCIRepositoryList struct {
 	Items []OCIRepository `json:"items"`
 }
 
-// Unsupported is a field of Flux's kinds that Lanyard does not have. If the schema did not know the
-// field, an API server could drop it silently. So the schema knows it, and a rule refuses every
-// value.
+// Unsupported is a field of Flux's kinds that Lanyard does not have. If the schema did not have the
+// field, an API server could drop the field silently. So the schema has the field, and a rule
+// refuses every value.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Unsupported struct{}

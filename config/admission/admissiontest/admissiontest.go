@@ -1,5 +1,5 @@
-// Package admissiontest judges objects in tests by the file of a ValidatingAdmissionPolicy, with
-// the API server's code.
+// Package admissiontest evaluates a ValidatingAdmissionPolicy, read from its file, for objects in
+// tests. It uses the API server's code.
 package admissiontest
 
 import (
@@ -30,8 +30,8 @@ type Policy struct {
 	resource  schema.GroupVersionResource
 }
 
-// New compiles the policy that is the first document of the file. Its first rule names the
-// resource.
+// New compiles the policy that is the first document of the file. The first resource rule of the
+// policy names the resource of the objects for [Policy.Admit].
 func New(tb testing.TB, file, version string) Policy {
 	tb.Helper()
 	data, err := os.ReadFile(file) //nolint:gosec // a test names its file

@@ -1,4 +1,4 @@
-// Package crdtest judges objects in tests by the file of a CustomResourceDefinition, as an API
+// Package crdtest validates objects in tests with the file of a CustomResourceDefinition, as an API
 // server does.
 package crdtest
 

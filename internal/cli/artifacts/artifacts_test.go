@@ -84,12 +84,12 @@ func (p *process) exactly(ctx context.Context, args ...string) int {
 	return frame.Run(ctx, root, args, p, &p.err)
 }
 
-// noCluster is the Cluster of a job without a cluster. It has no flags.
+// noCluster is the creds.Cluster of a job without a cluster. It adds no flags to a command.
 type noCluster struct{ creds.Cluster }
 
 func (noCluster) AddTo(*cobra.Command) {}
 
-// mustRun runs a command that succeeds, and returns what it prints.
+// mustRun runs a command that must succeed, and returns its output.
 func mustRun(t *testing.T, args ...string) string {
 	t.Helper()
 	var p process
@@ -200,7 +200,7 @@ func TestDiffOfAFile(t *testing.T) {
 }
 
 // TestDiffWritesAtOnce checks that a difference is written as soon as it is found. If the command
-// fails afterwards, its exit status is Undecided, not that of a difference.
+// fails afterwards, its exit status is Undecided, not Failed as for a difference.
 func TestDiffWritesAtOnce(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	mustRun(t, "push", "artifact", app, "--path", folder(t, map[string]string{"a.yaml": "1\n", "z.yaml": "1\n"}))

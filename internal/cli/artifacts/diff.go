@@ -144,7 +144,7 @@ func (f *contentFlags) open(ctx context.Context, unpacked string) (side, func(),
 	if err != nil {
 		return side{}, nil, fmt.Errorf("--path: %w", err)
 	}
-	return side{fsys: folder.FS(), ignore: ignore}, func() { _ = folder.Close() }, nil // opened for reading
+	return side{fsys: folder.FS(), ignore: ignore}, func() { _ = folder.Close() }, nil // read only: the error of Close does not matter
 }
 
 // unpackFile packs a file as a push does, and unpacks the result into a new folder.
@@ -279,7 +279,8 @@ func compare(ctx context.Context, before, after side, limits archive.Limits, fou
 	return nil
 }
 
-// first says which list has the next entry: negative for old, positive for now, 0 for both.
+// first says which list has the next entry in lexical order: the result is negative for old,
+// positive for now, and 0 for both.
 func first(old, now []archive.Entry) int {
 	switch {
 	case len(old) == 0:

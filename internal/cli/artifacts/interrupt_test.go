@@ -62,9 +62,9 @@ func leftovers(t *testing.T, folder string) (left []string) {
 	return left
 }
 
-// TestInterruptAtEachRequest interrupts each command at each of its requests. Then a push leaves no
-// tag, a pull leaves the folder as it was, and no command leaves a temporary file. At the end the
-// command runs without an interrupt, and succeeds.
+// TestInterruptAtEachRequest interrupts each command at each of its requests. After an interrupt, a
+// push must leave no tag, a pull must leave the folder as it was, and no command may leave a
+// temporary file. At the end the command runs without an interrupt, and must succeed.
 func TestInterruptAtEachRequest(t *testing.T) {
 	registry := &counted{registry: distribution(t)}
 	host := serve(t, registry)

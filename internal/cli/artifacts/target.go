@@ -118,7 +118,8 @@ func (t *target) swap() error {
 		return fmt.Errorf("%w; if this is a mount, empty it, and pull without --replace", err)
 	}
 	if err := os.RemoveAll(old); err != nil {
-		// Not wrapped: explainDisk would add to the error that the folder is as it was.
+		// Do not wrap the error: explainDisk would add that the folder is unchanged, but the folder
+		// has changed.
 		return fmt.Errorf("the artifact is in place, but what was there before could not be removed: %v", err) //nolint:errorlint // see above
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// bound cancels the requests of a command when the command ends. Discovery needs this: it sends
-// requests without the caller's context.
+// bound cancels the requests of a command when the command ends. The discovery of the cluster's
+// kinds needs this, because its client sends requests without the caller's context.
 type bound struct {
 	command context.Context //nolint:containedctx // lives as long as the command
 	next    http.RoundTripper

@@ -41,7 +41,7 @@ const requestTimeout = 30 * time.Second
 const CompletionTimeout = 3 * time.Second
 
 // Limits of the client for requests to the cluster, per second and in a burst. kubectl has the same
-// limits. The API server has its own.
+// limits. The API server has limits of its own.
 const (
 	requestRate  = 50
 	requestBurst = 300

@@ -18,7 +18,7 @@ import (
 
 // Target is the kind and the name of an object in the command's namespace.
 type Target struct {
-	// Kind is a kind of the commands' table, as in manifests.
+	// Kind is the name of the object's kind, as in manifests. The kind is in [Client.Kinds].
 	Kind string
 	// Name is the name of the object.
 	Name string

@@ -94,7 +94,8 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// cluster implements creds.Cluster. It issues tokens, and accepts tokens with one certain audience.
+// cluster implements creds.Cluster. It issues tokens. As the API server, it accepts tokens with one
+// audience.
 type cluster struct {
 	issuer  *oidc.Issuer
 	self    string // NAMESPACE/NAME; empty outside a Pod
@@ -356,7 +357,7 @@ func (w *world) gitHub(t *testing.T) *credstest.GitHub {
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	w.transport = &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, // the name in httptest's certificate
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, // the host name in the certificate of httptest
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 		},
@@ -470,7 +471,7 @@ func TestSpiffeJWT(t *testing.T) {
 	short, err := w.login(t, "--creds=SpiffeJWT")
 	must.Succeed(t, err)
 	first, _ := shown(t, short)
-	timer := time.NewTimer(2500 * time.Millisecond) // of the JWT-SVID's life of 3 seconds
+	timer := time.NewTimer(2500 * time.Millisecond) // the JWT-SVID lives for 3 seconds
 	<-timer.C
 	if second, _ := shown(t, short); second.RegistryToken == first.RegistryToken {
 		t.Error("the JWT-SVID is not fetched again before it ends")

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// maxToken bounds a token, in bytes. Tokens have up to 8 KiB: larger ones do not fit into the
-// headers that servers read.
+// maxToken bounds a token, in bytes. It is far above the 8 KiB that fit into the headers that
+// servers read.
 const maxToken = 64 << 10
 
 // fileToken reads --token-file.

@@ -133,8 +133,8 @@ func (f *Flags) AddTo(c *cobra.Command) {
 // --insecure. Otherwise the Docker configuration is used.
 func (c *Choice) ShortLived() bool { return c.Creds != "" || c.TokenFile != "" }
 
-// Check refuses flags that do not go together. The error names the flag and the fix; it is for
-// frame.UsageError.
+// Check refuses flags that do not go together. The error names the flag and the fix. Callers pass
+// the error to frame.UsageError.
 func (f *Flags) Check() error { return f.check(func(name string) string { return "--" + name }) }
 
 // check does the work of Check. For errors, spell returns a flag's name as the user writes it.

@@ -56,11 +56,11 @@ func distribution(t *testing.T) http.Handler {
 type guarded struct {
 	registry http.Handler
 	issuer   *oidc.Issuer
-	// before and after are pauses in a large upload: before the token is checked, and after the
-	// registry has the data.
+	// before and after are pauses at a large upload: one before guarded checks the token, the other
+	// after the registry has the data.
 	before, after time.Duration
 
-	refused  []string // method of each request with a token that has ended
+	refused  []string // methods of the requests whose token had expired
 	received int64    // bytes of large uploads
 }
 

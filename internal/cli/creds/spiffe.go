@@ -70,8 +70,8 @@ func (f *Flags) spiffeLogin(ctx context.Context) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	// First fetch without an X509Source: an X509Source retries without end, and hides why the agent
-	// refuses.
+	// Fetch the first SVID without an X509Source: an X509Source would retry without end, and hide
+	// why the agent refuses.
 	svid, err := f.fetchX509(bounded, client)
 	if err == nil {
 		var source *workloadapi.X509Source

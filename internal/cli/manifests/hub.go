@@ -178,7 +178,7 @@ func (o *grantOptions) grant(namespace string, rules ...rbacv1.PolicyRule) []any
 }
 
 // advise prints how to make the spoke's kubeconfig. It does not use text/template: with that
-// package, the linker keeps every method of the program.
+// package, the linker keeps every method, and the program becomes larger.
 func (o *grantOptions) advise(w io.Writer) error {
 	text := accountAdvice
 	if o.user != "" {

@@ -38,7 +38,8 @@ type operation struct {
 
 // outlook is how far the controller is with an object.
 type outlook struct {
-	// message is about the present state; empty if the controller has not handled the change yet.
+	// message describes the object's present state; empty if the controller has not handled the
+	// change yet.
 	message string
 	// settled says that the change succeeded, failed that the change failed. If both are false, the
 	// controller is still at work.
@@ -198,7 +199,7 @@ func (r *run) wait(ctx context.Context, t cluster.Target, deadline time.Time, ti
 		case time.Now().After(deadline) && said == "":
 			return o, fmt.Errorf("%s: the controller did nothing for %s; is it running, and does its shard select the object?", t, timeout)
 		case time.Now().After(deadline):
-			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // say has printed why
+			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // say has printed the reason
 		}
 		if err := cluster.Pause(ctx); err != nil {
 			return o, err

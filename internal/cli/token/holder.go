@@ -39,7 +39,7 @@ type holder interface {
 	fmt.Stringer
 	// request gets a token. Empty audiences and a duration of 0 leave the decision to the holder.
 	request(ctx context.Context, audiences []string, duration time.Duration) (issued, error)
-	// explain says why services refuse the holder's tokens, if that is known.
+	// explain writes to w why services refuse the holder's tokens, if the reason is known.
 	explain(ctx context.Context, w io.Writer)
 }
 

@@ -60,7 +60,8 @@ func (i *identity) plural() string {
 	return kind.Plural
 }
 
-// request implements holder. Without audiences or duration, the identity decides.
+// request implements holder. Empty audiences and a duration of 0 mean the values of the identity's
+// spec.
 func (i *identity) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
 	server, err := tokenServer(i.Config)
 	if err != nil {

@@ -32,7 +32,8 @@ func (*job) String() string { return "this job" }
 
 func (*job) explain(context.Context, io.Writer) {}
 
-// request implements holder. The audiences are those of the flags.
+// request implements holder. It ignores the audiences of the call, because the job's flags have the
+// audiences.
 func (j *job) request(ctx context.Context, _ []string, duration time.Duration) (issued, error) {
 	if duration > 0 {
 		return issued{}, errors.New("--duration is for identities and accounts: who issues the job's credential decides how long it lives")
@@ -87,7 +88,8 @@ func (j *jobCluster) WorkloadIdentityToken(ctx context.Context, name string, aud
 	return j.request(ctx, "", func(c *cluster.Client) holder { return &identity{Client: c, name: name} }, audiences)
 }
 
-// request gets a token of a holder in a namespace; empty for the default one.
+// request gets a token of a holder in a namespace. An empty namespace means the namespace of the
+// kubeconfig or the Pod.
 func (j *jobCluster) request(
 	ctx context.Context, namespace string, of func(*cluster.Client) holder, audiences []string,
 ) (creds.Credential, error) {

@@ -40,7 +40,7 @@ const execInfo = "KUBERNETES_EXEC_INFO"
 
 // tokenOptions are the flags of the command token.
 type tokenOptions struct {
-	*creds.Flags // --creds and other flags; --audiences is for any holder
+	*creds.Flags // --creds and its further flags; --audiences is for every holder
 
 	duration time.Duration
 	registry string

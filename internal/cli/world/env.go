@@ -79,7 +79,7 @@ func shellQuote(value string) string {
 // plainCharacters need no quotes, in a shell or elsewhere.
 const plainCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@+"
 
-// shellWord is shellQuote, without quotes where none are needed.
+// shellWord is like shellQuote, but adds no quotes to a value that needs none.
 func shellWord(value string) string {
 	if value != "" && strings.Trim(value, plainCharacters) == "" {
 		return value
@@ -87,7 +87,8 @@ func shellWord(value string) string {
 	return shellQuote(value)
 }
 
-// dotenvWord quotes a value only if it must: not all readers of such files understand quotes.
+// dotenvWord quotes a value only if it must: not all programs that read .env files understand
+// quotes.
 func dotenvWord(value string) string {
 	if strings.Trim(value, plainCharacters) == "" {
 		return value

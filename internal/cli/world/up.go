@@ -39,7 +39,7 @@ type upOptions struct {
 	timeout                                        time.Duration
 }
 
-// Names of programs: the control plane, and of the chart the controller and the issuer.
+// File names of programs: the control plane, and the chart's controller and token server.
 const (
 	controlPlaneProgram = "controlplane"
 	controllerProgram   = "lanyard-controller"

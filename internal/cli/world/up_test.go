@@ -57,8 +57,8 @@ func TestUpWithoutIssuer(t *testing.T) {
 	}
 }
 
-// TestAdvice checks the last messages of up. For one object, up does not say "all 1 objects". The
-// advice has the port of the metrics, which is any free port.
+// TestAdvice checks the last messages of up. For one object, up must not say "all 1 objects". The
+// advice must have the port at which the metrics are served; this is any free port.
 func TestAdvice(t *testing.T) {
 	var out bytes.Buffer
 	for _, n := range []int{1, 2} {

@@ -79,8 +79,9 @@ func TestOutputFlag(t *testing.T) {
 	}
 }
 
-// TestCompletion checks the words that the shell offers for each flag with a value. Without a
-// directive of our own (:0), the shell would offer the names of all files.
+// TestCompletion checks the words that the shell offers for each flag with a value. After a
+// completion that ends with cobra's default directive, :0, the shell would offer the names of all
+// files.
 func TestCompletion(t *testing.T) {
 	lines := []string{"up --set issuer.t", "up --controlplane ", "up --controller ", "up --dir ", "up --examples ", "up --cloud ", "up --timeout ", "up --output "}
 	lines = append(lines, "cloud --file ", "cloud --listen ", "cloud --dir ", "cloud env --output ", "cloud env --dir ")
@@ -232,7 +233,8 @@ func TestCloud(t *testing.T) {
 	if _, err := os.Stat(variables["SSL_CERT_FILE"]); err != nil {
 		t.Error(err)
 	}
-	// Call a host that is not part of the cloud, as a program with this environment could do.
+	// Call a host that is not part of the cloud, as a program with these variables could do. The
+	// journal must then list a refused call.
 	admin := &cloudtest.Admin{URL: variables["HTTPS_PROXY"]}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com/", nil)
 	must.Succeed(t, err)

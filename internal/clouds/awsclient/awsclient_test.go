@@ -30,7 +30,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// region differs from the provider's region, so that only the scope can be its source.
+// region differs from the provider's region. So a client with this region must have it from the
+// scope.
 const region = "eu-central-1"
 
 // clients are the clients that a controller of clusters needs, each with a call.
@@ -49,7 +50,8 @@ func newClients(config awssdk.Config) clients {
 	}
 }
 
-// calls call each client, and return the header of the answer.
+// calls returns a call of each client, by the name of the service. A call returns the header of the
+// answer.
 func (c clients) calls() map[string]func(context.Context) (http.Header, error) {
 	return map[string]func(context.Context) (http.Header, error){
 		"EC2": c.ec2,

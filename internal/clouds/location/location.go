@@ -21,8 +21,8 @@ func invalid(field, fix, message string) error {
 	return &buckets.InvalidError{Field: field, Fix: fix, Err: errors.New(message)}
 }
 
-// Of locates the bucket of a spec with the provider that the spec names. At AWS, tenants may also
-// name the allowed hosts.
+// Of locates the bucket of a spec with the provider that the spec names. At AWS, spec.endpoint may
+// also be a host of the parameter allowed.
 func Of(clouds *providers.Set, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	switch spec.Provider {
 	case v1alpha1.ProviderAWS:

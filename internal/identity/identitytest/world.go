@@ -34,8 +34,8 @@ import (
 const (
 	Management = "111122223333"                     // account with the user root
 	Workload   = "222233334444"                     // another account
-	Region     = "eu-west-1"                        // of the provider
-	IssuerURL  = "https://oidc.example.com/cluster" // of the ServiceAccounts, which Management trusts
+	Region     = "eu-west-1"                        // region of the provider
+	IssuerURL  = "https://oidc.example.com/cluster" // issuer of the ServiceAccounts; Management trusts it
 	KeyID      = "AKIAROOTROOTROOTROOT"             //nolint:gosec // of the user root, in the local cloud only
 	SecretKey  = "root-secret-root-secret"          // valid only in the local cloud
 	Secrets    = "lanyard-identities"               // the namespace of Secrets

@@ -59,7 +59,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 // machine is suspended; the wall clock may be set.
 type instant struct {
 	wall time.Time
-	mono time.Time // only differences count
+	mono time.Time // only for differences, by the monotonic clock
 }
 
 func now() instant {

@@ -79,7 +79,7 @@ func ImportWithKey(
 	name string, open func(ctx context.Context) (crypto.Signer, error),
 ) func(ctx context.Context) (*CA, error) {
 	var known *CA
-	var checked []byte // tls.crt of known
+	var checked []byte // the tls.crt from which known was made
 	return func(ctx context.Context) (*CA, error) {
 		data, ca, err := readSecret(ctx, reader, secret)
 		if data == nil {

@@ -13,8 +13,8 @@ import (
 
 // Object is the KeyRing with the public side of the keys.
 type Object struct {
-	// Client reads from the API server, never from a cache: the age of a view counts from the time
-	// of the request.
+	// Client reads from the API server, never from a cache: a signer computes the age of its view
+	// from the time of its request.
 	Client client.Client
 	// Namespace is the release's namespace.
 	Namespace string

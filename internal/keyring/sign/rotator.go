@@ -22,7 +22,8 @@ const (
 	// heldTimeout is how long a revocation waits for the store's list of keys.
 	heldTimeout = 5 * time.Second
 	// orphanAge is the age after which a private half is destroyed if its key is not in the ring. A
-	// step may be about to add a younger key to the ring, or the answer of such a write was lost.
+	// younger private half stays: a step may be about to add its key to the ring, or may have added
+	// it although the answer of the API server was lost.
 	orphanAge = 5 * time.Minute
 )
 
@@ -63,7 +64,7 @@ func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 			r.Log.Error("the key ring cannot be kept", "error", err)
 		}
 		if more && err == nil {
-			continue // the change may make another step possible
+			continue // after a change, another step may be possible
 		}
 		select {
 		case <-ctx.Done():
@@ -138,9 +139,9 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	observedAt := now() // after the probe: a key that was seen counts as published from now on
+	observedAt := now() // after the probe: the publish delay of a key that was seen begins now
 	plan := keyring.Next(ring, observed, r.Policy, observedAt.wall)
-	r.revision = max(r.revision, ring.Status.Revision) // a later step that reads a lower revision reads a backup
+	r.revision = max(r.revision, ring.Status.Revision) // if a later step reads a lower revision, the ring comes from a backup
 	changed = plan.Changed
 	var makeErr error
 	if !plan.Changed && plan.Makes() {
@@ -255,8 +256,8 @@ func (r *Rotator) makeKeys(ctx context.Context, ring *v1alpha1.KeyRing, plan *ke
 	return added, errors.Join(errs...)
 }
 
-// write writes a plan's status. After an error, nobody knows whether the status was written. So
-// write deletes no private halves: sweep does, when the ring shows which keys it has.
+// write writes a plan's status. After an error, it is unknown whether the status was written. So
+// write deletes no private halves. The method sweep deletes them after a later read of the ring.
 func (r *Rotator) write(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, began instant) error {
 	if !began.fresh(now()) {
 		return errors.New("the step took too long, or the machine was suspended: what was observed is too old to act on")

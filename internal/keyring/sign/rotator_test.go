@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// tick is the time between two steps of the simulation in story.
+// tick is the time between two steps of a simulation, such as the function story.
 const tick = 20 * time.Second
 
 // traffic has the tokens of signers, and a verifier that caches the public document for the whole
@@ -33,7 +33,7 @@ type traffic struct {
 	t        *testing.T
 	verifier *verifier
 	live     []liveToken
-	kids     map[string]bool // of the keys that have signed
+	kids     map[string]bool // kids of the keys that have signed
 }
 
 type liveToken struct {
@@ -65,8 +65,8 @@ func (f *traffic) sign(s *Signer) error {
 	return nil
 }
 
-// wait waits for a tick. The verifier must accept tokens that expire before the next tick once
-// more.
+// wait waits for one tick. The verifier must accept each token once more before the token expires:
+// in the last tick of its life.
 func (f *traffic) wait() {
 	f.t.Helper()
 	time.Sleep(tick)
@@ -81,8 +81,8 @@ func (f *traffic) wait() {
 	})
 }
 
-// TestTwoLeaders runs two rotators on one ring at once, as after a lease that was lost in the
-// middle of a transition.
+// TestTwoLeaders runs two rotators on one ring at once, as can happen when the lease is lost in the
+// middle of a step.
 func TestTwoLeaders(t *testing.T) {
 	w := newWorld(t)
 	var both sync.WaitGroup
@@ -104,8 +104,8 @@ func TestTwoLeaders(t *testing.T) {
 	}
 }
 
-// TestTwoVersions lets replicas of two versions rotate in turn, as during a long upgrade. The newer
-// version has one more algorithm, a longer life and a longer delay.
+// TestTwoVersions lets replicas of two versions rotate the ring alternately, as during a long
+// upgrade. The policy of the newer version has one more algorithm and longer times.
 func TestTwoVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

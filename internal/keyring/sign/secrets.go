@@ -54,7 +54,7 @@ func (s *Secrets) List(ctx context.Context) ([]Kept, error) {
 		switch {
 		case errors.Is(err, ErrGone), err == nil && secret.Name != s.name(key.ID):
 			continue
-		case err != nil: // if a vault does not answer, nobody knows whether its keys exist
+		case err != nil: // if a vault does not answer, it is unknown whether its keys exist
 			return nil, err
 		}
 		kept = append(kept, Kept{KID: key.ID, Ring: types.UID(secret.Annotations[annotationUID]), CreatedAt: secret.CreationTimestamp.Time})

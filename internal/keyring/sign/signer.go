@@ -98,9 +98,9 @@ func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Refresh reads the ring and opens its active keys. After an error the last view stays, and grows
-// old. Refresh also opens the keys that will sign next: a rotation or a revocation must not wait
-// for the store, which may be a service that throttles.
+// Refresh reads the ring and opens its active keys. After an error, the Signer uses its last view
+// until the view is older than keyring.MaxViewAge. Refresh also opens the keys that will sign next.
+// So a rotation or a revocation does not wait for the store, which may be a service that throttles.
 func (s *Signer) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +184,8 @@ func (s *Signer) forget(status *v1alpha1.KeyRingStatus) {
 }
 
 // former returns the key that signed for a role until now if it is Retiring in the ring; otherwise
-// nil. So tokens can be made while the store does not open the successor. They expire before the
-// former key is removed.
+// nil. So tokens can be made while the store does not open the successor. These tokens expire
+// before the former key is removed.
 func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key {
 	v := s.view.Load()
 	if v == nil || v.keys[role] == nil {

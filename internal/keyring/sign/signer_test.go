@@ -194,7 +194,7 @@ func TestThrottledStore(t *testing.T) {
 		}
 		first, second := w.state(v1alpha1.KeyActive)[0], w.state(v1alpha1.KeyPublished)[0]
 		refresh()
-		delete(late.opened, second) // as if the store had been throttled since this signer started
+		delete(late.opened, second) // as if the store had never opened this key for this signer
 		store.throttled, other.throttled = true, true
 
 		time.Sleep(w.policy.PublishDelay + time.Minute)

@@ -17,11 +17,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// story simulates half an hour of a ring: it is made, rotated by schedule and on demand, and old
-// keys are removed. Two replicas sign all the time. A verifier that caches the document for the
-// full delay must accept all tokens until they expire. The rotator's n-th write fails, see
-// world.process. If the rotator dies, another rotator takes over. story returns the number of
-// writes of the first rotator.
+// story simulates half an hour of a ring: the ring is made, its keys rotate by schedule and on
+// demand, and old keys are removed. Two replicas sign all the time. A verifier that caches the
+// document for the full delay must accept all tokens until they expire. The rotator's n-th write
+// fails, see world.process. If the rotator dies, another rotator takes over. story returns the
+// number of writes of the first rotator.
 func story(t *testing.T, n int, lives bool) (writes int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func story(t *testing.T, n int, lives bool) (writes int) {
 					t.Fatalf("tick %d: %v", at, err)
 				}
 				if p.dead {
-					time.Sleep(tick) // until another process has the lease
+					time.Sleep(tick) // time in which another process gets the lease
 					rotator = w.rotator(w.api)
 				}
 			}
@@ -79,7 +79,8 @@ func story(t *testing.T, n int, lives bool) (writes int) {
 	return writes
 }
 
-// TestRotationUnderLoad runs the story without a failure, and with a failure at each write.
+// TestRotationUnderLoad runs the simulation story without a failure, and then once for each write
+// of the rotator, with a failure of this write.
 func TestRotationUnderLoad(t *testing.T) {
 	writes := story(t, 0, false)
 	if writes < 15 {

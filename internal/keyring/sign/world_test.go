@@ -201,7 +201,8 @@ func (v *verifier) verify(token string) error {
 	return err
 }
 
-// errNoAnswer is the error that a process gets when its request or the answer is lost.
+// errNoAnswer is the error that a process gets when its request to the API server or the answer is
+// lost.
 var errNoAnswer = errors.New("no answer")
 
 // process is a client of the API server that counts its writes.

@@ -32,12 +32,12 @@ type kindConfig struct {
 	// Via are further objects that the object leads to, in the order in which they are read. The
 	// token server reads them with its own rights.
 	Via []viaConfig `json:"via,omitempty"`
-	// Relation is a CEL expression: true if the object uses the identity. It sees object, identity,
-	// cluster, and each of Via by its name. It must mention the identity, and the object or one of
-	// Via.
+	// Relation is a CEL expression: true if the object uses the identity. Its variables are object,
+	// identity, cluster, and the objects of Via by their field As. It must mention the identity,
+	// and the object or one of Via.
 	Relation string `json:"relation"`
-	// Claims are top-level claims of tokens, by name. Each is a CEL expression that sees what
-	// Relation sees. The values null and optional.none() make no claim.
+	// Claims are top-level claims of tokens, by name. Each is a CEL expression with the same
+	// variables as Relation. The values null and optional.none() make no claim.
 	Claims map[string]string `json:"claims,omitempty"`
 }
 
@@ -55,9 +55,10 @@ type viaConfig struct {
 	// As is the name of the CEL variable for the object. The variable is an optional, which has no
 	// value if Name is empty.
 	As string `json:"as"`
-	// Name is a CEL expression: the name of the object. It sees the context object as object, and
-	// the entries of Via before this one. It does not see the identity: the object must lead to the
-	// identity, and not the identity to the object. An empty name means that there is no object.
+	// Name is a CEL expression: the name of the object. Its variables are object, which is the
+	// context object, and the objects of the entries of Via before this entry. There is no variable
+	// identity: the context object must lead to the identity, and not the identity to the context
+	// object. An empty name means that there is no object.
 	Name string `json:"name"`
 	// Namespace is a CEL expression like Name: the namespace of the object. It is absent if the
 	// kind is cluster-scoped.
@@ -78,7 +79,8 @@ const (
 	wholeCluster scope = "Cluster"
 )
 
-// maxVia is how many further objects an object may lead to: each is a request to the API server.
+// maxVia is the maximum number of entries in Via. For each entry, the token server sends a request
+// to the API server.
 const maxVia = 8
 
 // Kinds are the kinds of context objects that a token server accepts.

@@ -26,7 +26,8 @@ func load(t *testing.T, content string) (Kinds, error) {
 	return Load(kinds.All(), file)
 }
 
-// TestLoadRefuses checks that a wrong file is an error at start, which names line, kind and field.
+// TestLoadRefuses checks that Load returns an error for a wrong file. The error names line, kind
+// and field.
 func TestLoadRefuses(t *testing.T) {
 	via := func(fields string) string {
 		return widget + "  via:\n  - {apiVersion: v1, kind: ConfigMap, resource: configmaps, " + fields + "}\n"
@@ -85,7 +86,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestLoadReportsEverything checks that one start shows the mistakes of all kinds.
+// TestLoadReportsEverything checks that one error of Load has the mistakes in all entries of the
+// file.
 func TestLoadReportsEverything(t *testing.T) {
 	wrong := strings.Replace(widget, "object.spec", "objct.spec", 1)
 	_, err := load(t, wrong+strings.Replace(strings.TrimPrefix(wrong, "\ncontexts:\n"), "Widget", "Gadget", 1))
@@ -94,7 +96,8 @@ func TestLoadReportsEverything(t *testing.T) {
 	}
 }
 
-// TestLoad checks what is accepted, and that Lanyard's own kinds are always there.
+// TestLoad checks that Load accepts Gardener's configuration and an empty path, and that the result
+// always has Lanyard's own kinds.
 func TestLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		path string

@@ -24,7 +24,7 @@ const (
 	// together. The sum is checked after each expression, so a request costs at most twice as much.
 	// Unit: Kubernetes' cost of CEL.
 	maxCost = 100_000
-	// maxTime is how long the expressions of one request may take together. A limit of the cost is
+	// maxTime is how long the expressions of one request may take together. The limit maxCost is
 	// not enough: the time to count the cost of a loop grows with the square of its length.
 	maxTime = time.Second
 	// maxClaims is the size of all further claims of a token as JSON, in bytes. A token must fit
@@ -45,10 +45,10 @@ type expression struct {
 	program cel.Program
 }
 
-// variables are the names of the objects that an expression sees besides object.
+// variables are the names of the variables for the objects of via, besides the variable object.
 type variables []string
 
-// admit checks the name of a further variable.
+// admit checks the name of the variable for one more object of via.
 func (v variables) admit(name string) error {
 	if slices.Contains([]string{objectVariable, identityVariable, clusterVariable}, name) || slices.Contains(v, name) {
 		return fmt.Errorf("there is a variable %s already", name)
@@ -157,7 +157,8 @@ func mentioned(checked *cel.Ast) []string {
 	return names
 }
 
-// evaluation is what the expressions of one request see, and what they have cost.
+// evaluation has the variables for the expressions of one request, and the cost of these
+// expressions so far.
 type evaluation struct {
 	variables map[string]any
 	cost      uint64

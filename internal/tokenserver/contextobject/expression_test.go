@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// about evaluates claims about an object whose spec has the list.
+// about evaluates the expressions of claims for an object whose field spec.list has these elements.
 func about(t *testing.T, list []any, claims map[string]string) (map[string]any, error) {
 	t.Helper()
 	return aboutUntil(t, t.Context(), list, claims)
@@ -72,8 +72,9 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsRefuse checks values that no claim can have, and expressions that cost too much. Without
-// the limit of cost, a loop within a loop would succeed, and a string that doubles would never end.
+// TestClaimsRefuse checks values that no claim can have, and expressions that cost too much.
+// Without the limit of cost, a loop within a loop would succeed, and the evaluation of a string
+// that doubles would never end.
 func TestClaimsRefuse(t *testing.T) {
 	long := make([]any, 20_000)
 	for n := range long {
@@ -123,7 +124,7 @@ func TestCostOfARequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := about(t, list, claims)
-	if slow := errors.Is(err, errTooSlow); !slow && !errors.Is(err, errTooCostly) { // slow on a busy machine
+	if slow := errors.Is(err, errTooSlow); !slow && !errors.Is(err, errTooCostly) { // on a busy machine, the time may run out first
 		t.Errorf("%v, want %v", err, errTooCostly)
 	}
 }
@@ -158,7 +159,8 @@ func TestSizeOfAllClaims(t *testing.T) {
 	}
 }
 
-// TestEndsWithItsRequest checks that a long expression does not outlive its request.
+// TestEndsWithItsRequest checks that the evaluation of a long expression ends when the context of
+// its request ends.
 func TestEndsWithItsRequest(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the caller went away")

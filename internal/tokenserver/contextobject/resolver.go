@@ -35,7 +35,8 @@ type Resolver struct {
 	// Objects reads objects with the token server's rights.
 	Objects dynamic.Interface
 	// Clusters supply the variable cluster of expressions: cluster.id is the ID of this cluster,
-	// and cluster.spoke is the name of the spoke that asks. Each is absent if it is empty.
+	// and cluster.spoke is the name of the spoke cluster whose user requests the token. Each is
+	// absent if it is empty.
 	Clusters issuer.Clusters
 	// Log gets the causes of refusals that callers must not see.
 	Log *slog.Logger
@@ -247,7 +248,7 @@ func (q *question) unavailable(cause error) error {
 	return answer
 }
 
-// retryAfterSeconds is when a caller may try again.
+// retryAfterSeconds is the time after which a caller may try again.
 const retryAfterSeconds = 5
 
 // readError returns the error for the log. If the API server forbids the read, the error also says

@@ -135,7 +135,7 @@ type world struct {
 	objects  *dynamicfake.FakeDynamicClient
 	log      bytes.Buffer
 	reviews  []authorizationv1.SubjectAccessReviewSpec
-	// may decides what callers may get. Default: everything.
+	// may decides which objects callers may get. Default: all objects.
 	may func(authorizationv1.SubjectAccessReviewSpec) (bool, error)
 }
 
@@ -447,7 +447,7 @@ spec:
 			code: http.StatusForbidden, message: unrelated,
 		},
 
-		// Errors fail closed.
+		// If a check ends with an error, the token is refused.
 		"rights that cannot be asked for": {
 			object: foo(), change: func(_ *testing.T, w *world) {
 				w.may = func(authorizationv1.SubjectAccessReviewSpec) (bool, error) { return true, errors.New("etcd is gone") }
@@ -555,8 +555,8 @@ func TestRefusalsLookAlike(t *testing.T) {
 	}
 }
 
-// TestReview checks the question to the API server: may the caller, with all that is known of the
-// caller, get this very object?
+// TestReview checks that the SubjectAccessReview asks for the verb get and this one object, with
+// the caller's name, groups, UID and extra.
 func TestReview(t *testing.T) {
 	w := newWorld(t, gardener)
 	if _, err := w.resolve(t, banana(), foo()); err != nil {
@@ -570,7 +570,8 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestDeniedBeatsAllowed checks an authorizer that answers both allowed and denied.
+// TestDeniedBeatsAllowed checks that the caller is refused if an authorizer answers both allowed
+// and denied.
 func TestDeniedBeatsAllowed(t *testing.T) {
 	w := newWorld(t, gardener)
 	client := fake.NewClientset()

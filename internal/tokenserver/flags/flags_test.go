@@ -119,7 +119,8 @@ func TestRefusalsNameTheFlag(t *testing.T) {
 	}
 }
 
-// TestTrustDomainAlone checks a token server without an issuer.
+// TestTrustDomainAlone checks the flags of a token server that has a trust domain, but no issuer of
+// tokens for WorkloadIdentities.
 func TestTrustDomainAlone(t *testing.T) {
 	base := []string{"--namespace=lanyard-system", "--host=a.b.svc", "--spiffe-trust-domain=example.com", "--revoked-kids=a"}
 	f, _, err := flags.Parse(base, "", nil)

@@ -25,8 +25,9 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	return definitions
 }
 
-// modelName returns the name under which Kubernetes describes one of its types. The generator knows
-// these names only for the package that it describes. It writes the Go names of all other types.
+// modelName returns the name under which Kubernetes describes one of its types. The generator of
+// the descriptions writes such names only for types of the package that it describes. For all other
+// types it writes Go names, which modelName converts.
 func modelName(name string) string {
 	if strings.Contains(name, "/") {
 		return util.ToRESTFriendlyName(name)

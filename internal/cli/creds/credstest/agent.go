@@ -29,7 +29,7 @@ import (
 )
 
 // Agent is a server of the SPIFFE Workload API with one identity for every caller. Source: SPIFFE
-// Workload API; its protobuf is go-spiffe's.
+// Workload API. The Go types of the protocol are go-spiffe's.
 type Agent struct {
 	workload.UnimplementedSpiffeWorkloadAPIServer
 

@@ -68,7 +68,8 @@ func TestAuthorityInKMS(t *testing.T) {
 		t.Error("a certificate needed KMS: the intermediate's key is the ring's")
 	}
 
-	// A certificate of another key, and a key that the role may not use.
+	// The CA is not imported if the certificate is for another key, or if the role may not use the
+	// key.
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.Succeed(t, err)
 	w.putAuthority(other)

@@ -47,8 +47,8 @@ const (
 )
 
 const (
-	signTimeout = 5 * time.Second  // of a signature, with all attempts
-	callTimeout = 10 * time.Second // of every other call, with all attempts
+	signTimeout = 5 * time.Second  // bounds a signature, with all attempts
+	callTimeout = 10 * time.Second // bounds every other call, with all attempts
 	attempts    = 3
 
 	// maxBackoff bounds the wait between two attempts. All waits end before signTimeout. So a call

@@ -34,8 +34,8 @@ func allowing(actions string) json.RawMessage {
 	return json.RawMessage(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"` + actions + `","Resource":"*"}]}`)
 }
 
-// TestRing has a ring whose keys are in KMS, with the policy of the documentation. The ring's
-// public keys verify tokens of each algorithm, and a revoked key is deleted in KMS too.
+// TestRing makes a ring whose keys are in KMS, with the IAM policy of the documentation. The ring's
+// public keys must verify tokens of each algorithm, and a revoked key must be deleted in KMS too.
 func TestRing(t *testing.T) {
 	policy := documentedPolicy(t, issuer)
 	synctest.Test(t, func(t *testing.T) {
@@ -183,6 +183,7 @@ func TestFailures(t *testing.T) {
 }
 
 // TestSecretsThatLeadNowhere opens and destroys keys by Secrets whose ARN somebody has changed.
+// Open must return ErrGone, and Destroy must succeed.
 func TestSecretsThatLeadNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))
@@ -214,7 +215,7 @@ func TestMove(t *testing.T) {
 		if _, err := after.Open(t.Context(), old); err != nil {
 			t.Errorf("the key in a Secret: %v", err)
 		}
-		for range 4 { // rotations
+		for range 4 { // long enough for several rotations
 			time.Sleep(time.Hour)
 			w.settle(rotator)
 		}

@@ -41,7 +41,8 @@ const (
 	roleName  = "token-server"
 )
 
-// page is the documentation from which people copy the role's policy.
+// page is the path of the documentation from which people copy the IAM policy of the token server's
+// role.
 var page = filepath.Join("..", "..", "..", "..", "docs", "aws-kms.md")
 
 // world is a local AWS, an API server, and the token server's environment.
@@ -50,7 +51,7 @@ type world struct {
 	cloud *cloudtest.Cloud
 	api   client.WithWatch
 	vault *awskms.Vault
-	trust json.RawMessage // of the role
+	trust json.RawMessage // the trust policy of the role
 }
 
 // documentedPolicy returns the role's policy from the documentation, for an issuer.
@@ -135,7 +136,7 @@ func (w *world) ring() *v1alpha1.KeyRing {
 	return ring
 }
 
-// probe reads the ring as a verifier reads discovery's document.
+// probe returns the ring's public document, which discovery serves to verifiers.
 func (w *world) probe(context.Context) (*keyring.Document, error) {
 	ring, err := keyring.Parse(&w.ring().Status)
 	if err != nil {
