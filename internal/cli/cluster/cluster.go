@@ -132,6 +132,20 @@ func (f *Flags) Connect(ctx context.Context) (*Client, error) {
 	return &Client{Client: c, Config: access, Namespace: namespace, Kinds: f.Std.Kinds, Pod: pod}, nil
 }
 
+// WithCluster returns a function for the field RunE of a command. The function connects to the
+// cluster, and calls run.
+func (f *Flags) WithCluster(
+	run func(ctx context.Context, cluster *Client, args []string) error,
+) func(c *cobra.Command, args []string) error {
+	return func(c *cobra.Command, args []string) error {
+		cluster, err := f.Connect(c.Context())
+		if err != nil {
+			return err
+		}
+		return run(c.Context(), cluster, args)
+	}
+}
+
 // pluginsVar is the environment variable with the credential plugins that wait for this process.
 // This program may itself be the credential plugin of a kubeconfig, and ask a cluster for a token.
 const pluginsVar = "LANYARD_EXEC_PLUGINS"

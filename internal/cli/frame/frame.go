@@ -85,16 +85,14 @@ func (e *usageError) Unwrap() error { return e.err }
 func Undecide(err error) error { return &undecidedError{err} }
 
 // undecidedError is the failure of a command that has no verdict.
-type undecidedError struct{ err error }
+type undecidedError struct{ error }
 
-func (e *undecidedError) Error() string { return e.err.Error() }
-func (e *undecidedError) Unwrap() error { return e.err }
+func (e *undecidedError) Unwrap() error { return e.error }
 
 // runError is the failure of a command whose command line was right.
-type runError struct{ err error }
+type runError struct{ error }
 
-func (e *runError) Error() string { return e.err.Error() }
-func (e *runError) Unwrap() error { return e.err }
+func (e *runError) Unwrap() error { return e.error }
 
 // Run runs a root command and returns the process's exit status: 0, [Failed], [Misused],
 // [Undecided] or [Interrupted]. Args are without the program's name. A signal ends ctx, and then
@@ -119,7 +117,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 	case errors.Is(err, ErrSaid):
 		return Failed
 	case errors.As(err, &ran):
-		Say(errs, ran.err)
+		Say(errs, ran.error)
 		if _, undecided := errors.AsType[*undecidedError](err); undecided {
 			return Undecided
 		}
@@ -159,9 +157,9 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// finish makes every command without a rule for arguments refuse arguments. It wraps each error
-// that is no usageError as a runError. The root needs no rule: cobra itself refuses an argument of
-// the root as an unknown command.
+// finish makes every command without a rule for arguments refuse arguments. It wraps the errors of
+// rules with UsageError, and each other error that is no usageError as a runError. The root needs
+// no rule: cobra itself refuses an argument of the root as an unknown command.
 func finish(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		if c.Args == nil && c.HasParent() {
@@ -176,14 +174,22 @@ func finish(c *cobra.Command) {
 			return &runError{err}
 		}
 	}
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return UsageError(c, err)
+			}
+			return nil
+		}
+	}
 	for _, sub := range c.Commands() {
 		finish(sub)
 	}
 }
 
-func refuseArguments(c *cobra.Command, args []string) error {
+func refuseArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return UsageError(c, fmt.Errorf("unexpected argument %q", args[0]))
+		return fmt.Errorf("unexpected argument %q", args[0])
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package keys
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
@@ -39,21 +41,13 @@ after each change of the keys; "lanyard keys list" shows which key waits until i
   lanyard keys confirm NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs`,
 	}
 	flags.AddTo(c)
-	c.Args = func(c *cobra.Command, args []string) error {
+	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
-			return frame.UsageError(c, errors.New("name one folder"))
+			return errors.New("name one folder")
 		}
 		return nil
 	}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		cluster, err := flags.Connect(c.Context())
-		if err != nil {
-			return err
-		}
-		ring, err := flags.read(c.Context(), cluster)
-		if err != nil {
-			return err
-		}
+	c.RunE = flags.withRing(func(_ context.Context, _ *cluster.Client, ring *identityv1.KeyRing, args []string) error {
 		documents, err := document.OfRing(ring.Status.Issuer, &ring.Status)
 		if errors.Is(err, document.ErrNoKeys) {
 			return fmt.Errorf("%w; \"lanyard keys list\" shows why, and nothing is written: "+
@@ -72,6 +66,6 @@ after each change of the keys; "lanyard keys list" shows which key waits until i
 		_, _ = fmt.Fprintf(std.Err, "Serve the folder at %s; caches may keep it for %s at most.\n",
 			plain.Text(documents.Issuer), documents.MaxAge)
 		return nil
-	}
+	})
 	return c
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"time"
@@ -113,6 +112,20 @@ func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.Completio
 	}
 }
 
+// withRing returns a function for the field RunE of a command. The function connects to the
+// cluster, reads the ring, and calls run.
+func (f *ringFlags) withRing(
+	run func(ctx context.Context, cluster *cluster.Client, ring *identityv1.KeyRing, args []string) error,
+) func(c *cobra.Command, args []string) error {
+	return f.WithCluster(func(ctx context.Context, cluster *cluster.Client, args []string) error {
+		ring, err := f.read(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		return run(ctx, cluster, ring, args)
+	})
+}
+
 // read reads the ring.
 func (f *ringFlags) read(ctx context.Context, cluster *cluster.Client) (*identityv1.KeyRing, error) {
 	ring := &identityv1.KeyRing{}
@@ -157,23 +170,23 @@ func (r *ringCommand) AddTo(c *cobra.Command) {
 }
 
 // checkTimeout refuses a negative timeout.
-func (r *ringCommand) checkTimeout(c *cobra.Command) error {
+func (r *ringCommand) checkTimeout(*cobra.Command, []string) error {
 	if r.timeout < 0 {
-		return frame.UsageError(c, errors.New("--timeout: write a duration of at least 0, such as 30s"))
+		return errors.New("--timeout: write a duration of at least 0, such as 30s")
 	}
 	return nil
 }
 
 // kidArgument checks the arguments of a command about one key.
-func (r *ringCommand) kidArgument(c *cobra.Command, args []string) error {
+func kidArgument(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return frame.UsageError(c, errors.New("name one key by its kid, as \"lanyard keys list\" shows it"))
+		return errors.New("name one key by its kid, as \"lanyard keys list\" shows it")
 	}
-	return r.checkTimeout(c)
+	return nil
 }
 
 // perform writes the request wish into the ring, and waits until the token server has fulfilled it.
-func (r *ringCommand) perform(ctx context.Context, std frame.IO, cluster *cluster.Client, wish ringChange) error {
+func (r *ringCommand) perform(ctx context.Context, cluster *cluster.Client, wish ringChange) error {
 	var ring *identityv1.KeyRing
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		if ring, err = r.read(ctx, cluster); err != nil {
@@ -191,16 +204,16 @@ func (r *ringCommand) perform(ctx context.Context, std frame.IO, cluster *cluste
 	if err != nil {
 		return err
 	}
-	r.say(std.Err, wish.asked)
+	r.say(wish.asked)
 	if r.timeout == 0 {
 		return nil
 	}
-	return r.wait(ctx, std.Err, cluster, ring.Generation, wish)
+	return r.wait(ctx, cluster, ring.Generation, wish)
 }
 
 // wait waits until the token server has seen a generation of the ring and fulfilled the request
 // wish. Meanwhile it prints what the ring waits for.
-func (r *ringCommand) wait(ctx context.Context, w io.Writer, from *cluster.Client, generation int64, wish ringChange) error {
+func (r *ringCommand) wait(ctx context.Context, from *cluster.Client, generation int64, wish ringChange) error {
 	deadline, said, seen := time.Now().Add(r.timeout), "", false
 	for {
 		ring, err := r.read(ctx, from)
@@ -212,12 +225,12 @@ func (r *ringCommand) wait(ctx context.Context, w io.Writer, from *cluster.Clien
 		}
 		seen = seen || ring.Status.ObservedGeneration >= generation
 		if seen && wish.done(ring) {
-			r.say(w, wish.result(ring))
+			r.say(wish.result(ring))
 			return nil
 		}
 		if why := hindrance(ring); seen && why != "" && why != said {
 			said = why
-			r.say(w, said)
+			r.say(said)
 		}
 		switch {
 		case time.Now().Before(deadline):
@@ -234,14 +247,14 @@ func (r *ringCommand) wait(ctx context.Context, w io.Writer, from *cluster.Clien
 }
 
 // say writes progress.
-func (r *ringCommand) say(w io.Writer, message string) {
-	_, _ = fmt.Fprintf(w, "keyring/%s: %s\n", r.name, plain.Text(message)) // the command continues if progress cannot be written
+func (r *ringCommand) say(message string) {
+	_, _ = fmt.Fprintf(r.Std.Err, "keyring/%s: %s\n", r.name, plain.Text(message)) // the command continues if progress cannot be written
 }
 
 // active returns a message that lists the keys that sign now.
 func active(ring *identityv1.KeyRing) string {
 	message := "no key signs"
-	for i, key := range slices.Collect(activeKeys(ring)) {
+	for i, key := range activeKeys(ring) {
 		if i == 0 {
 			message = "signing now:"
 		}
@@ -265,30 +278,21 @@ document until all that it has signed has expired, so no token is refused. If a 
   lanyard keys rotate --timeout 0`,
 	}
 	r.AddTo(c)
-	c.Args = func(c *cobra.Command, args []string) error {
-		if err := cobra.NoArgs(c, args); err != nil {
-			return frame.UsageError(c, err)
-		}
-		return r.checkTimeout(c)
-	}
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		cluster, err := r.Connect(c.Context())
-		if err != nil {
-			return err
-		}
-		return r.perform(c.Context(), std, cluster, ringChange{
+	c.Args = cobra.MatchAll(cobra.NoArgs, r.checkTimeout)
+	c.RunE = r.WithCluster(func(ctx context.Context, cluster *cluster.Client, _ []string) error {
+		return r.perform(ctx, cluster, ringChange{
 			asked: "a rotation is requested",
 			change: func(ring *identityv1.KeyRing) error {
 				keyring.Rotate(ring, time.Now())
 				return nil
 			},
 			done: func(ring *identityv1.KeyRing) bool {
-				keys := slices.Collect(activeKeys(ring))
+				keys := activeKeys(ring)
 				return len(keys) > 0 && !slices.ContainsFunc(keys, func(k keyring.Entry) bool { return k.Rotation != ring.Spec.Rotate })
 			},
 			result: active,
 		})
-	}
+	})
 	return c
 }
 
@@ -312,14 +316,10 @@ they read it again.`,
 	}
 	r.AddTo(c)
 	c.Flags().BoolVar(&skipDelay, "skip-delay", false, "let the key sign without the publish delay")
-	c.Args = r.kidArgument
+	c.Args = cobra.MatchAll(kidArgument, r.checkTimeout)
 	c.ValidArgsFunction = r.completeKeys(keyring.Entry.Waiting)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		cluster, err := r.Connect(c.Context())
-		if err != nil {
-			return err
-		}
-		return r.perform(c.Context(), std, cluster, ringChange{
+	c.RunE = r.WithCluster(func(ctx context.Context, cluster *cluster.Client, args []string) error {
+		return r.perform(ctx, cluster, ringChange{
 			asked:  "key " + args[0] + " is confirmed",
 			change: func(ring *identityv1.KeyRing) error { return keyring.Confirm(ring, args[0], skipDelay) },
 			done: func(ring *identityv1.KeyRing) bool {
@@ -328,7 +328,7 @@ they read it again.`,
 			},
 			result: func(ring *identityv1.KeyRing) string { return "key " + args[0] + " is " + stateOf(ring, args[0]) },
 		})
-	}
+	})
 	return c
 }
 
@@ -349,17 +349,9 @@ only shows what breaks, and exits with status 1. A revocation cannot be taken ba
 	}
 	r.AddTo(c)
 	c.Flags().BoolVar(&yes, "yes", false, "revoke the key")
-	c.Args = r.kidArgument
+	c.Args = cobra.MatchAll(kidArgument, r.checkTimeout)
 	c.ValidArgsFunction = r.completeKeys(func(k keyring.Entry) bool { return k.State != identityv1.KeyRevoked })
-	c.RunE = func(c *cobra.Command, args []string) error {
-		cluster, err := r.Connect(c.Context())
-		if err != nil {
-			return err
-		}
-		ring, err := r.read(c.Context(), cluster)
-		if err != nil {
-			return err
-		}
+	c.RunE = r.withRing(func(ctx context.Context, cluster *cluster.Client, ring *identityv1.KeyRing, args []string) error {
 		consequences, err := keyring.ConsequencesOf(ring, args[0], time.Now())
 		if err != nil {
 			return err
@@ -370,7 +362,7 @@ only shows what breaks, and exits with status 1. A revocation cannot be taken ba
 		if !yes {
 			return fmt.Errorf("nothing is revoked yet; \"lanyard keys revoke %s --yes\" revokes the key", args[0])
 		}
-		return r.perform(c.Context(), std, cluster, ringChange{
+		return r.perform(ctx, cluster, ringChange{
 			asked:  "the revocation of key " + args[0] + " is requested",
 			change: func(ring *identityv1.KeyRing) error { return keyring.Revoke(ring, args[0]) },
 			done: func(ring *identityv1.KeyRing) bool {
@@ -379,6 +371,6 @@ only shows what breaks, and exits with status 1. A revocation cannot be taken ba
 			},
 			result: func(ring *identityv1.KeyRing) string { return "key " + args[0] + " is revoked; " + active(ring) },
 		})
-	}
+	})
 	return c
 }

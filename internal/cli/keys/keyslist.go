@@ -1,9 +1,10 @@
 package keys
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -67,18 +68,10 @@ ring, with the command that helps.`,
 	}
 	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
 	flags.AddTo(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		cluster, err := flags.Connect(c.Context())
-		if err != nil {
-			return err
-		}
-		ring, err := flags.read(c.Context(), cluster)
-		if err != nil {
-			return err
-		}
+	c.RunE = flags.withRing(func(_ context.Context, _ *cluster.Client, ring *identityv1.KeyRing, _ []string) error {
 		r := reportRing(ring, time.Now())
 		return frame.Write(std.Out, output, r, r.table)
-	}
+	})
 	return c
 }
 
@@ -125,22 +118,11 @@ func (r ringReport) table(w io.Writer) error {
 
 // since returns when a key entered its state.
 func since(key keyring.Entry) metav1.Time {
-	var at *metav1.Time
-	switch key.State {
-	case identityv1.KeyPublished:
-		at = key.PublishedAt
-	case identityv1.KeyActive:
-		at = key.ActivatedAt
-	case identityv1.KeyRetiring:
-		at = key.RetiredAt
-	case identityv1.KeyRemoved, identityv1.KeyRevoked:
-		at = key.RemovedAt
-	case identityv1.KeyPending:
-	}
-	if at == nil {
-		at = &key.CreatedAt
-	}
-	return *at
+	at := map[identityv1.KeyState]*metav1.Time{
+		identityv1.KeyPublished: key.PublishedAt, identityv1.KeyActive: key.ActivatedAt, identityv1.KeyRetiring: key.RetiredAt,
+		identityv1.KeyRemoved: key.RemovedAt, identityv1.KeyRevoked: key.RemovedAt,
+	}[key.State]
+	return *cmp.Or(at, &key.CreatedAt)
 }
 
 // nextStep returns what happens to a key next; empty if nothing will happen.
@@ -171,14 +153,8 @@ func nextStep(ring *identityv1.KeyRing, key keyring.Entry, now time.Time) string
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // activeKeys are the keys of a ring that sign.
-func activeKeys(ring *identityv1.KeyRing) iter.Seq[keyring.Entry] {
-	return func(yield func(keyring.Entry) bool) {
-		for _, key := range keyring.Entries(&ring.Status) {
-			if key.State == identityv1.KeyActive && !yield(key) {
-				return
-			}
-		}
-	}
+func activeKeys(ring *identityv1.KeyRing) []keyring.Entry {
+	return slices.DeleteFunc(keyring.Entries(&ring.Status), func(key keyring.Entry) bool { return key.State != identityv1.KeyActive })
 }
 
 // stateOf returns the state of a key, for people.
