@@ -70,9 +70,9 @@ const argument = "oci://HOST/REPOSITORY[:TAG|@DIGEST]"
 func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *cobra.Command {
 	flags := &registryFlags{creds: creds.New(std.Credentials)}
 	flags.addTo(c)
-	c.Args = func(c *cobra.Command, args []string) error {
+	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return frame.UsageError(c, errors.New("name one artifact, such as oci://registry.example.com/team/app:1.0.0"))
+			return errors.New("name one artifact, such as oci://registry.example.com/team/app:1.0.0")
 		}
 		return nil
 	}
@@ -160,8 +160,7 @@ func (f *sizeFlags) addTo(c *cobra.Command) {
 	f.bytes, f.files = defaultMaxSize, defaultMaxFiles
 	c.Flags().Var(&f.bytes, "max-size", "largest size of the artifact, both transferred and unpacked")
 	c.Flags().IntVar(&f.files, "max-files", f.files, "most files and folders in the artifact")
-	frame.CompleteValues(c, "max-size")
-	frame.CompleteValues(c, "max-files")
+	frame.CompleteNothing(c, "max-size", "max-files")
 }
 
 // check refuses a --max-files that is not positive.

@@ -30,7 +30,7 @@ func (f *contentFlags) addTo(c *cobra.Command) {
 	c.Flags().StringSliceVar(&f.ignore, "ignore-paths", nil,
 		"leave out these files of a folder, in the format of .gitignore; in place of the default (see above)")
 	f.sizes.addTo(c)
-	frame.CompleteValues(c, "ignore-paths")
+	frame.CompleteNothing(c, "ignore-paths")
 }
 
 // check refuses a missing or unsafe --path, and other flags that do not fit the path.

@@ -59,9 +59,7 @@ unless --signatures is set. With --details, each listed artifact is asked for it
 	c.Flags().BoolVar(&f.selection.Signatures, "signatures", false, "the tags of cosign's signatures, attestations and SBOMs, too")
 	c.Flags().IntVar(&f.limit, "limit", 0, "list so many tags at most; 0 for all")
 	c.Flags().BoolVar(&f.details, "details", false, "ask for each artifact's digest, time, source and revision")
-	for _, text := range []string{"filter-semver", "filter-regex", "limit"} {
-		frame.CompleteValues(c, text)
-	}
+	frame.CompleteNothing(c, "filter-semver", "filter-regex", "limit")
 	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
 	c = prepare(c, std, func(ctx context.Context, j *job) error { return f.run(ctx, j, output) })
 	c.ValidArgsFunction = completeRepository // list takes a repository without a tag

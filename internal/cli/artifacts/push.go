@@ -67,9 +67,7 @@ machine goes on where the upload ended, if the registry allows it.`,
 	c.Flags().BoolVar(&f.reproducible, "reproducible", false,
 		"set the time of creation to 1970-01-01, so that equal content has an equal digest")
 	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
-	for _, text := range []string{"source", "revision", "annotations"} {
-		frame.CompleteValues(c, text)
-	}
+	frame.CompleteNothing(c, "source", "revision", "annotations")
 	return prepare(c, std, func(ctx context.Context, j *job) error { return f.run(ctx, j, output) })
 }
 

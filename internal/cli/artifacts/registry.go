@@ -45,7 +45,7 @@ func (f *registryFlags) addTo(c *cobra.Command) {
 	c.Flags().StringVar(&f.caFile, "ca-file", "", "file with the certificate authorities (PEM) of the registry (default: the system's)")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "give up after this time (default: never, as long as the registry answers)")
 	frame.CompleteFile(c, "ca-file", "pem", "crt")
-	frame.CompleteValues(c, "timeout")
+	frame.CompleteNothing(c, "timeout")
 }
 
 // check refuses flags that make no sense together.

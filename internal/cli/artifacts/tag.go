@@ -26,7 +26,7 @@ Only the artifact's manifest is read and written: its content is not transferred
   lanyard tag artifact oci://registry.example.com/team/app@sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae --tag=tested`,
 	}
 	c.Flags().StringSliceVar(&tags, "tag", nil, "new tag; may be repeated (required)")
-	frame.CompleteValues(c, "tag")
+	frame.CompleteNothing(c, "tag")
 	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
 	return prepare(c, std, func(ctx context.Context, j *job) error { return j.tag(ctx, tags, output) })
 }

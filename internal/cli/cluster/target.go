@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
@@ -27,13 +28,20 @@ type Target struct {
 // String returns the object as on a command line: "bucket/app".
 func (t Target) String() string { return strings.ToLower(t.Kind) + "/" + t.Name }
 
-// Read reads the object.
+// Read reads the object. Its errors say what to check next.
 func (t Target) Read(ctx context.Context, c *Client) (report.Object, error) {
 	kind, ok := c.Kinds.Named(t.Kind)
 	if !ok {
 		return report.Object{}, fmt.Errorf("there is no kind %s", t.Kind)
 	}
-	return report.Get(ctx, c, kind, client.ObjectKey{Namespace: c.Namespace, Name: t.Name})
+	o, err := report.Get(ctx, c, kind, client.ObjectKey{Namespace: c.Namespace, Name: t.Name})
+	switch {
+	case apierrors.IsNotFound(err):
+		return o, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", t, c.Namespace)
+	case err != nil:
+		return o, c.Failed(err)
+	}
+	return o, nil
 }
 
 // TargetOf returns the target of an object.

@@ -123,9 +123,7 @@ func (f *Flags) AddTo(c *cobra.Command) {
 		complete = cobra.NoFileCompletions
 	}
 	frame.CompleteFlag(c, flagAudiences, complete)
-	for _, text := range []string{flagSAName, flagSANamespace, flagTokenEnv, flagWorkloadIdentity} {
-		frame.CompleteValues(c, text)
-	}
+	frame.CompleteNothing(c, flagSAName, flagSANamespace, flagTokenEnv, flagWorkloadIdentity)
 }
 
 // ShortLived reports whether the flags ask for a credential that is issued for this job. Such a

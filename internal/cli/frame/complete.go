@@ -2,8 +2,8 @@ package frame
 
 import "github.com/spf13/cobra"
 
-// The functions below set how the shell completes a flag. The flag must be defined already. By
-// default, the shell offers names of files.
+// The functions below set how the shell completes a flag or an argument. A flag must be defined
+// already. By default, the shell offers names of files.
 
 // CompleteFlag sets the function that offers the values of a flag.
 func CompleteFlag(c *cobra.Command, flag string, complete cobra.CompletionFunc) {
@@ -12,8 +12,24 @@ func CompleteFlag(c *cobra.Command, flag string, complete cobra.CompletionFunc) 
 	}
 }
 
-// CompleteValues makes the shell offer these values of a flag. Without values, the shell offers
-// nothing.
+// CompleteNothing makes the shell offer no values of these flags.
+func CompleteNothing(c *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		CompleteValues(c, flag)
+	}
+}
+
+// CompleteFirst makes the shell complete the first argument of a command, and no other.
+func CompleteFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(c, args, begun)
+	}
+}
+
+// CompleteValues makes the shell offer these values of a flag.
 func CompleteValues(c *cobra.Command, flag string, values ...cobra.Completion) {
 	CompleteFlag(c, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -93,10 +93,7 @@ func (f *ringFlags) completeRings(c *cobra.Command, _ []string, begun string) ([
 // completeKeys completes the kid of a key. It offers the keys of the ring for which about returns
 // true.
 func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
+	return frame.CompleteFirst(func(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return f.Complete(c, begun, func(ctx context.Context, cluster *cluster.Client) (offers []cobra.Completion, err error) {
 			ring, err := f.read(ctx, cluster)
 			if err != nil {
@@ -109,7 +106,7 @@ func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.Completio
 			}
 			return offers, nil
 		})
-	}
+	})
 }
 
 // withRing returns a function for the field RunE of a command. The function connects to the
@@ -166,7 +163,7 @@ type ringCommand struct {
 func (r *ringCommand) AddTo(c *cobra.Command) {
 	r.ringFlags.AddTo(c)
 	c.Flags().DurationVar(&r.timeout, "timeout", cluster.DefaultWait, "longest time to wait for the token server; 0 does not wait")
-	frame.CompleteValues(c, "timeout")
+	frame.CompleteNothing(c, "timeout")
 }
 
 // checkTimeout refuses a negative timeout.

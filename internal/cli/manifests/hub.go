@@ -74,19 +74,14 @@ The standard error says how to make the spoke's kubeconfig. The command asks no 
 		"user name of the spoke at the hub's API server, which ends with a colon and SPOKE (default: a ServiceAccount is printed)")
 	c.Flags().StringVar(&o.spokeNamespace, "spoke-namespace", "lanyard-spokes", "namespace of the spokes' ServiceAccounts at the hub")
 	c.Flags().StringVar(&o.release, "release-namespace", frame.ReleaseNamespace, "namespace of Lanyard's release at the hub")
-	for _, flag := range []string{"namespace", "identity", "user", "spoke-namespace", "release-namespace"} {
-		frame.CompleteValues(c, flag)
-	}
+	frame.CompleteNothing(c, "namespace", "identity", "user", "spoke-namespace", "release-namespace")
 	c.ValidArgsFunction = cobra.NoFileCompletions
-	c.Args = func(c *cobra.Command, args []string) error {
+	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return frame.UsageError(c, errors.New("name one spoke"))
+			return errors.New("name one spoke")
 		}
 		o.spoke = args[0]
-		if err := o.check(); err != nil {
-			return frame.UsageError(c, err)
-		}
-		return nil
+		return o.check()
 	}
 	c.RunE = func(*cobra.Command, []string) error {
 		if err := frame.WriteYAML(std.Out, o.objects()...); err != nil {

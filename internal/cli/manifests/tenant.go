@@ -51,15 +51,8 @@ command asks no cluster.`,
 		"the chart's value identityController.serviceAccount.name (default: FULLNAME-identity-controller)")
 	c.Flags().StringVar(&o.secretNamespace, "identity-secret-namespace", "",
 		"the chart's value identity.secretNamespace (default: FULLNAME-identities)")
-	for _, flag := range []string{"fullname", "release-namespace", "service-account", "identity-service-account", "identity-secret-namespace"} {
-		frame.CompleteValues(c, flag)
-	}
-	c.Args = func(c *cobra.Command, args []string) error {
-		if err := o.check(args); err != nil {
-			return frame.UsageError(c, err)
-		}
-		return nil
-	}
+	frame.CompleteNothing(c, "fullname", "release-namespace", "service-account", "identity-service-account", "identity-secret-namespace")
+	c.Args = func(_ *cobra.Command, args []string) error { return o.check(args) }
 	c.ValidArgsFunction = cobra.NoFileCompletions
 	c.RunE = func(_ *cobra.Command, args []string) error { return frame.WriteYAML(std.Out, o.bindings(args[0])...) }
 	return c

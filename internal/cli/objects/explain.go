@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -43,44 +44,29 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 	}
 	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
 	flags.AddTo(c)
-	c.Args = func(c *cobra.Command, args []string) error {
+	var t cluster.Target
+	c.Args = func(_ *cobra.Command, args []string) (err error) {
 		if len(args) != 1 {
-			return frame.UsageError(c, errors.New("name one object, KIND/NAME"))
+			return errors.New("name one object, KIND/NAME")
 		}
-		if _, err := parseExplained(std.Kinds, args[0]); err != nil {
-			return frame.UsageError(c, err)
-		}
-		return nil
+		t, err = parseExplained(std.Kinds, args[0])
+		return err
 	}
-	complete := flags.CompleteTargets(func(o report.Object) bool {
+	c.ValidArgsFunction = frame.CompleteFirst(flags.CompleteTargets(func(o report.Object) bool {
 		_, err := parseExplained(std.Kinds, cluster.TargetOf(o).String())
 		return err == nil
-	})
-	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return complete(c, args, begun)
-	}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		t, err := parseExplained(std.Kinds, args[0])
+	}))
+	c.RunE = flags.WithCluster(func(ctx context.Context, cluster *cluster.Client, _ []string) error {
+		o, err := t.Read(ctx, cluster)
 		if err != nil {
 			return err
 		}
-		cluster, err := flags.Connect(c.Context())
-		if err != nil {
-			return err
-		}
-		o, err := (&run{cluster: cluster}).read(c.Context(), t)
-		if err != nil {
-			return err
-		}
-		found, err := diagnosis.Of(c.Context(), cluster, o)
+		found, err := diagnosis.Of(ctx, cluster, o)
 		if err != nil {
 			return cluster.Failed(err)
 		}
 		return frame.Write(std.Out, output, found, found.Write)
-	}
+	})
 	return c
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +27,7 @@ type operation struct {
 	// fits reports whether the operation applies to an object: --all selects only such objects, and
 	// completion offers only such objects.
 	fits func(report.Object) bool
-	// check refuses an object; nil refuses none.
+	// check refuses an object.
 	check func(report.Object) error
 	// patch is the change of an object, as a JSON merge patch.
 	patch []byte
@@ -56,41 +55,37 @@ func newOperation(c *cobra.Command, std frame.IO, prepare func() operation) *cob
 	flags.AddTo(c)
 	c.Flags().BoolVar(&all, "all", false, "all objects of the namespace")
 	c.Flags().DurationVar(&timeout, "timeout", cluster.DefaultWait, "longest time to wait for the controller; 0 does not wait")
-	frame.CompleteValues(c, "timeout")
-	c.Args = func(c *cobra.Command, args []string) error {
+	frame.CompleteNothing(c, "timeout")
+	c.Args = func(_ *cobra.Command, args []string) error {
 		_, err := cluster.ParseTargets(std.Kinds, args)
 		switch {
 		case err != nil:
-			return frame.UsageError(c, err)
+			return err
 		case all && len(args) > 0:
-			return frame.UsageError(c, errors.New("--all and KIND/NAME exclude each other"))
+			return errors.New("--all and KIND/NAME exclude each other")
 		case !all && len(args) == 0:
-			return frame.UsageError(c, errors.New("name an object, KIND/NAME, or write --all"))
+			return errors.New("name an object, KIND/NAME, or write --all")
 		case timeout < 0:
-			return frame.UsageError(c, errors.New("--timeout: write a duration of at least 0, such as 30s"))
+			return errors.New("--timeout: write a duration of at least 0, such as 30s")
 		}
 		return nil
 	}
 	c.ValidArgsFunction = flags.CompleteTargets(func(o report.Object) bool { return prepare().fits(o) })
-	c.RunE = func(c *cobra.Command, args []string) error {
-		cluster, err := flags.Connect(c.Context())
-		if err != nil {
-			return err
-		}
+	c.RunE = flags.WithCluster(func(ctx context.Context, cluster *cluster.Client, args []string) error {
 		r := run{cluster: cluster, operation: prepare(), progress: std.Err}
-		targets, err := r.targets(c.Context(), args)
+		targets, err := r.targets(ctx, args)
 		if err != nil {
 			return err
 		}
 		if len(targets) == 0 {
 			_, _ = fmt.Fprintln(std.Err, "There is nothing to do in namespace "+cluster.Namespace+".")
 		}
-		objects, err := r.perform(c.Context(), targets, timeout)
+		objects, err := r.perform(ctx, targets, timeout)
 		if err != nil && len(objects) == 0 {
 			return err
 		}
 		return errors.Join(err, frame.WriteRows(std.Out, output, report.All(objects)))
-	}
+	})
 	return c
 }
 
@@ -160,14 +155,12 @@ func (r *run) perform(ctx context.Context, targets []cluster.Target, timeout tim
 
 // change patches an object.
 func (r *run) change(ctx context.Context, t cluster.Target) error {
-	o, err := r.read(ctx, t)
+	o, err := t.Read(ctx, r.cluster)
 	if err != nil {
 		return err
 	}
-	if r.check != nil {
-		if err := r.check(o); err != nil {
-			return err
-		}
+	if err := r.check(o); err != nil {
+		return err
 	}
 	if err := r.cluster.Patch(ctx, o.Resource, client.RawPatch(types.MergePatchType, r.patch), client.FieldOwner(frame.Name)); err != nil {
 		return r.cluster.Failed(fmt.Errorf("change %s: %w", t, err))
@@ -181,7 +174,7 @@ func (r *run) change(ctx context.Context, t cluster.Target) error {
 func (r *run) wait(ctx context.Context, t cluster.Target, deadline time.Time, timeout time.Duration) (report.Object, error) {
 	said := ""
 	for {
-		o, err := r.read(ctx, t)
+		o, err := t.Read(ctx, r.cluster)
 		if err != nil || timeout == 0 {
 			return o, err
 		}
@@ -205,18 +198,6 @@ func (r *run) wait(ctx context.Context, t cluster.Target, deadline time.Time, ti
 			return o, err
 		}
 	}
-}
-
-// read reads an object.
-func (r *run) read(ctx context.Context, t cluster.Target) (report.Object, error) {
-	o, err := t.Read(ctx, r.cluster)
-	switch {
-	case apierrors.IsNotFound(err):
-		return o, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", t, r.cluster.Namespace)
-	case err != nil:
-		return o, r.cluster.Failed(err)
-	}
-	return o, nil
 }
 
 // say writes progress.

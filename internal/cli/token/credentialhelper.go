@@ -52,9 +52,9 @@ same cloud. The helper stores nothing: docker login and docker logout are refuse
   echo registry.example.com | lanyard credential-helper get`,
 		ValidArgs: creds.HelperActions(),
 	}
-	c.Args = func(c *cobra.Command, args []string) error {
+	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 || !slices.Contains(creds.HelperActions(), args[0]) {
-			return frame.UsageError(c, fmt.Errorf("write one of %s", strings.Join(creds.HelperActions(), ", ")))
+			return fmt.Errorf("write one of %s", strings.Join(creds.HelperActions(), ", "))
 		}
 		return nil
 	}

@@ -145,10 +145,11 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	if len(audiences) > 0 || duration > 0 {
 		return issued{}, errors.New("--audiences and --duration are for identities and accounts: an object's spec.credential decides")
 	}
-	named, uid, err := s.read(ctx)
+	o, err := s.Read(ctx, s.Client)
 	if err != nil {
 		return issued{}, err
 	}
+	named, uid := o.Kind.Fields(o.Resource), o.GetUID()
 	shown, err := s.resolve(ctx, named)
 	if err != nil {
 		return issued{}, err
@@ -227,18 +228,6 @@ func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Ide
 		return spec.Identity{}, fmt.Errorf("%s: %w", s, err)
 	}
 	return shown, nil
-}
-
-// read reads the fields of the object that decide about its credential, and its UID.
-func (s *objectHolder) read(ctx context.Context) (spec.Fields, types.UID, error) {
-	o, err := s.Read(ctx, s.Client)
-	switch {
-	case apierrors.IsNotFound(err):
-		return spec.Fields{}, "", fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.Namespace)
-	case err != nil:
-		return spec.Fields{}, "", s.Failed(err)
-	}
-	return o.Kind.Fields(o.Resource), o.GetUID(), nil
 }
 
 // svid gets an SVID of the object; an X.509-SVID is for a new key.

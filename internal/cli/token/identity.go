@@ -157,10 +157,7 @@ func (i *identity) read(ctx context.Context) (*identityv1.WorkloadIdentity, erro
 }
 
 // completeIdentities completes workloadidentity/NAME with the identities of the namespace.
-func (j *jobCluster) completeIdentities(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
+func (j *jobCluster) completeIdentities(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var all identityv1.WorkloadIdentityList
 	return j.Complete(c, begun, func(ctx context.Context, from *cluster.Client) (offers []cobra.Completion, err error) {
 		err = from.List(ctx, &all, client.InNamespace(from.Namespace))

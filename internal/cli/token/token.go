@@ -114,15 +114,9 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 	c.Flags().StringVarP(&o.file, "output", "o", "", "write the token to this file, with mode 0600")
 	c.Flags().BoolVar(&o.refresh, "refresh", false, "with -o: keep the file fresh until Ctrl-C")
 	frame.CompleteValues(c, "format", tokenFormats()...)
-	frame.CompleteValues(c, "duration")
-	frame.CompleteValues(c, "registry")
-	c.ValidArgsFunction = flags.completeIdentities
-	c.Args = func(c *cobra.Command, args []string) error {
-		if err := errors.Join(o.checkHolder(std.Kinds, args), o.check()); err != nil {
-			return frame.UsageError(c, err)
-		}
-		return nil
-	}
+	frame.CompleteNothing(c, "duration", "registry")
+	c.ValidArgsFunction = frame.CompleteFirst(flags.completeIdentities)
+	c.Args = func(_ *cobra.Command, args []string) error { return errors.Join(o.checkHolder(std.Kinds, args), o.check()) }
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if o.ShortLived() {
 			return o.run(c.Context(), std, &job{o.Flags, o.registry, o.format == formatDocker})
@@ -235,6 +229,7 @@ func (o *tokenOptions) deliver(ctx context.Context, std frame.IO, h holder) (hal
 // render returns a token in the format, without a newline at the end: some SDKs read a token's file
 // as it is.
 func (o *tokenOptions) render(std frame.IO, token issued) (string, error) {
+	var err error
 	value := token.answer
 	switch o.format {
 	case formatRaw:
@@ -245,17 +240,12 @@ func (o *tokenOptions) render(std frame.IO, token issued) (string, error) {
 		}
 		return fmt.Sprintf("LANYARD_TOKEN=%s\nLANYARD_TOKEN_EXPIRES=%s", token.text, token.expires.UTC().Format(time.RFC3339)), nil
 	case formatDocker:
-		config, err := dockerConfig(cmp.Or(o.registry, token.registry), token)
-		if err != nil {
-			return "", err
-		}
-		value = config
+		value, err = dockerConfig(cmp.Or(o.registry, token.registry), token)
 	case formatExecCredential:
-		credential, err := execCredential(std.Env(execInfo), token)
-		if err != nil {
-			return "", err
-		}
-		value = credential
+		value, err = execCredential(std.Env(execInfo), token)
+	}
+	if err != nil {
+		return "", err
 	}
 	data, err := json.MarshalIndent(value, "", "  ")
 	return string(data), err

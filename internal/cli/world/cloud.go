@@ -40,7 +40,7 @@ cloud together with a cluster.`,
 		"description of the clouds, YAML or JSON (default: examples/cloud/cloud.yaml, the demonstration's)")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback address of the proxy; port 0 is any free one")
 	frame.CompleteFile(c, "file", cloudExtensions()...)
-	frame.CompleteValues(c, "listen")
+	frame.CompleteNothing(c, "listen")
 	dirFlag(c, &dir, "folder for the CA and the address; it must be absent, empty or from an earlier run, whose files are removed")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		config, err := readCloudConfig(file)

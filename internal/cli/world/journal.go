@@ -53,9 +53,7 @@ cloud does not know are listed too.`,
 	flags.StringVar(&filter.Role, "role", "", "only calls that ask for this identity: a role's ARN, a client ID, a service account")
 	frame.CompleteValues(c, "verdict", string(journal.Granted), string(journal.Refused))
 	frame.CompleteValues(c, "service", cloudtest.Services()...)
-	for _, name := range []string{"operation", "subject", "role"} {
-		frame.CompleteValues(c, name) // offer nothing: the values come from callers, and are no names of files
-	}
+	frame.CompleteNothing(c, "operation", "subject", "role") // the values come from callers, and are no names of files
 	flags.BoolVarP(&watch, "watch", "w", false, "follow new calls; only with the format table")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch filter.Verdict = journal.Verdict(verdict); filter.Verdict {

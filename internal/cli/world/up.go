@@ -180,7 +180,7 @@ ServiceAccount. Nothing leaves the machine. The exit status is 0 only if every o
 	frame.CompleteFlag(c, "set", completeValueNames)
 	frame.CompleteDir(c, "examples")
 	frame.CompleteFile(c, "cloud", cloudExtensions()...)
-	frame.CompleteValues(c, "timeout")
+	frame.CompleteNothing(c, "timeout")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		values, err := chart.ParseValues(o.set)
 		var workloads []local.Workload
