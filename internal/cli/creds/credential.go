@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,11 +61,10 @@ func (f *Flags) Issue(ctx context.Context, to Receiver) (Credential, error) {
 // IssueForRegistry is Issue, but refuses a credential that the registry could use elsewhere: a
 // token for a cloud or for the cluster.
 func (f *Flags) IssueForRegistry(ctx context.Context, to Receiver) (Credential, error) {
-	audiences := to.Audiences
 	if len(f.Audiences) > 0 {
-		audiences = f.Audiences
+		to.Audiences = f.Audiences
 	}
-	if err := spec.CheckAudiences("--"+flagAudiences, audiences); err != nil {
+	if err := spec.CheckAudiences("--"+flagAudiences, to.Audiences); err != nil {
 		return Credential{}, err
 	}
 	credential, err := f.Issue(ctx, to)
@@ -82,7 +80,7 @@ func (f *Flags) IssueForRegistry(ctx context.Context, to Receiver) (Credential, 
 	// Also ask the API server: it may accept audiences that checkForRegistry does not recognize.
 	opens, err := f.cluster.Accepts(ctx, credential.Secret)
 	if err == nil && opens {
-		err = opensCluster(audiences[0])
+		err = opensCluster(to.Audiences[0])
 	}
 	if err != nil {
 		return Credential{}, err
@@ -154,18 +152,4 @@ func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 	}
-}
-
-// checkNamed refuses a token from a file or variable if --audiences lacks one of the token's
-// audiences. Without --audiences, it accepts the token's own audiences.
-func (f *Flags) checkNamed(c Credential, from string) error {
-	if len(f.Audiences) == 0 {
-		return nil
-	}
-	for _, audience := range c.claims.Audience {
-		if !slices.Contains(f.Audiences, audience) {
-			return fmt.Errorf("%s is for audience %.80q, which --%s does not name", from, audience, flagAudiences)
-		}
-	}
-	return nil
 }

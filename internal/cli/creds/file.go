@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
@@ -30,15 +31,18 @@ func (f *Flags) readToken(flag, path string) (Credential, error) {
 	return f.readJWT(token, from)
 }
 
-// readJWT returns a token as a credential, if the token is for the audiences of --audiences. The
-// parameter from describes the token in errors.
+// readJWT returns a token from a file or variable as a credential. It refuses the token if
+// --audiences lacks one of the token's audiences. Without --audiences, it accepts the token's own
+// audiences. The parameter from describes the token in errors.
 func (f *Flags) readJWT(token, from string) (Credential, error) {
 	c, err := newJWT(token, from)
-	if err == nil {
-		err = f.checkNamed(c, from)
+	if err != nil || len(f.Audiences) == 0 {
+		return c, err
 	}
-	if err != nil {
-		return Credential{}, err
+	for _, audience := range c.claims.Audience {
+		if !slices.Contains(f.Audiences, audience) {
+			return Credential{}, fmt.Errorf("%s is for audience %.80q, which --%s does not name", from, audience, flagAudiences)
+		}
 	}
 	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
@@ -45,8 +46,7 @@ func (f *Flags) gitHubToken(ctx context.Context, to Receiver) (Credential, error
 	if err != nil {
 		return Credential{}, fmt.Errorf("ask GitHub at %s for a token: %w", endpoint.Host, err)
 	}
-	c, err := newJWT(token, "the token from GitHub")
-	return issuedFor(c, err, to.Audiences, "the token from GitHub")
+	return issuedFor(Credential{Secret: auth.NewSecret(token)}, nil, to.Audiences, "the token from GitHub")
 }
 
 // gitHubEndpoint returns the URL where the job requests its token. It refuses a URL that is not

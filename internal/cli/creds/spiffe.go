@@ -1,6 +1,7 @@
 package creds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +38,7 @@ func (f *Flags) spiffeJWT(ctx context.Context, to Receiver) (Credential, error) 
 	if err != nil {
 		return Credential{}, f.explainSPIFFE(ctx, err)
 	}
-	c, err := newJWT(svid.Marshal(), "the JWT-SVID")
-	return issuedFor(c, err, to.Audiences, "the JWT-SVID")
+	return issuedFor(Credential{Secret: auth.NewSecret(svid.Marshal())}, nil, to.Audiences, "the JWT-SVID")
 }
 
 // spiffeCertificate fetches the X.509-SVID of this process.
@@ -106,14 +106,11 @@ func (f *Flags) workloadAPI(ctx context.Context) (*workloadapi.Client, error) {
 		return nil, fmt.Errorf("%s is not set; name the socket of the SPIFFE agent, such as unix:///run/spire/agent/api.sock",
 			workloadapi.SocketEnv)
 	}
-	err := workloadapi.ValidateAddress(address)
+	var client *workloadapi.Client
+	err := cmp.Or(workloadapi.ValidateAddress(address), checkLocal(address))
 	if err == nil {
-		err = checkLocal(address)
+		client, err = workloadapi.New(ctx, workloadapi.WithAddr(address))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", workloadapi.SocketEnv, err)
-	}
-	client, err := workloadapi.New(ctx, workloadapi.WithAddr(address))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", workloadapi.SocketEnv, err)
 	}

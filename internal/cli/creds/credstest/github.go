@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // GitHub is the endpoint where jobs of GitHub Actions ask for their tokens. It is an http.Handler.
@@ -33,9 +34,7 @@ const GitHubSubject = "repo:tenant-a/app:ref:refs/heads/main"
 func NewGitHub(tb testing.TB, issuer string) *GitHub {
 	tb.Helper()
 	signs, err := oidc.NewIssuer(issuer, oidc.ES256)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return &GitHub{Issuer: signs, RequestToken: "request-token-of-the-job"}
 }
 
