@@ -45,12 +45,7 @@ func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int))
 		if changed.IsZero() || !reflect.DeepEqual(latest, rows) {
 			rows, changed = latest, now
 		}
-		settled := 0
-		for _, r := range rows {
-			if r.OK() {
-				settled++
-			}
-		}
+		settled := report.CountOK(rows)
 		if settled != reported && progress != nil {
 			reported = settled
 			progress(settled, len(rows))

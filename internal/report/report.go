@@ -199,6 +199,17 @@ func (r Row) OK() bool {
 	return r.done()
 }
 
+// CountOK counts the rows that are OK.
+func CountOK(rows []Row) int {
+	good := 0
+	for _, r := range rows {
+		if r.OK() {
+			good++
+		}
+	}
+	return good
+}
+
 func result(o Object, ready *metav1.Condition) Result {
 	switch {
 	case o.Suspended():

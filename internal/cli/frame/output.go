@@ -53,23 +53,19 @@ func (f *Format) Set(value string) error {
 	return nil
 }
 
-// Write writes a value in one of the formats json and yaml. For another format, it calls text.
+// Write writes a value in one of the formats json, which is indented, and yaml. For another format,
+// it calls text.
 func Write(w io.Writer, f *Format, v any, text func(io.Writer) error) error {
 	switch f.value {
 	case JSON:
-		return WriteJSON(w, v)
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(v)
 	case YAML:
 		return WriteYAML(w, v)
 	}
 	return text(w)
-}
-
-// WriteJSON writes a value as indented JSON.
-func WriteJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
 }
 
 // WriteYAML writes values as YAML documents. Fields have the same names as in JSON.
@@ -101,15 +97,4 @@ func WriteRows(w io.Writer, f *Format, rows []report.Row) error {
 		}
 		return report.Table(w, rows, f.value == Wide)
 	})
-}
-
-// CountOK counts the rows that are as they should be.
-func CountOK(rows []report.Row) int {
-	good := 0
-	for _, r := range rows {
-		if r.OK() {
-			good++
-		}
-	}
-	return good
 }

@@ -102,7 +102,7 @@ func unmet(table kinds.Table) string {
 // verdict returns an error if check is set and a row has not the expected result, or if there is no
 // row.
 func verdict(check bool, rows []report.Row) error {
-	good := frame.CountOK(rows)
+	good := report.CountOK(rows)
 	switch {
 	case !check || good == len(rows) && good > 0:
 		return nil

@@ -116,7 +116,9 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 	frame.CompleteValues(c, "format", tokenFormats()...)
 	frame.CompleteNothing(c, "duration", "registry")
 	c.ValidArgsFunction = frame.CompleteFirst(flags.completeIdentities)
-	c.Args = func(_ *cobra.Command, args []string) error { return errors.Join(o.checkHolder(std.Kinds, args), o.check()) }
+	c.Args = func(_ *cobra.Command, args []string) error {
+		return errors.Join(o.checkHolder(std.Kinds, args), o.check())
+	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if o.ShortLived() {
 			return o.run(c.Context(), std, &job{o.Flags, o.registry, o.format == formatDocker})

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ cloud together with a cluster.`,
 	frame.CompleteFile(c, "file", cloudExtensions()...)
 	frame.CompleteNothing(c, "listen")
 	dirFlag(c, &dir, "folder for the CA and the address; it must be absent, empty or from an earlier run, whose files are removed")
-	c.RunE = func(c *cobra.Command, _ []string) (err error) {
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		config, err := readCloudConfig(file)
 		if err != nil {
 			return err
@@ -66,10 +67,7 @@ Stop it with Ctrl-C.
 		if err == nil {
 			<-c.Context().Done()
 		}
-		if stopErr := cloud.Stop(); err == nil {
-			err = stopErr
-		}
-		return err
+		return cmp.Or(err, cloud.Stop())
 	}
 	c.AddCommand(newCloudEnv(std), newCloudJournal(std))
 	return c

@@ -42,33 +42,29 @@ names no identity; each program has its own. Loopback addresses, such as the clu
 		if err != nil {
 			return fmt.Errorf("ask the local cloud for its environment: %w", err)
 		}
-		return writeEnv(std.Out, output.String(), env)
+		return writeEnv(std.Out, output, env)
 	}
 	return c
 }
 
 // writeEnv writes NAME=VALUE pairs in one of the formats shell, dotenv, json and yaml.
-func writeEnv(w io.Writer, format string, env []string) error {
+func writeEnv(w io.Writer, output *frame.Format, env []string) error {
 	values := map[string]string{}
 	var lines strings.Builder
 	for _, pair := range env {
 		name, value, _ := strings.Cut(pair, "=")
 		values[name] = value
-		switch format {
+		switch output.String() {
 		case frame.Shell:
 			fmt.Fprintf(&lines, "export %s=%s\n", name, shellQuote(value))
 		case frame.Dotenv:
 			fmt.Fprintf(&lines, "%s=%s\n", name, dotenvWord(value))
 		}
 	}
-	switch format {
-	case frame.JSON:
-		return frame.WriteJSON(w, values)
-	case frame.YAML:
-		return frame.WriteYAML(w, values)
-	}
-	_, err := io.WriteString(w, lines.String())
-	return err
+	return frame.Write(w, output, values, func(w io.Writer) error {
+		_, err := io.WriteString(w, lines.String())
+		return err
+	})
 }
 
 // shellQuote quotes a value so that a POSIX shell reads it unchanged (XCU §2.2.2, single quotes).

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,13 +80,8 @@ cloud does not know are listed too.`,
 		if page.Dropped > 0 {
 			_, _ = fmt.Fprintf(std.Err, "The oldest %d calls are no longer kept.\n", page.Dropped)
 		}
-		switch output.String() {
-		case frame.JSON:
-			return frame.WriteJSON(std.Out, page.Calls)
-		case frame.YAML:
-			return frame.WriteYAML(std.Out, page.Calls)
-		}
-		if err := writeCalls(std.Out, page.Calls, true); err != nil || !watch {
+		err = frame.Write(std.Out, output, page.Calls, func(w io.Writer) error { return writeCalls(w, page.Calls, true) })
+		if err != nil || !watch {
 			return err
 		}
 		return watchCalls(c.Context(), std.Out, admin, filter, page.Last)
@@ -149,34 +145,13 @@ func callName(c journal.Call) string {
 	if service == journal.ServiceHandler || service == journal.ServiceProxy {
 		service = c.Host
 	}
-	operation := c.Operation
-	if operation == "" {
-		operation = "-"
-	}
+	operation := cmp.Or(c.Operation, "-")
 	if strings.HasPrefix(operation, service+":") || strings.HasPrefix(operation, "ecr") {
 		return operation
 	}
 	return service + ":" + operation
 }
 
-func caller(c journal.Call) string {
-	switch {
-	case c.Principal != "":
-		return report.Short(c.Principal)
-	case c.Subject != "":
-		return c.Subject
-	default:
-		return "-"
-	}
-}
+func caller(c journal.Call) string { return cmp.Or(report.Short(c.Principal), c.Subject, "-") }
 
-func about(c journal.Call) string {
-	switch {
-	case c.Reason != "":
-		return c.Reason
-	case c.Role != "":
-		return report.Short(c.Role)
-	default:
-		return report.Short(c.Resource)
-	}
-}
+func about(c journal.Call) string { return cmp.Or(c.Reason, report.Short(cmp.Or(c.Role, c.Resource))) }

@@ -229,7 +229,7 @@ func demonstrated(rows []report.Row) error {
 	switch {
 	case len(rows) == 0:
 		return errNothing
-	case frame.CountOK(rows) < len(rows):
+	case report.CountOK(rows) < len(rows):
 		return errNotAsExpected
 	default:
 		return nil
@@ -278,7 +278,7 @@ func runUp(ctx context.Context, std IO, o upOptions, in input, output *frame.For
 	if verdict == nil {
 		p.step("%s", allGood(len(rows)))
 	} else {
-		p.step("%d of %d objects are as they should be", frame.CountOK(rows), len(rows))
+		p.step("%d of %d objects are as they should be", report.CountOK(rows), len(rows))
 	}
 	if o.once {
 		return verdict
