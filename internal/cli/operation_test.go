@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
@@ -368,7 +367,7 @@ func TestCompletion(t *testing.T) {
 	golden.Compare(t, "testdata/completion.golden", all.Bytes())
 }
 
-// complete runs the command that completes a word for the shell. After [cluster.CompletionTimeout],
+// complete runs the command that completes a word for the shell. After [frame.CompletionTimeout],
 // the command offers nothing. A busy machine may need longer. Then complete runs the command again,
 // as people press the key again.
 func (c *command) complete(ctx context.Context, words []string) (status int) {
@@ -377,7 +376,7 @@ func (c *command) complete(ctx context.Context, words []string) (status int) {
 		c.err.Reset()
 		began := time.Now()
 		status = c.run(ctx, append([]string{"__complete"}, words...)...)
-		if time.Since(began) < cluster.CompletionTimeout {
+		if time.Since(began) < frame.CompletionTimeout {
 			break
 		}
 	}

@@ -89,22 +89,6 @@ func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *c
 	return c
 }
 
-// connect logs in to the registry. maxLayer bounds the size of a layer as it is transferred; zero
-// means the default of package oci. The caller calls the returned function to close the connection.
-func (j *job) connect(ctx context.Context, maxLayer size) (*oci.Client, func(), error) {
-	opts, closing, err := j.registry.options(ctx, j.repository)
-	if err != nil {
-		return nil, nil, err
-	}
-	opts.MaxLayerBytes = int64(maxLayer)
-	client, err := oci.Connect(ctx, j.repository, opts)
-	if err != nil {
-		closing()
-		return nil, nil, err
-	}
-	return client, closing, nil
-}
-
 // note prints a line for the user to Err, separate from the result.
 func (j *job) note(format string, args ...any) {
 	_, _ = fmt.Fprintf(j.std.Err, format+"\n", args...) // the command succeeds without its notes

@@ -100,7 +100,7 @@ func (f *contentFlags) find(ctx context.Context, j *job, places *differences) (i
 		return identified{}, err
 	}
 	defer closeHere()
-	client, closing, err := j.connect(ctx, f.sizes.bytes)
+	client, closing, err := j.registry.connect(ctx, j.repository, oci.Options{MaxLayerBytes: int64(f.sizes.bytes)})
 	if err != nil {
 		return identified{}, err
 	}

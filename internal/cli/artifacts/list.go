@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
@@ -74,7 +74,7 @@ func (f *listFlags) run(ctx context.Context, j *job, output *frame.Format) error
 	if j.reference != (oci.Reference{}) {
 		return j.misused("name the repository alone, %s: all its tags are listed", j.repository)
 	}
-	client, closing, err := j.connect(ctx, 0)
+	client, closing, err := j.registry.connect(ctx, j.repository, oci.Options{})
 	if err != nil {
 		return err
 	}
@@ -115,21 +115,12 @@ func (f *listFlags) table(w io.Writer, rows []row) error {
 
 // describe fills the rows with digests and with data from the artifacts' manifests.
 func describe(ctx context.Context, client *oci.Client, rows []row) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	turns := make(chan struct{}, askedAtOnce)
-	var group sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(askedAtOnce)
 	for i := range rows {
-		turns <- struct{}{}
-		group.Go(func() {
-			defer func() { <-turns }()
-			if err := rows[i].describe(ctx, client); err != nil {
-				cancel(err)
-			}
-		})
+		group.Go(func() error { return rows[i].describe(ctx, client) })
 	}
-	group.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }
 
 func (r *row) describe(ctx context.Context, client *oci.Client) error {

@@ -70,7 +70,7 @@ func (f *pullFlags) run(ctx context.Context, j *job, output *frame.Format) error
 	if err := f.sizes.check(j); err != nil {
 		return err
 	}
-	client, closing, err := j.connect(ctx, f.sizes.bytes)
+	client, closing, err := j.registry.connect(ctx, j.repository, oci.Options{MaxLayerBytes: int64(f.sizes.bytes)})
 	if err != nil {
 		return err
 	}

@@ -82,12 +82,11 @@ func (f *pushFlags) run(ctx context.Context, j *job, output *frame.Format) error
 	if err != nil {
 		return err
 	}
-	opts, closing, err := j.registry.options(ctx, j.repository)
+	opts, closing, err := j.registry.options(ctx, j.repository, oci.Options{Uploads: oci.Uploads{Folder: j.std.Uploads}})
 	if err != nil {
 		return err
 	}
 	defer closing()
-	opts.Uploads = oci.Uploads{Folder: j.std.Uploads}
 	shown := j.newProgress("pushing")
 	artifact.Progress = shown.show
 	pushed, err := oci.Push(ctx, j.repository, j.reference.Tag, artifact, opts)

@@ -21,14 +21,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-const (
-	// stillness is the longest time that a connection may be silent during a request. It is long,
-	// because a registry is silent while it checks the digest of a large layer or moves the layer
-	// in its storage.
-	stillness = 2 * time.Minute
-	// completionTimeout bounds the time that the shell waits for completions.
-	completionTimeout = 3 * time.Second
-)
+// stillness is the longest time that a connection may be silent during a request. It is long,
+// because a registry is silent while it checks the digest of a large layer or moves the layer in
+// its storage.
+const stillness = 2 * time.Minute
 
 // registryFlags say how a registry is reached, and with which credential.
 type registryFlags struct {
@@ -71,9 +67,24 @@ func (f *registryFlags) limit(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout=%s is over", f.timeout))
 }
 
-// options gets the credential for a repository, and makes the transport to its registry. The caller
-// calls the returned function when the transport is not needed any more.
-func (f *registryFlags) options(ctx context.Context, repository oci.Repository) (oci.Options, func(), error) {
+// connect logs in to the registry of a repository, with opts as for options. The caller calls the
+// returned function to close the connection.
+func (f *registryFlags) connect(ctx context.Context, repository oci.Repository, opts oci.Options) (*oci.Client, func(), error) {
+	opts, closing, err := f.options(ctx, repository, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := oci.Connect(ctx, repository, opts)
+	if err != nil {
+		closing()
+		return nil, nil, err
+	}
+	return client, closing, nil
+}
+
+// options gets the credential for a repository, and makes the transport to its registry. It returns
+// opts with both. The caller calls the returned function when the transport is not needed any more.
+func (f *registryFlags) options(ctx context.Context, repository oci.Repository, opts oci.Options) (oci.Options, func(), error) {
 	way, err := f.transport()
 	if err != nil {
 		return oci.Options{}, nil, err
@@ -92,9 +103,9 @@ func (f *registryFlags) options(ctx context.Context, repository oci.Repository) 
 		identified.TLSClientConfig.GetClientCertificate = login.Certificate
 		next = certified{host: repository.Host(), identified: identified, others: way}
 	}
-	opts := oci.Options{
-		Auth: login.Auth, Transport: next, Insecure: f.insecure,
-		Caller: origin.Caller{Anonymous: login.Auth == nil && login.Certificate == nil, CommandLine: true, Proxy: proxySetting(repository.Host())},
+	opts.Auth, opts.Transport, opts.Insecure = login.Auth, next, f.insecure
+	opts.Caller = origin.Caller{
+		Anonymous: login.Auth == nil && login.Certificate == nil, CommandLine: true, Proxy: proxySetting(repository.Host()),
 	}
 	return opts, func() { login.Close(); way.CloseIdleConnections() }, nil
 }
@@ -173,7 +184,7 @@ func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun stri
 	if !ok || len(args) > 0 {
 		return completeRepository(c, args, begun)
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+	ctx, cancel := context.WithTimeout(c.Context(), frame.CompletionTimeout)
 	defer cancel()
 	err := f.check() // send no request with flags that the command itself would refuse
 	var tags []string
@@ -219,14 +230,10 @@ func (f *registryFlags) tags(ctx context.Context, name string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	opts, closing, err := f.options(ctx, repository)
+	client, closing, err := f.connect(ctx, repository, oci.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer closing()
-	client, err := oci.Connect(ctx, repository, opts)
-	if err != nil {
-		return nil, err
-	}
 	return client.List(ctx, oci.TagFilter{})
 }

@@ -40,16 +40,11 @@ func (j *job) tag(ctx context.Context, tags []string, output *frame.Format) erro
 			return j.misused("--tag: %.40q is no tag", tag)
 		}
 	}
-	opts, closing, err := j.registry.options(ctx, j.repository)
+	client, closing, err := j.registry.connect(ctx, j.repository, oci.Options{Write: true})
 	if err != nil {
 		return err
 	}
 	defer closing()
-	opts.Write = true
-	client, err := oci.Connect(ctx, j.repository, opts)
-	if err != nil {
-		return err
-	}
 	resolved, err := client.Resolve(ctx, j.reference)
 	if err != nil {
 		return err

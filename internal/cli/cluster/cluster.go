@@ -37,9 +37,6 @@ import (
 // requestTimeout bounds a request to a cluster.
 const requestTimeout = 30 * time.Second
 
-// CompletionTimeout bounds the time that the shell waits for completions.
-const CompletionTimeout = 3 * time.Second
-
 // Limits of the client for requests to the cluster, per second and in a burst. kubectl has the same
 // limits. The API server has limits of its own.
 const (
@@ -267,7 +264,7 @@ func (c *Client) Accepts(ctx context.Context, token auth.Secret) (bool, error) {
 func (f *Flags) Complete(
 	c *cobra.Command, begun string, find func(context.Context, *Client) ([]cobra.Completion, error),
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(c.Context(), CompletionTimeout)
+	ctx, cancel := context.WithTimeout(c.Context(), frame.CompletionTimeout)
 	defer cancel()
 	cluster, err := f.Connect(ctx)
 	var words []cobra.Completion

@@ -1,6 +1,13 @@
 package frame
 
-import "github.com/spf13/cobra"
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// CompletionTimeout bounds the time that the shell waits for completions.
+const CompletionTimeout = 3 * time.Second
 
 // The functions below set how the shell completes a flag or an argument. A flag must be defined
 // already. By default, the shell offers names of files.
