@@ -68,9 +68,7 @@ func parseHolder(table kinds.Table, args []string) (func(*cluster.Client) holder
 	if len(args) != 1 {
 		return nil, errors.New("name one " + report.AnyOf(words))
 	}
-	kind, name, ok := strings.Cut(args[0], "/")
-	if kind = strings.ToLower(kind); ok && name != "" && !strings.Contains(name, "/") &&
-		(kind == accountWord || kind == accountWord+"s" || kind == "sa") {
+	if kind, name, ok := cluster.CutKind(args[0]); ok && (kind == accountWord || kind == accountWord+"s" || kind == "sa") {
 		return func(c *cluster.Client) holder { return &account{c, name} }, nil
 	}
 	if name, err := parseIdentity(table, args); err == nil {
