@@ -132,25 +132,21 @@ func (c *Cluster) aggregate(ctx context.Context, l *layout) error {
 	return nil
 }
 
-// awaitAPIs waits until the API server reaches a program for each of its aggregated APIs.
+// awaitAPIs waits until the API server forwards a request to the program of each aggregated API.
+// The condition Available is not enough: it stays true for a while after the program moved to
+// another port.
 func (c *Cluster) awaitAPIs(ctx context.Context, l *layout) error {
 	for _, api := range c.apisOf(l) {
-		if err := c.awaitAPI(ctx, api); err != nil {
+		err := c.await(ctx, nameOf(api.object), func(ctx context.Context) (bool, error) {
+			err := c.typed.Discovery().RESTClient().Get().AbsPath("/apis", api.spec.Group, api.spec.Version).Do(ctx).Error()
+			if apierrors.IsServiceUnavailable(err) || apierrors.IsNotFound(err) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// awaitAPI waits until the API server forwards a request to the program of an aggregated API. The
-// condition Available is not enough: it stays true for a while after the program moved to another
-// port.
-func (c *Cluster) awaitAPI(ctx context.Context, api apiService) error {
-	return c.await(ctx, nameOf(api.object), func(ctx context.Context) (bool, error) {
-		err := c.typed.Discovery().RESTClient().Get().AbsPath("/apis", api.spec.Group, api.spec.Version).Do(ctx).Error()
-		if apierrors.IsServiceUnavailable(err) || apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
 }

@@ -6,7 +6,6 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/examples"
@@ -28,15 +27,8 @@ func (c *Cluster) Apply(ctx context.Context, manifests *Manifests) (int, error) 
 // ApplyNamespaces applies only the namespaces of manifests, so that a chart with objects in these
 // namespaces can be installed.
 func (c *Cluster) ApplyNamespaces(ctx context.Context, manifests *Manifests) error {
-	for _, m := range manifests.all {
-		if !isNamespace(m) {
-			continue
-		}
-		if err := c.applyObject(ctx, m.Unstructured); err != nil {
-			return m.document.At("", err)
-		}
-	}
-	return nil
+	_, err := c.Apply(ctx, &Manifests{all: manifests.namespaces()})
+	return err
 }
 
 // expect writes the expected result into an object's annotation, so that reports read it from the
@@ -54,16 +46,6 @@ func expect(o *unstructured.Unstructured) error {
 	}
 	o.SetAnnotations(annotations)
 	return report.CheckExpectation(annotations[examples.ExpectAnnotation])
-}
-
-// apply applies objects one after the other.
-func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
-	for _, o := range objects {
-		if err := c.applyObject(ctx, o); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (c *Cluster) applyObject(ctx context.Context, o *unstructured.Unstructured) error {
@@ -84,8 +66,4 @@ func (c *Cluster) await(ctx context.Context, what string, ask func(context.Conte
 		return fmt.Errorf("apply %s: %w", what, err)
 	}
 	return nil
-}
-
-func keyOf(namespace, name string) client.ObjectKey {
-	return types.NamespacedName{Namespace: namespace, Name: name}
 }

@@ -95,14 +95,8 @@ func StartCloud(ctx context.Context, o CloudOptions) (*Cloud, error) {
 }
 
 func startCloud(ctx context.Context, f *folder, o CloudOptions) (_ *Cloud, err error) {
-	cfg, key, err := withKey(o.Config, Publisher)
-	if err != nil {
-		return nil, err
-	}
-	cfg, own, err := withKey(cfg, o.ProgramUser)
-	if err != nil {
-		return nil, err
-	}
+	cfg, key := withKey(o.Config, Publisher)
+	cfg, own := withKey(cfg, o.ProgramUser)
 	cloud, err := cloudtest.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make the local cloud: %w", err)

@@ -67,11 +67,9 @@ func (c *Cluster) newTokenFile(ctx context.Context, account, dir string) (*token
 func (t *tokenFile) run(ctx context.Context) {
 	wait := renewAfter
 	for {
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
 		if wait = renewAfter; t.renew(ctx) != nil {

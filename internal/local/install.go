@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/lanyard-dev/lanyard/internal/chart"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // customResourceDefinition is the kind of CRDs.
@@ -47,8 +47,10 @@ func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructu
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": Namespace},
 	}}
-	if err := c.apply(ctx, append([]*unstructured.Unstructured{namespace}, reachable(objects, latest.apis)...)); err != nil {
-		return err
+	for _, o := range append([]*unstructured.Unstructured{namespace}, reachable(objects, latest.apis)...) {
+		if err := c.applyObject(ctx, o); err != nil {
+			return err
+		}
 	}
 	for _, o := range objects {
 		if o.GetKind() != customResourceDefinition {
@@ -107,21 +109,21 @@ func ChartWorkloads(values map[string]any) ([]Workload, error) {
 // credential, for the programs that use AWS identities. The parameter values overrides the chart
 // values for this machine.
 func render(env, own []string, values map[string]any) ([]*unstructured.Unstructured, error) {
-	cloud := variables(env) // the token server reads public documents through the cloud
+	cloud := Variables(env) // the token server reads public documents through the cloud
 	machine := map[string]any{
 		"image":    map[string]any{"repository": "localhost/lanyard-controller"}, // never pulled: the program runs on this machine
-		"extraEnv": variables([]string{"AZURE_TENANT_ID=" + AzureTenant}, env, own),
+		"extraEnv": Variables([]string{"AZURE_TENANT_ID=" + AzureTenant}, env, own),
 		"identity": map[string]any{"awsRegion": Region},
 		// These values have an effect only with issuer.url or identity.awsIdentities.
 		"tokenServer":        map[string]any{"extraEnv": cloud},
-		"identityController": map[string]any{"extraEnv": variables(env, own)},
+		"identityController": map[string]any{"extraEnv": Variables(env, own)},
 		"discovery":          map[string]any{"ingress": map[string]any{"enabled": true}},
 	}
 	return chart.Objects(chart.Release{Name: Release, Namespace: Namespace, Values: merge(machine, values)})
 }
 
-// variables converts lists of NAME=VALUE to a value extraEnv of the chart.
-func variables(lists ...[]string) []any {
+// Variables converts lists of NAME=VALUE to a value extraEnv of the chart.
+func Variables(lists ...[]string) []any {
 	made := []any{}
 	for _, variable := range slices.Concat(lists...) {
 		name, value, _ := strings.Cut(variable, "=")
@@ -152,7 +154,7 @@ func (c *Cluster) awaitCRD(ctx context.Context, name string) error {
 		crd := &unstructured.Unstructured{}
 		crd.SetAPIVersion("apiextensions.k8s.io/v1")
 		crd.SetKind(customResourceDefinition)
-		if err := c.client.Get(ctx, keyOf("", name), crd); err != nil {
+		if err := c.client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
 			return false, err
 		}
 		conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")

@@ -47,10 +47,7 @@ func nameOf(o *unstructured.Unstructured) string {
 
 // text returns a text field of an object; empty if the object does not have the field.
 func (m manifest) text(path ...string) string {
-	text, _, err := unstructured.NestedString(m.Object, path...)
-	if err != nil {
-		return ""
-	}
+	text, _, _ := unstructured.NestedString(m.Object, path...) // empty after an error
 	return text
 }
 
@@ -92,12 +89,14 @@ func ReadManifests(ctx context.Context, folder string, files fs.FS) (*Manifests,
 // Namespaces returns the names of the Namespaces in the manifests, in their order.
 func (m *Manifests) Namespaces() []string {
 	var names []string
-	for _, o := range m.all {
-		if isNamespace(o) {
-			names = append(names, o.GetName())
-		}
+	for _, o := range m.namespaces() {
+		names = append(names, o.GetName())
 	}
 	return names
+}
+
+func (m *Manifests) namespaces() []manifest {
+	return slices.DeleteFunc(slices.Clone(m.all), func(o manifest) bool { return !isNamespace(o) })
 }
 
 func rank(m manifest) int {

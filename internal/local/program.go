@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -54,8 +54,7 @@ type Program struct {
 	end    *logtail.Tail
 	done   chan struct{}
 
-	mu       sync.Mutex // guards stopping and err
-	stopping bool
+	stopping atomic.Bool
 	err      error // how the program ended; read after done is closed
 }
 
@@ -280,13 +279,8 @@ func (p *Program) start(ctx context.Context, c *Cluster, binary string, line com
 		err := p.cmd.Wait()
 		cancel()
 		p.layout.release()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if err == nil {
-			err = errors.New("exit status 0")
-		}
-		if !p.stopping {
-			p.err = &ProgramError{Program: p.name, Err: err, Log: p.Log, End: p.end.String()}
+		if !p.stopping.Load() {
+			p.err = &ProgramError{Program: p.name, Err: cmp.Or(err, errors.New("exit status 0")), Log: p.Log, End: p.end.String()}
 		}
 	}()
 	return nil
@@ -327,8 +321,6 @@ func (p *Program) Done() <-chan struct{} { return p.done }
 func (p *Program) Err() error {
 	select {
 	case <-p.done:
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		return p.err
 	default:
 		return nil
@@ -337,7 +329,7 @@ func (p *Program) Err() error {
 
 // Kill ends the program at once, as a node's failure would.
 func (p *Program) Kill() error {
-	p.willStop()
+	p.stopping.Store(true)
 	defer p.token.close()
 	err := p.cmd.Process.Kill()
 	<-p.done
@@ -350,7 +342,7 @@ func (p *Program) Kill() error {
 // Stop asks the program to stop, and waits for its end, at most 15 seconds. If ctx ends first, the
 // program is killed. Stop does nothing for a program that has already ended.
 func (p *Program) Stop(ctx context.Context) error {
-	p.willStop()
+	p.stopping.Store(true)
 	p.cancel()
 	defer p.token.close()
 	select {
@@ -361,12 +353,6 @@ func (p *Program) Stop(ctx context.Context) error {
 		<-p.done
 		return fmt.Errorf("%s killed: %w", p.name, context.Cause(ctx))
 	}
-}
-
-func (p *Program) willStop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopping = true
 }
 
 // directClient returns a client that uses no proxy, even if the environment sets one.

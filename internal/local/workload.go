@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,8 +74,8 @@ func (r *rendered) add(o *unstructured.Unstructured) (err error) {
 		var ingress networkingv1.Ingress
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &ingress)
 		r.ingresses = append(r.ingresses, ingress)
-	case "StatefulSet":
-		var set appsv1.StatefulSet
+	case "StatefulSet", "Deployment":
+		var set appsv1.StatefulSet // it has all fields of a Deployment that are needed
 		if err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &set); err == nil {
 			err = r.addWorkload(set.Name, set.Spec.Template, set.Spec.VolumeClaimTemplates)
 		}
@@ -83,11 +84,6 @@ func (r *rendered) add(o *unstructured.Unstructured) (err error) {
 		var aggregated bool
 		if api, aggregated, err = readAPIService(o); aggregated {
 			r.apis = append(r.apis, api)
-		}
-	case "Deployment":
-		var deployment appsv1.Deployment
-		if err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &deployment); err == nil {
-			err = r.addWorkload(deployment.Name, deployment.Spec.Template, nil)
 		}
 	}
 	if err != nil {
@@ -234,14 +230,7 @@ func (l *layout) translate(value string) (string, error) {
 // service returns the address for a URL whose host is a Service's DNS name. Source: Kubernetes,
 // "DNS for Services and Pods".
 func (l *layout) service(u *url.URL) (string, bool) {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
+	port := cmp.Or(u.Port(), map[string]string{"https": "443"}[u.Scheme], "80")
 	for name, address := range l.hosts {
 		host, p, err := net.SplitHostPort(name)
 		if err == nil && p == port && (u.Hostname() == host || strings.HasPrefix(u.Hostname(), host+".")) {
@@ -330,10 +319,7 @@ func (l *layout) probe(c corev1.Container) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("its readinessProbe asks port %s, which the container does not have", get.Port.String())
 	}
-	scheme := "http"
-	if get.Scheme != "" {
-		scheme = strings.ToLower(string(get.Scheme))
-	}
+	scheme := cmp.Or(strings.ToLower(string(get.Scheme)), "http")
 	return (&url.URL{Scheme: scheme, Host: address, Path: get.Path}).String(), nil
 }
 
@@ -383,10 +369,8 @@ func (c *Cluster) files(ctx context.Context, v corev1.Volume) (map[string][]byte
 		if err != nil {
 			return nil, err
 		}
-		files := maps.Clone(config.BinaryData)
-		if files == nil {
-			files = map[string][]byte{}
-		}
+		files := map[string][]byte{}
+		maps.Copy(files, config.BinaryData)
 		for name, text := range config.Data {
 			files[name] = []byte(text)
 		}
