@@ -50,13 +50,11 @@ func Convert(files []File, opts Options) (converted []File, notes []string, err 
 	}
 	converted = slices.Clone(files)
 	for i := range converted {
-		if errs[i] != nil {
-			c.errs = append(c.errs, errs[i])
-		}
+		c.errs = append(c.errs, errs[i])
 		c.convertFile(&converted[i], read[i])
 	}
-	if len(c.errs) > 0 {
-		return nil, nil, errors.Join(c.errs...)
+	if err := errors.Join(c.errs...); err != nil {
+		return nil, nil, err
 	}
 	return converted, c.notes, nil
 }

@@ -1,6 +1,7 @@
 package conversion
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -28,9 +29,7 @@ func (o *object) planReferences() (changes []func()) {
 				named.kind = kind.Kind
 			}
 		}
-		if named.namespace == "" {
-			named.namespace = o.namespace
-		}
+		named.namespace = cmp.Or(named.namespace, o.namespace)
 		apiVersion := get(reference, "apiVersion")
 		group, _ := splitVersion(text(reference, "apiVersion"))
 		if path == "" || !o.moved[named] || apiVersion != nil && !Flux.owns(group) {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -219,10 +220,7 @@ func (h *Hub) keep(failed *Error) (last State, subscribers []func()) {
 		h.state = State{Answered: time.Now().UTC()}
 		return last, h.subscribers
 	}
-	failed.Since = last.Answered
-	if failed.Since.IsZero() {
-		failed.Since = h.began
-	}
+	failed.Since = cmp.Or(last.Answered, h.began)
 	h.state.Err = failed
 	return last, h.subscribers
 }
@@ -235,12 +233,9 @@ func (h *Hub) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (h *Hub) Collect(metrics chan<- prometheus.Metric) {
 	state := h.State()
-	answers, last := 1.0, state.Answered
+	answers, last := 1.0, cmp.Or(state.Answered, h.began)
 	if state.Err != nil {
 		answers = 0
-	}
-	if last.IsZero() {
-		last = h.began
 	}
 	metrics <- prometheus.MustNewConstMetric(prometheus.NewDesc("lanyard_hub_answers",
 		"1 if the hub answered the last question as it should, otherwise 0.", nil, nil), prometheus.GaugeValue, answers)

@@ -25,10 +25,7 @@ const maxWhy = 80
 // Table writes rows as a table for people. A wide table shortens nothing.
 func Table(w io.Writer, rows []Row, wide bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	expectations := false
-	for _, r := range rows {
-		expectations = expectations || r.Expected != ""
-	}
+	expectations := slices.ContainsFunc(rows, func(r Row) bool { return r.Expected != "" })
 	titles := []string{"NAMESPACE", "OBJECT", "IDENTITY", "RESULT"}
 	if expectations {
 		titles = append(titles, "EXPECTED")

@@ -80,10 +80,7 @@ func (d *Document) asJSON() ([]byte, error) {
 
 // toJSON returns YAML as JSON with sorted fields; nil for malformed YAML.
 func toJSON(text []byte) []byte {
-	data, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return nil
-	}
+	data, _ := yaml.YAMLToJSON(text) // nil after an error
 	return data
 }
 
