@@ -10,8 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/term"
-
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/cli/world"
 )
 
@@ -23,14 +22,9 @@ func main() {
 		programs = filepath.Dir(file)
 	}
 	status := world.Run(ctx, os.Args[1:], world.IO{
-		Out: os.Stdout, Err: os.Stderr, Terminal: isTerminal(os.Stderr), Programs: programs,
+		Out: os.Stdout, Err: os.Stderr, Terminal: frame.IsTerminal(os.Stderr, os.Getenv("TERM")), Programs: programs,
 		Program: strings.TrimSuffix(os.Args[0], "-local"), // lanyard passes its own name as argv[0]
 	})
 	stop()
 	os.Exit(status)
-}
-
-// isTerminal reports whether f is a terminal. It is false for other devices, such as /dev/null.
-func isTerminal(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }

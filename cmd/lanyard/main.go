@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log"
@@ -12,8 +13,6 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"golang.org/x/term"
-
 	"github.com/lanyard-dev/lanyard/internal/cli"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
@@ -22,22 +21,16 @@ import (
 func main() {
 	log.SetOutput(io.Discard) // with GODEBUG=http2debug, net/http logs headers with credentials
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = "" // then there is no default kubeconfig
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = "" // then interrupted uploads are not remembered
-	}
+	context.AfterFunc(ctx, stop)  // a second interrupt ends the process at once
+	home, _ := os.UserHomeDir()   // empty after an error: then there is no default kubeconfig
+	cache, _ := os.UserCacheDir() // likewise: then interrupted uploads are not remembered
 	file, err := os.Executable()
 	if err != nil {
 		file = "" // then lanyard-local is looked for in PATH only
 	}
 	status := cli.Run(ctx, os.Args[1:], cli.IO{
 		IO:       frame.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: home, Mount: mount, Kinds: kinds.All()},
-		Terminal: isTerminal(os.Stderr), Cache: cache, Build: build(), Program: os.Args[0], File: file,
+		Terminal: frame.IsTerminal(os.Stderr, os.Getenv("TERM")), Cache: cache, Build: build(), Program: os.Args[0], File: file,
 		Exec: func(path string, argv []string) error { return syscall.Exec(path, argv, os.Environ()) }, //nolint:gosec // our own program
 	})
 	stop()
@@ -48,11 +41,6 @@ func main() {
 // "Accessing the Kubernetes API from a Pod".
 const mount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// isTerminal reports whether f is a terminal. It is false for other devices, such as /dev/null.
-func isTerminal(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
-}
-
 // version is set by the linker (-X main.version, see Makefile).
 var version string
 
@@ -62,12 +50,7 @@ func build() cli.Build {
 	if !ok {
 		return b
 	}
-	switch {
-	case version != "":
-		b.Version = version
-	case info.Main.Version != "":
-		b.Version = info.Main.Version
-	}
+	b.Version = cmp.Or(version, info.Main.Version, b.Version)
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			b.Commit = s.Value

@@ -110,18 +110,3 @@ func TestNothingSecret(t *testing.T) {
 		must.Succeed(t, err)
 	}
 }
-
-// TestTerminal checks that progress is shown on terminals, and not on other devices.
-func TestTerminal(t *testing.T) {
-	t.Setenv("TERM", "xterm")
-	for path, want := range map[string]bool{"/dev/null": false, "/dev/ptmx": true} {
-		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		must.Succeed(t, err)
-		if got := isTerminal(file); got != want {
-			t.Errorf("%s is a terminal: %v", path, got)
-		}
-		if err := file.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}

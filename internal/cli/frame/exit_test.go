@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // TestExitStatus checks the exit status and the error line for each way in which a command can end.
@@ -44,5 +47,20 @@ func TestExitStatus(t *testing.T) {
 				t.Errorf("status %d, says %q", status, errs.String())
 			}
 		})
+	}
+}
+
+// TestTerminal checks that progress is shown on terminals, and not on other devices.
+func TestTerminal(t *testing.T) {
+	for path, want := range map[string]bool{"/dev/null": false, "/dev/ptmx": true} {
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		must.Succeed(t, err)
+		if got := IsTerminal(file, "xterm"); got != want {
+			t.Errorf("%s is a terminal: %v", path, got)
+		}
+		if IsTerminal(file, "dumb") {
+			t.Errorf("%s can overwrite a line although TERM is dumb", path)
+		}
+		must.Succeed(t, file.Close())
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
@@ -42,6 +44,10 @@ type IO struct {
 	// Kinds is the table of the kinds of objects that commands support. Required.
 	Kinds kinds.Table
 }
+
+// IsTerminal reports whether a line that is written to f can be overwritten. It is false for
+// devices that are no terminal, such as /dev/null. The parameter kind is the variable TERM.
+func IsTerminal(f *os.File, kind string) bool { return term.IsTerminal(int(f.Fd())) && kind != "dumb" }
 
 // Exit statuses besides 0.
 const (
