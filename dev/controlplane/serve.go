@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -210,12 +209,11 @@ func lock(path string) (unlock func(), err error) {
 // takes the port.
 func listen(ctx context.Context, portFile string) (net.Listener, error) {
 	var lc net.ListenConfig
-	if last, err := lastPort(portFile); err == nil {
-		if l, err := lc.Listen(ctx, "tcp", address(last)); err == nil {
-			return l, nil
-		}
+	last, _ := os.ReadFile(portFile) //nolint:gosec // in the operator's own directory; without the file any port is chosen
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:"+strings.TrimSpace(string(last)))
+	if err != nil {
+		l, err = lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	}
-	l, err := lc.Listen(ctx, "tcp", address(0))
 	if err != nil {
 		return nil, fmt.Errorf("listen for kube-apiserver: %w", err)
 	}
@@ -227,14 +225,4 @@ func listen(ctx context.Context, portFile string) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("note kube-apiserver's port: %w", err), l.Close())
 	}
 	return l, nil
-}
-
-func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
-func lastPort(file string) (int, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // in the operator's own directory
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
 }

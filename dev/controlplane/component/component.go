@@ -44,15 +44,13 @@ func (c *Component) Stop() error {
 	default:
 	}
 	c.cancel()
-	timer := time.NewTimer(c.grace)
-	defer timer.Stop()
 	select {
 	case <-c.done:
 		if c.err != nil && !errors.Is(c.err, context.Canceled) {
 			return fmt.Errorf("stop %s: %w", c.name, c.err)
 		}
 		return nil
-	case <-timer.C:
+	case <-time.After(c.grace):
 		return fmt.Errorf("stop %s: %w after %s", c.name, ErrStillRunning, c.grace)
 	}
 }

@@ -112,28 +112,12 @@ func Prepare(dir, server string, now time.Time) (Files, error) {
 	if err != nil {
 		return Files{}, err
 	}
-	for _, w := range []struct {
-		path string
-		data []byte
-	}{
-		{f.ServingCert, serving.cert},
-		{f.ServingKey, serving.key},
-		{f.FrontProxyCert, frontProxy.cert},
-		{f.FrontProxyKey, frontProxy.key},
-		{f.ControllerCert, controller.cert},
-		{f.ControllerKey, controller.key},
-	} {
-		if err := WriteFile(w.path, w.data); err != nil {
-			return Files{}, err
-		}
-	}
-	if err := ca.writeKubeconfig(f.ControllerKubeconfig, server, controller); err != nil {
-		return Files{}, err
-	}
-	if err := ca.writeKubeconfig(f.AdminKubeconfig, server, admin); err != nil {
-		return Files{}, err
-	}
-	return f, nil
+	return f, errors.Join(
+		WriteFile(f.ServingCert, serving.cert), WriteFile(f.ServingKey, serving.key),
+		WriteFile(f.FrontProxyCert, frontProxy.cert), WriteFile(f.FrontProxyKey, frontProxy.key),
+		WriteFile(f.ControllerCert, controller.cert), WriteFile(f.ControllerKey, controller.key),
+		ca.writeKubeconfig(f.ControllerKubeconfig, server, controller), ca.writeKubeconfig(f.AdminKubeconfig, server, admin),
+	)
 }
 
 // servingTemplate holds every name under which this machine and objects of the
