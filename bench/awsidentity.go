@@ -32,7 +32,7 @@ func (c cost) within(limit time.Duration) bool { return time.Duration(c.Nanoseco
 // time from the identity's name to a credential from the cache, with all grants of a chain of
 // three. Cluster API Provider AWS makes its hash at each reconciliation, Lanyard only when the
 // identity changes.
-func lentIdentities(ctx context.Context) ([]result, error) {
+func lentIdentities(ctx context.Context, _ settings) ([]result, error) {
 	theirs, err := capa(ctx)
 	if err != nil {
 		return nil, err

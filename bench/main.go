@@ -76,7 +76,22 @@ func run(ctx context.Context, s settings, out io.Writer) error {
 func measureCases(ctx context.Context, s settings, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "CASE\tOURS\tTHEIRS\tRATIO\tTARGET\tMET")
-	write := func(results []result) {
+	for _, part := range []struct {
+		wanted  bool
+		measure func(context.Context, settings) ([]result, error)
+	}{
+		{!s.onlyTokens && !s.onlyIdentities, compareLibraries},
+		{!s.onlyTokens, lentIdentities},
+		{!s.onlyIdentities, mint},
+		{!s.onlyIdentities, mintSVIDs},
+	} {
+		if !part.wanted {
+			continue
+		}
+		results, err := part.measure(ctx, s)
+		if err != nil {
+			return err
+		}
 		for _, r := range results {
 			met := "yes"
 			switch {
@@ -88,38 +103,13 @@ func measureCases(ctx context.Context, s settings, out io.Writer) error {
 			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, r.ours, r.theirs, r.ratio, r.target, met)
 		}
 	}
-	if !s.onlyTokens && !s.onlyIdentities {
-		if err := compareLibraries(ctx, s, write); err != nil {
-			return err
-		}
-	}
-	if !s.onlyTokens {
-		results, err := lentIdentities(ctx)
-		if err != nil {
-			return err
-		}
-		write(results)
-	}
-	if s.onlyIdentities {
-		return table.Flush()
-	}
-	results, err := mint(ctx, s)
-	if err != nil {
-		return err
-	}
-	write(results)
-	svids, err := mintSVIDs()
-	if err != nil {
-		return err
-	}
-	write(svids)
 	return table.Flush()
 }
 
-func compareLibraries(ctx context.Context, s settings, write func([]result)) error {
+func compareLibraries(ctx context.Context, s settings) (all []result, err error) {
 	c, err := startCluster(ctx, filepath.Join(s.programs, "controlplane"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer c.stop()
 	for _, measure := range []func(context.Context, *cluster) ([]result, error){
@@ -127,9 +117,9 @@ func compareLibraries(ctx context.Context, s settings, write func([]result)) err
 	} {
 		results, err := measure(ctx, c)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		write(results)
+		all = append(all, results...)
 	}
-	return nil
+	return all, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -24,7 +25,7 @@ type svidSubject struct {
 
 // mintSVIDs measures how many SVIDs are made per second, beside how many signatures of the same
 // keys.
-func mintSVIDs() ([]result, error) {
+func mintSVIDs(context.Context, settings) ([]result, error) {
 	domain, err := svid.ParseTrustDomain("example.com")
 	if err != nil {
 		return nil, err

@@ -26,8 +26,6 @@ type Cost struct {
 	Nanoseconds int64 `json:"nanoseconds"`
 	// Allocations is how often the operation allocates memory.
 	Allocations int64 `json:"allocations"`
-	// Bytes is how much memory the operation allocates.
-	Bytes int64 `json:"bytes"`
 }
 
 func main() {
@@ -60,7 +58,7 @@ func cost() (Cost, error) {
 			return least, failed
 		}
 		if least.Nanoseconds == 0 || r.NsPerOp() < least.Nanoseconds {
-			least = Cost{Nanoseconds: r.NsPerOp(), Allocations: r.AllocsPerOp(), Bytes: r.AllocedBytesPerOp()}
+			least = Cost{Nanoseconds: r.NsPerOp(), Allocations: r.AllocsPerOp()}
 		}
 	}
 	return least, nil

@@ -8,7 +8,6 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"strings"
 	"sync/atomic"
 
 	ocihandler "github.com/google/go-containerregistry/pkg/registry"
@@ -108,7 +107,7 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 	values["issuer"] = map[string]any{"keys": map[string]any{"publishDelay": "1m"}}
 	values["rbac"] = map[string]any{"tenantNamespaces": toList(tenants)}
 	values["identity"] = map[string]any{"allowedEndpointHosts": toList(r.hosts())}
-	values["extraEnv"] = environment(w.Cloud().Cloud.Env(authorities))
+	values["extraEnv"] = local.Variables(w.Cloud().Cloud.Env(authorities))
 	if err := w.InstallChart(ctx, values); err != nil {
 		return nil, err
 	}
@@ -152,13 +151,4 @@ func toList(values []string) (list []any) {
 		list = append(list, value)
 	}
 	return list
-}
-
-// environment returns NAME=VALUE variables as the chart's value extraEnv.
-func environment(variables []string) (env []any) {
-	for _, variable := range variables {
-		name, value, _ := strings.Cut(variable, "=")
-		env = append(env, map[string]any{"name": name, "value": value})
-	}
-	return env
 }

@@ -104,10 +104,8 @@ func (w *World) Await(ctx context.Context, pause time.Duration, look func(contex
 
 // Sleep waits for a time. If ctx ends before, Sleep returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
