@@ -27,6 +27,7 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/program"
@@ -146,7 +147,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		errs, names = append(errs, r.add(ctx, mgr, clientset)), append(names, r.key)
 	}
 	if spiffeRing == nil {
-		retired, err := newRetired(f, live, clientset, clock, log)
+		// Without a trust domain, its ring only retires the objects that a former trust domain left.
+		retired, err := newRing(f, keyring.SPIFFERing, f.SPIFFEPolicy(), live, clientset, clock, log)
 		if err != nil {
 			return err
 		}

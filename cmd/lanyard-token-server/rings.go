@@ -34,7 +34,7 @@ type ring struct {
 }
 
 // newRings makes the rings of the issuer and of the trust domain. A ring is nil if no flag names
-// it. [newRetired] handles the ring of a former trust domain.
+// it. [ring.retire] handles the ring of a former trust domain.
 func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (issuer, spiffe *ring, err error) {
 	if f.Issuer != "" {
 		if issuer, err = newRing(f, keyring.IssuerRing, f.Policy(), live, clientset, clock, log); err != nil {
@@ -55,12 +55,6 @@ func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface,
 	}
 	spiffe.rotator.Import, err = newImport(f, live)
 	return issuer, spiffe, err
-}
-
-// newRetired makes the ring of the trust domain while no flag names a trust domain. This ring only
-// retires the objects that a former trust domain left.
-func newRetired(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (*ring, error) {
-	return newRing(f, keyring.SPIFFERing, f.SPIFFEPolicy(), live, clientset, clock, log)
 }
 
 // retire adds the ring to a manager. The manager runs the ring until nothing of it is left.
