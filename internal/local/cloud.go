@@ -236,10 +236,8 @@ func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 	defer cancel()
 	// Compare the CA: after a crash of the cloud, another program may listen on the cloud's port.
 	here, err := (&cloudtest.Admin{URL: s.ProxyURL}).CAPEM(ctx)
-	if err == nil {
-		err = s.checkCA(here)
-	}
-	if err != nil {
+	noted, noteErr := os.ReadFile(s.CAFile)
+	if err != nil || noteErr != nil || !bytes.Equal(here, noted) {
 		return CloudState{}, fmt.Errorf("folder %s: %w (it was at %s); start it again with lanyard up or lanyard cloud",
 			dir, ErrNoCloud, s.ProxyURL)
 	}
@@ -248,17 +246,6 @@ func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 
 // answerTimeout bounds a request to a cloud on this machine.
 const answerTimeout = 10 * time.Second
-
-func (s CloudState) checkCA(pem []byte) error {
-	noted, err := os.ReadFile(s.CAFile)
-	if err != nil {
-		return fmt.Errorf("read the cloud's CA: %w", err)
-	}
-	if !bytes.Equal(pem, noted) {
-		return errors.New("the server there has another CA")
-	}
-	return nil
-}
 
 func (s CloudState) write(path string) error {
 	data, err := json.MarshalIndent(s, "", "  ")

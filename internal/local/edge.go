@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
@@ -69,14 +68,11 @@ func (r *rendered) backends() (map[string]string, error) {
 func (r *rendered) servicePort(namespace string, backend *networkingv1.IngressServiceBackend) (int32, bool) {
 	for i := range r.services {
 		service := &r.services[i]
-		if service.Name != backend.Name || service.Namespace != namespace {
-			continue
-		}
-		at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
-			return p.Port == backend.Port.Number || p.Name != "" && p.Name == backend.Port.Name
-		})
-		if at >= 0 {
-			return service.Spec.Ports[at].Port, true
+		for _, port := range service.Spec.Ports {
+			named := port.Port == backend.Port.Number || port.Name != "" && port.Name == backend.Port.Name
+			if named && service.Name == backend.Name && service.Namespace == namespace {
+				return port.Port, true
+			}
 		}
 	}
 	return 0, false
@@ -97,18 +93,17 @@ func (c *Cluster) expose(l *layout) error {
 		if !ok {
 			continue // the Service of another program
 		}
-		known := c.edges[host]
-		if known == nil {
-			known = newEdge()
-		}
-		known.to.Store(&url.URL{Scheme: "http", Host: address})
-		if c.edges[host] != nil {
+		to := &url.URL{Scheme: "http", Host: address}
+		if known := c.edges[host]; known != nil {
+			known.to.Store(to)
 			continue
 		}
-		if err := c.cloud.publish(host, known); err != nil {
+		added := newEdge()
+		added.to.Store(to)
+		if err := c.cloud.publish(host, added); err != nil {
 			return fmt.Errorf("publish %s: %w", host, err)
 		}
-		c.edges[host] = known
+		c.edges[host] = added
 	}
 	return nil
 }

@@ -236,8 +236,12 @@ func (c *checks) judge(ctx context.Context, m manifest) error {
 		return m.at("metadata.namespace", "namespace %q will not exist; add a Namespace to the manifests", namespace)
 	}
 	if judge := c.admissions[gvk]; judge != nil {
-		if refused := judge.Admit(ctx, m.DeepCopy().Object); len(refused) > 0 {
-			return m.refused(refused)
+		var errs []error
+		for _, reason := range judge.Admit(ctx, m.DeepCopy().Object) {
+			errs = append(errs, m.at(reason.Field, "%w", reason))
+		}
+		if len(errs) > 0 {
+			return errors.Join(errs...)
 		}
 	}
 	if err := expect(m.Unstructured); err != nil {
@@ -260,13 +264,4 @@ func clusterScoped(kind string) bool {
 	known, _ := kinds.All().Named(kind)
 	return known.ClusterScoped ||
 		slices.Contains([]string{"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"}, kind)
-}
-
-// refused converts an API server's reasons to errors with line numbers.
-func (m manifest) refused(reasons field.ErrorList) error {
-	var errs []error
-	for _, reason := range reasons {
-		errs = append(errs, m.at(reason.Field, "%w", reason))
-	}
-	return errors.Join(errs...)
 }

@@ -109,15 +109,9 @@ func (c *Cluster) Workloads() []Workload {
 // such a token, which is renewed. The cloud serves the hosts of Ingresses that lead to the program.
 // StartProgram returns once the readiness probe succeeds and the API server reaches the program's
 // aggregated APIs. The program ends with [Program.Stop], [Cluster.Stop] or this process.
-func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (*Program, error) {
-	p, err := c.launch(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.awaitProgram(ctx, p); err != nil {
-		return nil, errors.Join(err, p.Stop(context.WithoutCancel(ctx)))
-	}
-	return p, nil
+func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (p *Program, err error) {
+	err = c.StartPrograms(ctx, []ProgramOptions{o}, func(ready *Program) { p = ready })
+	return p, err
 }
 
 // StartPrograms starts programs that may need each other to become ready. Ready is called once for
@@ -140,20 +134,15 @@ func (c *Cluster) StartPrograms(ctx context.Context, all []ProgramOptions, ready
 		started = append(started, p)
 	}
 	for _, p := range started {
-		if err := c.awaitProgram(ctx, p); err != nil {
+		if err := p.awaitReady(ctx); err != nil {
+			return err
+		}
+		if err := c.awaitAPIs(ctx, p.layout); err != nil {
 			return err
 		}
 		ready(p)
 	}
 	return nil
-}
-
-// awaitProgram waits until a program is ready and the API server reaches its aggregated APIs.
-func (c *Cluster) awaitProgram(ctx context.Context, p *Program) error {
-	if err := p.awaitReady(ctx); err != nil {
-		return err
-	}
-	return c.awaitAPIs(ctx, p.layout)
 }
 
 // launch starts a program. Before that, it points the program's APIServices and Ingress hosts to

@@ -46,11 +46,7 @@ func (p *progress) end() {
 	}
 }
 
-// reader returns a reader that reads from r and shows the progress.
-func (p *progress) reader(r io.Reader, total int64) io.Reader {
-	return &watched{Reader: r, progress: p, total: total}
-}
-
+// watched is a reader that shows the progress.
 type watched struct {
 	io.Reader
 

@@ -118,7 +118,7 @@ func (j *job) unpack(
 	defer root.Close() //nolint:errcheck // each file is closed
 	shown := j.newProgress("pulling")
 	defer shown.end()
-	return archive.Extract(ctx, shown.reader(stream, layer.Size), root, opts)
+	return archive.Extract(ctx, &watched{Reader: stream, progress: shown, total: layer.Size}, root, opts)
 }
 
 // explainDisk adds to an error of the file system that the folder path is unchanged.

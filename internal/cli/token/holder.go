@@ -71,7 +71,7 @@ func parseHolder(table kinds.Table, args []string) (func(*cluster.Client) holder
 	if kind, name, ok := cluster.CutKind(args[0]); ok && (kind == accountWord || kind == accountWord+"s" || kind == "sa") {
 		return func(c *cluster.Client) holder { return &account{c, name} }, nil
 	}
-	if name, err := parseIdentity(table, args); err == nil {
+	if name, ok := parseIdentity(table, args); ok {
 		return func(c *cluster.Client) holder { return &identity{Client: c, name: name} }, nil
 	}
 	t, err := cluster.ParseTarget(table.Where(kinds.Kind.HasSVIDs), args[0])

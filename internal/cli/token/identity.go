@@ -2,7 +2,6 @@ package token
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -32,15 +31,13 @@ const tokenResource = "token"
 
 // parseIdentity reads the argument workloadidentity/NAME. The kind may be written as kubectl takes
 // it.
-func parseIdentity(table kinds.Table, args []string) (name string, err error) {
+func parseIdentity(table kinds.Table, args []string) (name string, ok bool) {
 	if len(args) != 1 {
-		return "", errors.New("name one " + identityWord + "/NAME")
+		return "", false
 	}
 	kind, name, ok := cluster.CutKind(args[0])
-	if known, _ := table.Written(kind); !ok || known.Kind != identityv1.WorkloadIdentityKind {
-		return "", fmt.Errorf("%q is not %s/NAME", args[0], identityWord)
-	}
-	return name, nil
+	known, _ := table.Written(kind)
+	return name, ok && known.Kind == identityv1.WorkloadIdentityKind
 }
 
 // identity is a WorkloadIdentity of the command's namespace.
@@ -163,8 +160,8 @@ func (j *jobCluster) completeIdentities(c *cobra.Command, _ []string, begun stri
 		err = from.List(ctx, &all, client.InNamespace(from.Namespace))
 		for _, o := range all.Items {
 			word := cluster.AsWritten(begun, o.Name, identityWord+"/"+o.Name, func(word string) bool {
-				_, err := parseIdentity(from.Kinds, []string{word})
-				return err == nil
+				_, ok := parseIdentity(from.Kinds, []string{word})
+				return ok
 			})
 			offers = append(offers, cobra.CompletionWithDesc(word, plain.Text(o.Spec.TargetSystem.Type)))
 		}
@@ -174,8 +171,8 @@ func (j *jobCluster) completeIdentities(c *cobra.Command, _ []string, begun stri
 
 // completeAudiences completes the audiences of the identity that the command line names.
 func (j *jobCluster) completeAudiences(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	name, err := parseIdentity(j.Std.Kinds, args)
-	if err != nil {
+	name, ok := parseIdentity(j.Std.Kinds, args)
+	if !ok {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return j.Complete(c, begun, func(ctx context.Context, cluster *cluster.Client) (offers []cobra.Completion, err error) {

@@ -35,8 +35,8 @@ func TestKindsOnTheCommandLine(t *testing.T) {
 					t.Errorf("%s is %v, %v", word, got, err)
 				}
 			case names.Kind == "WorkloadIdentity":
-				if name, err := parseIdentity(kinds.All(), []string{word}); err != nil || name != "app" {
-					t.Errorf("%s is %q, %v", word, name, err)
+				if name, ok := parseIdentity(kinds.All(), []string{word}); !ok || name != "app" {
+					t.Errorf("%s is %q, %v", word, name, ok)
 				}
 			default:
 				continue // commands name a KeyRing by a flag, without its kind
