@@ -30,22 +30,23 @@ func Table(w io.Writer, rows []Row, wide bool) error {
 	if expectations {
 		titles = append(titles, "EXPECTED")
 	}
-	line(t, append(titles, "WHY"))
+	Line(t, append(titles, "WHY")...)
 	for _, r := range rows {
 		cells := []string{cmp.Or(r.Namespace, "-"), r.object(), r.identity(wide), r.result(wide)}
 		if expectations {
 			cells = append(cells, r.expected(wide))
 		}
-		line(t, append(cells, r.why(wide)))
+		Line(t, append(cells, r.why(wide))...)
 	}
 	return t.Flush()
 }
 
-func line(w io.Writer, cells []string) {
+// Line writes a line of a table. The writer is a tabwriter, which reports its errors when flushed.
+func Line(w io.Writer, cells ...string) {
 	for i, c := range cells {
 		cells[i] = plain.Text(c)
 	}
-	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a tabwriter reports its errors when flushed
+	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
 // object returns the object's name as kubectl writes it.

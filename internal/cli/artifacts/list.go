@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
-	"github.com/lanyard-dev/lanyard/internal/plain"
+	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
 // askedAtOnce is the number of manifests that are requested at the same time.
@@ -101,14 +100,14 @@ func (f *listFlags) run(ctx context.Context, j *job, output *frame.Format) error
 func (f *listFlags) table(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	if f.details && len(rows) > 0 {
-		_, _ = fmt.Fprintln(t, "TAG\tDIGEST\tCREATED\tREVISION\tSOURCE") // a tabwriter reports its errors when flushed
+		report.Line(t, "TAG", "DIGEST", "CREATED", "REVISION", "SOURCE")
 	}
 	for _, r := range rows {
 		cells := []string{r.Tag}
 		if f.details {
-			cells = append(cells, r.Digest, plain.Text(r.Created), plain.Text(r.Revision), plain.Text(r.Source))
+			cells = append(cells, r.Digest, r.Created, r.Revision, r.Source)
 		}
-		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t"))
+		report.Line(t, cells...)
 	}
 	return t.Flush()
 }

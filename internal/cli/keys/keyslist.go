@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/plain"
+	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
 // ringReport is the output of the command keys list for a ring.
@@ -94,13 +94,9 @@ func reportRing(ring *identityv1.KeyRing, now time.Time) ringReport {
 // table writes the keys, and below them the conditions that are not True.
 func (r ringReport) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintln(t, "KID\tALGORITHM\tSTATE\tSINCE\tNEXT") // a tabwriter reports its errors when flushed
+	report.Line(t, "KID", "ALGORITHM", "STATE", "SINCE", "NEXT")
 	for _, k := range r.Keys {
-		cells := []string{k.KID, string(k.Algorithm), string(k.State), stamp(k.Since.Time), k.Next}
-		for i := range cells {
-			cells[i] = plain.Text(cells[i])
-		}
-		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t"))
+		report.Line(t, k.KID, string(k.Algorithm), string(k.State), stamp(k.Since.Time), k.Next)
 	}
 	if err := t.Flush(); err != nil {
 		return err

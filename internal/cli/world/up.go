@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,12 +49,8 @@ const (
 
 // findPrograms sets the paths of the programs whose flags are not set.
 func (o *upOptions) findPrograms(folder string) {
-	if o.controlPlane == "" {
-		o.controlPlane = findProgram(folder, controlPlaneProgram)
-	}
-	if o.controller == "" {
-		o.controller = findProgram(folder, controllerProgram)
-	}
+	o.controlPlane = cmp.Or(o.controlPlane, findProgram(folder, controlPlaneProgram))
+	o.controller = cmp.Or(o.controller, findProgram(folder, controllerProgram))
 }
 
 // findProgram returns the path of a program in a folder, or in PATH if the folder does not have the
