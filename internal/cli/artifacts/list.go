@@ -119,7 +119,10 @@ func describe(ctx context.Context, client *oci.Client, rows []row) error {
 	for i := range rows {
 		group.Go(func() error { return rows[i].describe(ctx, client) })
 	}
-	return group.Wait()
+	if group.Wait() != nil {
+		return context.Cause(ctx) // the first error, or why the caller's context ended before
+	}
+	return nil
 }
 
 func (r *row) describe(ctx context.Context, client *oci.Client) error {
