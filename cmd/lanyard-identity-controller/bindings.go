@@ -94,19 +94,16 @@ func (b *bindings) subscribe(changed func(object.Dependency)) {
 }
 
 func (b *bindings) setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error {
+	var errs []error
 	if b.hub != nil {
-		if err := errors.Join(mgr.Add(b.hub), metrics.Registry.Register(b.hub)); err != nil {
-			return err
-		}
+		errs = append(errs, mgr.Add(b.hub), metrics.Registry.Register(b.hub))
 	}
 	if b.measured != nil {
-		if err := metrics.Registry.Register(b.measured); err != nil {
-			return err
-		}
+		errs = append(errs, metrics.Registry.Register(b.measured))
 	}
-	return errors.Join(
+	return errors.Join(append(errs,
 		binding.New(&tenant.Shared{Shared: objects}, b.options).SetupWithManager(ctx, mgr, b.concurrent),
 		metrics.Registry.Register(b.options.Renewals),
 		metrics.Registry.Register(binding.NewMetrics(ctx, mgr.GetClient(), mgr.Elected())),
-	)
+	)...)
 }

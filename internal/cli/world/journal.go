@@ -25,7 +25,7 @@ import (
 const watchInterval = 500 * time.Millisecond
 
 func newCloudJournal(std IO) *cobra.Command {
-	var dir, verdict string
+	var dir string
 	var filter journal.Filter
 	var watch bool
 	c := &cobra.Command{
@@ -47,7 +47,7 @@ cloud does not know are listed too.`,
 	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
 	dirFlag(c, &dir, "folder of the running lanyard up or lanyard cloud")
 	flags := c.Flags()
-	flags.StringVar(&verdict, "verdict", "", "only calls with this verdict: granted or refused")
+	flags.StringVar((*string)(&filter.Verdict), "verdict", "", "only calls with this verdict: granted or refused")
 	flags.StringVar(&filter.Service, "service", "", "only this service: "+strings.Join(cloudtest.Services(), ", "))
 	flags.StringVar(&filter.Operation, "operation", "", "only this operation, such as AssumeRoleWithWebIdentity")
 	flags.StringVar(&filter.Subject, "subject", "", "only calls with a token of this subject")
@@ -57,9 +57,7 @@ cloud does not know are listed too.`,
 	frame.CompleteNothing(c, "operation", "subject", "role") // the values come from callers, and are no names of files
 	flags.BoolVarP(&watch, "watch", "w", false, "follow new calls; only with the format table")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		switch filter.Verdict = journal.Verdict(verdict); filter.Verdict {
-		case journal.Any, journal.Granted, journal.Refused:
-		default:
+		if !slices.Contains([]journal.Verdict{journal.Any, journal.Granted, journal.Refused}, filter.Verdict) {
 			return frame.UsageError(c, fmt.Errorf("--verdict: write %s or %s", journal.Granted, journal.Refused))
 		}
 		if filter.Service != "" && !slices.Contains(cloudtest.Services(), filter.Service) {
