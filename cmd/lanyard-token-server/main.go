@@ -147,7 +147,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		errs, names = append(errs, r.add(ctx, mgr, clientset)), append(names, r.key)
 	}
 	if spiffeRing == nil {
-		// Without a trust domain, its ring only retires the objects that a former trust domain left.
+		// This ring only retires the objects that a former trust domain left.
 		retired, err := newRing(f, keyring.SPIFFERing, f.SPIFFEPolicy(), live, clientset, clock, log)
 		if err != nil {
 			return err
