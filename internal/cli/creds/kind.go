@@ -91,19 +91,13 @@ func (s source) spelled(spell func(flag string) string) string {
 }
 
 // Kinds returns the values of --creds.
-func Kinds() []string {
-	var names []string
-	for _, s := range sources() {
-		names = append(names, string(s.kind))
-	}
-	return names
-}
+func Kinds() []string { return kindsWith("") }
 
-// kindsWith returns the kinds with which a flag may be set.
+// kindsWith returns the kinds with which a flag may be set; all kinds for an empty flag.
 func kindsWith(flag string) []string {
 	var names []string
 	for _, s := range sources() {
-		if slices.Contains(s.flags, flag) {
+		if flag == "" || slices.Contains(s.flags, flag) {
 			names = append(names, string(s.kind))
 		}
 	}

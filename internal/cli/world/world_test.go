@@ -288,7 +288,8 @@ func TestEnvFormats(t *testing.T) {
 	var all bytes.Buffer
 	for _, format := range []string{frame.Shell, frame.Dotenv, frame.JSON, frame.YAML} {
 		fmt.Fprintf(&all, "$ lanyard cloud env -o %s\n", format)
-		must.Succeed(t, writeEnv(&all, frame.OutputFlag(&cobra.Command{}, format), cloudtest.Env("http://127.0.0.1:3128", "/home/it's me/.demo/cloud-ca.pem")))
+		env := cloudtest.Env("http://127.0.0.1:3128", "/home/it's me/.demo/cloud-ca.pem")
+		must.Succeed(t, writeEnv(&all, frame.OutputFlag(&cobra.Command{}, format), env))
 	}
 	golden.Compare(t, "testdata/env.golden", all.Bytes())
 }
