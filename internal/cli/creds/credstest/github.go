@@ -24,6 +24,9 @@ type GitHub struct {
 	asked int
 }
 
+// GitHubPath is the path and the query of the job's ACTIONS_ID_TOKEN_REQUEST_URL.
+const GitHubPath = "/run/1/idtoken/2/3?api-version=2.0"
+
 // GitHubSubject is the subject of the tokens: a job of a branch.
 const GitHubSubject = "repo:tenant-a/app:ref:refs/heads/main"
 
