@@ -210,45 +210,36 @@ func (c *call) read(ctx context.Context) (Account, error) {
 }
 
 func (c *call) prove(ctx context.Context, request *Request) (Proof, error) {
-	var proof Proof
-	err := observe(c.Observer, request.Key.Provider, StageTokenRequest, func() error {
+	return observe(c.Observer, request.Key.Provider, StageTokenRequest, func() (Proof, error) {
 		asked, err := c.provider.GetProofRequest(ctx, request)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := asked.check(request.Key.Provider); err != nil {
-			return err
+			return nil, err
 		}
 		asked.Lifetime = cmp.Or(asked.Lifetime, ProofLifetime)
-		proof, err = c.Accounts.Prove(ctx, request.Account, asked)
-		return err
+		return c.Accounts.Prove(ctx, request.Account, asked)
 	})
-	return proof, err
 }
 
 // exchange gets the token of request.Key, from the security token service and then from the
 // registry.
 func (c *call) exchange(ctx context.Context, proof Proof, request *Request) (Token, error) {
-	var token Token
-	err := observe(c.Observer, request.Key.Provider, StageExchange, func() (err error) {
+	token, err := observe(c.Observer, request.Key.Provider, StageExchange, func() (Token, error) {
 		if c.Accounts == nil {
-			token, err = c.provider.(ControllerProvider).NewControllerToken(ctx, request)
-		} else {
-			token, err = c.provider.NewToken(ctx, proof, request)
+			return c.provider.(ControllerProvider).NewControllerToken(ctx, request)
 		}
-		return err
+		return c.provider.NewToken(ctx, proof, request)
 	})
 	if err != nil || token == nil || request.ImageRepository == "" {
 		return token, err
 	}
-	err = observe(c.Observer, request.Key.Provider, StageRegistry, func() error {
+	return observe(c.Observer, request.Key.Provider, StageRegistry, func() (Token, error) {
 		credentials, err := c.provider.(RegistryProvider).NewRegistryToken(ctx, token, request)
-		// Set token only if credentials is not nil: a nil pointer in the interface would make token
-		// different from nil.
-		if token = nil; credentials != nil {
-			token = credentials
+		if credentials == nil {
+			return nil, err // a nil pointer in the interface would differ from nil
 		}
-		return err
+		return credentials, err
 	})
-	return token, err
 }

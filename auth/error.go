@@ -106,12 +106,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Temporary reports whether the same call may succeed later without any change. Any other error is
 // a refusal: tokens that were issued earlier under the same key are no longer served.
 func (e *Error) Temporary() bool {
-	switch e.Code {
-	case CodeThrottled, CodeUnavailable, CodeUnreachable:
-		return true
-	default:
-		return false
-	}
+	return e.Code == CodeThrottled || e.Code == CodeUnavailable || e.Code == CodeUnreachable
 }
 
 // IsTemporary reports whether err is a temporary [*Error]. Any other error is not.

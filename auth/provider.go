@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -162,18 +163,16 @@ func unsupported(provider Provider, what, fix string) error {
 }
 
 // observe runs a stage and reports its outcome and duration to the observer, if there is one.
-func observe(observer Observer, provider string, stage Stage, run func() error) error {
+func observe[T any](observer Observer, provider string, stage Stage, run func() (T, error)) (T, error) {
 	if observer == nil {
 		return run()
 	}
 	start := time.Now()
-	err := run()
+	result, err := run()
 	outcome := "success"
 	if err != nil {
-		if outcome = string(CodeOf(err)); outcome == "" {
-			outcome = "error"
-		}
+		outcome = cmp.Or(string(CodeOf(err)), "error")
 	}
 	observer.ObserveStage(provider, stage, outcome, time.Since(start))
-	return err
+	return result, err
 }
