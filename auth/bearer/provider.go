@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
 // Name is the provider's name in keys and metrics.
@@ -70,11 +71,7 @@ func (*Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 		unsupported = "a proxy"
 	}
 	if unsupported != "" {
-		return auth.Target{}, &auth.Error{
-			Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
-			Fix: "leave out " + unsupported + ": nothing is exchanged",
-			Err: fmt.Errorf("provider %s does not support %s", Name, unsupported),
-		}
+		return auth.Target{}, refusal.Unsupported(Name, unsupported, "leave out "+unsupported+": nothing is exchanged")
 	}
 	target := auth.Target{Audiences: options.Audiences}
 	if options.Subject.Kind() == auth.KindWorkloadIdentity {

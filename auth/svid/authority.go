@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -50,10 +51,7 @@ func NewAuthority(domain spiffeid.TrustDomain, key crypto.Signer, life time.Dura
 func NewIntermediate(
 	domain spiffeid.TrustDomain, authority *x509.Certificate, key crypto.Signer, public crypto.PublicKey, life time.Duration, now time.Time,
 ) (*x509.Certificate, error) {
-	end := now.Add(life)
-	if authority.NotAfter.Before(end) {
-		end = authority.NotAfter
-	}
+	end := slices.MinFunc([]time.Time{now.Add(life), authority.NotAfter}, time.Time.Compare)
 	template, err := signing(domain, "intermediate", public, end, now)
 	if err != nil {
 		return nil, err
@@ -203,13 +201,9 @@ func CheckAuthority(authority *x509.Certificate, key crypto.Signer, domain spiff
 // parseKey parses a private key in PEM: PKCS #8, PKCS #1 or SEC 1. Its errors do not quote the
 // text.
 func parseKey(text []byte) (crypto.Signer, error) {
+	types := []string{"PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"} // RFC 5958, 8017, 5915
 	block, rest := pem.Decode(text)
-	if len(text) > maxKeyPEM || block == nil || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, errors.New("it must have one private key in PEM")
-	}
-	switch block.Type {
-	case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY": // RFC 5958, 8017, 5915
-	default:
+	if len(text) > maxKeyPEM || block == nil || len(bytes.TrimSpace(rest)) > 0 || !slices.Contains(types, block.Type) {
 		return nil, errors.New("it must have one private key in PEM")
 	}
 	private, err := privatekey.Parse(block.Bytes)

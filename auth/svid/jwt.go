@@ -190,13 +190,10 @@ func readNumber(from *cryptobyte.String, out []byte) bool {
 // audiences, and is valid now. It returns the expiry, UTC. It does not verify the signature: a
 // program that requests a token has no key to verify it, and trusts the server that answers.
 func CheckJWT(token string, id spiffeid.ID, audiences []string, now time.Time) (expires time.Time, err error) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return time.Time{}, errors.New("the JWT-SVID is not a token in compact form")
-	}
 	var head header
 	var claims Claims
-	if !decode(parts[0], &head) || !decode(parts[1], &claims) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 || !decode(parts[0], &head) || !decode(parts[1], &claims) {
 		return time.Time{}, errors.New("the JWT-SVID is not a token in compact form")
 	}
 	expires = time.Unix(claims.ExpiresAt, 0).UTC()

@@ -10,6 +10,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
 // Name is the provider's name in keys and metrics.
@@ -86,11 +87,7 @@ func (*Provider) GetName() string { return Name }
 // GetTarget implements [auth.Provider]. The SVID depends on the audiences and on the signers.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if options.STSEndpoint != "" || options.STSRegion != "" || options.ProxyURL != nil {
-		return auth.Target{}, &auth.Error{
-			Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
-			Fix: "leave out token service and proxy: nothing is exchanged",
-			Err: fmt.Errorf("provider %s does not support a token service or a proxy", Name),
-		}
+		return auth.Target{}, refusal.Unsupported(Name, "a token service or a proxy", "leave out token service and proxy: nothing is exchanged")
 	}
 	signers, err := p.ring.Signers()
 	if err != nil {
@@ -176,16 +173,12 @@ func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (au
 // NewToken implements [auth.Provider]. The token is the proof itself: an [*auth.JWT] or an
 // [*auth.Certificate].
 func (p *Provider) NewToken(_ context.Context, proof auth.Proof, _ *auth.Request) (auth.Token, error) {
+	_, err := auth.JWTOf(proof)
 	if p.form == X509 {
-		certificate, err := auth.CertificateOf(proof)
-		if err != nil {
-			return nil, err
-		}
-		return certificate, nil
+		_, err = auth.CertificateOf(proof)
 	}
-	jwt, err := auth.JWTOf(proof)
 	if err != nil {
 		return nil, err
 	}
-	return jwt, nil
+	return proof, nil
 }

@@ -14,6 +14,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -50,9 +51,7 @@ func NewIssuer(domain spiffeid.TrustDomain, key crypto.Signer, authority, interm
 		if err := checkIssued(intermediate, authority); err != nil {
 			return nil, err
 		}
-		if intermediate.NotAfter.Before(notAfter) {
-			notAfter = intermediate.NotAfter
-		}
+		notAfter = slices.MinFunc([]time.Time{authority.NotAfter, intermediate.NotAfter}, time.Time.Compare)
 		signer, chain = intermediate, []byte(EncodeCertificate(intermediate))
 	}
 	if err := checkSigning(signer, domain); err != nil {
@@ -117,10 +116,7 @@ func (i *Issuer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey, now time.T
 		return Certificate{}, errNotP256
 	}
 	now = now.UTC()
-	notAfter := now.Add(Lifetime).Truncate(time.Second)
-	if i.notAfter.Before(notAfter) {
-		notAfter = i.notAfter
-	}
+	notAfter := slices.MinFunc([]time.Time{now.Add(Lifetime).Truncate(time.Second), i.notAfter}, time.Time.Compare)
 	if !now.Before(notAfter) {
 		return Certificate{}, ErrExpired
 	}
@@ -278,11 +274,8 @@ func ParsePublicKey(der []byte) (*ecdsa.PublicKey, error) {
 		return nil, errNotP256
 	}
 	parsed, err := x509.ParsePKIXPublicKey(der)
-	if err != nil {
-		return nil, errNotP256
-	}
 	public, ok := parsed.(*ecdsa.PublicKey)
-	if !ok || public.Curve != elliptic.P256() {
+	if err != nil || !ok || public.Curve != elliptic.P256() {
 		return nil, errNotP256
 	}
 	return public, nil
