@@ -201,9 +201,7 @@ func newClient(mgr cluster.Cluster) (client.Client, error) {
 }
 
 func metadata() *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
-	return object
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ServiceAccount"}}
 }
 
 // checkKind refuses a subject of another kind.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,12 +114,8 @@ func (c caller) rbacFix(stage auth.Stage, subject auth.Subject) string {
 	if stage == auth.StageTokenRequest {
 		verb, resource = "create", c.token
 	}
-	who := c.self
-	if who == "" {
-		who = "the ServiceAccount of this program"
-	}
 	return fmt.Sprintf("grant %q on %s in namespace %s to %s, with a RoleBinding in the namespace or a ClusterRoleBinding",
-		verb, resource, subject.Namespace(), who)
+		verb, resource, subject.Namespace(), cmp.Or(c.self, "the ServiceAccount of this program"))
 }
 
 func notFound(stage auth.Stage, subject auth.Subject, how string) *auth.Error {

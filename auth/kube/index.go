@@ -46,12 +46,15 @@ type source struct {
 }
 
 // index stores the accounts of one kind in memory. It is the event handler of their informer.
+//
+// It notifies its subscribers after it has changed the records, so that they find the new state. It
+// does so in the informer's goroutine, so that the account's tokens are dropped before the next
+// change arrives. Subscribers must therefore obey [Accounts.Subscribe].
 type index struct {
+	subscribers[auth.Subject]
+
 	source  source
 	records *xsync.Map[auth.Subject, record]
-
-	mu          sync.RWMutex
-	subscribers []func(auth.Subject) // guarded by mu; only ever appended to
 }
 
 var _ toolscache.ResourceEventHandler = (*index)(nil)
@@ -100,12 +103,6 @@ func (x *index) read(
 	}
 	current, _ := x.source.record(subject, object)
 	return current.account(subject)
-}
-
-func (x *index) subscribe(changed func(auth.Subject)) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.subscribers = append(x.subscribers, changed)
 }
 
 // OnAdd implements the event handler of an informer, which calls its methods one at a time.
@@ -162,22 +159,32 @@ func (x *index) remove(namespace, name string) {
 	x.notify(subject)
 }
 
-// notify calls the subscribers. The records were changed before, so that subscribers find the new
-// state. It runs in the informer's goroutine, so that the account's tokens are dropped before the
-// next change arrives. Subscribers must therefore obey [Accounts.Subscribe].
-func (x *index) notify(subject auth.Subject) {
-	x.mu.RLock()
-	subscribers := x.subscribers
-	x.mu.RUnlock()
-	for _, changed := range subscribers {
-		changed(subject)
-	}
-}
-
 // notifyAll calls the subscribers for every account in the index.
 func (x *index) notifyAll() {
 	x.records.Range(func(subject auth.Subject, _ record) bool {
 		x.notify(subject)
 		return true
 	})
+}
+
+// subscribers are functions that are called with each change.
+type subscribers[T any] struct {
+	mu   sync.RWMutex
+	list []func(T) // guarded by mu; only ever appended to
+}
+
+func (s *subscribers[T]) subscribe(changed func(T)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, changed)
+}
+
+// notify calls the subscribers, in the order of their subscription.
+func (s *subscribers[T]) notify(change T) {
+	s.mu.RLock()
+	list := s.list
+	s.mu.RUnlock()
+	for _, changed := range list {
+		changed(change)
+	}
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -108,15 +109,12 @@ func NewObjects(ctx context.Context, options ObjectOptions) (*Objects, error) {
 		},
 		broker: options.Broker, apiAudiences: slices.Clone(options.APIAudiences),
 	}
-	watched := options.Watched
-	if watched == nil {
-		watched = objectMetadata(options.Kind)
-	}
+	watched := cmp.Or[client.Object](options.Watched, objectMetadata(options.Kind))
 	if _, err := watch(ctx, options.Informers, "objects of kind "+string(options.Kind), watched, o.index); err != nil {
 		return nil, err
 	}
 	if o.broker == nil {
-		o.ring.subscribe(o.index.notifyAll)
+		o.ring.lost.subscribe(func(*svid.Signers) { o.index.notifyAll() })
 	}
 	return o, nil
 }
@@ -242,14 +240,10 @@ func (o *Objects) proveByCertificate(ctx context.Context, account auth.Account) 
 		return nil, unknownSigner(subject, err)
 	}
 	der := make([][]byte, len(chain))
-	expires := chain[0].NotAfter
 	for i, certificate := range chain {
 		der[i] = certificate.Raw
-		if certificate.NotAfter.Before(expires) {
-			expires = certificate.NotAfter
-		}
 	}
-	return auth.NewCertificate(der, key, expires.UTC()), nil
+	return auth.NewCertificate(der, key, chain[0].NotAfter.UTC()), nil // the SVID outlives no certificate of its chain
 }
 
 // answer is the token server's answer to a request for an SVID, with the values that it must match.
@@ -309,9 +303,7 @@ func toolkitGroup() schema.GroupVersion {
 }
 
 func objectMetadata(kind auth.Kind) *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(toolkitGroup().WithKind(string(kind)))
-	return object
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: toolkitGroup().String(), Kind: string(kind)}}
 }
 
 // objectSource returns the source of the objects of a kind. A credential depends only on an

@@ -74,11 +74,7 @@ type ring struct {
 
 var _ toolscache.ResourceEventHandler = (*ring)(nil)
 
-func ringObject() *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(identityGroup().WithKind("KeyRing"))
-	return object
-}
+func ringObject() *unstructured.Unstructured { return identityKind("KeyRing") }
 
 // load returns the state, or the zero value before the first event.
 func (r *ring) load() ringState {

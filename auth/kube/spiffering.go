@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,9 +23,9 @@ type SPIFFERing struct {
 	ring    ring
 	synced  func() bool
 	signers atomic.Pointer[svid.Signers] // nil if there is no trust domain
-
-	mu          sync.RWMutex
-	subscribers []func() // guarded by mu; only ever appended to
+	// Functions that are called when issued SVIDs must not be used any more, and when objects
+	// without SVIDs may get them.
+	lost subscribers[*svid.Signers]
 }
 
 var _ svid.Ring = (*SPIFFERing)(nil)
@@ -67,28 +66,14 @@ func (r *SPIFFERing) Signers() (svid.Signers, error) {
 	return svid.Signers{}, failed
 }
 
-// subscribe registers the function lost, which is called when issued SVIDs must not be used any
-// more, and when objects without SVIDs may get them.
-func (r *SPIFFERing) subscribe(lost func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.subscribers = append(r.subscribers, lost)
-}
-
 // change follows the ring. It does not notify subscribers of a rotation: the new signer is part of
 // the tokens' keys, so the next use of an SVID gets a new SVID. Signatures of the former signer
 // stay valid.
 func (r *SPIFFERing) change(last, next ringState) {
 	before, now := signersOf(last), signersOf(next)
 	r.signers.Store(now)
-	if !last.lost(next) && able(before) == able(now) {
-		return
-	}
-	r.mu.RLock()
-	subscribers := r.subscribers
-	r.mu.RUnlock()
-	for _, lost := range subscribers {
-		lost()
+	if last.lost(next) || able(before) != able(now) {
+		r.lost.notify(now)
 	}
 }
 

@@ -104,10 +104,8 @@ func NewWorkloadIdentities(ctx context.Context, options WorkloadIdentityOptions)
 			w.index.notifyAll()
 		}
 	}}
-	if options.Watched == nil {
-		options.Watched = identityObject()
-	}
-	if _, err := watch(ctx, options.Informers, "WorkloadIdentities", options.Watched, w.index); err != nil {
+	watched := cmp.Or[client.Object](options.Watched, identityObject())
+	if _, err := watch(ctx, options.Informers, "WorkloadIdentities", watched, w.index); err != nil {
 		return nil, err
 	}
 	if _, err := watch(ctx, options.Informers, "KeyRings", ringObject(), w.ring); err != nil {
@@ -148,10 +146,7 @@ func (w *WorkloadIdentities) Revoked(kid string) bool {
 // a key that is not in the ring.
 func (w *WorkloadIdentities) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
-	if err := checkKind(subject, auth.KindWorkloadIdentity); err != nil {
-		return nil, err
-	}
-	if err := checkProofRequest(account, request); err != nil {
+	if err := cmp.Or(checkKind(subject, auth.KindWorkloadIdentity), checkProofRequest(account, request)); err != nil {
 		return nil, err
 	}
 	token, err := w.mint(ctx, account, request)
@@ -247,10 +242,11 @@ func tokenGroup() schema.GroupVersion {
 	return schema.GroupVersion{Group: "token.lanyard.dev", Version: "v1alpha1"}
 }
 
-func identityObject() *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(identityGroup().WithKind(workloadIdentity))
-	return object
+func identityObject() *unstructured.Unstructured { return identityKind(workloadIdentity) }
+
+// identityKind returns an empty object of a kind of Lanyard's identities.
+func identityKind(kind string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": identityGroup().String(), "kind": kind}}
 }
 
 // identityFields returns the fields of a providerConfig that the provider of the target reads.

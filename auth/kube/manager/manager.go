@@ -13,6 +13,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,10 +155,7 @@ const spiffeKeyRing = "spiffe"
 // addByObject adds entries to the options, in a copy of the caller's map. A second entry for the
 // same kind is an error, because the manager would use an arbitrary one of the two entries.
 func addByObject(options *ctrlmanager.Options, entries map[client.Object]kubecache.ByObject) error {
-	known := options.Scheme
-	if known == nil {
-		known = scheme.Scheme // as controller-runtime does
-	}
+	known := cmp.Or(options.Scheme, scheme.Scheme) // as controller-runtime does
 	ours := map[schema.GroupVersionKind]bool{}
 	for object := range entries {
 		ours[object.GetObjectKind().GroupVersionKind()] = true
