@@ -14,10 +14,8 @@ func ParseFlag(value string) (Namespaces, error) {
 	case trimmed == "":
 		return n, nil
 	case strings.HasPrefix(trimmed, "{"):
-		if err := n.UnmarshalJSON([]byte(trimmed)); err != nil {
-			return Namespaces{}, err
-		}
-		return n, nil
+		err := n.UnmarshalJSON([]byte(trimmed))
+		return n, err // after an error, n admits nobody
 	case trimmed == "null":
 		// In an object's field null admits nobody. In a list of names, null would admit a namespace
 		// with the name null.

@@ -35,24 +35,12 @@ func (n *Namespaces) UnmarshalJSON(data []byte) error {
 	if isNull(data) {
 		return nil
 	}
-	keys, err := members(data)
+	var read Namespaces
+	keys, err := decodeObject(data, map[string]any{"list": &read.List, "selector": &read.Selector})
 	if err != nil {
 		return err
 	}
-	read := Namespaces{All: len(keys) == 0}
-	for key, value := range keys {
-		switch key {
-		case "list":
-			err = decode(key, value, &read.List)
-		case "selector":
-			err = decode(key, value, &read.Selector)
-		default:
-			err = unknownKey(key)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	read.All = keys == 0
 	if err := read.validate(); err != nil {
 		return err
 	}
@@ -63,54 +51,45 @@ func (n *Namespaces) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON reads a selector strictly. After an error the selector is empty.
 func (s *Selector) UnmarshalJSON(data []byte) error {
 	*s = Selector{}
-	keys, err := members(data)
-	if err != nil {
-		return err
-	}
 	var read Selector
-	for key, value := range keys {
-		switch key {
-		case "matchLabels":
-			read.MatchLabels, err = decodeLabels(key, value)
-		case "matchExpressions":
-			err = decode(key, value, &read.MatchExpressions)
-		default:
-			err = unknownKey(key)
-		}
-		if err != nil {
-			return err
-		}
+	_, err := decodeObject(data, map[string]any{
+		"matchLabels": (*labels)(&read.MatchLabels), "matchExpressions": &read.MatchExpressions,
+	})
+	if err == nil {
+		*s = read
 	}
-	*s = read
-	return nil
+	return err
 }
 
 // UnmarshalJSON reads a requirement strictly. After an error it has no operator, so that it matches
 // nothing.
 func (r *Requirement) UnmarshalJSON(data []byte) error {
 	*r = Requirement{}
+	var read Requirement
+	_, err := decodeObject(data, map[string]any{"key": &read.Key, "operator": &read.Operator, "values": (*values)(&read.Values)})
+	if err == nil {
+		*r = read
+	}
+	return err
+}
+
+// decodeObject decodes an object strictly. Each key that the object may have has a pointer to its
+// value. It returns the number of keys that the object has.
+func decodeObject(data []byte, into map[string]any) (int, error) {
 	keys, err := members(data)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var read Requirement
 	for key, value := range keys {
-		switch key {
-		case "key":
-			err = decode(key, value, &read.Key)
-		case "operator":
-			err = decode(key, value, &read.Operator)
-		case "values":
-			read.Values, err = decodeValues(key, value)
-		default:
-			err = unknownKey(key)
+		field, known := into[key]
+		if !known {
+			return 0, fmt.Errorf("%w: it has the unknown key %s", ErrSyntax, quote(key))
 		}
-		if err != nil {
-			return err
+		if err := decode(key, value, field); err != nil {
+			return 0, err
 		}
 	}
-	*r = read
-	return nil
+	return len(keys), nil
 }
 
 // members returns the keys and values of an object. The data must be one object without repeated
@@ -147,48 +126,57 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 	return keys, nil
 }
 
-// decodeLabels reads matchLabels. It refuses a null in place of a value: encoding/json would read
-// the null as an empty value.
-func decodeLabels(key string, data json.RawMessage) (map[string]string, error) {
+// labels reads matchLabels. It refuses a null in place of a value: encoding/json would read the null
+// as an empty value.
+type labels map[string]string
+
+func (l *labels) decode(key string, data json.RawMessage) error {
 	if isNull(data) {
-		return nil, nil
+		return nil
 	}
-	values, err := members(data)
+	found, err := members(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return fmt.Errorf("%s: %w", key, err)
 	}
-	labels := make(map[string]string, len(values))
-	for label, data := range values {
+	*l = make(labels, len(found))
+	for label, data := range found {
 		var value *string
 		if err := decode(key, data, &value); err != nil {
-			return nil, err
+			return err
 		}
 		if value == nil {
-			return nil, fmt.Errorf("%w: %s: %s is null", ErrSyntax, key, quote(label))
+			return fmt.Errorf("%w: %s: %s is null", ErrSyntax, key, quote(label))
 		}
-		labels[label] = *value
+		(*l)[label] = *value
 	}
-	return labels, nil
+	return nil
 }
 
-// decodeValues reads the values of a requirement. As in matchLabels, it refuses a null among them.
-func decodeValues(key string, data json.RawMessage) ([]string, error) {
+// values reads the values of a requirement. As labels does, it refuses a null among them.
+type values []string
+
+func (v *values) decode(key string, data json.RawMessage) error {
 	var read []*string
 	if err := decode(key, data, &read); err != nil {
-		return nil, err
+		return err
 	}
-	values := make([]string, len(read))
+	*v = make(values, len(read))
 	for i, value := range read {
 		if value == nil {
-			return nil, fmt.Errorf("%w: %s[%d] is null", ErrSyntax, key, i)
+			return fmt.Errorf("%w: %s[%d] is null", ErrSyntax, key, i)
 		}
-		values[i] = *value
+		(*v)[i] = *value
 	}
-	return values, nil
+	return nil
 }
 
 // decode decodes the value of a key. Its error contains the key.
 func decode(key string, data json.RawMessage, into any) error {
+	if own, ok := into.(interface {
+		decode(key string, data json.RawMessage) error
+	}); ok {
+		return own.decode(key, data)
+	}
 	switch err := json.Unmarshal(data, into); {
 	case err == nil:
 		return nil
@@ -197,10 +185,6 @@ func decode(key string, data json.RawMessage, into any) error {
 	default:
 		return fmt.Errorf("%w: %s: %w", ErrSyntax, key, err)
 	}
-}
-
-func unknownKey(key string) error {
-	return fmt.Errorf("%w: it has the unknown key %s", ErrSyntax, quote(key))
 }
 
 func isNull(data []byte) bool { return string(bytes.TrimSpace(data)) == "null" }
