@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
 )
@@ -56,13 +55,7 @@ func AWSIdentity(kind, namespace, name string) (auth.Subject, error) {
 	}
 }
 
-func fixKind() string {
-	var names []string
-	for _, kind := range AWSIdentityKinds() {
-		names = append(names, string(kind))
-	}
-	return "name one of the kinds " + strings.Join(names, ", ")
-}
+func fixKind() string { return "name one of the kinds " + listed(AWSIdentityKinds()) }
 
 // checkIdentityRef refuses a reference that the schema does not allow.
 func checkIdentityRef(ref *IdentityRef) error {

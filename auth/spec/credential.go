@@ -95,12 +95,15 @@ func checkAudiences(field string, audiences []string) error {
 	return nil
 }
 
-func fixType() string {
-	var names []string
-	for _, t := range CredentialTypes() {
-		names = append(names, string(t))
+func fixType() string { return "write one of " + listed(CredentialTypes()) }
+
+// listed returns names with commas between them.
+func listed[T ~string](names []T) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
 	}
-	return "write one of " + strings.Join(names, ", ")
+	return strings.Join(texts, ", ")
 }
 
 // audiencesOf returns the audiences of the object's token. The tenant chooses the server that gets
@@ -166,15 +169,15 @@ func objectOf(fields Fields, rules Rules) (auth.Subject, error) {
 	return object, nil
 }
 
-// checkCredentialHost refuses to show the controller's own token to a server that is not in
-// Rules.CredentialHosts.
+// checkCredentialHost refuses to show the controller's own token, if it is itself the credential,
+// to a server that is not in Rules.CredentialHosts.
 func checkCredentialHost(fields Fields, rules Rules) error {
 	_, rest, found := strings.Cut(fields.Address, "://")
 	if !found {
 		rest = fields.Address
 	}
 	host, _, _ := strings.Cut(rest, "/")
-	if rules.CredentialHosts.Contains(host) {
+	if fields.Credential == nil || rules.CredentialHosts.Contains(host) {
 		return nil
 	}
 	return refuse(auth.CodeNotGranted, fieldAccount,

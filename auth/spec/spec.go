@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -230,16 +231,9 @@ func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	if later {
 		fields.Provider, checked = "", fields.at(aws) // AWS allows every field that another cloud allows
 	}
-	if err := checkProvider(checked); err != nil {
-		return Identity{}, err
-	}
-	if err := checkSTS(fields.STS); err != nil {
-		return Identity{}, err
-	}
-	if err := checkCredential(fields.Credential); err != nil {
-		return Identity{}, err
-	}
-	if err := checkIdentityRef(fields.IdentityRef); err != nil {
+	if err := cmp.Or(
+		checkProvider(checked), checkSTS(fields.STS), checkCredential(fields.Credential), checkIdentityRef(fields.IdentityRef),
+	); err != nil {
 		return Identity{}, err
 	}
 	for _, x := range exclusions() {
@@ -247,11 +241,15 @@ func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 			return Identity{}, refuse(auth.CodeOptionInvalid, x.field, x.message, x.fix)
 		}
 	}
-	account, err := accountOf(fields)
+	if !auth.IsLabel(fields.Namespace) {
+		return Identity{}, refuse(auth.CodeSubjectInvalid, "metadata.namespace",
+			fmt.Sprintf("Invalid value: %.80q", fields.Namespace), "create the object in a namespace")
+	}
+	account, err := fields.subject(fieldAccount, fields.ServiceAccountName, auth.KindServiceAccount, auth.ServiceAccount)
 	if err != nil {
 		return Identity{}, err
 	}
-	named, err := identityOf(fields)
+	named, err := fields.subject(fieldIdentity, fields.WorkloadIdentityName, auth.KindWorkloadIdentity, auth.WorkloadIdentity)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -363,22 +361,21 @@ func (r Rules) Named(fields Fields) auth.Subject {
 	return subject
 }
 
-// accountOf returns the ServiceAccount that the object names, or the zero subject.
-func accountOf(fields Fields) (auth.Subject, error) {
-	if !auth.IsLabel(fields.Namespace) {
-		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, "metadata.namespace",
-			fmt.Sprintf("Invalid value: %.80q", fields.Namespace), "create the object in a namespace")
-	}
-	if fields.ServiceAccountName == "" {
+// subject returns the subject that a field of the object names, or the zero subject if the field is
+// absent. Of makes a subject of this kind.
+func (f Fields) subject(
+	field, name string, kind auth.Kind, of func(namespace, name string) (auth.Subject, error),
+) (auth.Subject, error) {
+	if name == "" {
 		return auth.Subject{}, nil
 	}
-	account, err := auth.ServiceAccount(fields.Namespace, fields.ServiceAccountName)
+	subject, err := of(f.Namespace, name)
 	if err != nil {
-		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, fieldAccount,
-			fmt.Sprintf("serviceAccountName must be a lower-case DNS-1123 subdomain, not %.80q", fields.ServiceAccountName),
-			"name a ServiceAccount of the object's own namespace")
+		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, field,
+			fmt.Sprintf("%s must be a lower-case DNS-1123 subdomain, not %.80q", strings.TrimPrefix(field, pathSpec+"."), name),
+			fmt.Sprintf("name a %s of the object's own namespace", kind))
 	}
-	return account, nil
+	return subject, nil
 }
 
 // checkSupported refuses a provider that this build of the controller does not have.
@@ -393,20 +390,6 @@ func checkSupported(provider string, fields Fields, rules Rules) error {
 	return refuse(auth.CodeOptionUnsupported, fields.providerField(),
 		fmt.Sprintf("provider %q is not supported by this build of the controller", provider),
 		"use one of "+strings.Join(supported, ", "))
-}
-
-// identityOf returns the WorkloadIdentity that the object names, or the zero subject.
-func identityOf(fields Fields) (auth.Subject, error) {
-	if fields.WorkloadIdentityName == "" {
-		return auth.Subject{}, nil
-	}
-	identity, err := auth.WorkloadIdentity(fields.Namespace, fields.WorkloadIdentityName)
-	if err != nil {
-		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, fieldIdentity,
-			fmt.Sprintf("workloadIdentityName must be a lower-case DNS-1123 subdomain, not %.80q", fields.WorkloadIdentityName),
-			"name a WorkloadIdentity of the object's own namespace")
-	}
-	return identity, nil
 }
 
 // checkIssuer refuses WorkloadIdentities if the controller cannot get their tokens.
@@ -464,13 +447,8 @@ func subjectOf(
 	if err := checkLentAtAWS(ctx, fields, rules); err != nil {
 		return auth.Subject{}, false, err
 	}
-	if err := refuseChosenConnection(fields); err != nil {
+	if err := cmp.Or(refuseChosenConnection(fields), checkCredentialHost(fields, rules)); err != nil {
 		return auth.Subject{}, false, err
-	}
-	if fields.Credential != nil {
-		if err := checkCredentialHost(fields, rules); err != nil {
-			return auth.Subject{}, false, err
-		}
 	}
 	return auth.Controller(), false, nil
 }
@@ -556,12 +534,9 @@ func Terminal(err error) bool {
 	if _, resolved := errors.AsType[*endpoint.AddressError](err); resolved {
 		return false // the host name may soon resolve to another address
 	}
-	switch auth.CodeOf(err) {
-	case auth.CodeSubjectInvalid, auth.CodeSubjectNotFound, auth.CodeIdentityMissing, auth.CodeIdentityInvalid,
+	return slices.Contains([]auth.Code{
+		auth.CodeSubjectInvalid, auth.CodeSubjectNotFound, auth.CodeIdentityMissing, auth.CodeIdentityInvalid,
 		auth.CodeNotGranted, auth.CodeOptionUnsupported, auth.CodeOptionInvalid, auth.CodeEndpointRefused,
-		auth.CodeRegionMissing, auth.CodeAudienceRefused:
-		return true
-	default:
-		return false
-	}
+		auth.CodeRegionMissing, auth.CodeAudienceRefused,
+	}, auth.CodeOf(err))
 }
