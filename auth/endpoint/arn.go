@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -90,12 +91,7 @@ func roleFixFor(service string) string {
 }
 
 func isAWSPartition(id string) bool {
-	for _, p := range awsPartitions() {
-		if p.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(AWSPartitions(), func(p AWSPartition) bool { return p.ID == id })
 }
 
 func partitionIDs() string {

@@ -115,3 +115,4 @@ func all(s string, class func(byte) bool) bool {
 
 func isDigit(c byte) bool        { return '0' <= c && c <= '9' }
 func isLowerOrDigit(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'z' }
+func isHex(c byte) bool          { return isDigit(c) || 'a' <= c && c <= 'f' }

@@ -41,12 +41,11 @@ func ParseECR(image string) (Registry, error) {
 	}
 	r, err := ecrHost(loc.host)
 	if err == nil && loc.port != "" {
-		err = &Error{What: whatRepository, Reason: ReasonPort, Detail: "a registry of AWS is named without a port", Fix: fixECR}
+		return Registry{}, &Error{
+			What: whatRepository, Reason: ReasonPort, Detail: "a registry of AWS is named without a port", Fix: fixECR,
+		}
 	}
-	if err != nil {
-		return Registry{}, err
-	}
-	return r, nil
+	return r, err
 }
 
 // ecrHost returns the registry of a host of Amazon ECR.

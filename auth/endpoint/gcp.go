@@ -1,6 +1,9 @@
 package endpoint
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // GCP is Google Cloud, with all of its universes.
 const GCP Provider = "gcp"
@@ -111,7 +114,7 @@ func garHost(host string) (universe, location string) {
 			return u.Domain, u.RegistryLocation
 		}
 		if location, ok := strings.CutSuffix(label, "-docker"); ok && rest == u.RegistryDomain {
-			if !isGCPRegion(location) && !isGCPMultiRegion(location) {
+			if !isGCPRegion(location) && !slices.Contains(gcpMultiRegions(), location) {
 				location = ""
 			}
 			return u.Domain, location
@@ -187,15 +190,6 @@ func isGCPLocation(name string) bool {
 		return true
 	}
 	return isGCPRegion(name)
-}
-
-func isGCPMultiRegion(name string) bool {
-	for _, m := range gcpMultiRegions() {
-		if name == m {
-			return true
-		}
-	}
-	return false
 }
 
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }

@@ -49,7 +49,7 @@ func gcrHosts() [5]gcrHost {
 
 // gcpMultiRegions returns the locations of repositories that are not regions. Source: Artifact
 // Registry, "Repository locations".
-func gcpMultiRegions() [3]string { return [...]string{"asia", "europe", "us"} }
+func gcpMultiRegions() []string { return []string{"asia", "europe", "us"} }
 
 // Domains of service accounts' addresses. Source: IAM, "Service account types".
 const (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -231,12 +232,15 @@ func addressKind(addr netip.Addr) string {
 	}
 	// Special-purpose addresses (RFC 6890) that never belong to another host: this network,
 	// broadcast, IPv6 site-local.
-	for _, cidr := range [...]string{"0.0.0.0/8", "255.255.255.255/32", "fec0::/10"} {
-		if netip.MustParsePrefix(cidr).Contains(addr) {
-			return "of this network only"
-		}
+	if isIn(addr, "0.0.0.0/8", "255.255.255.255/32", "fec0::/10") {
+		return "of this network only"
 	}
 	return ""
+}
+
+// isIn reports whether the address is in one of the ranges.
+func isIn(addr netip.Addr, ranges ...string) bool {
+	return slices.ContainsFunc(ranges, func(cidr string) bool { return netip.MustParsePrefix(cidr).Contains(addr) })
 }
 
 // isMetadata reports whether the address is that of a cloud's service for credentials or settings
@@ -246,14 +250,7 @@ func addressKind(addr netip.Addr) string {
 // Compute Engine, "About VM metadata" (fd20:ce::254); Azure, "What is IP address 168.63.129.16?";
 // Alibaba Cloud ECS, "Instance metadata" (100.100.100.200).
 func isMetadata(addr netip.Addr) bool {
-	for _, cidr := range [...]string{
-		"169.254.169.0/24", "169.254.170.0/24", "fd00:ec2::/32", "fd20:ce::254/128", "168.63.129.16/32", "100.100.100.200/32",
-	} {
-		if netip.MustParsePrefix(cidr).Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return isIn(addr, "169.254.169.0/24", "169.254.170.0/24", "fd00:ec2::/32", "fd20:ce::254/128", "168.63.129.16/32", "100.100.100.200/32")
 }
 
 // embeddedIPv4 returns the IPv4 address inside an IPv6 address, if the address has one of these
@@ -269,17 +266,13 @@ func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte(b[i : i+4])) }
 	switch {
 	case binary.BigEndian.Uint64(b[:8]) == 0 && binary.BigEndian.Uint32(b[8:12]) == 0,
-		netip.MustParsePrefix("::ffff:0:0:0/96").Contains(addr),
-		netip.MustParsePrefix("64:ff9b::/96").Contains(addr),
-		netip.MustParsePrefix("64:ff9b:1::/48").Contains(addr):
+		isIn(addr, "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"):
 		return at(12), true
-	case netip.MustParsePrefix("2002::/16").Contains(addr):
+	case isIn(addr, "2002::/16"):
 		return at(2), true
-	case netip.MustParsePrefix("2001::/32").Contains(addr):
+	case isIn(addr, "2001::/32"):
 		var client [4]byte
-		for i := range client {
-			client[i] = ^b[12+i]
-		}
+		binary.BigEndian.PutUint32(client[:], ^binary.BigEndian.Uint32(b[12:]))
 		return netip.AddrFrom4(client), true
 	case b[10] == 0x5e && b[11] == 0xfe && (b[8] == 0 || b[8] == 2) && b[9] == 0:
 		return at(12), true

@@ -75,12 +75,9 @@ func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
 func awsSTS(loc location) (STS, error) {
 	s, err := stsHost(loc.host)
 	if err == nil && loc.ownPort() != "" {
-		err = &Error{What: whatSTS, Reason: ReasonPort, Detail: "an STS endpoint of AWS has no port but 443", Fix: fixSTS}
+		return STS{}, &Error{What: whatSTS, Reason: ReasonPort, Detail: "an STS endpoint of AWS has no port but 443", Fix: fixSTS}
 	}
-	if err != nil {
-		return STS{}, err
-	}
-	return s, nil
+	return s, err
 }
 
 // stsHost returns the STS endpoint with this host, which must be a host of AWS STS.
@@ -133,6 +130,5 @@ func isVPCELabel(label, region string) bool {
 	rest, ok := strings.CutPrefix(label, "vpce-")
 	endpointID, rest, _ := strings.Cut(rest, "-")
 	suffix, zone, zonal := strings.Cut(rest, "-")
-	isHex := func(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' }
 	return ok && all(endpointID, isHex) && all(suffix, isLowerOrDigit) && (!zonal || strings.HasPrefix(zone, region))
 }
