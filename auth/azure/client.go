@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
@@ -13,12 +12,6 @@ import (
 // post sends a form to target. It uses the request's proxy, if there is one.
 func (p *Provider) post(ctx context.Context, request *auth.Request, target string, form url.Values) (remote.Answer, error) {
 	return remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
-		post, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(form.Encode()))
-		if err != nil {
-			return nil, err
-		}
-		post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		post.Header.Set("Accept", "application/json")
-		return post, nil
+		return remote.NewPost(ctx, target, "application/x-www-form-urlencoded", form.Encode())
 	})
 }

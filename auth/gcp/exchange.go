@@ -140,7 +140,7 @@ func (p *Provider) federate(ctx context.Context, x plan, proof *auth.JWT, reques
 	}.Encode()
 	asked := time.Now()
 	answer, err := remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
-		return newPost(ctx, "https://"+where+"/v1/token", "application/x-www-form-urlencoded", form)
+		return remote.NewPost(ctx, "https://"+where+"/v1/token", "application/x-www-form-urlencoded", form)
 	})
 	if err != nil {
 		return nil, remote.Unanswered(ctx, err, where).Error(auth.StageExchange, operation)
@@ -173,7 +173,7 @@ func (p *Provider) impersonate(ctx context.Context, x step, source *Token, reque
 	}
 	asked := time.Now()
 	answer, err := remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
-		post, err := newPost(ctx, "https://"+where+"/v1/projects/-/serviceAccounts/"+x.account.Email+":generateAccessToken",
+		post, err := remote.NewPost(ctx, "https://"+where+"/v1/projects/-/serviceAccounts/"+x.account.Email+":generateAccessToken",
 			"application/json", string(body))
 		if err == nil {
 			post.Header.Set("Authorization", tokenType+" "+source.Secret.Reveal())
@@ -191,17 +191,6 @@ func (p *Provider) impersonate(ctx context.Context, x step, source *Token, reque
 		return nil, remote.Invalid(where, "a token", err).Error(auth.StageImpersonation, operation)
 	}
 	return token, nil
-}
-
-// newPost makes a request that posts body to target.
-func newPost(ctx context.Context, target, contentType, body string) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", contentType)
-	request.Header.Set("Accept", "application/json")
-	return request, nil
 }
 
 // errNotJSON is the error for a response or a file that cannot be decoded.

@@ -24,31 +24,28 @@ type Attribute struct {
 // Of returns the account's value of the attribute. Named is false if the account does not have the
 // attribute. Named is true if the value is present but empty.
 func (a Attribute) Of(account auth.Account) (value string, named bool) {
-	value, named = account.Attributes[a.name(account.Subject)]
+	_, name := a.place(account.Subject)
+	value, named = account.Attributes[name]
 	return value, named
 }
 
-func (a Attribute) name(subject auth.Subject) string {
+// place returns the attribute's name for subjects of this kind, and what stands before the name in
+// errors.
+func (a Attribute) place(subject auth.Subject) (before, name string) {
 	switch subject.Kind() {
 	case auth.KindServiceAccount:
-		return a.Annotation
+		return "annotation ", a.Annotation
 	case auth.KindWorkloadIdentity:
-		return a.Field
+		return "providerConfig.", a.Field
 	default:
-		return a.Spec
+		return "spec.", a.Spec
 	}
 }
 
 // At returns the attribute's name and the subject's object, for errors.
 func (a Attribute) At(subject auth.Subject) string {
-	switch subject.Kind() {
-	case auth.KindServiceAccount:
-		return "annotation " + a.Annotation + " of " + nameOf(subject)
-	case auth.KindWorkloadIdentity:
-		return "providerConfig." + a.Field + " of " + nameOf(subject)
-	default:
-		return "spec." + a.Spec + " of " + nameOf(subject)
-	}
+	before, name := a.place(subject)
+	return before + name + " of " + nameOf(subject)
 }
 
 // nameOf returns kind, namespace and name of the subject's object, for errors.
@@ -74,8 +71,7 @@ func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 		Err: fmt.Errorf("%s names no %s", keyOf(subject), what),
 	}
 	if subject.Kind() == auth.KindWorkloadIdentity {
-		missing.Fix = fmt.Sprintf("check that spec.provider is the targetSystem.type of %s %s/%s, and ",
-			subject.Kind(), subject.Namespace(), subject.Name()) + missing.Fix
+		missing.Fix = "check that spec.provider is the targetSystem.type of " + nameOf(subject) + ", and " + missing.Fix
 	}
 	return missing
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
@@ -69,4 +70,15 @@ func Try(ctx context.Context, client *http.Client, build func(context.Context) (
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body) // the body is in memory
 	return Answer{response.StatusCode, response.Header, body}, err
+}
+
+// NewPost makes a request that posts body to target, and asks for JSON.
+func NewPost(ctx context.Context, target, contentType, body string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Accept", "application/json")
+	return request, nil
 }

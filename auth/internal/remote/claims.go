@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
@@ -31,14 +32,10 @@ func ClaimsOf(proof *auth.JWT) Claims {
 // Shown returns the claims in printable form, for errors that tell people what to trust. Subject is
 // the proof's subject, which replaces a missing sub claim.
 func (c Claims) Shown(subject auth.Subject) Claims {
-	c.Issuer, c.Subject = Printable(c.Issuer, maxClaim), Printable(c.Subject, maxClaim)
-	if c.Issuer == "" {
-		c.Issuer = "<issuer>"
+	return Claims{
+		Issuer:  cmp.Or(Printable(c.Issuer, maxClaim), "<issuer>"),
+		Subject: cmp.Or(Printable(c.Subject, maxClaim), subject.String()),
 	}
-	if c.Subject == "" {
-		c.Subject = subject.String()
-	}
-	return c
 }
 
 // Payload reads the claims of a JWT (RFC 7519) without verifying it.

@@ -114,13 +114,7 @@ func checkReach(where string) string {
 // Printable returns s as one line of printable ASCII. The parameter most is the maximum length in
 // bytes, after which s is cut.
 func Printable(s string, most int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return ' '
-		}
-		return r
-	}, s)
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }), " ")
 	if len(s) > most {
 		return s[:most] + "..."
 	}
