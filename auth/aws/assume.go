@@ -72,8 +72,6 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 	return token, nil
 }
 
-var errNoAccount = errors.New("it names no account")
-
 // identify asks AWS who the session source belongs to, and returns this session with ARN and
 // account. With this call, AWS checks static keys before their first use.
 func (p *Provider) identify(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
@@ -87,7 +85,7 @@ func (p *Provider) identify(ctx context.Context, source *Token, x plan, request 
 	token := *source
 	token.ARN, token.AccountID = awssdk.ToString(answer.Arn), awssdk.ToString(answer.Account)
 	if token.AccountID == "" || accountOf(token.ARN) != token.AccountID {
-		return nil, remote.Invalid(x.where(), "an account", errNoAccount).Error(auth.StageExchange, operation)
+		return nil, remote.Invalid(x.where(), "an account", errors.New("it names no account")).Error(auth.StageExchange, operation)
 	}
 	return &token, nil
 }

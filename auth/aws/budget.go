@@ -122,10 +122,7 @@ func (b *budgets) leave(of payer, own *budget, err error) {
 
 // pause starts or extends the pause. The parameter asked is the pause that AWS asked for.
 func (own *budget) pause(asked time.Duration) {
-	pause := lastPause
-	if doublings := own.throttled - 1; doublings < 6 {
-		pause = min(lastPause, firstPause<<doublings)
-	}
+	pause := min(lastPause, firstPause<<min(own.throttled-1, 6))
 	if resumeAt := time.Now().Add(max(pause, asked)); resumeAt.After(own.resumeAt) {
 		own.resumeAt = resumeAt
 	}

@@ -20,12 +20,6 @@ func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPCl
 			return p.calls.Host(target)
 		}
 	}
-	return p.ownClient(request)
-}
-
-// ownClient returns the HTTP client for AWS's own endpoints, through the request's proxy if it has
-// one.
-func (p *Provider) ownClient(request *auth.Request) awssdk.HTTPClient {
 	return p.calls.Via(request.ProxyURL)
 }
 

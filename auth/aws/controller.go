@@ -21,6 +21,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
+// defaultChain is the name of the source of the controller's own credentials, for errors.
+const defaultChain = "the AWS SDK's default chain"
+
 // NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: environment
 // variables, a web identity token file (IRSA), shared config, container credentials (EKS Pod
 // Identity, ECS), instance metadata. Each call reads the environment anew.
@@ -32,7 +35,6 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	if err := refuseDetour(request.Key.STSEndpoint != "", request.ProxyURL != nil); err != nil {
 		return nil, err
 	}
-	const where = "the AWS SDK's default chain"
 	loaded, err := config.LoadDefaultConfig(ctx,
 		config.WithRegion(request.Key.STSRegion),
 		config.WithHTTPClient(p.buildableClient()),
@@ -43,7 +45,7 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 		return nil, &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
 			Fix: "correct the controller's AWS_ variables, shared config file or CA bundle",
-			Err: errors.New(where + " could not be set up: " + configurationFault(err)),
+			Err: errors.New(defaultChain + " could not be set up: " + configurationFault(err)),
 		}
 	}
 	sources := sourcesOf(loaded.Credentials)
@@ -64,7 +66,7 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	if !credentials.HasKeys() {
 		return nil, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeResponseInvalid,
-			Fix: "check the controller's AWS_ variables", Err: errors.New(where + " found a credential without keys"),
+			Fix: "check the controller's AWS_ variables", Err: errors.New(defaultChain + " found a credential without keys"),
 		}
 	}
 	token := StaticToken(auth.NewSecret(credentials.AccessKeyID), auth.NewSecret(credentials.SecretAccessKey),
@@ -173,11 +175,8 @@ func configurationFault(err error) string {
 
 // controllerFailure returns the error for a failed attempt to get the controller's own credentials.
 func controllerFailure(ctx context.Context, err error, sources []awssdk.CredentialSource) error {
-	const (
-		where = "the AWS SDK's default chain"
-		give  = "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity, or name a ServiceAccount in the object"
-	)
-	f := classify(ctx, err, where)
+	const give = "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity, or name a ServiceAccount in the object"
+	f := classify(ctx, err, defaultChain)
 	status, _ := responseOf(err)
 	// Drop the message. A server of the environment wrote it, so it may repeat secrets that
 	// classify cannot recognize.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,14 +51,7 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 // first session, because AWS may refuse the second role for a long time. So retries do not request
 // the first session again.
 func (p *Provider) assumeOwn(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (auth.Token, error) {
-	assume := func(ctx context.Context) (auth.Token, error) {
-		first, err := p.assumeWithJWT(ctx, proof, x, request)
-		if err != nil {
-			// Do not return first: a nil pointer in the interface would differ from nil.
-			return nil, err
-		}
-		return first, nil
-	}
+	assume := func(ctx context.Context) (auth.Token, error) { return p.assumeWithJWT(ctx, proof, x, request) }
 	if x.then == nil {
 		return assume(ctx)
 	}
@@ -73,7 +67,7 @@ func (p *Provider) assumeOwn(ctx context.Context, proof auth.Proof, x plan, requ
 }
 
 // assumeWithJWT exchanges a JWT of the subject for a session of the plan's role.
-func (p *Provider) assumeWithJWT(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (*Token, error) {
+func (p *Provider) assumeWithJWT(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (auth.Token, error) {
 	jwt, err := auth.JWTOf(proof)
 	if err != nil {
 		return nil, err
@@ -137,10 +131,7 @@ func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, aske
 	case c.Expiration == nil:
 		return nil, errors.New("no expiration in it")
 	}
-	ends := *c.Expiration
-	if latest := asked.Add(duration); ends.After(latest) {
-		ends = latest
-	}
+	ends := slices.MinFunc([]time.Time{*c.Expiration, asked.Add(duration)}, time.Time.Compare)
 	token := &Token{
 		AccessKeyID:     auth.NewSecret(*c.AccessKeyId),
 		SecretAccessKey: auth.NewSecret(*c.SecretAccessKey),

@@ -100,10 +100,8 @@ func responseOf(err error) (status int, header http.Header) {
 }
 
 func isThrottle(code string, status int) bool {
-	if _, ok := retry.DefaultThrottleErrorCodes[code]; ok {
-		return true
-	}
-	return status == http.StatusTooManyRequests
+	_, throttles := retry.DefaultThrottleErrorCodes[code]
+	return throttles || status == http.StatusTooManyRequests
 }
 
 // clean returns AWS's message in a form that is safe to print, or an empty string if the message

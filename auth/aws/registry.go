@@ -31,13 +31,11 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 	if err != nil {
 		return nil, err
 	}
-	var encoded *string
-	var expiresAt *time.Time
+	authorize := p.privateAuthorization
 	if registry.Public {
-		encoded, expiresAt, err = p.publicAuthorization(ctx, session, registry, request)
-	} else {
-		encoded, expiresAt, err = p.privateAuthorization(ctx, session, registry, request)
+		authorize = p.publicAuthorization
 	}
+	encoded, expiresAt, err := authorize(ctx, session, registry, request)
 	if err != nil {
 		return nil, registryFailure(ctx, err, session, registry, request)
 	}
@@ -52,7 +50,7 @@ func (p *Provider) privateAuthorization(
 	ctx context.Context, session *Token, registry *ecrRegistry, request *auth.Request,
 ) (encoded *string, expiresAt *time.Time, err error) {
 	options := ecr.Options{
-		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.ownClient(request), Retryer: newRetryer(),
+		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.calls.Via(request.ProxyURL), Retryer: newRetryer(),
 	}
 	if registry.FIPS {
 		options.EndpointOptions.UseFIPSEndpoint = awssdk.FIPSEndpointStateEnabled
@@ -71,7 +69,7 @@ func (p *Provider) publicAuthorization(
 	ctx context.Context, session *Token, registry *ecrRegistry, request *auth.Request,
 ) (encoded *string, expiresAt *time.Time, err error) {
 	options := ecrpublic.Options{
-		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.ownClient(request), Retryer: newRetryer(),
+		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.calls.Via(request.ProxyURL), Retryer: newRetryer(),
 	}
 	if registry.DualStack {
 		options.EndpointOptions.UseDualStackEndpoint = awssdk.DualStackEndpointStateEnabled

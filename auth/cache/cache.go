@@ -100,9 +100,7 @@ func New(options Options) *Cache {
 	if options.ExchangeTimeout <= 0 {
 		options.ExchangeTimeout = 30 * time.Second
 	}
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
+	options.Logger = cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
 	return &Cache{
 		options: options,
 		metrics: newMetrics(options.ObjectMetrics),
@@ -187,15 +185,11 @@ func (c *Cache) InvalidateKeys(who auth.Subject, stale func(auth.Key) bool) {
 			c.remove(e)
 		}
 	}
-	flights := c.flights[who]
-	for key, f := range flights {
+	for key, f := range c.flights[who] {
 		if stale(key) {
 			f.dropped = true
-			delete(flights, key)
+			c.unregister(f)
 		}
-	}
-	if len(flights) == 0 {
-		delete(c.flights, who)
 	}
 }
 

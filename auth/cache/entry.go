@@ -124,10 +124,7 @@ func (e *entry) failed(key auth.Key, err error, now time.Duration) *entry {
 
 // wait sets how long callers get the failure.
 func (f *failure) wait() {
-	wait := lastRetry
-	if doublings := f.count - 1; doublings < 6 {
-		wait = min(lastRetry, firstRetry<<doublings)
-	}
+	wait := min(lastRetry, firstRetry<<min(f.count-1, 6))
 	if reason, ok := errors.AsType[*auth.Error](f.err); ok && reason.RetryAfter > 0 {
 		asked := min(lastRetryAfter, reason.RetryAfter)
 		wait = max(wait, asked)

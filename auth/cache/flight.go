@@ -149,14 +149,12 @@ func (c *Cache) schedule(f *flight, tenant string, needed bool) error {
 		return &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeThrottled, RetryAfter: time.Second,
 			Fix: "use fewer identities in this namespace, or find out why its exchanges are slow",
-			Err: errTooManyFlights,
+			Err: errors.New("too many exchanges of this namespace are under way"),
 		}
 	}
 	t.queue = append(t.queue, f)
 	return nil
 }
-
-var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
 
 // start starts the exchange and charges it to tenant.
 func (f *flight) start(tenant string) {
@@ -176,11 +174,9 @@ func circle() error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
 		Fix: "give one of the identities in the circle a source outside the circle",
-		Err: errCircle,
+		Err: errors.New("the identity needs itself, directly or by way of other identities"),
 	}
 }
-
-var errCircle = errors.New("the identity needs itself, directly or by way of other identities")
 
 // wait waits for f and returns its result, or the cause of ctx's end. parent is the flight that
 // waits, or nil.
