@@ -201,7 +201,7 @@ func newClient(mgr cluster.Cluster) (client.Client, error) {
 }
 
 func metadata() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ServiceAccount"}}
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}}
 }
 
 // checkKind refuses a subject of another kind.

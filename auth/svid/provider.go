@@ -87,7 +87,8 @@ func (*Provider) GetName() string { return Name }
 // GetTarget implements [auth.Provider]. The SVID depends on the audiences and on the signers.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if options.STSEndpoint != "" || options.STSRegion != "" || options.ProxyURL != nil {
-		return auth.Target{}, refusal.Unsupported(Name, "a token service or a proxy", "leave out token service and proxy: nothing is exchanged")
+		return auth.Target{}, refusal.Unsupported(Name, "a token service or a proxy",
+			"leave out token service and proxy: nothing is exchanged")
 	}
 	signers, err := p.ring.Signers()
 	if err != nil {
