@@ -40,15 +40,12 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	if fallback, ok := p.registryFallback(request.Key, scope, code); ok {
 		token, _, err = p.controllerToken(ctx, fallback)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return token, nil
+	return token, err
 }
 
 // controllerToken gets a token for one scope. Code is the error code of a refusal by Entra;
 // otherwise zero.
-func (p *Provider) controllerToken(ctx context.Context, scope string) (token *Token, code aadsts, err error) {
+func (p *Provider) controllerToken(ctx context.Context, scope string) (_ auth.Token, code aadsts, _ error) {
 	name, err := credentialName(os.Getenv) //nolint:forbidigo // the controller's own identity is what its environment says
 	if err != nil {
 		return nil, 0, err

@@ -80,7 +80,7 @@ type source struct {
 }
 
 // source returns the source of that name. Its texts for people are set even if there is an error.
-func (p *Provider) source(name string, client *http.Client) (source, error) {
+func (p *Provider) source(name string, client *http.Client) (s source, err error) {
 	options := azcore.ClientOptions{
 		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},
 		Transport: client,
@@ -93,28 +93,24 @@ func (p *Provider) source(name string, client *http.Client) (source, error) {
 	const known = true
 	switch name {
 	case environmentCredential:
-		s := source{
+		s = source{
 			name: "the client secret or certificate", where: p.where(),
 			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_CLIENT_CERTIFICATE_PATH of the controller",
 		}
-		credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{
+		s.credential, err = azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{
 			ClientOptions: options, DisableInstanceDiscovery: known,
 		})
-		s.credential = credential
-		return s, err
 	case workloadIdentityCredential:
-		s := source{
+		s = source{
 			name: "the workload identity", where: p.where(),
 			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE of the controller, and the federated credential for " +
 				"its ServiceAccount",
 		}
-		credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+		s.credential, err = azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 			ClientOptions: options, DisableInstanceDiscovery: known, TenantID: p.tenant,
 		})
-		s.credential = credential
-		return s, err
 	default:
-		s := source{
+		s = source{
 			name: "the managed identity", where: "the host's identity endpoint", managed: true,
 			mend: "check that the host has the managed identity (AZURE_CLIENT_ID of the controller says which), or remove " + credentialsVariable +
 				" and give the controller's ServiceAccount a workload identity",
@@ -123,8 +119,7 @@ func (p *Provider) source(name string, client *http.Client) (source, error) {
 		if id := os.Getenv("AZURE_CLIENT_ID"); id != "" { //nolint:forbidigo // as above
 			managed.ID = azidentity.ClientID(id)
 		}
-		credential, err := azidentity.NewManagedIdentityCredential(managed)
-		s.credential = credential
-		return s, err
+		s.credential, err = azidentity.NewManagedIdentityCredential(managed)
 	}
+	return s, err
 }

@@ -32,15 +32,12 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 		x.scope = fallback
 		token, _, err = p.exchange(ctx, x, jwt, request)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return token, nil
+	return token, err
 }
 
 // exchange exchanges the proof for a token. Code is the error code of a refusal by Entra; otherwise
 // zero.
-func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, request *auth.Request) (token *Token, code aadsts, err error) {
+func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, request *auth.Request) (_ auth.Token, code aadsts, _ error) {
 	operation := fmt.Sprintf("token for application %s of tenant %s", x.client, x.tenant)
 	started := time.Now()
 	answer, err := p.post(ctx, request, p.cloud.Authority+"/"+x.tenant+"/oauth2/v2.0/token", url.Values{
@@ -61,7 +58,8 @@ func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, reques
 		}
 		return nil, code, f.Error(auth.StageExchange, operation)
 	}
-	if token, err = parseToken(answer.Body, started); err != nil {
+	token, err := parseToken(answer.Body, started)
+	if err != nil {
 		return nil, 0, remote.Invalid(p.where(), "a token", err).Error(auth.StageExchange, operation)
 	}
 	return token, 0, nil

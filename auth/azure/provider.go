@@ -87,9 +87,7 @@ func NewProvider(config Config) (*Provider, error) {
 		}
 		config.TenantID = tenant
 	}
-	if config.Cloud.IsZero() {
-		config.Cloud = endpoint.AzurePublic()
-	}
+	config.Cloud = cmp.Or(config.Cloud, endpoint.AzurePublic())
 	if c := config.Cloud; !strings.HasPrefix(c.Authority, "https://") || c.ProofAudience == "" || c.ResourceManagerAudience == "" ||
 		c.RegistryAudience == "" {
 		return nil, errors.New("the Azure cloud is incomplete; take one of endpoint.AzureClouds or make it with endpoint.ParseAzureEnvironment")

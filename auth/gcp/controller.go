@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -132,10 +133,7 @@ func types() []google.CredentialsType {
 // check refuses a file that needs a person or would start a program, and a file of another
 // universe. It also refuses unknown types, deep nesting and bad private keys.
 func (f *credentialsFile) check(universe string) error {
-	domain := f.UniverseDomain
-	if domain == "" {
-		domain = "googleapis.com"
-	}
+	domain := cmp.Or(f.UniverseDomain, "googleapis.com")
 	switch {
 	case f.Web != nil || f.Installed != nil:
 		return errors.New("it is for signing in people")

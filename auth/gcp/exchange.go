@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -219,7 +220,7 @@ func parseToken(body []byte, asked time.Time) (*Token, error) {
 	case answer.ExpiresIn <= 0:
 		return nil, errors.New("no expires_in in it")
 	}
-	life := min(time.Duration(min(answer.ExpiresIn, int64(maxExpiresIn/time.Second)))*time.Second, maxExpiresIn)
+	life := time.Duration(min(answer.ExpiresIn, int64(maxExpiresIn/time.Second))) * time.Second
 	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: asked.Add(life).UTC()}, nil
 }
 
@@ -240,10 +241,7 @@ func parseAccountToken(body []byte, asked time.Time) (*Token, error) {
 	case answer.ExpireTime.IsZero():
 		return nil, errors.New("no expireTime in it")
 	}
-	expires := answer.ExpireTime
-	if latest := asked.Add(tokenLifetime); expires.After(latest) {
-		expires = latest
-	}
+	expires := slices.MinFunc([]time.Time{answer.ExpireTime, asked.Add(tokenLifetime)}, time.Time.Compare)
 	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: expires.UTC()}, nil
 }
 

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
@@ -120,7 +121,8 @@ func parseStatement(said statement, universe endpoint.GCPUniverse) (identity, er
 		}
 	}
 	if said.account != "" {
-		if id.account, err = parseAccount(said.account, universe); err != nil {
+		id.account, err = endpoint.ParseGCPServiceAccount(said.account)
+		if err = cmp.Or(err, checkUniverse(universe, id.account)); err != nil {
 			return identity{}, &attribute.Error{Attribute: accountAttribute(), Err: err}
 		}
 		if id.text != "" {
@@ -131,46 +133,26 @@ func parseStatement(said statement, universe endpoint.GCPUniverse) (identity, er
 	if said.impersonated == "" {
 		return id, nil
 	}
-	if id.chain, err = parseChain(said.impersonated, universe); err != nil {
+	id.chain, err = endpoint.ParseGCPImpersonation(said.impersonated)
+	if err = cmp.Or(err, checkUniverse(universe, id.chain...)); err != nil {
 		return identity{}, &attribute.Error{Attribute: impersonateAttribute(), Err: err}
 	}
 	id.text += chainSegment + said.impersonated
 	return id, nil
 }
 
-// parseAccount parses the address of a service account, which must be in the universe.
-func parseAccount(address string, universe endpoint.GCPUniverse) (endpoint.GCPServiceAccount, error) {
-	account, err := endpoint.ParseGCPServiceAccount(address)
-	if err != nil {
-		return endpoint.GCPServiceAccount{}, err
-	}
-	return account, checkUniverse(account, universe)
-}
-
-// parseChain parses a list of service accounts, which must be in the universe.
-func parseChain(addresses string, universe endpoint.GCPUniverse) ([]endpoint.GCPServiceAccount, error) {
-	chain, err := endpoint.ParseGCPImpersonation(addresses)
-	if err != nil {
-		return nil, err
-	}
-	for _, account := range chain {
-		if err := checkUniverse(account, universe); err != nil {
-			return nil, err
+// checkUniverse refuses service accounts of another universe.
+func checkUniverse(universe endpoint.GCPUniverse, accounts ...endpoint.GCPServiceAccount) error {
+	for _, account := range accounts {
+		if account.Universe != universe.Domain {
+			return &endpoint.Error{
+				What: "service account", Reason: endpoint.ReasonPartition,
+				Detail: account.Email + " is in universe " + account.Universe + ", but the controller is in universe " + universe.Domain,
+				Fix:    "name a service account in universe " + universe.Domain,
+			}
 		}
 	}
-	return chain, nil
-}
-
-// checkUniverse refuses a service account of another universe.
-func checkUniverse(account endpoint.GCPServiceAccount, universe endpoint.GCPUniverse) error {
-	if account.Universe == universe.Domain {
-		return nil
-	}
-	return &endpoint.Error{
-		What: "service account", Reason: endpoint.ReasonPartition,
-		Detail: account.Email + " is in universe " + account.Universe + ", but the controller is in universe " + universe.Domain,
-		Fix:    "name a service account in universe " + universe.Domain,
-	}
+	return nil
 }
 
 // parseIdentity reads an identity's canonical form.

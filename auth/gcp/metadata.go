@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -56,9 +57,7 @@ type inquiry struct {
 }
 
 func newMetadata(host string, timeout time.Duration) (*metadata, error) {
-	if host == "" {
-		host = DefaultMetadataHost
-	}
+	host = cmp.Or(host, DefaultMetadataHost)
 	root, err := url.Parse("http://" + host + "/computeMetadata/v1/")
 	if err != nil || root.Host != host || root.User != nil || root.Hostname() == "" {
 		return nil, fmt.Errorf("GCE_METADATA_HOST: %q is not host[:port]", host)

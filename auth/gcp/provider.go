@@ -73,10 +73,7 @@ type Provider struct {
 // NewProvider makes a provider. It refuses an unknown universe, a malformed metadata host, and a
 // transport that does not verify certificates.
 func NewProvider(config Config) (*Provider, error) {
-	if config.UniverseDomain == "" {
-		config.UniverseDomain = endpoint.GCPUniverses()[0].Domain
-	}
-	universe, err := endpoint.ParseGCPUniverse(config.UniverseDomain)
+	universe, err := endpoint.ParseGCPUniverse(cmp.Or(config.UniverseDomain, endpoint.GCPUniverses()[0].Domain))
 	if err != nil {
 		return nil, fmt.Errorf("GOOGLE_CLOUD_UNIVERSE_DOMAIN: %w", err)
 	}
@@ -128,8 +125,7 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	case options.STSRegion != "":
 		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region",
 			"leave out the STS region: tokens of Google Cloud have no region")
-	}
-	if options.Subject.Lent() && options.ProxyURL != nil {
+	case options.Subject.Lent() && options.ProxyURL != nil:
 		return auth.Target{}, refusal.Detour("proxy")
 	}
 	if !options.Scopes.IsZero() {
