@@ -7,6 +7,7 @@
 package transport
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/tls"
@@ -85,24 +86,15 @@ type entry struct {
 // NewPool makes a pool. It refuses a base that does not verify certificates: the wrong server could
 // get a proof, and use it.
 func NewPool(options Options) (*Pool, error) {
-	base := options.Base
+	base, size := cmp.Or(options.Base, Default()), cmp.Or(options.Size, DefaultSize)
 	switch {
-	case base == nil:
-		base = Default()
 	case base.TLSClientConfig != nil && base.TLSClientConfig.InsecureSkipVerify:
 		return nil, errors.New("transport: certificates are not verified (InsecureSkipVerify); set RootCAs instead")
-	}
-	if options.Dial == nil {
+	case options.Dial == nil:
 		return nil, errors.New("transport: no dial function for the hosts that tenants choose")
-	}
-	if options.CheckTarget == nil {
+	case options.CheckTarget == nil:
 		return nil, errors.New("transport: no function that checks the hosts that tenants choose")
-	}
-	size := options.Size
-	if size == 0 {
-		size = DefaultSize
-	}
-	if size < 0 {
+	case size < 0:
 		return nil, fmt.Errorf("transport: size is %d, must not be negative", size)
 	}
 	p := &Pool{
@@ -159,15 +151,11 @@ func (p *Pool) guard(t *http.Transport) {
 
 // authority returns the URL's host:port.
 func authority(u *url.URL) string {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "http":
+	port := "443"
+	if u.Scheme == "http" {
 		port = "80"
-	default:
-		port = "443"
 	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
 }
 
 // Host returns the transport to a host that a tenant chose. Without a proxy, the pool's dial

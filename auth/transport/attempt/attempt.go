@@ -22,6 +22,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -111,13 +112,10 @@ func Again(status int, header http.Header) bool {
 // isPassing reports whether the status means an overload or a fault, which may pass within a
 // second.
 func isPassing(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]int{
+		http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	}, status)
 }
 
 // RetryAfter returns the pause in the header Retry-After (RFC 9110 §10.2.3), which is in seconds or

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -181,12 +183,7 @@ func ofNetwork(err error) (Cause, bool) {
 }
 
 func isAny(err error, targets ...error) bool {
-	for _, target := range targets {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 func isTimeout(err error) bool {
@@ -228,40 +225,27 @@ func (f *Failure) Unwrap() error {
 
 func (f *Failure) words() string {
 	switch f.Cause {
-	case NoSuchHost:
-		return "the host's name does not exist"
-	case ResolverFailed:
-		return "the host's name could not be resolved"
-	case ResolverTimedOut:
-		return "the host's name could not be resolved in time"
 	case AddressNotAllowed:
 		return f.refusal().Detail()
-	case ConnectionRefused:
-		return "the connection was refused"
-	case NoRoute:
-		return "there is no route to the host"
-	case TimedOut:
-		return "no answer in time"
-	case ConnectionClosed:
-		return "the connection was closed"
-	case NoTLS:
-		return "the other side does not speak TLS"
-	case AuthorityUnknown:
-		return "the certificate is signed by an unknown authority"
-	case CertificateOfOtherHost:
-		return "the certificate is for another host"
-	case CertificateExpired:
-		return "the certificate has expired or is not yet valid"
-	case CertificateInvalid:
-		return "the certificate is not valid"
-	case HandshakeRefused:
-		return "the other side refused the TLS handshake"
-	case HandshakeFailed:
-		return "the TLS handshake failed"
 	case ProxyRefused:
 		return (&ProxyError{f.ProxyStatus}).Error()
 	default:
-		return "the connection failed"
+		return cmp.Or(map[Cause]string{
+			NoSuchHost:             "the host's name does not exist",
+			ResolverFailed:         "the host's name could not be resolved",
+			ResolverTimedOut:       "the host's name could not be resolved in time",
+			ConnectionRefused:      "the connection was refused",
+			NoRoute:                "there is no route to the host",
+			TimedOut:               "no answer in time",
+			ConnectionClosed:       "the connection was closed",
+			NoTLS:                  "the other side does not speak TLS",
+			AuthorityUnknown:       "the certificate is signed by an unknown authority",
+			CertificateOfOtherHost: "the certificate is for another host",
+			CertificateExpired:     "the certificate has expired or is not yet valid",
+			CertificateInvalid:     "the certificate is not valid",
+			HandshakeRefused:       "the other side refused the TLS handshake",
+			HandshakeFailed:        "the TLS handshake failed",
+		}[f.Cause], "the connection failed")
 	}
 }
 
