@@ -19,7 +19,7 @@ func certificatePEM(c *x509.Certificate) []byte { return []byte(svid.EncodeCerti
 
 func keyPEM(tb testing.TB, key crypto.PrivateKey) []byte {
 	tb.Helper()
-	der := must[[]byte](tb)(x509.MarshalPKCS8PrivateKey(key))
+	der := valueOf[[]byte](tb)(x509.MarshalPKCS8PrivateKey(key))
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
@@ -50,7 +50,7 @@ func TestParseAuthority(t *testing.T) {
 		return certificatePEM(foreign.foreign(t, change))
 	}
 	good, short, long := of(key, nil), newRSA(t, 1024), newKey(t, elliptic.P521())
-	sec1 := must[[]byte](t)(x509.MarshalECPrivateKey(key))
+	sec1 := valueOf[[]byte](t)(x509.MarshalECPrivateKey(key))
 	if _, _, err := svid.ParseAuthority(good, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: sec1}), w.domain, w.now); err != nil {
 		t.Errorf("a key in SEC 1: %v", err)
 	}

@@ -58,7 +58,7 @@ func newRSA(tb testing.TB, bits int) *rsa.PrivateKey {
 	return key
 }
 
-func must[T any](tb testing.TB) func(T, error) T {
+func valueOf[T any](tb testing.TB) func(T, error) T {
 	tb.Helper()
 	return func(value T, err error) T {
 		tb.Helper()
@@ -88,7 +88,7 @@ func TestID(t *testing.T) {
 	if got := object(t).String(); got != "spiffe://example.com/ocirepositories/production/my-app" {
 		t.Error(got)
 	}
-	longest := must[spiffeid.TrustDomain](t)(svid.ParseTrustDomain(strings.Repeat("a", 255)))
+	longest := valueOf[spiffeid.TrustDomain](t)(svid.ParseTrustDomain(strings.Repeat("a", 255)))
 	if _, err := svid.ID(longest, "imagerepositories", strings.Repeat("n", 63), strings.Repeat("m", 253)); err != nil {
 		t.Errorf("the longest names of Kubernetes do not fit: %v", err)
 	}
@@ -113,8 +113,8 @@ func TestID(t *testing.T) {
 func TestJWT(t *testing.T) {
 	now := time.Now()
 	for alg, key := range map[string]crypto.Signer{"RS256": newRSA(t, 2048), "ES256": newKey(t, elliptic.P256()), "ES384": newKey(t, elliptic.P384())} {
-		claims := must[svid.Claims](t)(svid.NewClaims("https://spiffe.example.com", object(t), []string{"registry.example.com"}, "one", now))
-		token := must[string](t)(svid.SignJWT(claims, "the-kid", key))
+		claims := valueOf[svid.Claims](t)(svid.NewClaims("https://spiffe.example.com", object(t), []string{"registry.example.com"}, "one", now))
+		token := valueOf[string](t)(svid.SignJWT(claims, "the-kid", key))
 		bundle := jwtbundle.FromJWTAuthorities(domain(t), map[string]crypto.PublicKey{"the-kid": key.Public()})
 		verified, err := jwtsvid.ParseAndValidate(token, bundle, []string{"registry.example.com"})
 		if err != nil {
@@ -147,7 +147,7 @@ func TestJWT(t *testing.T) {
 
 func text(t *testing.T, part string) string {
 	t.Helper()
-	return string(must[[]byte](t)(base64.RawURLEncoding.DecodeString(part)))
+	return string(valueOf[[]byte](t)(base64.RawURLEncoding.DecodeString(part)))
 }
 
 func unix(at time.Time) string { return big.NewInt(at.Unix()).String() }
@@ -191,7 +191,7 @@ func (broken) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, error) {
 func TestCheckJWT(t *testing.T) {
 	now, key := time.Now(), newKey(t, elliptic.P256())
 	good := func() svid.Claims {
-		return must[svid.Claims](t)(svid.NewClaims("https://spiffe.example.com", object(t), []string{"a"}, "one", now))
+		return valueOf[svid.Claims](t)(svid.NewClaims("https://spiffe.example.com", object(t), []string{"a"}, "one", now))
 	}
 	for what, change := range map[string]func(*svid.Claims){
 		"another object":     func(c *svid.Claims) { c.Subject = "spiffe://example.com/ocirepositories/production/other" },
@@ -202,12 +202,12 @@ func TestCheckJWT(t *testing.T) {
 	} {
 		claims := good()
 		change(&claims)
-		token := must[string](t)(svid.SignJWT(claims, "kid", key))
+		token := valueOf[string](t)(svid.SignJWT(claims, "kid", key))
 		if _, err := svid.CheckJWT(token, object(t), []string{"a"}, now); err == nil {
 			t.Errorf("%s is accepted", what)
 		}
 	}
-	token := must[string](t)(svid.SignJWT(good(), "kid", key))
+	token := valueOf[string](t)(svid.SignJWT(good(), "kid", key))
 	rest := strings.SplitN(token, ".", 2)[1]
 	for _, header := range []string{`{"alg":"none","kid":"kid","typ":"JWT"}`, `{"alg":"HS256","kid":"kid","typ":"JWT"}`, `{"alg":"ES256","kid":"","typ":"JWT"}`, `{"alg":"ES256","kid":"kid","typ":"at+jwt"}`, `[]`} {
 		forged := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + rest
@@ -236,9 +236,9 @@ type world struct {
 func newWorld(tb testing.TB, key crypto.Signer) *world {
 	tb.Helper()
 	w := &world{domain: domain(tb), key: key, middle: newKey(tb, elliptic.P256()), now: time.Now()}
-	w.authority = must[*x509.Certificate](tb)(svid.NewAuthority(w.domain, key, 48*time.Hour, w.now))
+	w.authority = valueOf[*x509.Certificate](tb)(svid.NewAuthority(w.domain, key, 48*time.Hour, w.now))
 	foreign := w.foreign(tb, nil)
-	w.intermediate = must[*x509.Certificate](tb)(svid.NewIntermediate(w.domain, foreign, key, w.middle.Public(), 24*time.Hour, w.now))
+	w.intermediate = valueOf[*x509.Certificate](tb)(svid.NewIntermediate(w.domain, foreign, key, w.middle.Public(), 24*time.Hour, w.now))
 	return w
 }
 
@@ -254,23 +254,23 @@ func (w *world) foreign(tb testing.TB, change func(*x509.Certificate)) *x509.Cer
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, w.key.Public(), w.key)
 	must.Succeed(tb, err)
-	return must[*x509.Certificate](tb)(x509.ParseCertificate(der))
+	return valueOf[*x509.Certificate](tb)(x509.ParseCertificate(der))
 }
 
 // TestCertificate checks X.509-SVIDs against the text X509-SVID. The verifier is go-spiffe.
 func TestCertificate(t *testing.T) {
 	for name, key := range map[string]crypto.Signer{"P-256": newKey(t, elliptic.P256()), "P-384": newKey(t, elliptic.P384()), "RSA": newRSA(t, 2048)} {
 		w := newWorld(t, key)
-		issuer := must[*svid.Issuer](t)(svid.NewIssuer(w.domain, key, w.authority, nil))
+		issuer := valueOf[*svid.Issuer](t)(svid.NewIssuer(w.domain, key, w.authority, nil))
 		leafKey := newKey(t, elliptic.P256())
-		made := must[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, w.now))
-		chain := must[[]*x509.Certificate](t)(svid.ParseChain(made.Chain()))
+		made := valueOf[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, w.now))
+		chain := valueOf[[]*x509.Certificate](t)(svid.ParseChain(made.Chain()))
 		leaf := chain[0]
 		id, _, err := x509svid.Verify(chain, x509bundle.FromX509Authorities(w.domain, []*x509.Certificate{w.authority}))
 		if err != nil || id != object(t) {
 			t.Fatalf("%s: %v, %v", name, id, err)
 		}
-		der := must[[]byte](t)(x509.MarshalPKCS8PrivateKey(leafKey))
+		der := valueOf[[]byte](t)(x509.MarshalPKCS8PrivateKey(leafKey))
 		if _, err := x509svid.Parse([]byte(made.Chain()), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
 			t.Errorf("%s: go-spiffe does not load it: %v", name, err)
 		}
@@ -299,7 +299,7 @@ func TestCertificate(t *testing.T) {
 		case !made.NotAfter.Equal(leaf.NotAfter):
 			t.Errorf("%s: NotAfter %v", name, made.NotAfter)
 		}
-		again := must[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, w.now))
+		again := valueOf[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, w.now))
 		if again.Serial == made.Serial {
 			t.Errorf("%s: two certificates have the same serial", name)
 		}
@@ -321,17 +321,17 @@ func TestCertificateLikeLibrary(t *testing.T) {
 	leafKey := newKey(t, elliptic.P256())
 	for what, now := range map[string]time.Time{"UTCTime": w.now, "GeneralizedTime": time.Date(2051, 2, 3, 4, 5, 6, 7, time.UTC)} {
 		w.now = now
-		authority := must[*x509.Certificate](t)(svid.NewAuthority(w.domain, w.key, 48*time.Hour, now))
-		issuer := must[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.key, authority, nil))
-		made := must[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, now))
-		ours := must[*x509.Certificate](t)(x509.ParseCertificate(made.DER))
+		authority := valueOf[*x509.Certificate](t)(svid.NewAuthority(w.domain, w.key, 48*time.Hour, now))
+		issuer := valueOf[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.key, authority, nil))
+		made := valueOf[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, now))
+		ours := valueOf[*x509.Certificate](t)(x509.ParseCertificate(made.DER))
 		template := &x509.Certificate{
 			SerialNumber: ours.SerialNumber, NotBefore: ours.NotBefore, NotAfter: ours.NotAfter, URIs: []*url.URL{object(t).URL()},
 			BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		}
-		der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, authority, &leafKey.PublicKey, w.key))
-		theirs := must[*x509.Certificate](t)(x509.ParseCertificate(der))
+		der := valueOf[[]byte](t)(x509.CreateCertificate(rand.Reader, template, authority, &leafKey.PublicKey, w.key))
+		theirs := valueOf[*x509.Certificate](t)(x509.ParseCertificate(der))
 		if string(ours.RawTBSCertificate) != string(theirs.RawTBSCertificate) {
 			t.Errorf("%s:\n%x\nwant\n%x", what, ours.RawTBSCertificate, theirs.RawTBSCertificate)
 		}
@@ -342,11 +342,11 @@ func TestCertificateLikeLibrary(t *testing.T) {
 func TestIntermediate(t *testing.T) {
 	w := newWorld(t, newRSA(t, 2048))
 	foreign := w.foreign(t, nil)
-	intermediate := must[*x509.Certificate](t)(svid.NewIntermediate(w.domain, foreign, w.key, w.middle.Public(), 24*time.Hour, w.now))
-	issuer := must[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.middle, foreign, intermediate))
+	intermediate := valueOf[*x509.Certificate](t)(svid.NewIntermediate(w.domain, foreign, w.key, w.middle.Public(), 24*time.Hour, w.now))
+	issuer := valueOf[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.middle, foreign, intermediate))
 	leafKey := newKey(t, elliptic.P256())
-	made := must[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, w.now))
-	chain := must[[]*x509.Certificate](t)(svid.ParseChain(made.Chain()))
+	made := valueOf[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, w.now))
+	chain := valueOf[[]*x509.Certificate](t)(svid.ParseChain(made.Chain()))
 	if len(chain) != 2 || !chain[1].Equal(intermediate) {
 		t.Fatalf("the chain has %d certificates", len(chain))
 	}
@@ -375,15 +375,15 @@ func TestNeverOutlivesAuthority(t *testing.T) {
 	w := newWorld(t, newKey(t, elliptic.P256()))
 	leafKey := newKey(t, elliptic.P256())
 	foreign := w.foreign(t, func(c *x509.Certificate) { c.NotAfter = w.now.Add(time.Hour) })
-	capped := must[*x509.Certificate](t)(svid.NewIntermediate(w.domain, foreign, w.key, w.middle.Public(), 24*time.Hour, w.now))
+	capped := valueOf[*x509.Certificate](t)(svid.NewIntermediate(w.domain, foreign, w.key, w.middle.Public(), 24*time.Hour, w.now))
 	if capped.NotAfter.After(foreign.NotAfter) {
 		t.Error("the intermediate outlives its authority")
 	}
 	for what, issuer := range map[string]*svid.Issuer{
-		"authority":    must[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.key, w.authority, nil)),
-		"intermediate": must[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.middle, foreign, capped)),
+		"authority":    valueOf[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.key, w.authority, nil)),
+		"intermediate": valueOf[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.middle, foreign, capped)),
 	} {
-		made := must[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, issuer.NotAfter().Add(-time.Minute)))
+		made := valueOf[svid.Certificate](t)(issuer.Certificate(object(t), &leafKey.PublicKey, issuer.NotAfter().Add(-time.Minute)))
 		if !made.NotAfter.Equal(issuer.NotAfter()) {
 			t.Errorf("%s: the SVID ends at %v, and the issuer at %v", what, made.NotAfter, issuer.NotAfter())
 		}
@@ -395,9 +395,9 @@ func TestNeverOutlivesAuthority(t *testing.T) {
 
 func TestCertificateRefusals(t *testing.T) {
 	w := newWorld(t, newKey(t, elliptic.P256()))
-	issuer := must[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.key, w.authority, nil))
+	issuer := valueOf[*svid.Issuer](t)(svid.NewIssuer(w.domain, w.key, w.authority, nil))
 	leafKey := newKey(t, elliptic.P256())
-	other := must[spiffeid.ID](t)(spiffeid.FromString("spiffe://other.example/ocirepositories/production/my-app"))
+	other := valueOf[spiffeid.ID](t)(spiffeid.FromString("spiffe://other.example/ocirepositories/production/my-app"))
 	for what, id := range map[string]spiffeid.ID{"another trust domain": other, "the trust domain itself": w.domain.ID(), "no ID": {}} {
 		if _, err := issuer.Certificate(id, &leafKey.PublicKey, w.now); err == nil {
 			t.Errorf("%s gets a certificate", what)
@@ -418,15 +418,15 @@ func TestParsePublicKey(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	must.Succeed(t, err)
 	key := newKey(t, elliptic.P256())
-	der := must[[]byte](t)(x509.MarshalPKIXPublicKey(&key.PublicKey))
+	der := valueOf[[]byte](t)(x509.MarshalPKIXPublicKey(&key.PublicKey))
 	if got, err := svid.ParsePublicKey(der); err != nil || !got.Equal(&key.PublicKey) {
 		t.Errorf("%v, %v", got, err)
 	}
 	offCurve := append([]byte{}, der...)
 	offCurve[len(offCurve)-1] ^= 1
 	for what, der := range map[string][]byte{
-		"empty": nil, "RSA": must[[]byte](t)(x509.MarshalPKIXPublicKey(newRSA(t, 2048).Public())), "Ed25519": must[[]byte](t)(x509.MarshalPKIXPublicKey(edwards.Public())),
-		"P-384": must[[]byte](t)(x509.MarshalPKIXPublicKey(newKey(t, elliptic.P384()).Public())), "a point off the curve": offCurve, "a tail": append(append([]byte{}, der...), 0),
+		"empty": nil, "RSA": valueOf[[]byte](t)(x509.MarshalPKIXPublicKey(newRSA(t, 2048).Public())), "Ed25519": valueOf[[]byte](t)(x509.MarshalPKIXPublicKey(edwards.Public())),
+		"P-384": valueOf[[]byte](t)(x509.MarshalPKIXPublicKey(newKey(t, elliptic.P384()).Public())), "a point off the curve": offCurve, "a tail": append(append([]byte{}, der...), 0),
 		"too long": make([]byte, 1<<20),
 	} {
 		if _, err := svid.ParsePublicKey(der); err == nil {
@@ -446,8 +446,8 @@ func TestCheckChain(t *testing.T) {
 		if change != nil {
 			change(template)
 		}
-		der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, w.intermediate, &leafKey.PublicKey, w.middle))
-		return must[*x509.Certificate](t)(x509.ParseCertificate(der))
+		der := valueOf[[]byte](t)(x509.CreateCertificate(rand.Reader, template, w.intermediate, &leafKey.PublicKey, w.middle))
+		return valueOf[*x509.Certificate](t)(x509.ParseCertificate(der))
 	}
 	check := func(chain ...*x509.Certificate) error {
 		return svid.CheckChain(chain, object(t), &leafKey.PublicKey, w.now)
