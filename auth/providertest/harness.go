@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // Harness has a provider, a local cloud and two tenants. All fields are required unless their
@@ -136,9 +138,7 @@ func newBench(t *testing.T, harness func(t *testing.T) *Harness) *bench {
 	if h.Principal == nil {
 		h.Principal = h.Provider.GetIdentity
 	}
-	if h.TrustStage == "" {
-		h.TrustStage = auth.StageExchange
-	}
+	h.TrustStage = cmp.Or(h.TrustStage, auth.StageExchange)
 	b := &bench{Harness: h, cache: h.NewCache(t)}
 	b.accounts = &directory{bench: b, live: map[auth.Subject]auth.Account{}, proving: make(chan struct{}, 1)}
 	b.accounts.put(h.A)
@@ -190,9 +190,7 @@ func (b *bench) mustGet(t *testing.T, opts ...auth.Option) auth.Token {
 func (b *bench) belongs(t *testing.T, token auth.Token, account auth.Account) {
 	t.Helper()
 	want, err := b.Principal(account)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := b.Whose(t.Context(), token)
 	if err != nil {
 		t.Fatalf("the cloud does not know the token: %v", err)

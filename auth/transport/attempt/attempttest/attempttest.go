@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
@@ -44,9 +45,7 @@ func Run(t *testing.T, s Sender) {
 				return dial(ctx, network, address)
 			}
 			pool, err := transport.NewPool(transport.Options{Base: base, Dial: dial, CheckTarget: endpoint.Guard{}.CheckTarget})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(pool.Close)
 			c.check(t, s, s.Send(t, pool.Via(nil)), int(dialled.Load()))
 		})

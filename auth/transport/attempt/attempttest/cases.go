@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
 // patience is how long a connection waits for an answer that must come, even on a busy machine.
@@ -153,9 +154,7 @@ func guarded(t *testing.T, base *http.Transport) {
 func guardedDial(t *testing.T) dialFunc {
 	t.Helper()
 	_, port, err := net.SplitHostPort(listen(t).Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return redirect(endpoint.Guard{}.DialContext(&net.Dialer{}), "localhost:"+port)
 }
 
