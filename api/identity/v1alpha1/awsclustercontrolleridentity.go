@@ -53,10 +53,8 @@ type AWSClusterControllerIdentitySpec struct {
 // UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterControllerIdentitySpec) UnmarshalJSON(data []byte) error {
 	type fields AWSClusterControllerIdentitySpec // without this method, to avoid recursion
-	var read fields
-	err := readLender(data, &read, &read.AllowedNamespaces)
-	*s = AWSClusterControllerIdentitySpec(read)
-	return err
+	*s = AWSClusterControllerIdentitySpec{}
+	return readLender(data, (*fields)(s), &s.AllowedNamespaces)
 }
 
 // GetStatus returns the part of the status that all kinds have, for reading and writing.

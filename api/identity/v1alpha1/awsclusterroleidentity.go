@@ -135,10 +135,8 @@ type AWSClusterIdentityReference struct {
 // UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterRoleIdentitySpec) UnmarshalJSON(data []byte) error {
 	type fields AWSClusterRoleIdentitySpec // without this method, to avoid recursion
-	var read fields
-	err := readLender(data, &read, &read.AllowedNamespaces)
-	*s = AWSClusterRoleIdentitySpec(read)
-	return err
+	*s = AWSClusterRoleIdentitySpec{}
+	return readLender(data, (*fields)(s), &s.AllowedNamespaces)
 }
 
 // GetStatus returns the part of the status that all kinds have, for reading and writing.

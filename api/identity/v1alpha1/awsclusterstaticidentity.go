@@ -81,10 +81,8 @@ type AWSClusterSecretReference struct {
 // UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterStaticIdentitySpec) UnmarshalJSON(data []byte) error {
 	type fields AWSClusterStaticIdentitySpec // without this method, to avoid recursion
-	var read fields
-	err := readLender(data, &read, &read.AllowedNamespaces)
-	*s = AWSClusterStaticIdentitySpec(read)
-	return err
+	*s = AWSClusterStaticIdentitySpec{}
+	return readLender(data, (*fields)(s), &s.AllowedNamespaces)
 }
 
 // GetStatus returns the part of the status that all kinds have, for reading and writing.

@@ -20,18 +20,15 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme registers the types of this package with s. It panics if s already has another Go
 // type for one of the kinds.
 func AddToScheme(s *runtime.Scheme) error {
-	builder := runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-		s.AddKnownTypes(GroupVersion(),
-			&AWSClusterControllerIdentity{}, &AWSClusterControllerIdentityList{},
-			&AWSClusterRoleIdentity{}, &AWSClusterRoleIdentityList{},
-			&AWSClusterStaticIdentity{}, &AWSClusterStaticIdentityList{},
-			&AWSServiceAccountIdentity{}, &AWSServiceAccountIdentityList{},
-			&KeyRing{}, &KeyRingList{},
-			&WorkloadIdentity{}, &WorkloadIdentityList{},
-			&WorkloadIdentityBinding{}, &WorkloadIdentityBindingList{},
-		)
-		metav1.AddToGroupVersion(s, GroupVersion())
-		return nil
-	})
-	return builder.AddToScheme(s)
+	s.AddKnownTypes(GroupVersion(),
+		&AWSClusterControllerIdentity{}, &AWSClusterControllerIdentityList{},
+		&AWSClusterRoleIdentity{}, &AWSClusterRoleIdentityList{},
+		&AWSClusterStaticIdentity{}, &AWSClusterStaticIdentityList{},
+		&AWSServiceAccountIdentity{}, &AWSServiceAccountIdentityList{},
+		&KeyRing{}, &KeyRingList{},
+		&WorkloadIdentity{}, &WorkloadIdentityList{},
+		&WorkloadIdentityBinding{}, &WorkloadIdentityBindingList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
 }
