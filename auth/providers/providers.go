@@ -71,13 +71,10 @@ func New(config Config) (*Set, error) {
 	}
 	entra, err := newAzure(config)
 	if err != nil {
-		amazon.Close()
 		return nil, err
 	}
 	google, err := newGCP(config)
 	if err != nil {
-		amazon.Close()
-		entra.Close()
 		return nil, err
 	}
 	return &Set{AWS: amazon, Azure: entra, GCP: google}, nil
