@@ -52,9 +52,9 @@ func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, reques
 	}
 	if answer.Status != http.StatusOK {
 		f, code := entraFailure(answer, p.where())
-		if fix := code.verdict().fix; fix != nil {
+		if fix := code.verdict().fix; fix != "" {
 			subject := request.Key.Subject
-			f.Fix = fix(asked{subject: subject, claims: remote.ClaimsOf(proof).Shown(subject), identity: x.identity, scope: x.scope, cloud: p.cloud})
+			f.Fix = asked{subject, remote.ClaimsOf(proof).Shown(subject), x.identity, x.scope, p.cloud}.fill(fix)
 		}
 		return nil, code, f.Error(auth.StageExchange, operation)
 	}
