@@ -2,7 +2,7 @@ package rig
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,18 +16,14 @@ type Maker struct {
 	// Make makes a proof without defects.
 	Make func(auth.Account, auth.ProofRequest) (auth.Proof, error)
 
-	mu   sync.Mutex
-	made int
-	slow bool
+	made atomic.Int32
+	slow atomic.Bool
 }
 
 // Prove implements Prove of a [providertest.Harness].
 func (m *Maker) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest, _ providertest.Defect) (auth.Proof, error) {
-	m.mu.Lock()
-	m.made++
-	slow := m.slow
-	m.mu.Unlock()
-	if slow {
+	m.made.Add(1)
+	if m.slow.Load() {
 		select {
 		case <-time.After(providertest.SlowAnswer):
 		case <-ctx.Done():
@@ -38,21 +34,12 @@ func (m *Maker) Prove(ctx context.Context, account auth.Account, request auth.Pr
 }
 
 // Exchanges implements [providertest.Cloud].
-func (m *Maker) Exchanges() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.made
-}
+func (m *Maker) Exchanges() int { return int(m.made.Load()) }
 
 // Trouble implements [providertest.Cloud].
 func (m *Maker) Trouble(_ *testing.T, trouble providertest.Trouble) (end func()) {
-	set := func(slow bool) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.slow = slow
-	}
-	set(trouble == providertest.Slow)
-	return func() { set(false) }
+	m.slow.Store(trouble == providertest.Slow)
+	return func() { m.slow.Store(false) }
 }
 
 // Revoke implements [providertest.Cloud]. It does nothing: no cloud is asked for the credential, so
