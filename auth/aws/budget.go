@@ -137,11 +137,10 @@ func (b *budgets) forget(of payer, own *budget) {
 
 // throttledBefore returns the error for a call that was not made because its account is in a pause.
 func (x plan) throttledBefore(of payer, pause time.Duration) error {
-	f := remote.Failure{
+	return remote.Failure{
 		Where: x.where(), Code: auth.CodeThrottled, RetryAfter: pause,
 		What: "not asked, because STS throttles the account of " + x.session.Source, Fix: waitForQuota(of.account),
-	}
-	return f.Error(auth.StageExchange, x.chainOperation())
+	}.Error(auth.StageExchange, x.chainOperation())
 }
 
 // waitForQuota returns the fix for a throttled account.

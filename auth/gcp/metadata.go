@@ -82,18 +82,16 @@ func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKEC
 		go m.inquire(context.WithoutCancel(ctx), q)
 	}
 	m.mu.Unlock()
-	var failure *remote.Failure
+	var f remote.Failure
 	select {
 	case <-q.done:
 		if q.failure == nil {
 			return q.cluster, nil
 		}
-		failure = q.failure
+		f = *q.failure
 	case <-ctx.Done():
-		unanswered := remote.Unanswered(ctx, ctx.Err(), metadataServer)
-		failure = &unanswered
+		f = remote.Unanswered(ctx, ctx.Err(), metadataServer)
 	}
-	f := *failure
 	f.Fix = "outside GKE set " + providerAttribute().At(subject) + " to the resource name of a workload identity provider; on GKE " + f.Fix
 	return endpoint.GKECluster{}, f.Error(auth.StageIdentity, "the GKE cluster")
 }
@@ -143,8 +141,7 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 				Fix: "check that the cluster has Workload Identity Federation",
 			}
 		default:
-			refusal := answer.Refusal(metadataServer, "the node")
-			return endpoint.GKECluster{}, &refusal
+			return endpoint.GKECluster{}, new(answer.Refusal(metadataServer, "the node"))
 		}
 	}
 	if err := c.Check(); err != nil {
@@ -171,11 +168,10 @@ func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote
 		return remote.Answer{}, &f
 	}
 	if answer.Header.Get(flavor) != flavorGoogle {
-		f := remote.Failure{
+		return remote.Answer{}, &remote.Failure{
 			Where: metadataServer, Code: auth.CodeResponseInvalid, What: "the answer does not come from the metadata server",
 			Fix: "check which server answers as " + metadataServer,
 		}
-		return remote.Answer{}, &f
 	}
 	return answer, nil
 }
@@ -186,24 +182,20 @@ func (m *metadata) token(ctx context.Context, scopes []string) (*Token, error) {
 	query := url.Values{"scopes": {strings.Join(scopes, ",")}}
 	answer, failure := m.get(ctx, "instance/service-accounts/default/token?"+query.Encode())
 	if failure != nil {
-		f := *failure
-		f.Fix = giveIdentity
-		f.Cause = context.Cause(ctx)
-		return nil, f.Error(auth.StageIdentity, controllerOperation)
+		failure.Fix, failure.Cause = giveIdentity, context.Cause(ctx)
+		return nil, failure.Error(auth.StageIdentity, controllerOperation)
 	}
 	switch answer.Status {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		f := remote.Failure{
+		return nil, remote.Failure{
 			Where: metadataServer, Code: auth.CodeIdentityMissing, What: "no identity is configured, and the node has none", Fix: giveIdentity,
-		}
-		return nil, f.Error(auth.StageIdentity, controllerOperation)
+		}.Error(auth.StageIdentity, controllerOperation)
 	case http.StatusForbidden:
-		f := remote.Failure{
+		return nil, remote.Failure{
 			Where: metadataServer, Code: auth.CodeTrustRefused, What: "HTTP status 403",
 			Fix: "grant roles/iam.workloadIdentityUser to the controller's ServiceAccount on the service account that it is annotated with",
-		}
-		return nil, f.Error(auth.StageExchange, controllerOperation)
+		}.Error(auth.StageExchange, controllerOperation)
 	default:
 		return nil, answer.Refusal(metadataServer, "the node").Error(auth.StageExchange, controllerOperation)
 	}
