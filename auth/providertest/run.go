@@ -331,11 +331,9 @@ func withdrawn(t *testing.T, b *bench) {
 }
 
 func unsupported(t *testing.T, b *bench) {
-	options := maps.Clone(b.Unsupported)
+	options := map[string]auth.Option{}
+	maps.Copy(options, b.Unsupported)
 	if !b.Credential {
-		if options == nil {
-			options = map[string]auth.Option{}
-		}
 		options["audiences"] = auth.WithAudiences("registry.example")
 	}
 	for name, option := range options {

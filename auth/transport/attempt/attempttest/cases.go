@@ -3,7 +3,6 @@ package attempttest
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"io"
 	"net"
 	"net/http"
 	"testing"
@@ -58,16 +57,22 @@ func cases() []testCase {
 		},
 		{"broken handshake", answering(nonsense), "the TLS handshake failed", "check that NAME speaks TLS 1.2 or later", "", false},
 		{
-			"no TLS", plain, "the other side does not speak TLS",
+			"no TLS", answering(plain), "the other side does not speak TLS",
 			"check which server answers as NAME", "give NAME a certificate, or set spec.insecure, which needs provider generic", false,
 		},
 		{"proxy answers 403", proxyAnswering(403), "the proxy answered HTTP 403 Forbidden", "have the proxy allow NAME", "", false},
 		{"proxy answers 407", proxyAnswering(407), "the proxy answered HTTP 407 Proxy Authentication Required", "correct the proxy's user and password", "", false},
 		{"proxy answers 502", proxyAnswering(502), "the proxy answered HTTP 502 Bad Gateway", "check that the proxy can reach NAME", "", true},
 		{"proxy answers 405", proxyAnswering(405), "the proxy answered HTTP 405 Method Not Allowed", "accepts CONNECT requests to NAME", "", false},
-		{"proxy closed", closedProxy, "the proxy cannot be reached: the connection was refused", reachProxy, "", true},
-		{"proxy untrusted", untrustedProxy, "the proxy cannot be reached: the certificate is signed by an unknown authority", reachProxy, "", false},
-		{"proxy not allowed", guardedProxy, `the proxy cannot be reached: address not allowed: the address of "localhost" is loopback`, "--allowed-endpoint-hosts", "", false},
+		{"proxy closed", through("http", closedPort), "the proxy cannot be reached: the connection was refused", reachProxy, "", true},
+		{
+			"proxy untrusted", through("https", serving(untrusted, noAnswer)),
+			"the proxy cannot be reached: the certificate is signed by an unknown authority", reachProxy, "", false,
+		},
+		{
+			"proxy not allowed", through("http", guarded),
+			`the proxy cannot be reached: address not allowed: the address of "localhost" is loopback`, "--allowed-endpoint-hosts", "", false,
+		},
 	}
 }
 
@@ -91,11 +96,7 @@ func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
 func serving(config func(*tls.Config), handler http.HandlerFunc) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
-		server := serve(t, handler, nil)
-		base.DialContext = dialTo(server.Listener.Addr().String())
-		base.TLSClientConfig.RootCAs = x509.NewCertPool()
-		base.TLSClientConfig.RootCAs.AddCert(server.Certificate())
-		base.TLSClientConfig.ServerName = certificateName
+		serve(t, base, handler, nil)
 		config(base.TLSClientConfig)
 	}
 }
@@ -129,58 +130,27 @@ func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	t.Helper()
 	//nolint:gosec // a test's own server
 	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12}
-	server := serve(t, noAnswer, config)
-	base.DialContext = dialTo(server.Listener.Addr().String())
-	base.TLSClientConfig.RootCAs = x509.NewCertPool()
-	base.TLSClientConfig.RootCAs.AddCert(server.Certificate())
-	base.TLSClientConfig.ServerName = certificateName
+	serve(t, base, noAnswer, config)
 }
 
-// plain answers every connection like a web server without TLS.
-func plain(t *testing.T, base *http.Transport) {
-	t.Helper()
-	answering(func(conn net.Conn) {
-		hangUp(conn)
-		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
-	})(t, base)
-}
-
+// guarded dials a name on loopback, which no guard allows.
 func guarded(t *testing.T, base *http.Transport) {
-	t.Helper()
-	base.DialContext = guardedDial(t)
-}
-
-// guardedDial returns a function that dials a name on loopback, which no guard allows.
-func guardedDial(t *testing.T) dialFunc {
 	t.Helper()
 	_, port, err := net.SplitHostPort(listen(t).Addr().String())
 	must.Succeed(t, err)
-	return redirect(endpoint.Guard{}.DialContext(&net.Dialer{}), "localhost:"+port)
+	base.DialContext = redirect(endpoint.Guard{}.DialContext(&net.Dialer{}), "localhost:"+port)
+}
+
+// through spoils the connection to a proxy.
+func through(scheme string, spoil func(*testing.T, *http.Transport)) func(*testing.T, *http.Transport) {
+	return func(t *testing.T, base *http.Transport) {
+		t.Helper()
+		base.Proxy = proxy(scheme)
+		spoil(t, base)
+	}
 }
 
 // proxyAnswering starts a proxy that answers CONNECT with this status and with its own words.
 func proxyAnswering(status int) func(*testing.T, *http.Transport) {
-	return func(t *testing.T, base *http.Transport) {
-		t.Helper()
-		base.Proxy = proxy("http")
-		base.DialContext = dialTo(accept(t, func(conn net.Conn) { refuseConnect(conn, status) }))
-	}
-}
-
-func closedProxy(t *testing.T, base *http.Transport) {
-	t.Helper()
-	base.Proxy = proxy("http")
-	closedPort(t, base)
-}
-
-func untrustedProxy(t *testing.T, base *http.Transport) {
-	t.Helper()
-	serving(untrusted, noAnswer)(t, base)
-	base.Proxy = proxy("https")
-}
-
-func guardedProxy(t *testing.T, base *http.Transport) {
-	t.Helper()
-	base.Proxy = proxy("http")
-	guarded(t, base)
+	return through("http", answering(func(conn net.Conn) { refuseConnect(conn, status) }))
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log"
@@ -65,6 +66,12 @@ func accept(t *testing.T, do func(net.Conn)) string {
 // hang reads until the client closes the connection.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
+// plain answers like a web server without TLS.
+func plain(conn net.Conn) {
+	hangUp(conn)
+	_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+}
+
 // hangUp reads the client's message, because closing with unread data would reset the connection.
 func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) }
 
@@ -78,15 +85,18 @@ func nonsense(conn net.Conn) {
 	hang(conn)
 }
 
-// serve starts a server with TLS.
-func serve(t *testing.T, handler http.HandlerFunc, config *tls.Config) *httptest.Server {
+// serve starts a server with TLS, to which base connects and whose certificate it trusts.
+func serve(t *testing.T, base *http.Transport, handler http.HandlerFunc, config *tls.Config) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.TLS = config
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	return server
+	base.DialContext = dialTo(server.Listener.Addr().String())
+	base.TLSClientConfig.RootCAs = x509.NewCertPool()
+	base.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+	base.TLSClientConfig.ServerName = certificateName
 }
 
 // hangingAnswer waits until the client closes the connection. It must read the body first,
