@@ -64,27 +64,21 @@ func parseRepository(repository string) (location, error) {
 // parseHost parses host[:port] or https://host[:port].
 func parseHost(what, endpoint string) (location, error) {
 	loc, err := parseOptional(what, schemeHTTPS, endpoint)
-	if err != nil {
-		return location{}, err
-	}
-	return loc.root(what)
+	return root(what, loc, err)
 }
 
 // parseRoot parses https://host[:port].
 func parseRoot(what, rawURL string) (location, error) {
 	loc, err := parseLocation(what, schemeHTTPS, rawURL)
-	if err != nil {
-		return location{}, err
-	}
-	return loc.root(what)
+	return root(what, loc, err)
 }
 
-// root returns the location, and refuses a location with a path.
-func (l location) root(what string) (location, error) {
-	if l.path != "" && l.path != "/" {
+// root returns the result of a parser, and refuses a location with a path.
+func root(what string, l location, err error) (location, error) {
+	if err == nil && l.path != "" && l.path != "/" {
 		return location{}, &Error{What: what, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}
 	}
-	return l, nil
+	return l, err
 }
 
 // parseOptional parses a URL of exactly the given scheme; the URL may leave the scheme out.

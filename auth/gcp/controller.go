@@ -101,7 +101,7 @@ func readFile(path string) ([]byte, error) {
 }
 
 // fileError is the error for a credentials file that cannot be used.
-func fileError(path string, err error) error {
+func fileError(path string, err error) *auth.Error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
 		Fix: "correct the controller's credentials file, or remove it and use Workload Identity Federation for GKE",
@@ -180,11 +180,12 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 		return nil, fileError(path, errNotJSON)
 	}
 	if err := file.check(p.universe.Domain); err != nil {
-		refusal := fileError(path, err)
-		if e, ok := errors.AsType[*auth.Error](refusal); ok && errors.Is(err, errExecutable) {
-			e.Code, e.Fix = auth.CodeOptionUnsupported, "name a file or a URL as credential_source, or use Workload Identity Federation for GKE"
+		refused := fileError(path, err)
+		if errors.Is(err, errExecutable) {
+			refused.Code = auth.CodeOptionUnsupported
+			refused.Fix = "name a file or a URL as credential_source, or use Workload Identity Federation for GKE"
 		}
-		return nil, refusal
+		return nil, refused
 	}
 	wire := remote.NewRecorder(ctx, p.calls.Environment())
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, remote.NewClient(wire, p.calls.Timeout()))
