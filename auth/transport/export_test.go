@@ -4,5 +4,5 @@ package transport
 func (p *Pool) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.recent.Len()
+	return len(p.proxies)
 }

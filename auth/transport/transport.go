@@ -8,7 +8,6 @@ package transport
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,10 +74,10 @@ type Pool struct {
 	size   int
 
 	mu      sync.Mutex // never held during I/O
-	proxies map[string]*list.Element
-	recent  *list.List // of *entry, most recently used first
+	proxies []entry    // most recently used last
 }
 
+// entry is the transport through a tenant's proxy.
 type entry struct {
 	proxy     string
 	transport *http.Transport
@@ -97,10 +97,7 @@ func NewPool(options Options) (*Pool, error) {
 	case size < 0:
 		return nil, fmt.Errorf("transport: size is %d, must not be negative", size)
 	}
-	p := &Pool{
-		base: clone(base), direct: clone(base), behind: clone(base), dial: options.Dial, size: size,
-		proxies: make(map[string]*list.Element), recent: list.New(),
-	}
+	p := &Pool{base: clone(base), direct: clone(base), behind: clone(base), dial: options.Dial, size: size}
 	p.guard(p.direct)
 	p.direct.Proxy = nil
 	if proxy := base.Proxy; proxy != nil {
@@ -209,9 +206,10 @@ func (p *Pool) Proxy(proxy *url.URL) *http.Transport {
 	key := proxy.String()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e, ok := p.proxies[key]; ok {
-		p.recent.MoveToFront(e)
-		return e.Value.(*entry).transport
+	if i := slices.IndexFunc(p.proxies, func(e entry) bool { return e.proxy == key }); i >= 0 {
+		used := p.proxies[i]
+		p.proxies = append(slices.Delete(p.proxies, i, i+1), used)
+		return used.transport
 	}
 	t := p.base.Clone()
 	p.guard(t)
@@ -219,11 +217,10 @@ func (p *Pool) Proxy(proxy *url.URL) *http.Transport {
 	t.Proxy = http.ProxyURL(&proxyURL)
 	t.ProxyConnectHeader, t.GetProxyConnectHeader, t.OnProxyConnectResponse = nil, nil, proxyRefusal
 	t.TLSClientConfig.Certificates, t.TLSClientConfig.GetClientCertificate, t.TLSClientConfig.ClientSessionCache = nil, nil, nil
-	p.proxies[key] = p.recent.PushFront(&entry{key, t})
-	if p.recent.Len() > p.size {
-		oldest := p.recent.Remove(p.recent.Back()).(*entry)
-		delete(p.proxies, oldest.proxy)
-		oldest.transport.CloseIdleConnections()
+	p.proxies = append(p.proxies, entry{key, t})
+	if len(p.proxies) > p.size {
+		p.proxies[0].transport.CloseIdleConnections()
+		p.proxies = slices.Delete(p.proxies, 0, 1)
 	}
 	return t
 }
@@ -235,7 +232,7 @@ func (p *Pool) Close() {
 	p.base.CloseIdleConnections()
 	p.direct.CloseIdleConnections()
 	p.behind.CloseIdleConnections()
-	for e := p.recent.Front(); e != nil; e = e.Next() {
-		e.Value.(*entry).transport.CloseIdleConnections()
+	for _, e := range p.proxies {
+		e.transport.CloseIdleConnections()
 	}
 }
