@@ -2,6 +2,7 @@ package cloudtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,11 +163,7 @@ func (a *Admin) call(ctx context.Context, method, path string, query url.Values,
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	client := a.Client
-	if client == nil {
-		direct := &http.Transport{DisableKeepAlives: true}
-		client = &http.Client{Transport: direct}
-	}
+	client := cmp.Or(a.Client, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}})
 	res, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("local cloud: %w", err)

@@ -118,17 +118,13 @@ func (c *Cloud) configure(cfg Config) error {
 	if err := c.faults.SetQuotas(cfg.Quotas); err != nil {
 		return err
 	}
-	for i, f := range cfg.Faults {
-		if _, err := c.faults.Add(f); err != nil {
-			return setting.In(setting.At("faults", i), err)
-		}
+	if err := setting.Each("faults", cfg.Faults, func(f fault.Fault) error {
+		_, err := c.faults.Add(f)
+		return err
+	}); err != nil {
+		return err
 	}
-	for i, issuer := range cfg.Issuers {
-		if err := c.PutIssuer(issuer); err != nil {
-			return setting.In(setting.At("issuers", i), err)
-		}
-	}
-	return nil
+	return setting.Each("issuers", cfg.Issuers, c.PutIssuer)
 }
 
 // AWS returns the local AWS. Use it to change roles and to register data planes.
@@ -197,10 +193,7 @@ func (c *Cloud) PutIssuer(s oidc.Static) error {
 	if err != nil {
 		return setting.Invalid("url", "give a URL")
 	}
-	if err := c.Handle(u.Host, h); err != nil {
-		return setting.In("url", err)
-	}
-	return nil
+	return setting.In("url", c.Handle(u.Host, h))
 }
 
 // part is the local cloud of one cloud provider, such as AWS.
@@ -404,9 +397,4 @@ func (q *connQueue) Close() error {
 }
 
 // Addr returns a placeholder, because the queue has no address.
-func (q *connQueue) Addr() net.Addr { return queueAddr{} }
-
-type queueAddr struct{}
-
-func (queueAddr) Network() string { return "cloudtest" }
-func (queueAddr) String() string  { return "cloudtest" }
+func (q *connQueue) Addr() net.Addr { return &net.UnixAddr{Net: "cloudtest", Name: "cloudtest"} }

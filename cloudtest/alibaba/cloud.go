@@ -145,13 +145,7 @@ func (a *account) putRole(r Role) error {
 }
 
 // newID makes an ID of Resource Access Management: eighteen digits.
-func newID(prefix string) string {
-	raw := wire.Random(17)
-	for i, b := range raw {
-		raw[i] = '0' + b%10
-	}
-	return prefix + string(raw)
-}
+func newID(prefix string) string { return prefix + wire.Text("0123456789", 17) }
 
 // Service returns the service at a host, or nil if Alibaba Cloud's STS has no such host.
 func (c *Cloud) Service(host string) service.Service {

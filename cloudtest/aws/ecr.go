@@ -100,13 +100,10 @@ func (c *Cloud) issue(t registryToken, now time.Time) (string, time.Time) {
 // issuePassword makes and stores a password that looks like ECR's.
 func (c *Cloud) issuePassword(t registryToken, now time.Time) (string, time.Time) {
 	t.expires = now.Add(tokenLife)
-	inner, err := json.Marshal(map[string]any{
-		"payload": base64.StdEncoding.EncodeToString(wire.Random(600)), "datakey": base64.StdEncoding.EncodeToString(wire.Random(180)),
+	inner := wire.Must(json.Marshal(map[string]any{
+		"payload": newSecret(600), "datakey": newSecret(180),
 		"version": "2", "type": "DATA_KEY", "expiration": t.expires.Unix(),
-	})
-	if err != nil {
-		panic("aws: a token cannot fail to marshal: " + err.Error())
-	}
+	}))
 	password := base64.StdEncoding.EncodeToString(inner)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -173,15 +173,7 @@ func (input cryptInput) context() []byte { return wire.Must(json.Marshal(input.E
 
 // newAEAD makes a symmetric key. It cannot fail, because 32 bytes are a valid AES key.
 func newAEAD() cipher.AEAD {
-	block, err := aes.NewCipher(wire.Random(32))
-	if err != nil {
-		panic("aws: a symmetric key: " + err.Error())
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic("aws: a symmetric key: " + err.Error())
-	}
-	return aead
+	return wire.Must(cipher.NewGCMWithRandomNonce(wire.Must(aes.NewCipher(wire.Random(32)))))
 }
 
 // encrypt returns a ciphertext: the key's ARN, a zero byte and the sealed text.

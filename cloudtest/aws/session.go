@@ -42,12 +42,7 @@ type registryToken struct {
 // newID makes an AWS unique ID: a prefix for its kind and 17 random capital letters and digits.
 // Source: IAM User Guide, "Unique identifiers".
 func newID(prefix string) string {
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	raw := wire.Random(17)
-	for i, b := range raw {
-		raw[i] = alphabet[int(b)%len(alphabet)]
-	}
-	return prefix + string(raw)
+	return prefix + wire.Text("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 17)
 }
 
 // SessionSecretPrefix begins the secret access key of each session. Tests recognise such a key by

@@ -109,24 +109,19 @@ type registryToken struct {
 	ends   time.Time
 }
 
-type permissions struct {
-	Actions    []string `json:"actions"`
-	NotActions []string `json:"notActions"`
-}
-
 // issueRefreshToken makes a refresh token of a registry.
 func (c *Cloud) issueRefreshToken(r *registry, app *application, now time.Time) string {
 	claims := registryClaims(r, app, now, now.Add(RegistryRefreshLife), grantRefresh)
 	claims["tenant"] = r.tenant.id
-	claims["permissions"] = permissions{Actions: []string{"read", "write", "delete"}, NotActions: []string{}}
-	return mint(c.registryKeys(), claims)
+	claims["permissions"] = map[string][]string{"actions": {"read", "write", "delete"}, "notActions": {}}
+	return wire.Must(c.registryKeys().Mint(claims))
 }
 
 // issueRegistryAccess makes an access token of a registry.
 func (c *Cloud) issueRegistryAccess(r *registry, app *application, all []access, now, ends time.Time) string {
 	claims := registryClaims(r, app, now, ends, grantAccess)
 	claims["access"] = all
-	return mint(c.registryKeys(), claims)
+	return wire.Must(c.registryKeys().Mint(claims))
 }
 
 func registryClaims(r *registry, app *application, now, ends time.Time, grant string) oidc.Claims {

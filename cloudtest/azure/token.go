@@ -24,29 +24,13 @@ const (
 
 // newKeys makes the keys of a token service. The URL given to NewIssuer has no effect, because each
 // token has its own claim iss.
-func newKeys() *oidc.Issuer {
-	i, err := oidc.NewIssuer("https://sts.windows.net", oidc.RS256)
-	if err != nil {
-		panic("azure: a key cannot fail to be made: " + err.Error())
-	}
-	return i
-}
-
-// mint returns a signed token with the claims.
-func mint(keys *oidc.Issuer, claims oidc.Claims) string {
-	raw, err := keys.Mint(claims)
-	if err != nil {
-		panic("azure: a token cannot fail to be signed: " + err.Error())
-	}
-	return raw
-}
+func newKeys() *oidc.Issuer { return wire.Must(oidc.NewIssuer("https://sts.windows.net", oidc.RS256)) }
 
 // accessToken is a verified access token of Entra ID for an application.
 type accessToken struct {
 	tenant   *tenant
 	app      *application
 	audience string
-	subject  string // the service principal's object ID
 	roles    []string
 }
 
@@ -67,7 +51,7 @@ func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, n
 	if t.environment.isGraph(resource) && len(app.permissions) > 0 {
 		claims["roles"] = app.permissions
 	}
-	return mint(c.entraKeys(), claims)
+	return wire.Must(c.entraKeys().Mint(claims))
 }
 
 // errPrincipal is the error for a token of an unknown application.
@@ -106,7 +90,7 @@ func (c *Cloud) readAccessToken(r *service.Request, raw string) (accessToken, er
 	if app == nil || app.objectID != token.Subject {
 		return accessToken{}, errPrincipal
 	}
-	out := accessToken{tenant: t, app: app, audience: token.Audience[0], subject: token.Subject}
+	out := accessToken{tenant: t, app: app, audience: token.Audience[0]}
 	all, _ := token.Claims["roles"].([]any)
 	for _, role := range all {
 		name, _ := role.(string)

@@ -3,6 +3,7 @@ package expiring
 
 import (
 	"crypto/sha256"
+	"maps"
 	"time"
 )
 
@@ -31,11 +32,7 @@ func (s *Store[V]) Put(secret string, value V, expires, now time.Time) {
 		s.entries, s.sweepAt = map[[sha256.Size]byte]entry[V]{}, sweepSize
 	}
 	if len(s.entries) >= s.sweepAt {
-		for k, old := range s.entries {
-			if old.expires.Add(keep).Before(now) {
-				delete(s.entries, k)
-			}
-		}
+		maps.DeleteFunc(s.entries, func(_ [sha256.Size]byte, old entry[V]) bool { return old.expires.Add(keep).Before(now) })
 		s.sweepAt = max(sweepSize, 2*len(s.entries))
 	}
 	s.entries[sha256.Sum256([]byte(secret))] = entry[V]{value, expires}

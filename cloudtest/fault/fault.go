@@ -7,12 +7,12 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -87,25 +87,24 @@ type wireFault struct {
 
 // MarshalJSON writes durations as strings.
 func (f Fault) MarshalJSON() ([]byte, error) {
-	w := wireFault{ID: f.ID, Host: f.Host, Service: f.Service, Operation: f.Operation, Kind: f.Kind, Count: f.Count}
-	if f.Delay != 0 {
-		w.Delay = f.Delay.String()
+	return json.Marshal(wireFault{
+		ID: f.ID, Host: f.Host, Service: f.Service, Operation: f.Operation, Kind: f.Kind, Count: f.Count,
+		Delay: durationText(f.Delay), Skew: durationText(f.Skew), RetryAfter: durationText(f.RetryAfter),
+	})
+}
+
+// durationText returns a duration as text, or an empty text for 0.
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
 	}
-	if f.Skew != 0 {
-		w.Skew = f.Skew.String()
-	}
-	if f.RetryAfter != 0 {
-		w.RetryAfter = f.RetryAfter.String()
-	}
-	return json.Marshal(w)
+	return d.String()
 }
 
 // UnmarshalJSON reads durations from strings. An unknown field is an error.
 func (f *Fault) UnmarshalJSON(data []byte) error {
 	var w wireFault
-	dec := json.NewDecoder(strings.NewReader(string(data)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&w); err != nil {
+	if err := decode(data, &w); err != nil {
 		return fmt.Errorf("fault: %w", err)
 	}
 	out := Fault{ID: w.ID, Host: w.Host, Service: w.Service, Operation: w.Operation, Kind: w.Kind, Count: w.Count}
@@ -117,6 +116,13 @@ func (f *Fault) UnmarshalJSON(data []byte) error {
 	}
 	*f = out
 	return nil
+}
+
+// decode decodes JSON. An unknown field is an error.
+func decode(data []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	return dec.Decode(into) // the callers add the context
 }
 
 type durationField struct {
@@ -193,19 +199,13 @@ type plainQuota Quota
 
 // MarshalJSON writes the duration as a string.
 func (q Quota) MarshalJSON() ([]byte, error) {
-	w := wireQuota{plainQuota: plainQuota(q)}
-	if q.RetryAfter != 0 {
-		w.RetryAfter = q.RetryAfter.String()
-	}
-	return json.Marshal(w)
+	return json.Marshal(wireQuota{plainQuota(q), durationText(q.RetryAfter)})
 }
 
 // UnmarshalJSON reads the duration from a string. An unknown field is an error.
 func (q *Quota) UnmarshalJSON(data []byte) error {
 	var w wireQuota
-	dec := json.NewDecoder(strings.NewReader(string(data)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&w); err != nil {
+	if err := decode(data, &w); err != nil {
 		return fmt.Errorf("quota: %w", err)
 	}
 	out := Quota(w.plainQuota)
@@ -393,9 +393,8 @@ func (s *Set) TakeConnect(host string) (id string, refused bool) {
 	for _, f := range s.faults {
 		if f.Kind == Refuse && f.Host == host {
 			f.count()
-			id = f.ID
 			s.sweep()
-			return id, true
+			return f.ID, true
 		}
 	}
 	return "", false

@@ -107,20 +107,8 @@ func (f Filter) Match(c Call) bool {
 			return false
 		}
 	}
-	switch f.Verdict {
-	case Any:
-	case Granted:
-		if !c.Granted() {
-			return false
-		}
-	case Refused:
-		if c.Granted() {
-			return false
-		}
-	default:
-		return false
-	}
-	return c.Seq > f.After
+	verdict := f.Verdict == Any || (f.Verdict == Granted && c.Granted()) || (f.Verdict == Refused && !c.Granted())
+	return verdict && c.Seq > f.After
 }
 
 type filterField struct {

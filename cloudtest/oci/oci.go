@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
@@ -35,12 +36,7 @@ const (
 
 // Reads reports whether a request of this kind changes nothing.
 func (k Kind) Reads() bool {
-	switch k {
-	case Ping, PullManifest, CheckBlob, PullBlob, ListTags, ListReferrers:
-		return true
-	case Unknown, PushManifest, DeleteManifest, StartUpload, PushBlob, ContinueUpload, FinishUpload:
-	}
-	return false
+	return slices.Contains([]Kind{Ping, PullManifest, CheckBlob, PullBlob, ListTags, ListReferrers}, k)
 }
 
 // Request describes a request to a registry.
@@ -148,16 +144,9 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 
 // cutReference splits <name>/<manifests|blobs|referrers>/<reference>.
 func cutReference(rest string) (name, what, reference string, ok bool) {
-	slash := strings.LastIndexByte(rest, '/')
-	if slash < 0 || slash == len(rest)-1 {
-		return "", "", "", false
-	}
-	reference, rest = rest[slash+1:], rest[:slash]
-	slash = strings.LastIndexByte(rest, '/')
-	if slash < 0 {
-		return "", "", "", false
-	}
-	return rest[:slash], rest[slash+1:], reference, true
+	rest, reference, _ = cutLast(rest, "/")
+	name, what, ok = cutLast(rest, "/")
+	return name, what, reference, ok && reference != ""
 }
 
 // Forwarded returns a copy of an allowed request for a data plane, see [plane.Request]. A mount

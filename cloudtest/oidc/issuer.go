@@ -19,6 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // Paths of an issuer's documents, below the issuer URL.
@@ -180,14 +181,7 @@ func (i *Issuer) keySet() *jose.JSONWebKeySet {
 func (i *Issuer) CheckSignature(t Token) error { return t.checkSignature(i.keySet()) }
 
 // JWKS returns the issuer's published keys as a JSON Web Key Set.
-func (i *Issuer) JWKS() []byte {
-	set := i.keySet()
-	body, err := json.Marshal(set)
-	if err != nil {
-		panic("oidc: a public key cannot fail to marshal: " + err.Error())
-	}
-	return body
-}
+func (i *Issuer) JWKS() []byte { return wire.Must(json.Marshal(i.keySet())) }
 
 // ServeHTTP serves the discovery document and the keys.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -4,10 +4,29 @@ package plane
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
+
+// Slot has the data planes of a service, by a key such as the registry that a request is for. The
+// zero value has none. It is safe for concurrent use.
+type Slot[K any] struct {
+	planes atomic.Pointer[func(K) http.Handler]
+}
+
+// Set replaces the data planes. The function planes returns the data plane of a key, or nil.
+func (s *Slot[K]) Set(planes func(K) http.Handler) { s.planes.Store(&planes) }
+
+// Get returns the data plane of a key, or nil.
+func (s *Slot[K]) Get(key K) http.Handler {
+	if planes := s.planes.Load(); planes != nil && *planes != nil {
+		return (*planes)(key)
+	}
+	return nil
+}
 
 // keptBack reports whether a header is not forwarded to a data plane. The cloud itself handles some
 // of these headers. With other headers, some servers let a client change the method, host or path
@@ -42,11 +61,7 @@ func Has(h http.Header, name string) bool {
 // says that the client used https, so that links in answers use https too.
 func Request(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
-	for name := range out.Header {
-		if keptBack(spelled(name)) {
-			delete(out.Header, name)
-		}
-	}
+	maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return keptBack(spelled(name)) })
 	out.Header.Set("X-Forwarded-Proto", "https")
 	return out
 }

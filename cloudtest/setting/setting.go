@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 )
 
 // ErrNotFound is wrapped by errors about objects that do not exist: an account, tenant or project,
@@ -55,16 +56,34 @@ func Of(table, key string) string { return table + "[" + strconv.Quote(key) + "]
 // fails. The error names the member's path. Kind is the members' kind in error texts.
 func Fill[T any](list, kind string, members []T, name func(T) string, put func(T) error) error {
 	seen := map[string]bool{}
-	for i, m := range members {
+	return Each(list, members, func(m T) error {
 		if seen[name(m)] {
-			return Invalid(At(list, i), "%s %q is given twice", kind, name(m))
+			return fmt.Errorf("%s %q is given twice", kind, name(m))
 		}
 		seen[name(m)] = true
+		return put(m)
+	})
+}
+
+// Each calls put with each member of a list, until put fails. The error names the member's path.
+func Each[T any](list string, members []T, put func(T) error) error {
+	for i, m := range members {
 		if err := put(m); err != nil {
 			return In(At(list, i), err)
 		}
 	}
 	return nil
+}
+
+// Change calls do with the named object, under the lock. It fails if there is no such object.
+func Change[V any](lock sync.Locker, objects map[string]*V, kind, name string, do func(*V) error) error {
+	lock.Lock()
+	defer lock.Unlock()
+	object := objects[name]
+	if object == nil {
+		return NotFound(kind, name)
+	}
+	return do(object)
 }
 
 // NotFound returns the error that no object of a kind has the name.

@@ -25,13 +25,13 @@ func Bearer(r *http.Request) (token string, ok bool) {
 	return token, true
 }
 
-// Must returns an encoder's result for one of the cloud's own answers. Such encoding always
-// succeeds; otherwise Must panics.
-func Must(encoded []byte, err error) []byte {
+// Must returns the result of a function that always succeeds with the cloud's own arguments, such
+// as an encoder of an answer. If err is not nil, Must panics.
+func Must[T any](result T, err error) T {
 	if err != nil {
-		panic("cloudtest: an answer cannot fail to be encoded: " + err.Error())
+		panic("cloudtest: this cannot fail: " + err.Error())
 	}
-	return encoded
+	return result
 }
 
 // Host returns the host of a Host header, in lower case and without port.
@@ -47,6 +47,15 @@ func Random(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return b
+}
+
+// Text returns n random characters of an alphabet.
+func Text(alphabet string, n int) string {
+	text := Random(n)
+	for i, b := range text {
+		text[i] = alphabet[int(b)%len(alphabet)]
+	}
+	return string(text)
 }
 
 // UUID returns a random UUID, version 4. Source: RFC 9562 §5.4.

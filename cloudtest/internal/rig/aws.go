@@ -98,15 +98,10 @@ func NewWorld(t *testing.T) *World {
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	w := &World{Cloud: c}
-	for _, i := range []struct {
-		url       string
-		algorithm oidc.Algorithm
-		to        **oidc.Issuer
-	}{{IssuerURL, oidc.ES256, &w.Issuer}, {"https://issuer.tenant-b.example", oidc.ES256, &w.Rogue}} {
-		issuer, err := oidc.NewIssuer(i.url, i.algorithm)
+	for issuer, to := range map[string]**oidc.Issuer{IssuerURL: &w.Issuer, "https://issuer.tenant-b.example": &w.Rogue} {
+		*to, err = oidc.NewIssuer(issuer, oidc.ES256)
 		must.Succeed(t, err)
-		must.Succeed(t, c.HandleIssuer(issuer))
-		*i.to = issuer
+		must.Succeed(t, c.HandleIssuer(*to))
 	}
 	var mu sync.Mutex
 	planes := map[aws.Registry]http.Handler{}

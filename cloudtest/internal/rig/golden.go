@@ -2,7 +2,6 @@ package rig
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -32,9 +31,7 @@ type Golden struct {
 // the value.
 func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 	t.Helper()
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	must.Succeed(t, err)
+	body := ReadAll(t, res)
 	var dump strings.Builder
 	fmt.Fprintf(&dump, "HTTP %d\n", res.StatusCode)
 	for _, h := range slices.Sorted(maps.Keys(res.Header)) {
@@ -46,7 +43,7 @@ func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 			fmt.Fprintf(&dump, "%s: %s\n", h, strings.Join(res.Header[h], ", "))
 		}
 	}
-	fmt.Fprintf(&dump, "\n%s\n", strings.TrimSuffix(string(body), "\n"))
+	fmt.Fprintf(&dump, "\n%s\n", strings.TrimSuffix(body, "\n"))
 	f.Text(t, name, dump.String())
 }
 
@@ -62,9 +59,7 @@ func (f *Golden) Text(t *testing.T, name, got string) {
 	}
 	path := filepath.Join(f.Dir, name+".golden")
 	if f.Update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the repository
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(got), 0o644)) //nolint:gosec // a file of the repository
 		return
 	}
 	want, err := os.ReadFile(path) //nolint:gosec // a file of the repository
