@@ -39,11 +39,9 @@ type operation struct {
 // operation.
 func (c *Cloud) perform(call *apiCall, op operation) (any, *service.Refusal) {
 	if !op.unsigned {
-		var refusal *service.Refusal
-		if call.who, refusal = c.authenticate(call); refusal != nil {
+		if refusal := c.authenticate(call); refusal != nil {
 			return nil, refusal
 		}
-		call.Call.Principal = call.who.arn()
 	}
 	return op.do(c, call)
 }
@@ -66,11 +64,7 @@ func (c *Cloud) requireOn(call *apiCall, resource, action string) *service.Refus
 
 // requireIn is requireOn with the condition keys in context.
 func (c *Cloud) requireIn(call *apiCall, resource, action string, context policy.Context) *service.Refusal {
-	v := c.authorize(call.who, ask{action: action, resource: resource, owner: call.who.account, context: context})
-	if !v.allowed {
-		return service.Refuse(http.StatusForbidden, "AccessDenied", notAuthorized(call.who, action, resource, v)).Because(v.reason)
-	}
-	return nil
+	return c.permit(call.who, ask{action: action, resource: resource, owner: call.who.account, context: context}, "AccessDenied")
 }
 
 // readBody reads the whole request.

@@ -52,9 +52,6 @@ func (c *Cloud) assumeRole(call *apiCall) (any, *service.Refusal) {
 	if externalID != "" {
 		ctx.Set("sts:ExternalId", externalID)
 	}
-	if source != "" {
-		ctx.Set("sts:SourceIdentity", source)
-	}
 	for k, v := range tags {
 		ctx.Set("aws:RequestTag/"+k, v)
 	}
@@ -65,6 +62,7 @@ func (c *Cloud) assumeRole(call *apiCall) (any, *service.Refusal) {
 		actions = append(actions, "sts:TagSession")
 	}
 	if source != "" {
+		ctx.Set("sts:SourceIdentity", source)
 		actions = append(actions, "sts:SetSourceIdentity")
 	}
 	role, refusal := c.trustPrincipal(call.who, req, actions, ctx)

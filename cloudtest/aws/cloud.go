@@ -15,6 +15,7 @@
 package aws
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
@@ -42,6 +44,9 @@ type Registry struct {
 // Cloud is the local AWS. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
 	verifier *oidc.Verifier
+	registry plane.Slot[Registry]
+	public   plane.Slot[struct{}]
+	objects  plane.Slot[struct{}]
 
 	mu       sync.RWMutex // guards all below; never held during I/O
 	accounts map[string]*account
@@ -52,9 +57,6 @@ type Cloud struct {
 	sessions expiring.Store[*session]         // by access key ID
 	tokens   expiring.Store[registryToken]    // by password
 	pushes   map[pushKey]map[string]time.Time // when manifests were pushed, by digest
-	registry func(Registry) http.Handler
-	public   http.Handler
-	objects  http.Handler
 }
 
 type account struct {
@@ -127,10 +129,8 @@ func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 		kmsKeys:  map[string]*kmsKey{},
 		pushes:   map[pushKey]map[string]time.Time{},
 	}
-	for i, a := range cfg.Accounts {
-		if err := c.AddAccount(a); err != nil {
-			return nil, setting.In(setting.At("accounts", i), err)
-		}
+	if err := setting.Each("accounts", cfg.Accounts, c.AddAccount); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -141,9 +141,7 @@ func (c *Cloud) AddAccount(a Account) error {
 	if !policy.IsAccountID(a.ID) {
 		return setting.Invalid("id", "%q is not an account ID: give twelve digits", a.ID)
 	}
-	if a.Partition == "" {
-		a.Partition = "aws"
-	}
+	a.Partition = cmp.Or(a.Partition, "aws")
 	part, ok := partitionByID(a.Partition)
 	if !ok {
 		return setting.Invalid("partition", "%q is not a partition", a.Partition)
@@ -166,11 +164,7 @@ func (c *Cloud) AddAccount(a Account) error {
 		return setting.Invalid("id", "account %s exists already", a.ID)
 	}
 	if err := c.fill(acc, a); err != nil {
-		for id, owner := range c.keys {
-			if owner.account == a.ID {
-				delete(c.keys, id)
-			}
-		}
+		maps.DeleteFunc(c.keys, func(_ string, owner keyOwner) bool { return owner.account == a.ID })
 		maps.DeleteFunc(c.buckets, func(_ string, b *bucket) bool { return b.account == a.ID })
 		return err
 	}
@@ -181,28 +175,19 @@ func (c *Cloud) AddAccount(a Account) error {
 	return nil
 }
 
+// fill adds an account's objects. If it fails, AddAccount drops the account with all of them.
 func (c *Cloud) fill(acc *account, a Account) error {
-	if err := setting.Fill("oidcProviders", "issuer", a.OIDCProviders,
-		func(x OIDCProvider) string { return x.URL }, acc.putProvider); err != nil {
+	putUser := func(x User) error { return c.putUser(acc, x) }
+	putBucket := func(x Bucket) error { return c.putBucket(acc, x) }
+	if err := cmp.Or(
+		setting.Fill("oidcProviders", "issuer", a.OIDCProviders, func(x OIDCProvider) string { return x.URL }, acc.putProvider),
+		setting.Fill("roles", "role", a.Roles, func(x Role) string { return x.Name }, acc.putRole),
+		setting.Fill("users", "user", a.Users, func(x User) string { return x.Name }, putUser),
+		setting.Fill("repositories", "repository", a.Repositories,
+			func(x Repository) string { return repositoryKey{x.Region, x.Name}.String() }, acc.putRepository),
+		setting.Fill("buckets", "bucket", a.Buckets, func(x Bucket) string { return x.Name }, putBucket),
+	); err != nil || a.PublicRegistry == nil {
 		return err
-	}
-	if err := setting.Fill("roles", "role", a.Roles, func(x Role) string { return x.Name }, acc.putRole); err != nil {
-		return err
-	}
-	if err := setting.Fill("users", "user", a.Users, func(x User) string { return x.Name },
-		func(x User) error { return c.putUser(acc, x) }); err != nil {
-		return err
-	}
-	if err := setting.Fill("repositories", "repository", a.Repositories,
-		func(x Repository) string { return repositoryKey{x.Region, x.Name}.String() }, acc.putRepository); err != nil {
-		return err
-	}
-	if err := setting.Fill("buckets", "bucket", a.Buckets, func(x Bucket) string { return x.Name },
-		func(x Bucket) error { return c.putBucket(acc, x) }); err != nil {
-		return err
-	}
-	if a.PublicRegistry == nil {
-		return nil
 	}
 	if err := a.PublicRegistry.validate(); err != nil {
 		return setting.In("publicRegistry", err)
@@ -311,14 +296,11 @@ func (c *Cloud) putBucket(a *account, b Bucket) error {
 
 // change runs f on an account under the lock.
 func (c *Cloud) change(accountID string, f func(*account) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.accounts[accountID]
-	if a == nil {
-		return setting.NotFound("account", accountID)
-	}
-	return f(a)
+	return setting.Change(&c.mu, c.accounts, "account", accountID, f)
 }
+
+// account returns an account, or an empty one if the account does not exist. The lock must be held.
+func (c *Cloud) account(id string) *account { return cmp.Or(c.accounts[id], &account{}) }
 
 // PutOIDCProvider adds or replaces an issuer of an account.
 func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
@@ -408,28 +390,18 @@ func (c *Cloud) DeleteBucket(accountID, name string) error {
 // requests. They have the client's path and host, and no Authorization header. Each account has its
 // own registry in each region. If several registries have the same handler, they share the content
 // of repositories of the same name.
-func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.registry = registry
-}
+func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) { c.registry.Set(registry) }
 
 // ServePublicRegistry sets the data plane of public.ecr.aws. It gets the same kind of requests as
 // the data plane of [Cloud.ServeRegistry].
 func (c *Cloud) ServePublicRegistry(h http.Handler) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.public = h
+	c.public.Set(func(struct{}) http.Handler { return h })
 }
 
 // ServeS3 sets the data plane of S3. The handler gets only authenticated and authorized requests,
 // without their credentials. Their paths have the form "/bucket/key", even if the client used a
 // virtual host. Their content has no chunk framing, and its checksums were checked.
-func (c *Cloud) ServeS3(h http.Handler) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.objects = h
-}
+func (c *Cloud) ServeS3(h http.Handler) { c.objects.Set(func(struct{}) http.Handler { return h }) }
 
 // Service returns the service of a host, or nil if AWS has no such host. IAM has its hosts in every
 // partition. STS, ECR, S3, KMS and [GenericServices] have all hosts that AWS has in every partition
@@ -473,6 +445,5 @@ func (c *Cloud) hasAccount(ep endpoint) bool {
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	a := c.accounts[ep.account]
-	return a != nil && a.partition.id == ep.partition
+	return c.account(ep.account).partition.id == ep.partition
 }

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"crypto/sha1" //nolint:gosec // its size is the size of a thumbprint
 	"encoding/hex"
 	"encoding/json"
@@ -131,36 +132,33 @@ func isBucketName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return false
 	}
-	for _, reserved := range []string{"xn--", "sthree-", "amzn-s3-demo-"} {
-		if strings.HasPrefix(name, reserved) {
-			return false
-		}
-	}
-	for _, reserved := range []string{"-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"} {
-		if strings.HasSuffix(name, reserved) {
-			return false
-		}
-	}
-	return bucketPattern.MatchString(name) && !strings.Contains(name, "..")
+	begins := func(reserved string) bool { return strings.HasPrefix(name, reserved) }
+	ends := func(reserved string) bool { return strings.HasSuffix(name, reserved) }
+	return bucketPattern.MatchString(name) && !strings.Contains(name, "..") &&
+		!slices.ContainsFunc([]string{"xn--", "sthree-", "amzn-s3-demo-"}, begins) &&
+		!slices.ContainsFunc([]string{"-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"}, ends)
 }
 
-func checkName(field, name string) error {
+func checkName(name string) error {
 	if !namePattern.MatchString(name) {
-		return setting.Invalid(field, "%q is not a name: give 1 to 64 letters, digits and +=,.@_-", name)
+		return setting.Invalid("name", "%q is not a name: give 1 to 64 letters, digits and +=,.@_-", name)
 	}
 	return nil
 }
 
-// parseDocument parses a policy document of an account in partition part.
-func parseDocument(kind policy.Kind, part partition, field string, raw json.RawMessage) (policy.Document, error) {
+// parsePolicy parses a policy document of an account in a partition.
+func parsePolicy(kind policy.Kind, partition string, raw []byte) (policy.Document, error) {
 	doc, err := policy.Parse(kind, raw)
 	if err == nil {
-		err = doc.CheckPartition(part.id)
+		err = doc.CheckPartition(partition)
 	}
-	if err != nil {
-		return policy.Document{}, &setting.Error{Field: field, Err: err}
-	}
-	return doc, nil
+	return doc, err
+}
+
+// parseDocument parses the policy document in a field.
+func parseDocument(kind policy.Kind, part partition, field string, raw json.RawMessage) (policy.Document, error) {
+	doc, err := parsePolicy(kind, part.id, raw)
+	return doc, setting.In(field, err)
 }
 
 func parsePolicies(part partition, field string, docs map[string]json.RawMessage) (map[string]policy.Document, error) {
@@ -199,19 +197,15 @@ func (p OIDCProvider) validate() error {
 
 // parse checks a role and reads its policies.
 func (r Role) parse(accountID string, part partition) (*role, error) {
-	if err := checkName("name", r.Name); err != nil {
+	if err := checkName(r.Name); err != nil {
 		return nil, err
 	}
-	if r.Path == "" {
-		r.Path = "/"
-	}
+	r.Path = cmp.Or(r.Path, "/")
 	if !strings.HasPrefix(r.Path, "/") || !strings.HasSuffix(r.Path, "/") || strings.Contains(r.Path, "//") ||
 		strings.Trim(r.Path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/+=,.@_-") != "" {
 		return nil, setting.Invalid("path", "%q must begin and end with a slash and hold letters, digits and +=,.@_-", r.Path)
 	}
-	if r.MaxSessionDuration == 0 {
-		r.MaxSessionDuration = 3600
-	}
+	r.MaxSessionDuration = cmp.Or(r.MaxSessionDuration, 3600)
 	if r.MaxSessionDuration < 3600 || r.MaxSessionDuration > 43200 {
 		return nil, setting.Invalid("maxSessionDuration", "give 3600 to 43200 seconds")
 	}
@@ -230,7 +224,7 @@ func (r Role) parse(accountID string, part partition) (*role, error) {
 }
 
 func (u User) parse(accountID string, part partition) (*user, error) {
-	if err := checkName("name", u.Name); err != nil {
+	if err := checkName(u.Name); err != nil {
 		return nil, err
 	}
 	if len(u.AccessKeys) > 2 {
@@ -264,11 +258,10 @@ func (r Repository) parse(part partition) (*repository, error) {
 	}
 	repo := &repository{key: repositoryKey{r.Region, r.Name}}
 	if len(r.Policy) > 0 {
-		doc, err := parseDocument(policy.Resource, part, "policy", r.Policy)
-		if err != nil {
+		var err error
+		if repo.policy, err = parseDocument(policy.Resource, part, "policy", r.Policy); err != nil {
 			return nil, err
 		}
-		repo.policy = doc
 	}
 	return repo, nil
 }
@@ -284,14 +277,12 @@ func (b Bucket) parse(accountID string, part partition) (*bucket, error) {
 	}
 	parsed := &bucket{account: accountID, partition: part, region: b.Region, name: b.Name}
 	if len(b.Policy) > 0 {
-		doc, err := parseDocument(policy.Bucket, part, "policy", b.Policy)
+		doc, err := parsePolicy(policy.Bucket, part.id, b.Policy)
 		if err == nil {
-			if err = doc.CheckBucket(parsed.arn()); err != nil {
-				err = &setting.Error{Field: "policy", Err: err}
-			}
+			err = doc.CheckBucket(parsed.arn())
 		}
 		if err != nil {
-			return nil, err
+			return nil, setting.In("policy", err)
 		}
 		parsed.policy = doc
 	}

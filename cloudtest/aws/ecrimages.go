@@ -86,32 +86,19 @@ func (s imageStore) tags(ctx context.Context) ([]string, *service.Refusal) {
 	return list.Tags, nil
 }
 
-// image reads a manifest by tag or digest.
+// image reads an image by tag or digest.
 func (s imageStore) image(ctx context.Context, reference string) (i image, found bool, refusal *service.Refusal) {
-	body, found, refusal := s.get(ctx, "/manifests/"+reference)
-	if refusal != nil || !found {
+	m, digest, refusal := s.manifest(ctx, reference)
+	if refusal != nil || digest == "" {
 		return image{}, false, refusal
 	}
-	m, refusal := parseManifest(body)
-	if refusal != nil {
-		return image{}, false, refusal
-	}
-	sum := sha256.Sum256(body)
 	i = image{
-		digest: "sha256:" + hex.EncodeToString(sum[:]), mediaType: m.MediaType,
-		artifactType: cmp.Or(m.ArtifactType, m.Config.MediaType), size: m.size(),
+		digest: digest, mediaType: m.MediaType, artifactType: cmp.Or(m.ArtifactType, m.Config.MediaType), size: m.size(),
 	}
 	// The size of an index is the size of its largest manifest. Source: ECR API Reference,
 	// ImageDetail.
 	for _, child := range m.Manifests {
-		body, found, refusal := s.get(ctx, "/manifests/"+child.Digest)
-		if refusal != nil {
-			return image{}, false, refusal
-		}
-		if !found {
-			continue
-		}
-		part, refusal := parseManifest(body)
+		part, _, refusal := s.manifest(ctx, child.Digest) // the size of a missing manifest is 0
 		if refusal != nil {
 			return image{}, false, refusal
 		}
@@ -120,12 +107,18 @@ func (s imageStore) image(ctx context.Context, reference string) (i image, found
 	return i, true, nil
 }
 
-func parseManifest(body []byte) (manifest, *service.Refusal) {
-	var m manifest
-	if err := json.Unmarshal(body, &m); err != nil {
-		return manifest{}, json11().Unavailable.Because("a manifest of the data plane is not JSON")
+// manifest reads a manifest by tag or digest. The digest is empty if the data plane does not have
+// the manifest.
+func (s imageStore) manifest(ctx context.Context, reference string) (m manifest, digest string, refusal *service.Refusal) {
+	body, found, refusal := s.get(ctx, "/manifests/"+reference)
+	if refusal != nil || !found {
+		return manifest{}, "", refusal
 	}
-	return m, nil
+	if err := json.Unmarshal(body, &m); err != nil {
+		return manifest{}, "", json11().Unavailable.Because("a manifest of the data plane is not JSON")
+	}
+	sum := sha256.Sum256(body)
+	return m, "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
 // size returns the bytes of the configuration and the layers.
@@ -140,7 +133,7 @@ func (m manifest) size() int64 {
 // images reads the images of a repository, sorted by digest. These are the images with a tag, and
 // the existing images that were pushed through the registry.
 func (c *Cloud) images(call *apiCall, at Registry, repo *repository) ([]image, *service.Refusal) {
-	ctx, store := call.Context(), imageStore{plane: c.registryPlane(at), host: registryHost(call.ep, at.Account), repo: repo}
+	ctx, store := call.Context(), imageStore{plane: c.registry.Get(at), host: registryHost(call.ep, at.Account), repo: repo}
 	if store.plane == nil {
 		return nil, json11().Unavailable.Because("no data plane was handed in for the registries")
 	}
@@ -176,12 +169,7 @@ func (c *Cloud) images(call *apiCall, at Registry, repo *repository) ([]image, *
 			return nil, refusal
 		}
 	}
-	all := make([]image, 0, len(byDigest))
-	for _, i := range byDigest {
-		all = append(all, i)
-	}
-	slices.SortFunc(all, func(a, b image) int { return strings.Compare(a.digest, b.digest) })
-	return all, nil
+	return slices.SortedFunc(maps.Values(byDigest), func(a, b image) int { return strings.Compare(a.digest, b.digest) }), nil
 }
 
 // pushKey identifies a repository.

@@ -1,7 +1,9 @@
 package aws
 
 import (
+	"cmp"
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -31,10 +33,7 @@ type registryInput struct {
 }
 
 func (in registryInput) registry(call *apiCall) string {
-	if in.RegistryID == "" {
-		return call.who.account
-	}
-	return in.RegistryID
+	return cmp.Or(in.RegistryID, call.who.account)
 }
 
 // repositoryInput identifies a repository of a registry.
@@ -99,14 +98,13 @@ func page[T any](all []T, in pageInput, key func(T) string) (part []T, next stri
 	return all[:size], base64.RawURLEncoding.EncodeToString([]byte(key(all[size-1]))), nil
 }
 
-// repositoryIn returns a repository of an account, or nil.
-func (c *Cloud) repositoryIn(accountID, region, name string) *repository {
+// repositoryIn returns a repository of an account and the repository's policy. A missing repository
+// is nil, and its policy is empty.
+func (c *Cloud) repositoryIn(accountID, region, name string) (*repository, policy.Document) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if a := c.accounts[accountID]; a != nil {
-		return a.repos[repositoryKey{region, name}]
-	}
-	return nil
+	repo := c.account(accountID).repos[repositoryKey{region, name}]
+	return repo, cmp.Or(repo, &repository{}).policy
 }
 
 // repositoryARN returns the ARN of a repository in an endpoint's region.
@@ -121,11 +119,7 @@ func (c *Cloud) onRepository(call *apiCall, in registryInput, name string) (*rep
 	if !policy.IsAccountID(owner) {
 		return nil, invalidECR("registryId", "must satisfy regular expression '[0-9]{12}'")
 	}
-	repo := c.repositoryIn(owner, call.ep.region, name)
-	var resourcePolicy policy.Document
-	if repo != nil {
-		resourcePolicy = repo.policy
-	}
+	repo, resourcePolicy := c.repositoryIn(owner, call.ep.region, name)
 	if refusal := c.allowECR(call, owner, name, resourcePolicy); refusal != nil {
 		return nil, refusal
 	}
@@ -141,14 +135,9 @@ func (c *Cloud) onRepository(call *apiCall, in registryInput, name string) (*rep
 func (c *Cloud) allowECR(call *apiCall, owner, name string, resourcePolicy policy.Document) *service.Refusal {
 	action := "ecr:" + call.Call.Operation
 	call.Call.Resource = repositoryARN(call.ep, owner, name)
-	v := c.authorize(call.who, ask{
+	return c.permit(call.who, ask{
 		action: action, resource: call.Call.Resource, owner: owner, policy: resourcePolicy, context: requestContext(call.ep, call.Now),
-	})
-	if !v.allowed {
-		return service.Refuse(http.StatusForbidden, "AccessDenied",
-			notAuthorized(call.who, action, call.Call.Resource, v)).Because(v.reason)
-	}
-	return nil
+	}, "AccessDenied")
 }
 
 // registryHost returns the host of an account's registry in an endpoint's region.
@@ -224,14 +213,7 @@ func (c *Cloud) describeRepositories(call *apiCall) (any, *service.Refusal) {
 func (c *Cloud) repositoriesIn(accountID, region string) []*repository {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var found []*repository
-	if a := c.accounts[accountID]; a != nil {
-		for _, repo := range a.repos {
-			if repo.key.region == region {
-				found = append(found, repo)
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b *repository) int { return strings.Compare(a.key.name, b.key.name) })
-	return found
+	all := slices.SortedFunc(maps.Values(c.account(accountID).repos),
+		func(a, b *repository) int { return strings.Compare(a.key.name, b.key.name) })
+	return slices.DeleteFunc(all, func(r *repository) bool { return r.key.region != region })
 }

@@ -81,11 +81,9 @@ func (c *Cloud) readGeneric(r *service.Request, ep endpoint) (service.Protocol, 
 		return protocol.words(namespace), refusal.Handle
 	}
 	return protocol.words(namespace), func(r *service.Request) (service.Answer, *service.Refusal) {
-		var refusal *service.Refusal
-		if call.who, refusal = c.authenticate(call); refusal != nil {
+		if refusal := c.authenticate(call); refusal != nil {
 			return nil, refusal
 		}
-		call.Call.Principal = call.who.arn()
 		if refusal := c.require(call, g.actions+":"+call.Call.Operation); refusal != nil {
 			return nil, refusal
 		}

@@ -166,19 +166,11 @@ type hostForm struct {
 
 func (p partition) forms() []hostForm {
 	forms := []hostForm{
-		{service: ServiceSTS, prefix: "sts", suffix: p.suffix},
-		{service: ServiceSTS, prefix: "sts", suffix: p.dualSuffix},
-		{service: ServiceSTS, prefix: "sts-fips", suffix: p.suffix, fips: true},
-		{service: ServiceSTS, prefix: "sts-fips", suffix: p.dualSuffix, fips: true},
 		{service: ServiceECR, prefix: "api.ecr", suffix: p.suffix},
 		{service: ServiceECR, prefix: "ecr", suffix: p.dualSuffix},
 		{service: ServiceECR, prefix: "api.ecr", suffix: p.dualSuffix},
 		{service: ServiceECR, prefix: "api.ecr-fips", suffix: p.suffix, fips: true},
 		{service: ServiceECR, prefix: "ecr-fips", suffix: p.dualSuffix, fips: true},
-		{service: ServiceKMS, prefix: "kms", suffix: p.suffix},
-		{service: ServiceKMS, prefix: "kms", suffix: p.dualSuffix},
-		{service: ServiceKMS, prefix: "kms-fips", suffix: p.suffix, fips: true},
-		{service: ServiceKMS, prefix: "kms-fips", suffix: p.dualSuffix, fips: true},
 		{service: ServiceRegistry, prefix: "dkr.ecr", suffix: p.suffix, account: true},
 		{service: ServiceRegistry, prefix: "dkr.ecr-fips", suffix: p.suffix, account: true, fips: true},
 		{service: ServiceS3, prefix: "s3", suffix: p.suffix},
@@ -186,7 +178,7 @@ func (p partition) forms() []hostForm {
 		{service: ServiceS3, prefix: "s3-fips", suffix: p.suffix, fips: true},
 		{service: ServiceS3, prefix: "s3-fips.dualstack", suffix: p.suffix, fips: true},
 	}
-	for _, name := range GenericServices() {
+	for _, name := range append(GenericServices(), ServiceSTS, ServiceKMS) {
 		forms = append(forms,
 			hostForm{service: name, prefix: name, suffix: p.suffix},
 			hostForm{service: name, prefix: name, suffix: p.dualSuffix},

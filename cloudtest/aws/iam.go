@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -87,8 +88,8 @@ func (c *Cloud) allowIAM(call *apiCall, resource string) *service.Refusal {
 	return c.requireOn(call, resource, "iam:"+call.Call.Operation)
 }
 
-// inAccount runs f on the caller's account under the lock.
-func (c *Cloud) inAccount(call *apiCall, f func(*account) *service.Refusal) *service.Refusal {
+// inAccount returns the result of f for the caller's account. F runs under the lock.
+func (c *Cloud) inAccount(call *apiCall, f func(*account) (any, *service.Refusal)) (any, *service.Refusal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return f(c.accounts[call.who.account])
@@ -114,16 +115,15 @@ func (c *Cloud) createProvider(call *apiCall) (any, *service.Refusal) {
 	if refusal := c.allowIAM(call, arn); refusal != nil {
 		return nil, refusal
 	}
-	refusal := c.inAccount(call, func(a *account) *service.Refusal {
+	return c.inAccount(call, func(a *account) (any, *service.Refusal) {
 		if _, exists := a.providers[created.URL]; exists {
-			return alreadyExists("Provider with url " + created.URL + " already exists.")
+			return nil, alreadyExists("Provider with url " + created.URL + " already exists.")
 		}
 		if err := a.putProvider(created); err != nil {
-			return validation(err.Error())
+			return nil, validation(err.Error())
 		}
-		return nil
+		return createdProvider{arn}, nil
 	})
-	return createdProvider{arn}, refusal
 }
 
 // providerXML is the result of GetOpenIDConnectProvider.
@@ -139,17 +139,14 @@ func (c *Cloud) getProvider(call *apiCall) (any, *service.Refusal) {
 	if refusal := c.allowIAM(call, arn); refusal != nil {
 		return nil, refusal
 	}
-	var found providerXML
-	refusal := c.inAccount(call, func(a *account) *service.Refusal {
+	return c.inAccount(call, func(a *account) (any, *service.Refusal) {
 		for _, p := range a.providers {
 			if federatedARN(a.partition.id, a.id, p.URL) == arn {
-				found = providerXML{strings.TrimPrefix(p.URL, "https://"), p.ClientIDs, p.Thumbprints, iamTime(p.created)}
-				return nil
+				return providerXML{strings.TrimPrefix(p.URL, "https://"), p.ClientIDs, p.Thumbprints, iamTime(p.created)}, nil
 			}
 		}
-		return noSuchEntity("OpenIDConnect Provider not found for arn " + arn)
+		return nil, noSuchEntity("OpenIDConnect Provider not found for arn " + arn)
 	})
-	return found, refusal
 }
 
 // providerList is the result of ListOpenIDConnectProviders.
@@ -163,14 +160,13 @@ func (c *Cloud) listProviders(call *apiCall) (any, *service.Refusal) {
 	if refusal := c.allowIAM(call, "*"); refusal != nil {
 		return nil, refusal
 	}
-	var list providerList
-	refusal := c.inAccount(call, func(a *account) *service.Refusal {
+	return c.inAccount(call, func(a *account) (any, *service.Refusal) {
+		var list providerList
 		for _, issuer := range slices.Sorted(maps.Keys(a.providers)) {
 			list.Providers = append(list.Providers, providerEntry{federatedARN(a.partition.id, a.id, issuer)})
 		}
-		return nil
+		return list, nil
 	})
-	return list, refusal
 }
 
 // roleResult is the result of CreateRole and GetRole.
@@ -196,106 +192,93 @@ func (r *role) result() roleResult {
 func (c *Cloud) createRole(call *apiCall) (any, *service.Refusal) {
 	p := call.params
 	created := Role{
-		Name: p.name("RoleName", maxRoleName), Path: p.text("Path", limits{min: 1, max: 512}),
+		Name: p.name("RoleName", maxRoleName), Path: cmp.Or(p.text("Path", limits{min: 1, max: 512}), "/"),
 		TrustPolicy:        p.document("AssumeRolePolicyDocument"),
 		MaxSessionDuration: p.seconds("MaxSessionDuration", defaultDuration, maxDuration, defaultDuration),
 	}
 	p.absent("Description", "PermissionsBoundary", "Tags.member.1.Key")
-	if created.Path == "" {
-		created.Path = "/"
-	}
 	if refusal := c.allowIAM(call, "arn:"+call.ep.partition+":iam::"+call.who.account+":role"+created.Path+created.Name); refusal != nil {
 		return nil, refusal
 	}
-	var result roleResult
-	refusal := c.inAccount(call, func(a *account) *service.Refusal {
+	return c.inAccount(call, func(a *account) (any, *service.Refusal) {
 		if a.roles[created.Name] != nil {
-			return alreadyExists("Role with name " + created.Name + " already exists.")
+			return nil, alreadyExists("Role with name " + created.Name + " already exists.")
 		}
 		if err := a.putRole(created); err != nil {
 			if invalid, ok := errors.AsType[*setting.Error](err); ok && invalid.Field == "trustPolicy" {
-				return malformedPolicy(invalid.Err)
+				return nil, malformedPolicy(invalid.Err)
 			}
-			return validation(err.Error())
+			return nil, validation(err.Error())
 		}
-		result = a.roles[created.Name].result()
-		return nil
+		return a.roles[created.Name].result(), nil
 	})
-	return result, refusal
 }
 
-// onRole reads the parameter RoleName and calls do with this role, if the caller's policies allow
-// the call's operation. The call's other parameters must have been read. Do runs under the lock. To
-// change the role, do stores a changed copy.
-func (c *Cloud) onRole(call *apiCall, do func(*account, *role) *service.Refusal) *service.Refusal {
+// onRole reads the parameter RoleName and returns the result of do for this role, if the caller's
+// policies allow the call's operation. The call's other parameters must have been read. Do runs
+// under the lock. To change the role, do stores a changed copy.
+func (c *Cloud) onRole(call *apiCall, do func(*account, *role) (any, *service.Refusal)) (any, *service.Refusal) {
 	name := call.params.name("RoleName", maxRoleName)
 	// If the role does not exist, the permission is checked for this ARN.
 	arn := "arn:" + call.ep.partition + ":iam::" + call.who.account + ":role/" + name
-	_ = c.inAccount(call, func(a *account) *service.Refusal {
-		if r := a.roles[name]; r != nil {
-			arn = r.arn
-		}
-		return nil
-	})
-	if refusal := c.allowIAM(call, arn); refusal != nil {
-		return refusal
+	c.mu.RLock()
+	if r := c.account(call.who.account).roles[name]; r != nil {
+		arn = r.arn
 	}
-	return c.inAccount(call, func(a *account) *service.Refusal {
+	c.mu.RUnlock()
+	if refusal := c.allowIAM(call, arn); refusal != nil {
+		return nil, refusal
+	}
+	return c.inAccount(call, func(a *account) (any, *service.Refusal) {
 		r := a.roles[name]
 		if r == nil || r.arn != arn { // not the role whose ARN was checked
-			return noSuchEntity("The role with name " + name + " cannot be found.")
+			return nil, noSuchEntity("The role with name " + name + " cannot be found.")
 		}
 		return do(a, r)
 	})
 }
 
 func (c *Cloud) getRole(call *apiCall) (any, *service.Refusal) {
-	var result roleResult
-	refusal := c.onRole(call, func(_ *account, r *role) *service.Refusal {
-		result = r.result()
-		return nil
-	})
-	return result, refusal
+	return c.onRole(call, func(_ *account, r *role) (any, *service.Refusal) { return r.result(), nil })
 }
 
 func (c *Cloud) updateTrust(call *apiCall) (any, *service.Refusal) {
 	document := call.params.document("PolicyDocument")
-	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
+	return c.onRole(call, func(a *account, r *role) (any, *service.Refusal) {
 		changed := *r
 		var refusal *service.Refusal
-		changed.trust, refusal = readDocument(policy.Trust, a.partition, document)
-		if refusal == nil {
+		if changed.trust, refusal = readDocument(policy.Trust, a.partition.id, document); refusal == nil {
 			a.roles[r.name] = &changed
 		}
-		return refusal
+		return nil, refusal
 	})
 }
 
 // deleteRole removes a role, unless it has policies. Source: IAM API Reference, DeleteRole.
 func (c *Cloud) deleteRole(call *apiCall) (any, *service.Refusal) {
-	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
+	return c.onRole(call, func(a *account, r *role) (any, *service.Refusal) {
 		switch {
 		case len(r.policies) > 0:
-			return service.Refuse(http.StatusConflict, "DeleteConflict", "Cannot delete entity, must delete policies first.")
+			return nil, service.Refuse(http.StatusConflict, "DeleteConflict", "Cannot delete entity, must delete policies first.")
 		case len(r.managed) > 0:
-			return service.Refuse(http.StatusConflict, "DeleteConflict", "Cannot delete entity, must detach all policies first.")
+			return nil, service.Refuse(http.StatusConflict, "DeleteConflict", "Cannot delete entity, must detach all policies first.")
 		}
 		delete(a.roles, r.name)
-		return nil
+		return nil, nil
 	})
 }
 
 func (c *Cloud) putRolePolicy(call *apiCall) (any, *service.Refusal) {
 	name, document := call.params.name("PolicyName", maxPolicyName), call.params.document("PolicyDocument")
-	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
-		doc, refusal := readDocument(policy.Permissions, a.partition, document)
+	return c.onRole(call, func(a *account, r *role) (any, *service.Refusal) {
+		doc, refusal := readDocument(policy.Permissions, a.partition.id, document)
 		if refusal == nil {
 			changed := *r
 			changed.policies = maps.Clone(r.policies)
 			changed.policies[name] = doc
 			a.roles[r.name] = &changed
 		}
-		return refusal
+		return nil, refusal
 	})
 }
 
@@ -306,29 +289,26 @@ type rolePolicy struct {
 
 func (c *Cloud) getRolePolicy(call *apiCall) (any, *service.Refusal) {
 	name := call.params.name("PolicyName", maxPolicyName)
-	var result rolePolicy
-	refusal := c.onRole(call, func(_ *account, r *role) *service.Refusal {
+	return c.onRole(call, func(_ *account, r *role) (any, *service.Refusal) {
 		doc, ok := r.policies[name]
 		if !ok {
-			return noSuchRolePolicy(name)
+			return nil, noSuchRolePolicy(name)
 		}
-		result = rolePolicy{r.name, name, encodedDocument(doc)}
-		return nil
+		return rolePolicy{r.name, name, encodedDocument(doc)}, nil
 	})
-	return result, refusal
 }
 
 func (c *Cloud) deleteRolePolicy(call *apiCall) (any, *service.Refusal) {
 	name := call.params.name("PolicyName", maxPolicyName)
-	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
+	return c.onRole(call, func(a *account, r *role) (any, *service.Refusal) {
 		if _, ok := r.policies[name]; !ok {
-			return noSuchRolePolicy(name)
+			return nil, noSuchRolePolicy(name)
 		}
 		changed := *r
 		changed.policies = maps.Clone(r.policies)
 		delete(changed.policies, name)
 		a.roles[r.name] = &changed
-		return nil
+		return nil, nil
 	})
 }
 
@@ -336,12 +316,9 @@ func noSuchRolePolicy(name string) *service.Refusal {
 	return noSuchEntity("The role policy with name " + name + " cannot be found.")
 }
 
-// readDocument parses a policy document that the caller sent for a role in partition part.
-func readDocument(kind policy.Kind, part partition, document []byte) (policy.Document, *service.Refusal) {
-	doc, err := policy.Parse(kind, document)
-	if err == nil {
-		err = doc.CheckPartition(part.id)
-	}
+// readDocument parses a policy document that a caller sent for a role.
+func readDocument(kind policy.Kind, partition string, document []byte) (policy.Document, *service.Refusal) {
+	doc, err := parsePolicy(kind, partition, document)
 	if err != nil {
 		return policy.Document{}, malformedPolicy(err)
 	}

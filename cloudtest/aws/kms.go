@@ -21,8 +21,8 @@ func kmsAPI() jsonAPI {
 			"DescribeKey":         {do: (*Cloud).describeKey},
 			"GetPublicKey":        {do: (*Cloud).getPublicKey},
 			"ListResourceTags":    {do: (*Cloud).listResourceTags},
-			"EnableKey":           {do: (*Cloud).enableKey},
-			"DisableKey":          {do: (*Cloud).disableKey},
+			"EnableKey":           {do: setKeyState(keyEnabled)},
+			"DisableKey":          {do: setKeyState(keyDisabled)},
 			"ScheduleKeyDeletion": {do: (*Cloud).scheduleKeyDeletion},
 			"Sign":                {do: (*Cloud).sign},
 			"Verify":              {do: (*Cloud).verify},
@@ -118,9 +118,10 @@ func (c *Cloud) onKey(call *apiCall, name string) (*kmsKey, *service.Refusal) {
 	for _, t := range key.tags {
 		context.Set("aws:ResourceTag/"+t.Key, t.Value)
 	}
-	v := c.authorize(call.who, ask{action: action, resource: arn, owner: key.account, policy: key.policy, mustName: true, context: context})
-	if !v.allowed {
-		return nil, service.Refuse(http.StatusForbidden, "AccessDenied", notAuthorized(call.who, action, arn, v)).Because(v.reason)
+	if refusal := c.permit(call.who, ask{
+		action: action, resource: arn, owner: key.account, policy: key.policy, mustName: true, context: context,
+	}, "AccessDenied"); refusal != nil {
+		return nil, refusal
 	}
 	return key, nil
 }

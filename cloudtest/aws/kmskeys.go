@@ -1,13 +1,13 @@
 package aws
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -91,12 +91,8 @@ func (c *Cloud) createKey(call *apiCall) (any, *service.Refusal) {
 	if refusal := call.readInput(&input); refusal != nil {
 		return nil, refusal
 	}
-	if input.KeySpec == "" {
-		input.KeySpec = symmetricSpec
-	}
-	if input.KeyUsage == "" {
-		input.KeyUsage = usageEncrypt
-	}
+	input.KeySpec = cmp.Or(input.KeySpec, symmetricSpec)
+	input.KeyUsage = cmp.Or(input.KeyUsage, usageEncrypt)
 	if refusal := c.allowCreation(call, input); refusal != nil {
 		return nil, refusal
 	}
@@ -167,10 +163,7 @@ func (input createKeyInput) key(call *apiCall) (*kmsKey, *service.Refusal) {
 		input.Policy = `{"Version":"2012-10-17","Id":"key-default-1","Statement":[{"Sid":"Enable IAM User Permissions","Effect":"Allow",` +
 			`"Principal":{"AWS":"arn:` + call.ep.partition + `:iam::` + key.account + `:root"},"Action":"kms:*","Resource":"*"}]}`
 	}
-	if key.policy, err = policy.Parse(policy.Key, json.RawMessage(input.Policy)); err == nil {
-		err = key.policy.CheckPartition(call.ep.partition)
-	}
-	if err != nil {
+	if key.policy, err = parsePolicy(policy.Key, call.ep.partition, []byte(input.Policy)); err != nil {
 		return nil, kmsRefusal("MalformedPolicyDocumentException", err.Error())
 	}
 	return key, nil
@@ -190,12 +183,17 @@ func checkTags(tags []kmsTag) *service.Refusal {
 	return nil
 }
 
-func (c *Cloud) describeKey(call *apiCall) (any, *service.Refusal) {
+// readKey reads the key that a call names. Find is onKey or enabledKey.
+func (c *Cloud) readKey(call *apiCall, find func(*apiCall, string) (*kmsKey, *service.Refusal)) (*kmsKey, *service.Refusal) {
 	var input keyInput
 	if refusal := call.readInput(&input); refusal != nil {
 		return nil, refusal
 	}
-	key, refusal := c.onKey(call, input.KeyID)
+	return find(call, input.KeyID)
+}
+
+func (c *Cloud) describeKey(call *apiCall) (any, *service.Refusal) {
+	key, refusal := c.readKey(call, c.onKey)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -212,11 +210,7 @@ type publicKeyOutput struct {
 }
 
 func (c *Cloud) getPublicKey(call *apiCall) (any, *service.Refusal) {
-	var input keyInput
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
-	key, refusal := c.enabledKey(call, input.KeyID)
+	key, refusal := c.readKey(call, c.enabledKey)
 	switch {
 	case refusal != nil:
 		return nil, refusal
@@ -230,11 +224,7 @@ func (c *Cloud) getPublicKey(call *apiCall) (any, *service.Refusal) {
 }
 
 func (c *Cloud) listResourceTags(call *apiCall) (any, *service.Refusal) {
-	var input keyInput
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
-	key, refusal := c.onKey(call, input.KeyID)
+	key, refusal := c.readKey(call, c.onKey)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -244,21 +234,16 @@ func (c *Cloud) listResourceTags(call *apiCall) (any, *service.Refusal) {
 	}{append([]kmsTag{}, key.tags...), false}, nil
 }
 
-func (c *Cloud) enableKey(call *apiCall) (any, *service.Refusal) {
-	return c.setKeyState(call, keyEnabled)
-}
-
-func (c *Cloud) disableKey(call *apiCall) (any, *service.Refusal) {
-	return c.setKeyState(call, keyDisabled)
-}
-
-func (c *Cloud) setKeyState(call *apiCall, state string) (any, *service.Refusal) {
-	var input keyInput
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
+// setKeyState returns the operation that sets a key's state.
+func setKeyState(state string) func(*Cloud, *apiCall) (any, *service.Refusal) {
+	return func(c *Cloud, call *apiCall) (any, *service.Refusal) {
+		var input keyInput
+		if refusal := call.readInput(&input); refusal != nil {
+			return nil, refusal
+		}
+		_, refusal := c.changeKey(call, input.KeyID, func(k *kmsKey) { k.state = state })
+		return struct{}{}, refusal
 	}
-	_, refusal := c.changeKey(call, input.KeyID, func(k *kmsKey) { k.state = state })
-	return struct{}{}, refusal
 }
 
 // scheduleKeyDeletion makes a key unusable at once, and deletes it after 7 to 30 days.

@@ -53,12 +53,8 @@ func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 
 func (p *params) get(name string) string { return p.values.Get(name) }
 
-// fail records a violated constraint in AWS's words.
-func (p *params) fail(value *string, member, constraint string) {
-	shown := "null"
-	if value != nil {
-		shown = "'" + *value + "'"
-	}
+// fail records a violated constraint in AWS's words. Shown is the value in quotes, or null.
+func (p *params) fail(shown, member, constraint string) {
 	p.errors = append(p.errors, fmt.Sprintf("Value %s at '%s' failed to satisfy constraint: Member must %s", shown, member, constraint))
 }
 
@@ -81,25 +77,25 @@ func (p *params) text(name string, l limits) string {
 	member := strings.ToLower(name[:1]) + name[1:]
 	if !p.values.Has(name) {
 		if l.required {
-			p.fail(nil, member, "not be null")
+			p.fail("null", member, "not be null")
 		}
 		return ""
 	}
 	value := p.get(name)
-	shown := value
+	shown := "'" + value + "'"
 	if l.secret {
-		shown = "****"
+		shown = "'****'"
 	}
 	length := utf8.RuneCountInString(value)
 	if l.pattern != nil && !l.pattern.MatchString(value) {
-		p.fail(&shown, member, "satisfy regular expression pattern: "+
+		p.fail(shown, member, "satisfy regular expression pattern: "+
 			strings.TrimSuffix(strings.TrimPrefix(l.pattern.String(), `\A`), `\z`))
 	}
 	if length < l.min {
-		p.fail(&shown, member, "have length greater than or equal to "+strconv.Itoa(l.min))
+		p.fail(shown, member, "have length greater than or equal to "+strconv.Itoa(l.min))
 	}
 	if l.max > 0 && length > l.max {
-		p.fail(&shown, member, "have length less than or equal to "+strconv.Itoa(l.max))
+		p.fail(shown, member, "have length less than or equal to "+strconv.Itoa(l.max))
 	}
 	return value
 }
@@ -111,14 +107,15 @@ func (p *params) seconds(name string, lowest, highest, otherwise int) int {
 		return otherwise
 	}
 	member, value := strings.ToLower(name[:1])+name[1:], p.get(name)
+	shown := "'" + value + "'"
 	n, err := strconv.Atoi(value)
 	switch {
 	case err != nil:
-		p.fail(&value, member, "be a number")
+		p.fail(shown, member, "be a number")
 	case n < lowest:
-		p.fail(&value, member, "have value greater than or equal to "+strconv.Itoa(lowest))
+		p.fail(shown, member, "have value greater than or equal to "+strconv.Itoa(lowest))
 	case n > highest:
-		p.fail(&value, member, "have value less than or equal to "+strconv.Itoa(highest))
+		p.fail(shown, member, "have value less than or equal to "+strconv.Itoa(highest))
 	}
 	return n
 }

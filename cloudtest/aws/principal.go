@@ -4,7 +4,9 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,35 +48,36 @@ func (p principal) names() policy.Principal {
 	return policy.Principal{Account: p.account, ARNs: arns}
 }
 
-// authenticate verifies the SigV4 signature of a call and returns its caller.
-func (c *Cloud) authenticate(call *apiCall) (principal, *service.Refusal) {
+// authenticate verifies the SigV4 signature of a call and sets the call's caller.
+func (c *Cloud) authenticate(call *apiCall) *service.Refusal {
 	r, ep, now := call.Request.Request, call.ep, call.Now
 	sig, err := sigv4.Parse(r)
 	if err != nil {
-		return principal{}, signatureError(err)
+		return signatureError(err)
 	}
 	who, secret, err := c.lookup(sig, ep, now)
 	if err != nil {
-		return principal{}, service.Refuse(http.StatusForbidden, "InvalidClientTokenId",
+		return service.Refuse(http.StatusForbidden, "InvalidClientTokenId",
 			"The security token included in the request is invalid.").Because(err.Error())
 	}
 	if sig.Service != ep.service {
-		return principal{}, service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch",
+		return service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch",
 			"Credential should be scoped to correct service: '"+ep.service+"'. ").
 			Because("the signature is for service " + sig.Service)
 	}
 	if sig.Region != ep.region {
-		return principal{}, service.Refuse(http.StatusForbidden,
+		return service.Refuse(http.StatusForbidden,
 			"SignatureDoesNotMatch", "Credential should be scoped to a valid region. ").
 			Because("the signature is for region " + sig.Region + ", the endpoint is of " + ep.region)
 	}
 	if err := sig.Verify(r, call.body, secret, now); err != nil {
-		return principal{}, signatureError(err)
+		return signatureError(err)
 	}
 	if s := who.session; s != nil && !now.Before(s.expires) {
-		return principal{}, service.Refuse(http.StatusForbidden, "ExpiredToken", "The security token included in the request is expired")
+		return service.Refuse(http.StatusForbidden, "ExpiredToken", "The security token included in the request is expired")
 	}
-	return who, nil
+	call.who, call.Call.Principal = who, who.arn()
+	return nil
 }
 
 func signatureError(err error) *service.Refusal {
@@ -108,14 +111,14 @@ func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (princip
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if owner, ok := c.keys[sig.AccessKeyID]; ok {
-		a := c.accounts[owner.account]
-		if a == nil || a.users[owner.user] == nil || a.partition.id != ep.partition {
+		a := c.account(owner.account)
+		u := a.users[owner.user]
+		if u == nil || a.partition.id != ep.partition {
 			return unknown(errKey, "the access key is of another partition")
 		}
 		if sig.SecurityToken != "" {
 			return unknown(errSessionToken, "a user's key was used with a session token")
 		}
-		u := a.users[owner.user]
 		return principal{account: a.id, user: u.name, userID: u.id, userARN: u.arn}, owner.secret, nil
 	}
 	s, ok := c.sessions.Get(sig.AccessKeyID)
@@ -137,11 +140,7 @@ func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (princip
 // roleOf returns a session's role, or nil if the role was deleted. A later role with the same name
 // is another role. The lock must be held.
 func (c *Cloud) roleOf(s *session) *role {
-	a := c.accounts[s.account]
-	if a == nil {
-		return nil
-	}
-	if r := a.roles[s.roleName]; r != nil && r.id == s.roleID {
+	if r := c.account(s.account).roles[s.roleName]; r != nil && r.id == s.roleID {
 		return r
 	}
 	return nil
@@ -209,23 +208,26 @@ func (c *Cloud) authorize(p principal, a ask) verdict {
 	}
 }
 
+// permit refuses a request that authorize does not allow, with an error code and AWS's message.
+func (c *Cloud) permit(p principal, a ask, code string) *service.Refusal {
+	v := c.authorize(p, a)
+	if v.allowed {
+		return nil
+	}
+	return service.Refuse(http.StatusForbidden, code, notAuthorized(p, a.action, a.resource, v)).Because(v.reason)
+}
+
 // policiesOf returns the caller's current permission policies.
 func (c *Cloud) policiesOf(p principal) ([]policy.Document, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	a := c.accounts[p.account]
-	if a == nil {
-		return nil, false
-	}
-	var docs []policy.Document
+	a := c.account(p.account)
 	if p.session != nil {
 		r := c.roleOf(p.session)
 		if r == nil {
 			return nil, false
 		}
-		for _, d := range r.policies {
-			docs = append(docs, d)
-		}
+		docs := slices.Collect(maps.Values(r.policies))
 		for _, arn := range r.managed {
 			docs = append(docs, a.managed[arn])
 		}
@@ -235,10 +237,7 @@ func (c *Cloud) policiesOf(p principal) ([]policy.Document, bool) {
 	if p.user == "" || u == nil || u.id != p.userID {
 		return nil, false
 	}
-	for _, d := range u.policies {
-		docs = append(docs, d)
-	}
-	return docs, true
+	return slices.Collect(maps.Values(u.policies)), true
 }
 
 // requestContext returns the condition keys that every request has. Source: IAM User Guide, "AWS

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
@@ -31,49 +30,34 @@ func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 	if req.Kind == oci.Ping {
 		return registryRequest{base: true}, true
 	}
-	actions := registryActions(req.Kind)
+	actions := registryActions()[req.Kind]
 	if len(actions) == 0 || !repositoryPattern.MatchString(req.Repository) {
 		return registryRequest{}, false
 	}
 	return registryRequest{repository: req.Repository, actions: actions}, true
 }
 
-func registryActions(k oci.Kind) []string {
-	switch k {
-	case oci.PullManifest:
-		return []string{"BatchGetImage"}
-	case oci.PushManifest:
-		return []string{"PutImage"}
-	case oci.DeleteManifest:
-		return []string{"BatchDeleteImage"}
-	case oci.CheckBlob:
-		return []string{"BatchCheckLayerAvailability"}
-	case oci.PullBlob:
-		return []string{"GetDownloadUrlForLayer"}
-	case oci.StartUpload:
-		return []string{"InitiateLayerUpload"}
-	case oci.PushBlob:
-		return []string{"InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload"}
-	case oci.ContinueUpload:
-		return []string{"UploadLayerPart"}
-	case oci.FinishUpload:
-		return []string{"UploadLayerPart", "CompleteLayerUpload"}
-	case oci.ListTags:
-		return []string{"ListImages"}
-	case oci.ListReferrers:
-		return []string{"ListImageReferrers"}
-	case oci.Unknown, oci.Ping:
+// registryActions returns the actions that each kind of request needs.
+func registryActions() map[oci.Kind][]string {
+	return map[oci.Kind][]string{
+		oci.PullManifest:   {"BatchGetImage"},
+		oci.PushManifest:   {"PutImage"},
+		oci.DeleteManifest: {"BatchDeleteImage"},
+		oci.CheckBlob:      {"BatchCheckLayerAvailability"},
+		oci.PullBlob:       {"GetDownloadUrlForLayer"},
+		oci.StartUpload:    {"InitiateLayerUpload"},
+		oci.PushBlob:       {"InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload"},
+		oci.ContinueUpload: {"UploadLayerPart"},
+		oci.FinishUpload:   {"UploadLayerPart", "CompleteLayerUpload"},
+		oci.ListTags:       {"ListImages"},
+		oci.ListReferrers:  {"ListImageReferrers"},
 	}
-	return nil
 }
 
 // operation returns the request's operation in the journal: its first action.
 func (q registryRequest) operation(service string) string {
 	if q.base {
 		return "Ping"
-	}
-	if len(q.actions) == 0 {
-		return ""
 	}
 	return service + ":" + q.actions[0]
 }
@@ -129,23 +113,12 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 		at := Registry{Account: ep.account, Region: ep.region}
 		// The forwarded request has no mount parameters, so the client uploads the blob. ECR
 		// declines mounts too.
-		answer, refusal := r.Forward(c.registryPlane(at), oci.Forwarded(r.Request), nil)
+		answer, refusal := r.Forward(c.registry.Get(at), oci.Forwarded(r.Request), nil)
 		if refusal == nil && slices.Contains(req.actions, "PutImage") {
 			answer = c.recordPush(answer, pushKey{at, req.repository}, r.Now)
 		}
 		return answer, refusal
 	}
-}
-
-// registryPlane returns the data plane of a registry, or nil.
-func (c *Cloud) registryPlane(reg Registry) http.Handler {
-	c.mu.RLock()
-	plane := c.registry
-	c.mu.RUnlock()
-	if plane == nil {
-		return nil
-	}
-	return plane(reg)
 }
 
 // registryCaller authenticates the caller of a private registry by the authorization token.
@@ -173,18 +146,12 @@ func badAuthorizationToken() *service.Refusal {
 // authorizeRegistry checks that the caller's policies and the repository's policy allow each
 // action. Only then it checks that the repository exists.
 func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoint, arn string, now time.Time) *service.Refusal {
-	repo := c.repositoryIn(ep.account, ep.region, req.repository)
-	var resourcePolicy policy.Document
-	if repo != nil {
-		resourcePolicy = repo.policy
-	}
+	repo, resourcePolicy := c.repositoryIn(ep.account, ep.region, req.repository)
 	for _, name := range req.actions {
-		action := "ecr:" + name
-		v := c.authorize(who, ask{
-			action: action, resource: arn, owner: ep.account, policy: resourcePolicy, context: requestContext(ep, now),
-		})
-		if !v.allowed {
-			return service.Refuse(http.StatusForbidden, "DENIED", notAuthorized(who, action, arn, v)).Because(v.reason)
+		if refusal := c.permit(who, ask{
+			action: "ecr:" + name, resource: arn, owner: ep.account, policy: resourcePolicy, context: requestContext(ep, now),
+		}, "DENIED"); refusal != nil {
+			return refusal
 		}
 	}
 	if repo == nil {
@@ -220,10 +187,7 @@ func (c *Cloud) readPublicRegistry(r *service.Request, ep endpoint) (service.Pro
 		if refusal := c.authorizePublic(who, r, req, ep); refusal != nil {
 			return nil, refusal
 		}
-		c.mu.RLock()
-		plane := c.public
-		c.mu.RUnlock()
-		return r.Forward(plane, oci.Forwarded(r.Request), nil)
+		return r.Forward(c.public.Get(struct{}{}), oci.Forwarded(r.Request), nil)
 	}
 }
 
@@ -266,23 +230,20 @@ func (c *Cloud) authorizePublic(who principal, r *service.Request, req registryR
 	alias, name, _ := strings.Cut(req.repository, "/")
 	c.mu.RLock()
 	owner := c.aliases[alias]
-	exists := false
-	if a := c.accounts[owner]; a != nil {
-		exists = a.public[name]
-	}
+	exists := c.account(owner).public[name]
 	c.mu.RUnlock()
 	r.Call.Resource = "arn:aws:ecr-public::" + owner + ":repository/" + name
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		for _, n := range req.actions {
-			action := "ecr-public:" + n
 			if who.account == "" {
 				return service.Refuse(http.StatusForbidden, "DENIED", "Not Authorized").Because("the token is anonymous")
 			}
-			// In the local cloud, a public repository has no policy. So authorize refuses callers
-			// of accounts other than the owner's.
-			v := c.authorize(who, ask{action: action, resource: r.Call.Resource, owner: owner, context: requestContext(ep, r.Now)})
-			if !v.allowed {
-				return service.Refuse(http.StatusForbidden, "DENIED", notAuthorized(who, action, r.Call.Resource, v)).Because(v.reason)
+			// In the local cloud, a public repository has no policy. So permit refuses callers of accounts
+			// other than the owner's.
+			if refusal := c.permit(who, ask{
+				action: "ecr-public:" + n, resource: r.Call.Resource, owner: owner, context: requestContext(ep, r.Now),
+			}, "DENIED"); refusal != nil {
+				return refusal
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -258,10 +259,7 @@ func (c *Cloud) forwardS3(s *s3Call) (service.Answer, *service.Refusal) {
 	if s.name == opGetObject || s.name == opHeadObject {
 		hidden = c.authorizeS3(s, actionListBucket)
 	}
-	c.mu.RLock()
-	plane := c.objects
-	c.mu.RUnlock()
-	return s.Forward(plane, s.forwarded(), hidden)
+	return s.Forward(c.objects.Get(struct{}{}), s.forwarded(), hidden)
 }
 
 // forwarded returns the request for the data plane.
@@ -277,11 +275,7 @@ func (s *s3Call) forwarded() *http.Request {
 		out.URL.Path += "/" + s.key
 	}
 	out.RequestURI = out.URL.RequestURI()
-	for name := range out.Header {
-		if !forS3Plane(strings.ToLower(name)) {
-			delete(out.Header, name)
-		}
-	}
+	maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return !forS3Plane(strings.ToLower(name)) })
 	if encoding := plainEncoding(r.Header.Values("Content-Encoding")); encoding != "" {
 		out.Header.Set("Content-Encoding", encoding)
 	}

@@ -190,8 +190,7 @@ func forS3Plane(name string) bool {
 func checkS3Headers(h http.Header) *service.Refusal {
 	for name := range h {
 		lower := strings.ToLower(name)
-		switch {
-		case !strings.HasPrefix(lower, "x-amz-"), strings.HasPrefix(lower, "x-amz-meta-") && !strings.HasPrefix(lower, snowballPrefix):
+		if !strings.HasPrefix(lower, "x-amz-") || (strings.HasPrefix(lower, "x-amz-meta-") && !strings.HasPrefix(lower, snowballPrefix)) {
 			continue
 		}
 		switch lower {

@@ -87,12 +87,9 @@ func (s *sessionRequest) check(call *apiCall) *service.Refusal {
 func (c *Cloud) find(a roleARN, arn string) (role, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	acc := c.accounts[a.account]
-	if acc == nil || acc.partition.id != a.partition {
-		return role{}, false
-	}
+	acc := c.account(a.account)
 	r := acc.roles[a.name]
-	if r == nil || r.arn != arn {
+	if r == nil || acc.partition.id != a.partition || r.arn != arn {
 		return role{}, false
 	}
 	return *r, true
@@ -103,13 +100,9 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *serv
 	var docs []policy.Document
 	size := 0
 	if s.policy != "" {
-		doc, err := policy.Parse(policy.Permissions, []byte(s.policy))
-		if err == nil {
-			err = doc.CheckPartition(s.role.partition)
-		}
-		if err != nil {
-			return nil, 0, service.Refuse(http.StatusBadRequest, "MalformedPolicyDocument",
-				"The policy document is malformed: "+err.Error())
+		doc, refusal := readDocument(policy.Permissions, s.role.partition, []byte(s.policy))
+		if refusal != nil {
+			return nil, 0, refusal
 		}
 		docs = append(docs, doc)
 		size = packedSize(s.policy)
@@ -117,7 +110,7 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *serv
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, arn := range s.arns {
-		doc, ok := c.accounts[s.role.account].managed[arn]
+		doc, ok := c.account(s.role.account).managed[arn]
 		if !ok {
 			return nil, 0, validation("PolicyArns has an ARN that is not a managed policy of account " + s.role.account)
 		}

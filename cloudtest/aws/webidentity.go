@@ -30,7 +30,7 @@ func (c *Cloud) assumeRoleWithWebIdentity(call *apiCall) (any, *service.Refusal)
 	p, req := call.params, readSessionRequest(call)
 	raw := p.text("WebIdentityToken", limits{required: true, min: 4, max: 20000, secret: true})
 	if p.values.Has("ProviderId") {
-		p.fail(nil, "providerId", "be absent: only OpenID Connect tokens are taken")
+		p.fail("null", "providerId", "be absent: only OpenID Connect tokens are taken")
 	}
 	if refusal := req.check(call); refusal != nil {
 		return nil, refusal
@@ -82,11 +82,7 @@ func identityError(message string) *service.Refusal {
 func (c *Cloud) provider(a roleARN, issuer string) (OIDCProvider, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	acc := c.accounts[a.account]
-	if acc == nil {
-		return OIDCProvider{}, false
-	}
-	p, ok := acc.providers[issuer]
+	p, ok := c.account(a.account).providers[issuer]
 	return p.OIDCProvider, ok
 }
 

@@ -214,14 +214,10 @@ func (c condition) holds(ctx Context) bool {
 		hit := slices.ContainsFunc(c.values, func(pattern string) bool { return c.match(pattern, value) })
 		return hit != c.negated
 	}
-	switch {
-	case c.quantifier == anyValue:
-		return slices.ContainsFunc(values, matches)
-	case c.quantifier == allValues || c.negated:
+	if c.quantifier == allValues || (c.quantifier == single && c.negated) {
 		return !slices.ContainsFunc(values, func(v string) bool { return !matches(v) })
-	default:
-		return slices.ContainsFunc(values, matches)
 	}
+	return slices.ContainsFunc(values, matches)
 }
 
 // explain returns a text that says why the condition does not hold.

@@ -203,12 +203,11 @@ func parseActions(path string, kind Kind, raw json.RawMessage) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	form := actionForm
 	for i, a := range actions {
 		if a == "*" && kind != Trust {
 			continue
 		}
-		if !form.MatchString(a) {
+		if !actionForm.MatchString(a) {
 			return nil, refuse(path, "%q is not an action: write service:Operation", a)
 		}
 		if kind == Trust && !strings.HasPrefix(strings.ToLower(a), "sts:") {

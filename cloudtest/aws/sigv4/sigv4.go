@@ -8,6 +8,7 @@
 package sigv4
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -391,10 +392,7 @@ func canonicalQuery(pairs []pair) string {
 		encoded[i] = pair{encode(p.name, false), encode(p.value, false)}
 	}
 	slices.SortFunc(encoded, func(a, b pair) int {
-		if c := strings.Compare(a.name, b.name); c != 0 {
-			return c
-		}
-		return strings.Compare(a.value, b.value)
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.value, b.value))
 	})
 	parts := make([]string, len(encoded))
 	for i, p := range encoded {
