@@ -37,14 +37,6 @@ func (c *Cloud) readRegistryTokens(r *service.Request, reg *registry) (service.P
 	}
 }
 
-type refreshResponse struct {
-	RefreshToken string `json:"refresh_token"`
-}
-
-type accessResponse struct {
-	AccessToken string `json:"access_token"`
-}
-
 func badRegistryRequest(message string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, "BAD_REQUEST", message)
 }
@@ -93,7 +85,7 @@ func (c *Cloud) exchange(r *service.Request, reg *registry) (any, *service.Refus
 	if !reg.isAssigned(token.app.clientID) {
 		return nil, unauthorized(nil).Because("the application has no role on the registry")
 	}
-	return refreshResponse{c.issueRefreshToken(reg, token.app, r.Now)}, nil
+	return map[string]string{"refresh_token": c.issueRefreshToken(reg, token.app, r.Now)}, nil
 }
 
 // registryCaller verifies an access token of Entra ID, with its tenant and its audience.
@@ -185,5 +177,5 @@ func (c *Cloud) registryAccess(r *service.Request, reg *registry, raw string, ki
 	if who.grant == grantAccess && who.ends.Before(ends) {
 		ends = who.ends // an access token cannot extend its own life
 	}
-	return accessResponse{c.issueRegistryAccess(reg, who.app, got, r.Now, ends)}, nil
+	return map[string]string{"access_token": c.issueRegistryAccess(reg, who.app, got, r.Now, ends)}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
@@ -84,56 +85,20 @@ func covers(all, ask []access) bool {
 // forwardRegistry sends an allowed request to the data plane. For a blob, it redirects the client
 // to the data endpoint, if the registry has one.
 func (c *Cloud) forwardRegistry(r *service.Request, reg *registry, req registryRequest) (service.Answer, *service.Refusal) {
-	plane := c.planeOf(reg)
-	if req.operation == opPullBlob && len(reg.regions) > 0 && plane != nil && exists(plane, r.Request) {
+	to := c.registryData.Get(reg.Registry)
+	if req.operation == opPullBlob && len(reg.regions) > 0 && to != nil && exists(to, r.Request) {
 		r.Reply.Set("Location", c.dataLink(reg, r.URL.Path, r.Now))
 		return service.Empty(http.StatusTemporaryRedirect), nil
 	}
-	return r.Forward(plane, oci.Forwarded(r.Request), nil)
-}
-
-func (c *Cloud) planeOf(reg *registry) http.Handler {
-	c.mu.RLock()
-	plane := c.registryPlane
-	c.mu.RUnlock()
-	if plane == nil {
-		return nil
-	}
-	return plane(reg.Registry)
+	return r.Forward(to, oci.Forwarded(r.Request), nil)
 }
 
 // exists asks a data plane with HEAD whether the content of a request exists.
-func exists(plane http.Handler, r *http.Request) bool {
+func exists(to http.Handler, r *http.Request) bool {
 	head := r.Clone(r.Context())
 	head.Method = http.MethodHead
 	head.Body = http.NoBody
-	var status statusWriter
-	plane.ServeHTTP(&status, oci.Forwarded(head))
-	return status.status == http.StatusOK || status.status == 0
-}
-
-// statusWriter records the status of an answer and discards the rest.
-type statusWriter struct {
-	header http.Header
-	status int
-}
-
-// Header returns headers that nobody reads.
-func (s *statusWriter) Header() http.Header {
-	if s.header == nil {
-		s.header = http.Header{}
-	}
-	return s.header
-}
-
-// Write discards the body.
-func (*statusWriter) Write(p []byte) (int, error) { return len(p), nil }
-
-// WriteHeader records the first status.
-func (s *statusWriter) WriteHeader(status int) {
-	if s.status == 0 {
-		s.status = status
-	}
+	return plane.Ask(to, oci.Forwarded(head)).Status == http.StatusOK
 }
 
 // dataLink returns a link to a blob at the registry's first data endpoint. The signature in the
@@ -174,6 +139,6 @@ func (c *Cloud) readData(r *service.Request, reg *registry) (service.Protocol, s
 		out := oci.Forwarded(r.Request)
 		out.URL.RawQuery = "" // the data plane must not see the signature
 		out.RequestURI = out.URL.RequestURI()
-		return r.Forward(c.planeOf(reg), out, nil)
+		return r.Forward(c.registryData.Get(reg.Registry), out, nil)
 	}
 }

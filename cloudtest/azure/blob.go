@@ -182,23 +182,12 @@ func (c *Cloud) readBlob(r *service.Request, account *storageAccount) (service.P
 			return nil, blobRefusal(http.StatusForbidden, "AuthorizationPermissionMismatch").
 				Because("no role assignment lets " + token.app.clientID + " " + req.permission + " there")
 		}
-		to := c.blobsOf(account)
+		to := c.blobData.Get(account.StorageAccount)
 		if to != nil {
 			r.Reply.Del("X-Ms-Version") // the data plane sets this header
 		}
 		return r.Forward(to, plane.Request(r.Request), nil)
 	}
-}
-
-// blobsOf returns the data plane of a storage account, or nil.
-func (c *Cloud) blobsOf(account *storageAccount) http.Handler {
-	c.mu.RLock()
-	handlers := c.blobPlane
-	c.mu.RUnlock()
-	if handlers == nil {
-		return nil
-	}
-	return handlers(account.StorageAccount)
 }
 
 // blobCaller verifies the access token of a request to a storage account.

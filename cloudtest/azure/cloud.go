@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
@@ -41,16 +42,16 @@ type Cloud struct {
 	entraKeys    func() *oidc.Issuer // signs Entra's access tokens
 	registryKeys func() *oidc.Issuer // signs the registries' tokens
 	dataKey      []byte              // signs links to data endpoints
+	registryData plane.Slot[Registry]
+	blobData     plane.Slot[StorageAccount]
 
 	mu            sync.RWMutex // guards the fields below; never held during I/O
 	tenants       map[string]*tenant
 	domains       map[string]*tenant
 	identity      *ManagedIdentity
-	registries    map[string]*registry // by host; a registry may have several hosts
-	registryPlane func(Registry) http.Handler
+	registries    map[string]*registry       // by host; a registry may have several hosts
 	accounts      map[string]*storageAccount // by host
-	blobPlane     func(StorageAccount) http.Handler
-	subscriptions map[string]*subscription // by ID
+	subscriptions map[string]*subscription   // by ID
 }
 
 // tenant is a tenant of Entra ID. The cloud's lock guards apps; the other fields never change.
@@ -93,10 +94,8 @@ func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	if err := c.addEnvironments(cfg.Environments); err != nil {
 		return nil, err
 	}
-	for i, t := range cfg.Tenants {
-		if err := c.AddTenant(t); err != nil {
-			return nil, setting.In(setting.At("tenants", i), err)
-		}
+	if err := setting.Each("tenants", cfg.Tenants, c.AddTenant); err != nil {
+		return nil, err
 	}
 	if cfg.ManagedIdentity != nil {
 		if err := c.SetManagedIdentity(*cfg.ManagedIdentity); err != nil {
@@ -147,9 +146,7 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 	if err := checkUUID("id", cfg.ID); err != nil {
 		return err
 	}
-	if cfg.Environment == "" {
-		cfg.Environment = AzureCloud
-	}
+	cfg.Environment = cmp.Or(cfg.Environment, AzureCloud)
 	e := c.environment(cfg.Environment)
 	if e == nil {
 		return setting.Invalid("environment", "%q is not an environment", cfg.Environment)
@@ -186,17 +183,14 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 // fill adds a new tenant's registries and storage accounts by host, and its subscriptions by ID.
 func (c *Cloud) fill(t *tenant, cfg Tenant) error {
 	putRegistry := func(x RegistryConfig) error { return c.putRegistry(t, x) }
-	if err := setting.Fill("registries", "registry", cfg.Registries,
-		func(x RegistryConfig) string { return x.Name }, putRegistry); err != nil {
-		return err
-	}
 	putAccount := func(x StorageAccountConfig) error { return c.putStorageAccount(t, x) }
-	if err := setting.Fill("storageAccounts", "storage account", cfg.StorageAccounts,
-		func(x StorageAccountConfig) string { return x.Name }, putAccount); err != nil {
-		return err
-	}
 	putSubscription := func(x Subscription) error { return c.putSubscription(t, x) }
-	return setting.Fill("subscriptions", "subscription", cfg.Subscriptions, func(x Subscription) string { return x.ID }, putSubscription)
+	return cmp.Or(
+		setting.Fill("registries", "registry", cfg.Registries, func(x RegistryConfig) string { return x.Name }, putRegistry),
+		setting.Fill("storageAccounts", "storage account", cfg.StorageAccounts,
+			func(x StorageAccountConfig) string { return x.Name }, putAccount),
+		setting.Fill("subscriptions", "subscription", cfg.Subscriptions, func(x Subscription) string { return x.ID }, putSubscription),
+	)
 }
 
 // dropTenant removes what fill added for a tenant.
@@ -226,13 +220,7 @@ func (t *tenant) putApplication(a Application) error {
 
 // change calls f with a tenant, under the lock.
 func (c *Cloud) change(tenantID string, f func(*tenant) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.tenants[tenantID]
-	if t == nil {
-		return setting.NotFound("tenant", tenantID)
-	}
-	return f(t)
+	return setting.Change(&c.mu, c.tenants, "tenant", tenantID, f)
 }
 
 // changeApplication passes a copy of an application to f and replaces the application by the

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"slices"
@@ -116,9 +117,7 @@ func checkUUID(field, id string) error {
 
 // complete checks a credential and sets its default audience.
 func (f FederatedCredential) complete(e *Environment) (FederatedCredential, error) {
-	if f.Audience == "" {
-		f.Audience = e.ExchangeAudience
-	}
+	f.Audience = cmp.Or(f.Audience, e.ExchangeAudience)
 	if !credentialNamePattern.MatchString(f.Name) {
 		return f, setting.Invalid("name",
 			"%q is invalid: give 3 to 120 letters, digits, dashes and underscores, the first a letter or digit", f.Name)

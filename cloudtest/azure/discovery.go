@@ -27,9 +27,6 @@ type openIDConfiguration struct {
 // openIDConfiguration returns a tenant's discovery document, of version 2.0 or 1.0. Source: OpenID
 // Connect Discovery 1.0 §3; Microsoft Learn, "OpenID Connect on the Microsoft identity platform".
 func (c *Cloud) openIDConfiguration(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
-	if no := readOnly(r); no != nil {
-		return nil, no
-	}
 	t, no := c.tenant(e, tenantName)
 	if no != nil {
 		if no.Code == "AADSTS90002" {
@@ -59,23 +56,13 @@ func (c *Cloud) openIDConfiguration(r *service.Request, e *Environment, tenantNa
 
 // publishedKeys returns the public keys with which access tokens are verified. All tenants have the
 // same keys.
-func (c *Cloud) publishedKeys(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
-	if no := readOnly(r); no != nil {
-		return nil, no
-	}
+func (c *Cloud) publishedKeys(_ *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
 	if !strings.EqualFold(tenantName, "common") {
 		if _, no := c.tenant(e, tenantName); no != nil {
 			return nil, no
 		}
 	}
 	return json.RawMessage(c.entraKeys().JWKS()), nil
-}
-
-func readOnly(r *service.Request) *service.Refusal {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return badRequest(900561, "The endpoint only accepts GET requests. Received a %s request.", printable(r.Method))
-	}
-	return nil
 }
 
 type instanceMetadata struct {
@@ -94,9 +81,6 @@ type instanceDiscovery struct {
 // clients must disable instance discovery. Source: Microsoft Learn, "Instance metadata and
 // authority validation in MSAL".
 func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (any, *service.Refusal) {
-	if no := readOnly(r); no != nil {
-		return nil, no
-	}
 	unknown := aadsts(50049, http.StatusBadRequest, "invalid_instance", "Unknown or invalid instance.")
 	authorize, err := url.Parse(r.URL.Query().Get("authorization_endpoint"))
 	if err != nil || authorize.Scheme != "https" {

@@ -1,9 +1,11 @@
 package azure
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +20,10 @@ const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 func (c *Cloud) readEntra(r *service.Request, e *Environment) (service.Protocol, service.Handler) {
 	tenantName, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	var do func(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal)
+	methods := []string{http.MethodGet, http.MethodHead}
 	switch rest {
 	case "oauth2/v2.0/token":
-		r.Call.Operation, do = "Token", c.token
+		r.Call.Operation, do, methods = "Token", c.token, []string{http.MethodPost}
 	case "v2.0/.well-known/openid-configuration", ".well-known/openid-configuration":
 		r.Call.Operation, do = "OpenIDConfiguration", c.openIDConfiguration
 	case "discovery/v2.0/keys", "discovery/keys":
@@ -32,6 +35,9 @@ func (c *Cloud) readEntra(r *service.Request, e *Environment) (service.Protocol,
 		return entraProtocol(e), no.Handle
 	}
 	return entraProtocol(e), func(r *service.Request) (service.Answer, *service.Refusal) {
+		if !slices.Contains(methods, r.Method) {
+			return nil, badRequest(900561, "The endpoint only accepts %s requests. Received a %s request.", methods[0], printable(r.Method))
+		}
 		answer, no := do(r, e, tenantName)
 		if no != nil {
 			return nil, no
@@ -50,10 +56,7 @@ func (c *Cloud) tenant(e *Environment, name string) (*tenant, *service.Refusal) 
 			"No tenant-identifying information found in either the request or implied by any provided credentials.")
 	}
 	c.mu.RLock()
-	t := c.tenants[name]
-	if t == nil {
-		t = c.domains[name]
-	}
+	t := cmp.Or(c.tenants[name], c.domains[name])
 	c.mu.RUnlock()
 	switch {
 	case t != nil && t.environment == e:
@@ -93,9 +96,6 @@ type tokenResponse struct {
 // client credentials flow on the Microsoft identity platform", third case: access token request
 // with a federated credential.
 func (c *Cloud) token(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
-	if r.Method != http.MethodPost {
-		return nil, badRequest(900561, "The endpoint only accepts POST requests. Received a %s request.", printable(r.Method))
-	}
 	form, err := readForm(r)
 	if err != nil {
 		return nil, badForm(err)

@@ -207,7 +207,8 @@ func (c *Cloud) createFederated(call *graphCall) (service.Answer, *service.Refus
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	app := t.registered(call.names[0])
+	objectID := strings.ToLower(call.names[0])
+	app := t.find(func(a *application) bool { return a.registration != "" && a.registration == objectID })
 	if app == nil {
 		return nil, service.Refuse(http.StatusNotFound, "Request_ResourceNotFound", "Resource '"+printable(call.names[0])+
 			"' does not exist or one of its queried reference-property objects are not present.")
@@ -233,16 +234,6 @@ func (c *Cloud) createFederated(call *graphCall) (service.Answer, *service.Refus
 	sent.ID, sent.Context = wire.UUID(), graphContext(t.environment,
 		"applications('"+app.registration+"')/federatedIdentityCredentials/$entity")
 	return writeJSON(http.StatusCreated, sent), nil
-}
-
-// registered finds an application by the object ID of its registration. The caller holds the lock.
-func (t *tenant) registered(objectID string) *application {
-	for _, app := range t.apps {
-		if app.registration != "" && app.registration == strings.ToLower(objectID) {
-			return app
-		}
-	}
-	return nil
 }
 
 // createServicePrincipal makes an application's service principal. From then on, the application
@@ -292,10 +283,6 @@ func (c *Cloud) createServicePrincipal(call *graphCall) (service.Answer, *servic
 	}), nil
 }
 
-type graphError struct {
-	Error graphErrorBody `json:"error"`
-}
-
 type graphErrorBody struct {
 	Code       string          `json:"code"`
 	Message    string          `json:"message"`
@@ -324,8 +311,8 @@ func graphProtocol(e *Environment) service.Protocol {
 					`/common/oauth2/authorize", client_id="00000003-0000-0000-c000-000000000000"`)
 			}
 			r.Reply.Set("Request-Id", id)
-			return writeJSON(no.Status, graphError{
-				graphErrorBody{no.Code, no.Message, graphErrorInner{r.Now.UTC().Format(time.DateOnly + "T15:04:05"), id, client}},
+			return writeJSON(no.Status, map[string]graphErrorBody{
+				"error": {no.Code, no.Message, graphErrorInner{r.Now.UTC().Format(time.DateOnly + "T15:04:05"), id, client}},
 			})
 		},
 		Failure:     service.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered an internal server error."),

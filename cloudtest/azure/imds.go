@@ -44,18 +44,13 @@ func (c *Cloud) IsMetadata(r *http.Request) bool {
 // metadataServer is the header Server of the metadata service's answers.
 const metadataServer = "IMDS/150.870.65.1854"
 
-type metadataError struct {
-	Error            string `json:"error"`
-	ErrorDescription string `json:"error_description"`
-}
-
 // metadataProtocol returns the error format of the metadata service. Source: Microsoft Learn, "How
 // to use managed identities on an Azure VM to acquire an access token", error handling.
 func metadataProtocol() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
 			r.Reply.Set("Server", metadataServer)
-			return writeJSON(e.Status, metadataError{e.Code, e.Message})
+			return writeJSON(e.Status, map[string]string{"error": e.Code, "error_description": e.Message})
 		},
 		Failure:     service.Refuse(http.StatusInternalServerError, "unknown", "Failed to retrieve token from the Active directory."),
 		Unavailable: service.Refuse(http.StatusServiceUnavailable, "service_unavailable", "The service is unavailable."),
@@ -166,15 +161,9 @@ func (c *Cloud) managedIdentity(r *service.Request, query url.Values) (*tenant, 
 		if app == nil {
 			continue
 		}
-		switch wanted := strings.ToLower(r.Call.Role); named[0] {
-		case "client_id":
-			if wanted == app.clientID {
-				return t, app, nil
-			}
-		case "object_id", "principal_id":
-			if wanted == app.objectID {
-				return t, app, nil
-			}
+		name := map[string]string{"client_id": app.clientID, "object_id": app.objectID, "principal_id": app.objectID}[named[0]]
+		if name != "" && name == strings.ToLower(r.Call.Role) {
+			return t, app, nil
 		}
 	}
 	return nil, nil, notFound.Because("no identity of the machine is so named")

@@ -23,12 +23,7 @@ var identityPattern = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{2,127}\z`)
 
 // identity finds the managed identity whose name is call.names[0]. The caller holds the lock.
 func (call *managementCall) identity() *application {
-	for _, app := range call.subscription.tenant.apps {
-		if strings.EqualFold(app.resourceID, call.identityID()) {
-			return app
-		}
-	}
-	return nil
+	return call.subscription.tenant.find(func(a *application) bool { return strings.EqualFold(a.resourceID, call.identityID()) })
 }
 
 func (call *managementCall) identityID() string {
@@ -272,7 +267,7 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	if reg == nil {
 		return nil, call.resourceNotFound(typeRegistry, call.names[0])
 	}
-	app := s.tenant.principal(p.PrincipalID)
+	app := s.tenant.find(func(a *application) bool { return a.objectID == p.PrincipalID })
 	switch {
 	case app == nil:
 		return nil, service.Refuse(http.StatusBadRequest, "PrincipalNotFound", "Principal "+strings.ReplaceAll(p.PrincipalID, "-", "")+
@@ -305,11 +300,10 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	}), nil
 }
 
-// principal finds an application by the object ID of its service principal. The caller holds the
-// lock.
-func (t *tenant) principal(objectID string) *application {
+// find returns an application for which is returns true, or nil. The caller holds the lock.
+func (t *tenant) find(is func(*application) bool) *application {
 	for _, app := range t.apps {
-		if app.objectID == objectID {
+		if is(app) {
 			return app
 		}
 	}

@@ -3,6 +3,7 @@ package azure
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -271,21 +272,13 @@ func (c *Cloud) listSubscriptions(call *managementCall) (service.Answer, *servic
 	list := resourceList{Value: []any{}}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for _, s := range sortedSubscriptions(c.subscriptions) {
+	byID := func(a, b *subscription) int { return strings.Compare(a.id, b.id) }
+	for _, s := range slices.SortedFunc(maps.Values(c.subscriptions), byID) {
 		if s.tenant == call.caller.tenant && s.knows(call.caller.app.clientID) {
 			list.Value = append(list.Value, subscriptionJSON{"/subscriptions/" + s.id, s.id, s.tenant.id, s.name, "Enabled"})
 		}
 	}
 	return writeJSON(http.StatusOK, list), nil
-}
-
-func sortedSubscriptions(all map[string]*subscription) []*subscription {
-	out := make([]*subscription, 0, len(all))
-	for _, s := range all {
-		out = append(out, s)
-	}
-	slices.SortFunc(out, func(a, b *subscription) int { return strings.Compare(a.id, b.id) })
-	return out
 }
 
 // listResources lists the registries of a subscription that the caller may read.
@@ -315,25 +308,12 @@ func (c *Cloud) listResources(call *managementCall) (service.Answer, *service.Re
 	return writeJSON(http.StatusOK, list), nil
 }
 
-type provisioned struct {
-	State string `json:"provisioningState"`
-}
-
 func (c *Cloud) getGroup(call *managementCall) (service.Answer, *service.Refusal) {
 	g := call.group
 	return writeJSON(http.StatusOK, resource{
 		ID: call.subscription.groupID(g), Name: g.Name, Type: "Microsoft.Resources/resourceGroups",
-		Location: g.Location, Properties: provisioned{"Succeeded"},
+		Location: g.Location, Properties: map[string]string{"provisioningState": "Succeeded"},
 	}), nil
-}
-
-type managementError struct {
-	Error managementErrorBody `json:"error"`
-}
-
-type managementErrorBody struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
 }
 
 // managementProtocol returns the error format of Azure Resource Manager. The Detail of a refusal
@@ -347,7 +327,7 @@ func managementProtocol() service.Protocol {
 			}
 			r.Reply.Set("X-Ms-Failure-Cause", "gateway")
 			r.Reply.Set("X-Ms-Request-Id", wire.UUID())
-			return writeJSON(no.Status, managementError{managementErrorBody{no.Code, no.Message}})
+			return writeJSON(no.Status, map[string]any{"error": map[string]string{"code": no.Code, "message": no.Message}})
 		},
 		Failure: service.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered internal server error."),
 		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable",

@@ -285,11 +285,7 @@ func (c *Cloud) DeleteRegistry(tenantID, name string) error {
 // of one registry. The handler gets only authenticated and authorized requests. They have the
 // client's path and host, but no Authorization header. At a data endpoint, the host is the data
 // endpoint's. If several registries have the same handler, they share content by repository name.
-func (c *Cloud) ServeRegistry(plane func(Registry) http.Handler) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.registryPlane = plane
-}
+func (c *Cloud) ServeRegistry(plane func(Registry) http.Handler) { c.registryData.Set(plane) }
 
 // registryRequest says which operation and which action a request to a registry needs.
 type registryRequest struct {
@@ -305,30 +301,28 @@ func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 		return registryRequest{operation: "ListRepositories", action: actionCatalog}, r.Method == http.MethodGet
 	}
 	read := oci.Read(r)
-	req := registryRequest{repository: read.Repository}
-	switch read.Kind {
-	case oci.Unknown:
-		return registryRequest{}, false
-	case oci.Ping:
-		req.operation = "Ping"
-	case oci.ListTags:
-		req.operation, req.action = "ListTags", actionReadMetadata
-	case oci.ListReferrers:
-		req.operation, req.action = "ListReferrers", actionPull
-	case oci.PullManifest:
-		req.operation, req.action = "PullManifest", actionPull
-	case oci.CheckBlob:
-		req.operation, req.action = "CheckBlob", actionPull
-	case oci.PullBlob:
-		req.operation, req.action = opPullBlob, actionPull
-	case oci.PushManifest:
-		req.operation, req.action = "PushManifest", actionPush
-	case oci.StartUpload, oci.PushBlob, oci.ContinueUpload, oci.FinishUpload:
-		req.operation, req.action = "PushBlob", actionPush
-	case oci.DeleteManifest:
-		req.operation, req.action = "DeleteManifest", actionDelete
+	req, known := registryOperations()[read.Kind]
+	req.repository = read.Repository
+	return req, known
+}
+
+// registryOperations returns the operation and the action of each kind of request.
+func registryOperations() map[oci.Kind]registryRequest {
+	push := registryRequest{operation: "PushBlob", action: actionPush}
+	return map[oci.Kind]registryRequest{
+		oci.Ping:           {operation: "Ping"},
+		oci.ListTags:       {operation: "ListTags", action: actionReadMetadata},
+		oci.ListReferrers:  {operation: "ListReferrers", action: actionPull},
+		oci.PullManifest:   {operation: "PullManifest", action: actionPull},
+		oci.CheckBlob:      {operation: "CheckBlob", action: actionPull},
+		oci.PullBlob:       {operation: opPullBlob, action: actionPull},
+		oci.PushManifest:   {operation: "PushManifest", action: actionPush},
+		oci.StartUpload:    push,
+		oci.PushBlob:       push,
+		oci.ContinueUpload: push,
+		oci.FinishUpload:   push,
+		oci.DeleteManifest: {operation: "DeleteManifest", action: actionDelete},
 	}
-	return req, true
 }
 
 // opPullBlob is the operation that registries and data endpoints share.

@@ -140,8 +140,4 @@ func (c *Cloud) DeleteStorageAccount(tenantID, name string) error {
 // blob endpoint. The handler gets only authenticated and authorized requests. They have the
 // client's path and host, but no Authorization header. If a data plane needs its own credentials,
 // its handler must add them.
-func (c *Cloud) ServeBlob(plane func(StorageAccount) http.Handler) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.blobPlane = plane
-}
+func (c *Cloud) ServeBlob(plane func(StorageAccount) http.Handler) { c.blobData.Set(plane) }

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -73,10 +74,7 @@ func (c *Cloud) readAccessToken(r *service.Request, raw string) (accessToken, er
 	clientID, _ := token.Claims["appid"].(string)
 	c.mu.RLock()
 	t := c.tenants[tenantID]
-	var app *application
-	if t != nil {
-		app = t.apps[clientID]
-	}
+	app := cmp.Or(t, &tenant{}).apps[clientID]
 	c.mu.RUnlock()
 	switch {
 	case t == nil || token.Issuer != t.environment.issuer(t.id):
