@@ -14,6 +14,7 @@
 package alibaba
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"sync"
@@ -54,10 +55,8 @@ type role struct {
 // over TLS; it must not reach anything else. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{issuers: issuers, accounts: map[string]*account{}}
-	for i, a := range cfg.Accounts {
-		if err := c.AddAccount(a); err != nil {
-			return nil, setting.In(setting.At("accounts", i), err)
-		}
+	if err := setting.Each("accounts", cfg.Accounts, c.AddAccount); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -74,11 +73,10 @@ func (c *Cloud) AddAccount(config Account) error {
 		return setting.Invalid("id", "account %s exists already", config.ID)
 	}
 	a := &account{id: config.ID, providers: map[string]OIDCProvider{}, roles: map[string]role{}}
-	if err := setting.Fill("oidcProviders", "OIDC provider", config.OIDCProviders,
-		func(p OIDCProvider) string { return p.Name }, a.putProvider); err != nil {
-		return err
-	}
-	if err := setting.Fill("roles", "role", config.Roles, func(r Role) string { return strings.ToLower(r.Name) }, a.putRole); err != nil {
+	if err := cmp.Or(
+		setting.Fill("oidcProviders", "OIDC provider", config.OIDCProviders, func(p OIDCProvider) string { return p.Name }, a.putProvider),
+		setting.Fill("roles", "role", config.Roles, func(r Role) string { return strings.ToLower(r.Name) }, a.putRole),
+	); err != nil {
 		return err
 	}
 	c.accounts[a.id] = a
@@ -87,14 +85,11 @@ func (c *Cloud) AddAccount(config Account) error {
 
 // change runs f on an account under the lock.
 func (c *Cloud) change(accountID string, f func(*account) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.accounts[accountID]
-	if a == nil {
-		return setting.NotFound("account", accountID)
-	}
-	return f(a)
+	return setting.Change(&c.mu, c.accounts, "account", accountID, f)
 }
+
+// account returns an account, or an empty one if the account does not exist. The lock must be held.
+func (c *Cloud) account(id string) *account { return cmp.Or(c.accounts[id], &account{}) }
 
 // PutOIDCProvider adds or replaces an OIDC provider.
 func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
@@ -120,9 +115,7 @@ func (a *account) putProvider(p OIDCProvider) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	if p.IssuanceLimitHours == 0 {
-		p.IssuanceLimitHours = defaultIssuanceLimit
-	}
+	p.IssuanceLimitHours = cmp.Or(p.IssuanceLimitHours, defaultIssuanceLimit)
 	a.providers[p.Name] = p
 	return nil
 }
@@ -132,20 +125,14 @@ func (a *account) putRole(r Role) error {
 	if err != nil {
 		return err
 	}
-	if r.MaxSessionDuration == 0 {
-		r.MaxSessionDuration = defaultDuration
-	}
+	r.MaxSessionDuration = cmp.Or(r.MaxSessionDuration, defaultDuration)
 	name := strings.ToLower(r.Name)
-	id := a.roles[name].id
-	if id == "" {
-		id = newID("3")
-	}
-	a.roles[name] = role{Role: r, id: id, trust: trust}
+	a.roles[name] = role{Role: r, id: cmp.Or(a.roles[name].id, newID()), trust: trust}
 	return nil
 }
 
-// newID makes an ID of Resource Access Management: eighteen digits.
-func newID(prefix string) string { return prefix + wire.Text("0123456789", 17) }
+// newID makes the ID of a role: eighteen digits.
+func newID() string { return "3" + wire.Text("0123456789", 17) }
 
 // Service returns the service at a host, or nil if Alibaba Cloud's STS has no such host.
 func (c *Cloud) Service(host string) service.Service {

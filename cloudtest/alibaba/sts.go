@@ -170,11 +170,7 @@ func (c *Cloud) assumeRoleWithOIDC(r *service.Request, p url.Values) (service.An
 func (c *Cloud) provider(a arn) (OIDCProvider, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	owner := c.accounts[a.account]
-	if owner == nil {
-		return OIDCProvider{}, false
-	}
-	p, ok := owner.providers[a.name]
+	p, ok := c.account(a.account).providers[a.name]
 	return p, ok
 }
 
@@ -208,11 +204,7 @@ func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Tok
 func (c *Cloud) trusting(q request, token oidc.Token) (role, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var to role
-	owner := c.accounts[q.role.account]
-	if owner != nil {
-		to = owner.roles[strings.ToLower(q.role.name)]
-	}
+	to := c.account(q.role.account).roles[strings.ToLower(q.role.name)]
 	switch {
 	case to.id == "":
 		return role{}, service.Refuse(http.StatusNotFound, "EntityNotExist.Role", "The role not exists: "+q.role.String()+". ")

@@ -15,6 +15,8 @@
 package gcp
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -22,8 +24,10 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // tokenLeeway is the allowed difference between an issuer's clock and the local one.
@@ -32,7 +36,9 @@ const tokenLeeway = 60 * time.Second
 // Cloud is the local Google Cloud. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
 	verifier *oidc.Verifier
-	google   func() (*oidc.Issuer, error) // signs identity tokens; made at the first use
+	google   func() *oidc.Issuer // signs identity tokens; made at the first use
+	registry plane.Slot[Registry]
+	storage  plane.Slot[struct{}]
 
 	mu       sync.RWMutex        // guards the fields below; never held during I/O
 	projects map[string]*project // by ID
@@ -41,8 +47,6 @@ type Cloud struct {
 	buckets  map[string]*bucket  // by name, of all projects
 	metadata *Metadata
 	tokens   expiring.Store[accessToken]
-	registry func(Registry) http.Handler
-	storage  http.Handler
 }
 
 type project struct {
@@ -92,16 +96,14 @@ type bucket struct {
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
-		google:   sync.OnceValues(func() (*oidc.Issuer, error) { return oidc.NewIssuer("https://"+issuerHost, oidc.RS256) }),
+		google:   sync.OnceValue(func() *oidc.Issuer { return wire.Must(oidc.NewIssuer("https://"+issuerHost, oidc.RS256)) }),
 		projects: map[string]*project{},
 		numbers:  map[string]*project{},
 		accounts: map[string]*account{},
 		buckets:  map[string]*bucket{},
 	}
-	for i, p := range cfg.Projects {
-		if err := c.AddProject(p); err != nil {
-			return nil, setting.In(setting.At("projects", i), err)
-		}
+	if err := setting.Each("projects", cfg.Projects, c.AddProject); err != nil {
+		return nil, err
 	}
 	if cfg.Metadata != nil {
 		if err := c.PutMetadata(*cfg.Metadata); err != nil {
@@ -118,11 +120,8 @@ func (c *Cloud) AddProject(config Project) error {
 		return err
 	}
 	p := &project{
-		id: config.ID, number: config.Number, universe: config.UniverseDomain,
+		id: config.ID, number: config.Number, universe: cmp.Or(config.UniverseDomain, DefaultUniverse),
 		pools: map[string]*pool{}, clusters: map[string]*cluster{}, repos: map[repositoryKey]*repository{},
-	}
-	if p.universe == "" {
-		p.universe = DefaultUniverse
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,50 +132,37 @@ func (c *Cloud) AddProject(config Project) error {
 		return setting.Invalid("number", "project number %s exists already", p.number)
 	}
 	if err := c.fill(p, config); err != nil {
-		c.empty(p)
+		maps.DeleteFunc(c.accounts, func(_ string, a *account) bool { return a.project == p.id })
+		maps.DeleteFunc(c.buckets, func(_ string, b *bucket) bool { return b.project == p.id })
 		return err
 	}
 	c.projects[p.id], c.numbers[p.number] = p, p
 	return nil
 }
 
+// fill adds a project's objects: service accounts and buckets to the cloud, all others to p.
 func (c *Cloud) fill(p *project, config Project) error {
-	var err error
-	if p.policy, err = parseBindings(config.Bindings, ofProject); err != nil {
-		return err
-	}
-	if err := setting.Fill("pools", "pool", config.Pools, func(x Pool) string { return x.ID }, p.putPool); err != nil {
-		return err
-	}
-	if err := setting.Fill("clusters", "cluster", config.Clusters,
-		func(x Cluster) string { return x.Location + "/" + x.Name }, p.putCluster); err != nil {
-		return err
-	}
 	putAccount := func(x ServiceAccount) error { return c.putAccount(p, x) }
-	if err := setting.Fill("serviceAccounts", "service account", config.ServiceAccounts,
-		func(x ServiceAccount) string { return x.Email }, putAccount); err != nil {
-		return err
-	}
-	if err := setting.Fill("repositories", "repository", config.Repositories,
-		func(x Repository) string { return repositoryKey{x.Location, x.Name}.String() }, p.putRepository); err != nil {
-		return err
-	}
 	putBucket := func(x Bucket) error { return c.putBucket(p, x) }
-	return setting.Fill("buckets", "bucket", config.Buckets, func(x Bucket) string { return x.Name }, putBucket)
+	return cmp.Or(
+		p.putBindings(config.Bindings),
+		setting.Fill("pools", "pool", config.Pools, func(x Pool) string { return x.ID }, p.putPool),
+		setting.Fill("clusters", "cluster", config.Clusters, func(x Cluster) string { return x.Location + "/" + x.Name }, p.putCluster),
+		setting.Fill("serviceAccounts", "service account", config.ServiceAccounts,
+			func(x ServiceAccount) string { return x.Email }, putAccount),
+		setting.Fill("repositories", "repository", config.Repositories,
+			func(x Repository) string { return repositoryKey{x.Location, x.Name}.String() }, p.putRepository),
+		setting.Fill("buckets", "bucket", config.Buckets, func(x Bucket) string { return x.Name }, putBucket),
+	)
 }
 
-// empty removes the service accounts and buckets that fill added to the cloud for the project.
-func (c *Cloud) empty(p *project) {
-	for email, a := range c.accounts {
-		if a.project == p.id {
-			delete(c.accounts, email)
-		}
+func (p *project) putBindings(bindings []Binding) error {
+	parsed, err := parseBindings(bindings, ofProject)
+	if err != nil {
+		return err
 	}
-	for name, b := range c.buckets {
-		if b.project == p.id {
-			delete(c.buckets, name)
-		}
-	}
+	p.policy = parsed
+	return nil
 }
 
 func (p *project) putPool(config Pool) error {
@@ -206,13 +192,8 @@ func (c *Cloud) putAccount(p *project, config ServiceAccount) error {
 	if err != nil {
 		return err
 	}
-	old := c.accounts[config.Email]
-	switch {
-	case old != nil && parsed.uniqueID == "":
-		parsed.uniqueID = old.uniqueID
-	case parsed.uniqueID == "":
-		parsed.uniqueID = newUniqueID()
-	}
+	old := cmp.Or(c.accounts[config.Email], &account{})
+	parsed.uniqueID = cmp.Or(parsed.uniqueID, old.uniqueID, newUniqueID())
 	for _, other := range c.accounts {
 		if other.uniqueID == parsed.uniqueID && other.email != parsed.email {
 			return setting.Invalid("uniqueID", "%q is %s's", parsed.uniqueID, other.email)
@@ -245,25 +226,12 @@ func (c *Cloud) putBucket(p *project, config Bucket) error {
 
 // change calls f with a project, under the lock.
 func (c *Cloud) change(projectID string, f func(*project) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.projects[projectID]
-	if p == nil {
-		return setting.NotFound("project", projectID)
-	}
-	return f(p)
+	return setting.Change(&c.mu, c.projects, "project", projectID, f)
 }
 
 // PutBindings replaces a project's own IAM policy.
 func (c *Cloud) PutBindings(projectID string, bindings []Binding) error {
-	return c.change(projectID, func(p *project) error {
-		parsed, err := parseBindings(bindings, ofProject)
-		if err != nil {
-			return err
-		}
-		p.policy = parsed
-		return nil
-	})
+	return c.change(projectID, func(p *project) error { return p.putBindings(bindings) })
 }
 
 // PutPool adds or replaces a workload identity pool with its providers.
@@ -358,7 +326,7 @@ func (c *Cloud) DeleteBucket(projectID, name string) error {
 // the APIs in the public universe and in every project's universe, the registries in all their
 // locations, and Google's own issuer.
 func (c *Cloud) Service(host string) service.Service {
-	ep, ok := c.endpoint(host)
+	ep, ok := parseHost(host, c.universes())
 	if !ok {
 		return nil
 	}
@@ -386,8 +354,6 @@ func (c *Cloud) Service(host string) service.Service {
 		}
 	}
 }
-
-func (c *Cloud) endpoint(host string) (endpoint, bool) { return parseHost(host, c.universes()) }
 
 func (c *Cloud) universes() []string {
 	c.mu.RLock()

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -168,9 +169,10 @@ const (
 )
 
 func parseBindings(bindings []Binding, of kind) (policy, error) {
+	roles := rolePermissions()
 	for i, b := range bindings {
 		field := setting.At("bindings", i)
-		if _, known := permissionsOf(b.Role); !known {
+		if roles[b.Role] == nil {
 			return nil, setting.Invalid(field+".role", "%q is not a role that the local cloud evaluates", b.Role)
 		}
 		if of != ofBucket && strings.HasPrefix(b.Role, rolePrefixLegacyBucket) {
@@ -245,11 +247,10 @@ func (p Provider) parse() (*provider, error) {
 			return nil, setting.Invalid(setting.At("allowedAudiences", i), "give 1 to %d characters", maxAudience)
 		}
 	}
-	keys, err := parseIssuer("issuerURI", p.IssuerURI, p.JWKS)
-	if err != nil {
+	var err error
+	if out.keys, err = parseIssuer("issuerURI", p.IssuerURI, p.JWKS); err != nil {
 		return nil, err
 	}
-	out.keys = keys
 	if out.mappings, err = parseMappings(p.AttributeMapping); err != nil {
 		return nil, err
 	}
@@ -342,16 +343,10 @@ func (c Cluster) parse(universe, projectID string) (*cluster, error) {
 	case !clusterPattern.MatchString(c.Name):
 		return nil, setting.Invalid("name", "%q is not the name of a cluster", c.Name)
 	}
-	out := &cluster{url: clusterURL(universe, projectID, c.Location, c.Name), issuer: c.Issuer}
-	if out.issuer == "" {
-		out.issuer = out.url
-	}
-	keys, err := parseIssuer("issuer", out.issuer, c.JWKS)
-	if err != nil {
-		return nil, err
-	}
-	out.keys = keys
-	return out, nil
+	url := clusterURL(universe, projectID, c.Location, c.Name)
+	issuer := cmp.Or(c.Issuer, url)
+	keys, err := parseIssuer("issuer", issuer, c.JWKS)
+	return &cluster{url: url, issuer: issuer, keys: keys}, err
 }
 
 func (s ServiceAccount) parse(p *project) (*account, error) {

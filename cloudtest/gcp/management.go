@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"mime"
@@ -143,10 +144,7 @@ func invalidSetting(err error, fields map[string]string) *service.Refusal {
 // findProject finds a project of the caller's universe by ID or number. It returns nil if there is
 // no such project. The lock must be held.
 func (c *Cloud) findProject(name, universe string) *project {
-	p := c.projects[name]
-	if p == nil {
-		p = c.numbers[name]
-	}
+	p := cmp.Or(c.projects[name], c.numbers[name])
 	if p == nil || p.universe != universe {
 		return nil
 	}

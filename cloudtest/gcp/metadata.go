@@ -12,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // MetadataHost is the name of the metadata server. Clients send it plain HTTP, unless
@@ -291,15 +292,7 @@ func (c *Cloud) identityToken(r *service.Request, m *Metadata) (service.Answer, 
 	if r.URL.Query().Get("format") == "full" || m.ClusterName != "" {
 		claims["email"], claims["email_verified"] = who.email, true
 	}
-	google, err := c.google()
-	var token string
-	if err == nil {
-		token, err = google.Mint(claims)
-	}
-	if err != nil {
-		return nil, page().Failure.Because(err.Error())
-	}
-	return service.Whole(http.StatusOK, "text/html", []byte(token)), nil
+	return service.Whole(http.StatusOK, "text/html", []byte(wire.Must(c.google().Mint(claims)))), nil
 }
 
 // readAccounts is the [service.Service] of Google's own issuer, with the issuer's documents. In the
@@ -307,11 +300,7 @@ func (c *Cloud) identityToken(r *service.Request, m *Metadata) (service.Answer, 
 func (c *Cloud) readAccounts(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Operation = "GetDocument"
 	return page(), func(r *service.Request) (service.Answer, *service.Refusal) {
-		google, err := c.google()
-		if err != nil {
-			return nil, page().Failure.Because(err.Error())
-		}
 		r.Call.Resource = (&url.URL{Path: r.URL.Path}).EscapedPath()
-		return r.Forward(google, r.Request, nil)
+		return r.Forward(c.google(), r.Request, nil)
 	}
 }

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -86,11 +87,7 @@ func (c *Cloud) lives(p principal) bool {
 		a := c.accounts[p.email]
 		return a != nil && a.uniqueID == p.uniqueID
 	case p.serial != "":
-		pr := c.projects[p.project]
-		if pr == nil {
-			return false
-		}
-		pool := pr.pools[p.pool[strings.LastIndexByte(p.pool, '/')+1:]]
+		pool := cmp.Or(c.projects[p.project], &project{}).pools[p.pool[strings.LastIndexByte(p.pool, '/')+1:]]
 		return pool != nil && pool.serial == p.serial && !pool.disabled
 	}
 	return true

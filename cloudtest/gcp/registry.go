@@ -21,11 +21,7 @@ type Registry struct {
 // ServeRegistry sets the data plane of Artifact Registry: registry returns the OCI distribution
 // handler of one host. The handler gets only allowed requests. They have the client's host and path
 // (/v2/<project>/<repository>/<image>/…), but no Authorization header.
-func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.registry = registry
-}
+func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) { c.registry.Set(registry) }
 
 const opRegistryToken = "GetToken"
 
@@ -138,19 +134,8 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 		if refusal != nil {
 			return nil, refusal
 		}
-		return r.Forward(c.registryPlane(r.Call.Host), oci.Forwarded(r.Request), nil)
+		return r.Forward(c.registry.Get(Registry{Host: r.Call.Host}), oci.Forwarded(r.Request), nil)
 	}
-}
-
-// registryPlane returns the data plane of a host, or nil.
-func (c *Cloud) registryPlane(host string) http.Handler {
-	c.mu.RLock()
-	plane := c.registry
-	c.mu.RUnlock()
-	if plane == nil {
-		return nil
-	}
-	return plane(Registry{Host: host})
 }
 
 // scopeOf returns the scope for a challenge. Source: distribution, "Token Scope Documentation".

@@ -31,55 +31,36 @@ const (
 	rolePrefixLegacyBucket = "roles/storage.legacy"
 )
 
-// permissionsOf returns the permissions of a predefined role that the local cloud checks, and
-// whether the role is known. A configuration with an unknown role is refused, so that every binding
-// has an effect. Basic roles (owner, editor, viewer) are unknown on purpose. Sources: IAM, "IAM
-// roles and permissions index"; Artifact Registry, "Roles and permissions"; Cloud Storage, "IAM
-// roles for Cloud Storage".
-func permissionsOf(role string) ([]string, bool) {
-	switch role {
-	case "roles/iam.workloadIdentityUser":
-		return []string{permAccessToken, permIDToken}, true
-	case "roles/iam.serviceAccountTokenCreator":
-		return []string{permAccessToken, permIDToken, permDelegate}, true
-	case "roles/iam.serviceAccountOpenIdTokenCreator":
-		return []string{permIDToken}, true
-	case "roles/browser":
-		return []string{permProjectGet}, true
-	case "roles/serviceusage.serviceUsageAdmin":
-		return []string{permProjectGet, permServiceEnable}, true
-	case "roles/iam.workloadIdentityPoolAdmin":
-		return []string{permProjectGet, permPoolCreate, permProviderCreate}, true
-	case "roles/iam.serviceAccountAdmin":
-		return []string{permProjectGet, permAccountCreate, permAccountGetPolicy, permAccountSetPolicy}, true
-	case "roles/artifactregistry.reader":
-		return []string{permDownload}, true
-	case "roles/artifactregistry.writer":
-		return []string{permDownload, permUpload}, true
-	case "roles/artifactregistry.repoAdmin":
-		return []string{permDownload, permUpload, permDelete}, true
-	case "roles/artifactregistry.admin":
-		return []string{permDownload, permUpload, permDelete, permRepoGetPolicy, permRepoSetPolicy}, true
-	case "roles/storage.objectViewer":
-		return []string{permObjectGet, permObjectList}, true
-	case "roles/storage.objectCreator":
-		return []string{permObjectCreate}, true
-	case "roles/storage.objectUser", "roles/storage.objectAdmin":
-		return []string{permObjectGet, permObjectList, permObjectCreate, permObjectDelete, permObjectUpdate}, true
-	case "roles/storage.bucketViewer":
-		return []string{permBucketGet, permBucketList}, true
-	case "roles/storage.admin":
-		return []string{
-			permBucketGet, permBucketList, permObjectGet, permObjectList, permObjectCreate, permObjectDelete, permObjectUpdate,
-		}, true
-	case "roles/storage.legacyObjectReader":
-		return []string{permObjectGet}, true
-	case "roles/storage.legacyBucketReader":
-		return []string{permBucketGet, permObjectList}, true
-	case "roles/storage.legacyBucketWriter", "roles/storage.legacyBucketOwner":
-		return []string{permBucketGet, permObjectList, permObjectCreate, permObjectDelete}, true
+// rolePermissions returns the permissions of predefined roles that the local cloud checks. A
+// configuration with an unknown role is refused, so that every binding has an effect. Basic roles
+// (owner, editor, viewer) are unknown on purpose. Sources: IAM, "IAM roles and permissions index";
+// Artifact Registry, "Roles and permissions"; Cloud Storage, "IAM roles for Cloud Storage".
+func rolePermissions() map[string][]string {
+	editObjects := []string{permObjectGet, permObjectList, permObjectCreate, permObjectDelete, permObjectUpdate}
+	writeLegacy := []string{permBucketGet, permObjectList, permObjectCreate, permObjectDelete}
+	return map[string][]string{
+		"roles/iam.workloadIdentityUser":             {permAccessToken, permIDToken},
+		"roles/iam.serviceAccountTokenCreator":       {permAccessToken, permIDToken, permDelegate},
+		"roles/iam.serviceAccountOpenIdTokenCreator": {permIDToken},
+		"roles/browser":                        {permProjectGet},
+		"roles/serviceusage.serviceUsageAdmin": {permProjectGet, permServiceEnable},
+		"roles/iam.workloadIdentityPoolAdmin":  {permProjectGet, permPoolCreate, permProviderCreate},
+		"roles/iam.serviceAccountAdmin":        {permProjectGet, permAccountCreate, permAccountGetPolicy, permAccountSetPolicy},
+		"roles/artifactregistry.reader":        {permDownload},
+		"roles/artifactregistry.writer":        {permDownload, permUpload},
+		"roles/artifactregistry.repoAdmin":     {permDownload, permUpload, permDelete},
+		"roles/artifactregistry.admin":         {permDownload, permUpload, permDelete, permRepoGetPolicy, permRepoSetPolicy},
+		"roles/storage.objectViewer":           {permObjectGet, permObjectList},
+		"roles/storage.objectCreator":          {permObjectCreate},
+		"roles/storage.objectUser":             editObjects,
+		"roles/storage.objectAdmin":            editObjects,
+		"roles/storage.bucketViewer":           {permBucketGet, permBucketList},
+		"roles/storage.admin":                  append([]string{permBucketGet, permBucketList}, editObjects...),
+		"roles/storage.legacyObjectReader":     {permObjectGet},
+		"roles/storage.legacyBucketReader":     {permBucketGet, permObjectList},
+		"roles/storage.legacyBucketWriter":     writeLegacy,
+		"roles/storage.legacyBucketOwner":      writeLegacy,
 	}
-	return nil, false
 }
 
 // policy is the list of bindings of one resource. It is immutable. The zero value allows nothing.
@@ -87,14 +68,11 @@ type policy []Binding
 
 // allows reports whether a binding gives a permission to one of the members.
 func (p policy) allows(permission string, members []string) bool {
-	for _, b := range p {
-		permissions, _ := permissionsOf(b.Role)
-		if slices.Contains(permissions, permission) &&
-			slices.ContainsFunc(b.Members, func(m string) bool { return slices.Contains(members, m) }) {
-			return true
-		}
-	}
-	return false
+	roles := rolePermissions()
+	return slices.ContainsFunc(p, func(b Binding) bool {
+		return slices.Contains(roles[b.Role], permission) &&
+			slices.ContainsFunc(b.Members, func(m string) bool { return slices.Contains(members, m) })
+	})
 }
 
 // without returns the policy after a member was deleted. IAM renames a deleted member, so that a

@@ -14,11 +14,7 @@ import (
 // handler gets only allowed requests, without the Authorization header. They have the host
 // storage.<universe domain> and the client's path. For a request to <bucket>.storage.<universe
 // domain>, the path becomes /<bucket>/….
-func (c *Cloud) ServeStorage(h http.Handler) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.storage = h
-}
+func (c *Cloud) ServeStorage(h http.Handler) { c.storage.Set(func(struct{}) http.Handler { return h }) }
 
 // readStorage is the [service.Service] of Cloud Storage.
 func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
@@ -44,10 +40,7 @@ func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, 
 		if req.permission == permObjectGet && !lists {
 			hidden = storageDenied(token.who, permObjectList).Because("there is no such object, and the caller may not list")
 		}
-		c.mu.RLock()
-		plane := c.storage
-		c.mu.RUnlock()
-		return r.Forward(plane, forwardedStorage(r.Request, ep), hidden)
+		return r.Forward(c.storage.Get(struct{}{}), forwardedStorage(r.Request, ep), hidden)
 	}
 }
 

@@ -70,21 +70,14 @@ func unescape(path string) string {
 // onePath reports whether a data plane that cleans the path leaves the segment unchanged. Some data
 // planes clean paths after decoding them.
 func onePath(segment string) bool {
-	for part := range strings.SplitSeq(segment, "/") {
-		if part == "." || part == ".." {
-			return false
-		}
-	}
-	return !strings.ContainsRune(segment, 0)
+	parts := strings.Split(segment, "/")
+	return !slices.Contains(parts, ".") && !slices.Contains(parts, "..") && !strings.ContainsRune(segment, 0)
 }
 
 func isJSONPath(escaped string) bool {
-	for _, prefix := range []string{"storage/v1/", "download/storage/v1/", "upload/storage/v1/", "resumable/upload/storage/v1/", "batch/"} {
-		if strings.HasPrefix(escaped, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(
+		[]string{"storage/v1/", "download/storage/v1/", "upload/storage/v1/", "resumable/upload/storage/v1/", "batch/"},
+		func(prefix string) bool { return strings.HasPrefix(escaped, prefix) })
 }
 
 // readJSONStorage reads b/<bucket>, b/<bucket>/o and b/<bucket>/o/<object>, after the API's prefix.
