@@ -201,10 +201,13 @@ func (api jsonAPI) read(call *apiCall) (operation, *service.Refusal) {
 		target, strings.Join(slices.Sorted(maps.Keys(api.operations)), ", ")))
 }
 
-// readInput decodes the body of a call of a JSON API.
-func (call *apiCall) readInput(into any) *service.Refusal {
-	if err := json.Unmarshal(call.body, into); err != nil {
-		return service.Refuse(http.StatusBadRequest, "SerializationException", "The request is not JSON")
-	}
-	return nil
+// withInput returns an operation of a JSON API. It decodes the call's body for do.
+func withInput[I any](do func(*Cloud, *apiCall, I) (any, *service.Refusal)) operation {
+	return operation{do: func(c *Cloud, call *apiCall) (any, *service.Refusal) {
+		var input I
+		if err := json.Unmarshal(call.body, &input); err != nil {
+			return nil, service.Refuse(http.StatusBadRequest, "SerializationException", "The request is not JSON")
+		}
+		return do(c, call, input)
+	}}
 }

@@ -205,11 +205,7 @@ func (a *account) putProvider(p OIDCProvider) error {
 	if err := p.validate(); err != nil {
 		return err
 	}
-	created := time.Now()
-	if old, ok := a.providers[p.URL]; ok {
-		created = old.created
-	}
-	a.providers[p.URL] = provider{p, created}
+	a.providers[p.URL] = provider{p, cmp.Or(a.providers[p.URL].created, time.Now())}
 	return nil
 }
 
@@ -223,11 +219,8 @@ func (a *account) putRole(r Role) error {
 			return setting.Invalid(setting.At("managedPolicies", i), "account %s has no managed policy %q", a.id, arn)
 		}
 	}
-	if old := a.roles[r.Name]; old != nil {
-		parsed.id, parsed.created = old.id, old.created
-	} else {
-		parsed.id, parsed.created = newID("AROA"), time.Now()
-	}
+	old := cmp.Or(a.roles[r.Name], &role{id: newID("AROA"), created: time.Now()})
+	parsed.id, parsed.created = old.id, old.created
 	a.roles[r.Name] = parsed
 	return nil
 }
@@ -266,10 +259,7 @@ func (a *account) putRepository(r Repository) error {
 	if err != nil {
 		return err
 	}
-	parsed.created = time.Now()
-	if old := a.repos[parsed.key]; old != nil {
-		parsed.created = old.created
-	}
+	parsed.created = cmp.Or(a.repos[parsed.key], &repository{created: time.Now()}).created
 	a.repos[parsed.key] = parsed
 	return nil
 }
@@ -286,10 +276,7 @@ func (c *Cloud) putBucket(a *account, b Bucket) error {
 	case old != nil && old.region != b.Region:
 		return setting.Invalid("region", "bucket %q is in %s, and buckets do not move", b.Name, old.region)
 	}
-	parsed.created = time.Now()
-	if old != nil {
-		parsed.created = old.created
-	}
+	parsed.created = cmp.Or(old, &bucket{created: time.Now()}).created
 	c.buckets[b.Name] = parsed
 	return nil
 }

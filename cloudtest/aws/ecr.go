@@ -22,10 +22,10 @@ func ecrAPI() jsonAPI {
 	return jsonAPI{
 		target: "AmazonEC2ContainerRegistry_V20150921.", protocol: json11(),
 		operations: map[string]operation{
-			"GetAuthorizationToken": {do: (*Cloud).getAuthorizationToken},
-			"DescribeRepositories":  {do: (*Cloud).describeRepositories},
-			"ListImages":            {do: (*Cloud).listImages},
-			"DescribeImages":        {do: (*Cloud).describeImages},
+			"GetAuthorizationToken": withInput((*Cloud).getAuthorizationToken),
+			"DescribeRepositories":  withInput((*Cloud).describeRepositories),
+			"ListImages":            withInput((*Cloud).listImages),
+			"DescribeImages":        withInput((*Cloud).describeImages),
 		},
 	}
 }
@@ -34,7 +34,7 @@ func ecrAPI() jsonAPI {
 func ecrPublicAPI() jsonAPI {
 	return jsonAPI{
 		target: "SpencerFrontendService.", protocol: json11(),
-		operations: map[string]operation{"GetAuthorizationToken": {do: (*Cloud).getPublicAuthorizationToken}},
+		operations: map[string]operation{"GetAuthorizationToken": withInput((*Cloud).getPublicAuthorizationToken)},
 	}
 }
 
@@ -44,13 +44,11 @@ type authorizationData struct {
 	ProxyEndpoint      string  `json:"proxyEndpoint,omitempty"`
 }
 
-func (c *Cloud) getAuthorizationToken(call *apiCall) (any, *service.Refusal) {
-	var input struct {
-		RegistryIDs []string `json:"registryIds"`
-	}
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
+type tokenInput struct {
+	RegistryIDs []string `json:"registryIds"`
+}
+
+func (c *Cloud) getAuthorizationToken(call *apiCall, input tokenInput) (any, *service.Refusal) {
 	if refusal := c.require(call, "ecr:GetAuthorizationToken"); refusal != nil {
 		return nil, refusal
 	}
@@ -71,10 +69,7 @@ func (c *Cloud) getAuthorizationToken(call *apiCall) (any, *service.Refusal) {
 	return map[string][]authorizationData{"authorizationData": out}, nil
 }
 
-func (c *Cloud) getPublicAuthorizationToken(call *apiCall) (any, *service.Refusal) {
-	if refusal := call.readInput(&struct{}{}); refusal != nil {
-		return nil, refusal
-	}
+func (c *Cloud) getPublicAuthorizationToken(call *apiCall, _ struct{}) (any, *service.Refusal) {
 	if refusal := c.require(call, "ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"); refusal != nil {
 		return nil, refusal
 	}

@@ -234,17 +234,17 @@ func (f imageFilter) selects(i image) bool {
 	return f.TagStatus != "TAGGED" && f.TagStatus != "UNTAGGED" || (f.TagStatus == "TAGGED") == (len(i.tags) > 0)
 }
 
+// listInput is the input of ListImages.
+type listInput struct {
+	repositoryInput
+	pageInput
+
+	Filter imageFilter `json:"filter"`
+}
+
 // listImages returns an identifier for each tag, and one for each image without a tag.
-func (c *Cloud) listImages(call *apiCall) (any, *service.Refusal) {
-	var input struct {
-		repositoryInput
-		pageInput
-		Filter imageFilter `json:"filter"`
-	}
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
-	images, refusal := c.imagesOf(call, input.repositoryInput, input.pageInput, input.Filter)
+func (c *Cloud) listImages(call *apiCall, input listInput) (any, *service.Refusal) {
+	images, refusal := c.imagesOf(call, input)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -276,21 +276,19 @@ type imageDetail struct {
 	ArtifactMediaType string   `json:"artifactMediaType,omitempty"`
 }
 
+// detailInput is the input of DescribeImages.
+type detailInput struct {
+	listInput
+
+	ImageIDs []imageID `json:"imageIds"`
+}
+
 // describeImages returns the details of all images of a repository, or of the images in imageIds.
-func (c *Cloud) describeImages(call *apiCall) (any, *service.Refusal) {
-	var input struct {
-		repositoryInput
-		pageInput
-		Filter   imageFilter `json:"filter"`
-		ImageIDs []imageID   `json:"imageIds"`
-	}
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
+func (c *Cloud) describeImages(call *apiCall, input detailInput) (any, *service.Refusal) {
 	if refusal := input.absentWith("imageIds", len(input.ImageIDs), maxImageIDs); refusal != nil {
 		return nil, refusal
 	}
-	images, refusal := c.imagesOf(call, input.repositoryInput, input.pageInput, input.Filter)
+	images, refusal := c.imagesOf(call, input.listInput)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -320,16 +318,15 @@ func (c *Cloud) describeImages(call *apiCall) (any, *service.Refusal) {
 
 // imagesOf checks that the policies allow the call's operation on a repository. Then it returns the
 // images that the filter selects.
-func (c *Cloud) imagesOf(call *apiCall, input repositoryInput, pages pageInput, filter imageFilter) ([]image, *service.Refusal) {
-	for _, refusal := range []*service.Refusal{checkRepositoryName(input.RepositoryName), pages.refusal(), filter.refusal()} {
-		if refusal != nil {
-			return nil, refusal
-		}
+func (c *Cloud) imagesOf(call *apiCall, input listInput) ([]image, *service.Refusal) {
+	refusal := cmp.Or(checkRepositoryName(input.RepositoryName), input.pageInput.refusal(), input.Filter.refusal())
+	if refusal != nil {
+		return nil, refusal
 	}
 	repo, refusal := c.onRepository(call, input.registryInput, input.RepositoryName)
 	if refusal != nil {
 		return nil, refusal
 	}
 	images, refusal := c.images(call, Registry{Account: input.registry(call), Region: call.ep.region}, repo)
-	return slices.DeleteFunc(images, func(i image) bool { return !filter.selects(i) }), refusal
+	return slices.DeleteFunc(images, func(i image) bool { return !input.Filter.selects(i) }), refusal
 }

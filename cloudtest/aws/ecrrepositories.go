@@ -158,21 +158,18 @@ type repositoryDetail struct {
 	Encryption    map[string]string `json:"encryptionConfiguration"`
 }
 
+// repositoriesInput is the input of DescribeRepositories.
+type repositoriesInput struct {
+	registryInput
+	pageInput
+
+	Names []string `json:"repositoryNames"`
+}
+
 // describeRepositories returns all repositories of a registry, or the repositories in
 // repositoryNames.
-func (c *Cloud) describeRepositories(call *apiCall) (any, *service.Refusal) {
-	var input struct {
-		registryInput
-		pageInput
-		Names []string `json:"repositoryNames"`
-	}
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
-	if refusal := input.absentWith("repositoryNames", len(input.Names), maxRepositoryNames); refusal != nil {
-		return nil, refusal
-	}
-	if refusal := input.refusal(); refusal != nil {
+func (c *Cloud) describeRepositories(call *apiCall, input repositoriesInput) (any, *service.Refusal) {
+	if refusal := cmp.Or(input.absentWith("repositoryNames", len(input.Names), maxRepositoryNames), input.refusal()); refusal != nil {
 		return nil, refusal
 	}
 	owner := input.registry(call)

@@ -17,17 +17,17 @@ func kmsAPI() jsonAPI {
 	return jsonAPI{
 		target: "TrentService.", protocol: kmsJSON(),
 		operations: map[string]operation{
-			"CreateKey":           {do: (*Cloud).createKey},
-			"DescribeKey":         {do: (*Cloud).describeKey},
-			"GetPublicKey":        {do: (*Cloud).getPublicKey},
-			"ListResourceTags":    {do: (*Cloud).listResourceTags},
-			"EnableKey":           {do: setKeyState(keyEnabled)},
-			"DisableKey":          {do: setKeyState(keyDisabled)},
-			"ScheduleKeyDeletion": {do: (*Cloud).scheduleKeyDeletion},
-			"Sign":                {do: (*Cloud).sign},
-			"Verify":              {do: (*Cloud).verify},
-			"Encrypt":             {do: (*Cloud).encrypt},
-			"Decrypt":             {do: (*Cloud).decrypt},
+			"CreateKey":           withInput((*Cloud).createKey),
+			"DescribeKey":         withInput((*Cloud).describeKey),
+			"GetPublicKey":        withInput((*Cloud).getPublicKey),
+			"ListResourceTags":    withInput((*Cloud).listResourceTags),
+			"EnableKey":           withInput(setKeyState(keyEnabled)),
+			"DisableKey":          withInput(setKeyState(keyDisabled)),
+			"ScheduleKeyDeletion": withInput((*Cloud).scheduleKeyDeletion),
+			"Sign":                withInput((*Cloud).sign),
+			"Verify":              withInput((*Cloud).verify),
+			"Encrypt":             withInput((*Cloud).encrypt),
+			"Decrypt":             withInput((*Cloud).decrypt),
 		},
 	}
 }

@@ -88,26 +88,22 @@ func (input signInput) digest() ([]byte, *service.Refusal) {
 	return h.Sum(nil), nil
 }
 
-// forSigning reads the input of Sign or Verify, and finds its key and digest.
-func (c *Cloud) forSigning(call *apiCall) (*kmsKey, signInput, []byte, *service.Refusal) {
-	var input signInput
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, input, nil, refusal
-	}
+// forSigning finds the key and the digest of Sign or Verify.
+func (c *Cloud) forSigning(call *apiCall, input signInput) (*kmsKey, []byte, *service.Refusal) {
 	key, refusal := c.keyFor(call, input.KeyID, usageSign)
 	if refusal != nil {
-		return nil, input, nil, refusal
+		return nil, nil, refusal
 	}
 	if !slices.Contains(algorithmsOf(key.spec), input.SigningAlgorithm) {
-		return nil, input, nil, kmsRefusal("InvalidKeyUsageException",
+		return nil, nil, kmsRefusal("InvalidKeyUsageException",
 			"Algorithm "+input.SigningAlgorithm+" is incompatible with key spec "+key.spec+".")
 	}
 	digest, refusal := input.digest()
-	return key, input, digest, refusal
+	return key, digest, refusal
 }
 
-func (c *Cloud) sign(call *apiCall) (any, *service.Refusal) {
-	key, input, digest, refusal := c.forSigning(call)
+func (c *Cloud) sign(call *apiCall, input signInput) (any, *service.Refusal) {
+	key, digest, refusal := c.forSigning(call, input)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -118,8 +114,8 @@ func (c *Cloud) sign(call *apiCall) (any, *service.Refusal) {
 	return signOutput{ARN: key.arn, Signature: signature, SigningAlgorithm: input.SigningAlgorithm}, nil
 }
 
-func (c *Cloud) verify(call *apiCall) (any, *service.Refusal) {
-	key, input, digest, refusal := c.forSigning(call)
+func (c *Cloud) verify(call *apiCall, input signInput) (any, *service.Refusal) {
+	key, digest, refusal := c.forSigning(call, input)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -159,13 +155,13 @@ type cryptOutput struct {
 	EncryptionAlgorithm string `json:"EncryptionAlgorithm"`
 }
 
-// crypt reads the input of Encrypt or Decrypt.
-func (call *apiCall) crypt() (input cryptInput, refusal *service.Refusal) {
-	if refusal = call.readInput(&input); refusal == nil && input.EncryptionAlgorithm != "" && input.EncryptionAlgorithm != symmetricSpec {
-		refusal = kmsRefusal("InvalidKeyUsageException",
+// check refuses other algorithms than the one of symmetric keys.
+func (input cryptInput) check() *service.Refusal {
+	if input.EncryptionAlgorithm != "" && input.EncryptionAlgorithm != symmetricSpec {
+		return kmsRefusal("InvalidKeyUsageException",
 			"Algorithm "+input.EncryptionAlgorithm+" is incompatible with key spec "+symmetricSpec+".")
 	}
-	return input, refusal
+	return nil
 }
 
 // context returns the encryption context as bytes, which are authenticated and not stored.
@@ -177,9 +173,8 @@ func newAEAD() cipher.AEAD {
 }
 
 // encrypt returns a ciphertext: the key's ARN, a zero byte and the sealed text.
-func (c *Cloud) encrypt(call *apiCall) (any, *service.Refusal) {
-	input, refusal := call.crypt()
-	if refusal != nil {
+func (c *Cloud) encrypt(call *apiCall, input cryptInput) (any, *service.Refusal) {
+	if refusal := input.check(); refusal != nil {
 		return nil, refusal
 	}
 	key, refusal := c.keyFor(call, input.KeyID, usageEncrypt)
@@ -195,9 +190,8 @@ func (c *Cloud) encrypt(call *apiCall) (any, *service.Refusal) {
 }
 
 // decrypt reads the key's ARN from the ciphertext. It refuses a call that names another key.
-func (c *Cloud) decrypt(call *apiCall) (any, *service.Refusal) {
-	input, refusal := call.crypt()
-	if refusal != nil {
+func (c *Cloud) decrypt(call *apiCall, input cryptInput) (any, *service.Refusal) {
+	if refusal := input.check(); refusal != nil {
 		return nil, refusal
 	}
 	arn, sealed, ok := bytes.Cut(input.CiphertextBlob, []byte{0})

@@ -86,11 +86,7 @@ type createKeyInput struct {
 }
 
 // createKey makes a key with tags in the caller's account. If anything is refused, it makes no key.
-func (c *Cloud) createKey(call *apiCall) (any, *service.Refusal) {
-	var input createKeyInput
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
+func (c *Cloud) createKey(call *apiCall, input createKeyInput) (any, *service.Refusal) {
 	input.KeySpec = cmp.Or(input.KeySpec, symmetricSpec)
 	input.KeyUsage = cmp.Or(input.KeyUsage, usageEncrypt)
 	if refusal := c.allowCreation(call, input); refusal != nil {
@@ -183,17 +179,8 @@ func checkTags(tags []kmsTag) *service.Refusal {
 	return nil
 }
 
-// readKey reads the key that a call names. Find is onKey or enabledKey.
-func (c *Cloud) readKey(call *apiCall, find func(*apiCall, string) (*kmsKey, *service.Refusal)) (*kmsKey, *service.Refusal) {
-	var input keyInput
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
-	return find(call, input.KeyID)
-}
-
-func (c *Cloud) describeKey(call *apiCall) (any, *service.Refusal) {
-	key, refusal := c.readKey(call, c.onKey)
+func (c *Cloud) describeKey(call *apiCall, input keyInput) (any, *service.Refusal) {
+	key, refusal := c.onKey(call, input.KeyID)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -209,8 +196,8 @@ type publicKeyOutput struct {
 	SigningAlgorithms []string `json:"SigningAlgorithms"`
 }
 
-func (c *Cloud) getPublicKey(call *apiCall) (any, *service.Refusal) {
-	key, refusal := c.readKey(call, c.enabledKey)
+func (c *Cloud) getPublicKey(call *apiCall, input keyInput) (any, *service.Refusal) {
+	key, refusal := c.enabledKey(call, input.KeyID)
 	switch {
 	case refusal != nil:
 		return nil, refusal
@@ -223,8 +210,8 @@ func (c *Cloud) getPublicKey(call *apiCall) (any, *service.Refusal) {
 	}, nil
 }
 
-func (c *Cloud) listResourceTags(call *apiCall) (any, *service.Refusal) {
-	key, refusal := c.readKey(call, c.onKey)
+func (c *Cloud) listResourceTags(call *apiCall, input keyInput) (any, *service.Refusal) {
+	key, refusal := c.onKey(call, input.KeyID)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -235,26 +222,22 @@ func (c *Cloud) listResourceTags(call *apiCall) (any, *service.Refusal) {
 }
 
 // setKeyState returns the operation that sets a key's state.
-func setKeyState(state string) func(*Cloud, *apiCall) (any, *service.Refusal) {
-	return func(c *Cloud, call *apiCall) (any, *service.Refusal) {
-		var input keyInput
-		if refusal := call.readInput(&input); refusal != nil {
-			return nil, refusal
-		}
+func setKeyState(state string) func(*Cloud, *apiCall, keyInput) (any, *service.Refusal) {
+	return func(c *Cloud, call *apiCall, input keyInput) (any, *service.Refusal) {
 		_, refusal := c.changeKey(call, input.KeyID, func(k *kmsKey) { k.state = state })
 		return struct{}{}, refusal
 	}
 }
 
+// deletionInput is the input of ScheduleKeyDeletion.
+type deletionInput struct {
+	keyInput
+
+	PendingWindowInDays *int
+}
+
 // scheduleKeyDeletion makes a key unusable at once, and deletes it after 7 to 30 days.
-func (c *Cloud) scheduleKeyDeletion(call *apiCall) (any, *service.Refusal) {
-	var input struct {
-		keyInput
-		PendingWindowInDays *int
-	}
-	if refusal := call.readInput(&input); refusal != nil {
-		return nil, refusal
-	}
+func (c *Cloud) scheduleKeyDeletion(call *apiCall, input deletionInput) (any, *service.Refusal) {
 	days := maxDeletionDays
 	if input.PendingWindowInDays != nil {
 		days = *input.PendingWindowInDays

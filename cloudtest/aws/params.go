@@ -165,7 +165,7 @@ func validation(message string) *service.Refusal {
 }
 
 // roleARN is a parsed arn:<partition>:iam::<account>:role/<path><name>.
-type roleARN struct{ partition, account, path, name string }
+type roleARN struct{ partition, account, name string }
 
 func parseRoleARN(s string) (roleARN, bool) {
 	parts := strings.SplitN(s, ":", 6)
@@ -176,8 +176,7 @@ func parseRoleARN(s string) (roleARN, bool) {
 	if !ok {
 		return roleARN{}, false
 	}
-	slash := strings.LastIndexByte(rest, '/')
-	a := roleARN{partition: parts[1], account: parts[4], path: "/" + rest[:slash+1], name: rest[slash+1:]}
+	a := roleARN{partition: parts[1], account: parts[4], name: rest[strings.LastIndexByte(rest, '/')+1:]}
 	_, known := partitionByID(a.partition)
 	return a, known && namePattern.MatchString(a.name)
 }

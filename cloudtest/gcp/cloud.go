@@ -170,10 +170,7 @@ func (p *project) putPool(config Pool) error {
 	if err != nil {
 		return err
 	}
-	parsed.serial = randomText(16)
-	if old := p.pools[config.ID]; old != nil {
-		parsed.serial = old.serial
-	}
+	parsed.serial = cmp.Or(p.pools[config.ID], &pool{serial: randomText(16)}).serial
 	p.pools[config.ID] = parsed
 	return nil
 }
