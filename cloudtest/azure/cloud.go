@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -44,11 +45,11 @@ type Cloud struct {
 	dataKey      []byte              // signs links to data endpoints
 	registryData plane.Slot[Registry]
 	blobData     plane.Slot[StorageAccount]
+	identity     atomic.Pointer[ManagedIdentity]
 
 	mu            sync.RWMutex // guards the fields below; never held during I/O
 	tenants       map[string]*tenant
 	domains       map[string]*tenant
-	identity      *ManagedIdentity
 	registries    map[string]*registry       // by host; a registry may have several hosts
 	accounts      map[string]*storageAccount // by host
 	subscriptions map[string]*subscription   // by ID
@@ -162,8 +163,8 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 		return setting.Invalid("id", "tenant %s exists already", t.id)
 	}
 	for i, d := range t.domains {
-		if len(d) > maxHost || !hostPattern.MatchString(d) {
-			return setting.Invalid(setting.At("domains", i), "%q is not a DNS name in lower case with at least one dot", d)
+		if err := checkHost(d); err != nil {
+			return setting.In(setting.At("domains", i), err)
 		}
 		if other := c.domains[d]; other != nil {
 			return setting.Invalid(setting.At("domains", i), "%q belongs to tenant %s", d, other.id)
@@ -297,6 +298,6 @@ func (c *Cloud) SetManagedIdentity(m ManagedIdentity) error {
 			return setting.Invalid(setting.At("clientIDs", i), "tenant %s has no application %s with a service principal", m.Tenant, id)
 		}
 	}
-	c.identity = &m
+	c.identity.Store(&m)
 	return nil
 }

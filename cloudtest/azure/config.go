@@ -2,6 +2,7 @@ package azure
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -93,20 +94,18 @@ type ManagedIdentity struct {
 	ClientIDs []string `json:"clientIDs"`
 }
 
-// indexed returns the paths of a list's n elements.
-func indexed(field string, n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = setting.At(field, i)
-	}
-	return out
-}
-
 var uuidPattern = regexp.MustCompile(`\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\z`)
 
 var hostPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
 
 var credentialNamePattern = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{2,119}\z`)
+
+func checkHost(host string) error {
+	if len(host) > maxHost || !hostPattern.MatchString(host) {
+		return fmt.Errorf("%q is not a DNS name in lower case with at least one dot", host)
+	}
+	return nil
+}
 
 func checkUUID(field, id string) error {
 	if !uuidPattern.MatchString(id) {

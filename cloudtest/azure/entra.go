@@ -61,7 +61,7 @@ func (c *Cloud) tenant(e *Environment, name string) (*tenant, *service.Refusal) 
 	switch {
 	case t != nil && t.environment == e:
 		return t, nil
-	case !uuidPattern.MatchString(name) && (len(name) > maxHost || !hostPattern.MatchString(name)):
+	case !uuidPattern.MatchString(name) && checkHost(name) != nil:
 		return nil, badRequest(900023,
 			"Specified tenant identifier '%s' is neither a valid DNS name, nor a valid external domain.", printable(name))
 	}

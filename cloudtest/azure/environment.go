@@ -1,6 +1,8 @@
 package azure
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -134,21 +136,22 @@ func (e Environment) validate() error {
 	case len(e.ResourceManagers) == 0:
 		return setting.Invalid("resourceManagers", "give at least one resource, such as https://management.example")
 	}
-	if e.GraphHost != "" && (len(e.GraphHost) > maxHost || !hostPattern.MatchString(e.GraphHost)) {
-		return setting.Invalid("graphHost", "%q is not a DNS name in lower case with at least one dot", e.GraphHost)
+	if err := checkHost(e.GraphHost); err != nil && e.GraphHost != "" {
+		return setting.In("graphHost", err)
 	}
-	hosts := append([]string{e.IssuerHost, e.RegistrySuffix, e.StorageSuffix}, e.AuthorityHosts...)
-	for i, field := range append([]string{"issuerHost", "registrySuffix", "storageSuffix"},
-		indexed("authorityHosts", len(e.AuthorityHosts))...) {
-		if len(hosts[i]) > maxHost || !hostPattern.MatchString(hosts[i]) {
-			return setting.Invalid(field, "%q is not a DNS name in lower case with at least one dot", hosts[i])
-		}
-	}
-	resources := slices.Concat(e.ResourceManagers, e.Resources)
-	for i, field := range slices.Concat(indexed("resourceManagers", len(e.ResourceManagers)), indexed("resources", len(e.Resources))) {
-		if resources[i] == "" || strings.HasSuffix(resources[i], "/") || strings.ContainsAny(resources[i], " \t\r\n") {
-			return setting.Invalid(field, "%q is not a resource: give a URL or an application ID, without a trailing slash", resources[i])
-		}
+	return cmp.Or(
+		setting.In("issuerHost", checkHost(e.IssuerHost)),
+		setting.In("registrySuffix", checkHost(e.RegistrySuffix)),
+		setting.In("storageSuffix", checkHost(e.StorageSuffix)),
+		setting.Each("authorityHosts", e.AuthorityHosts, checkHost),
+		setting.Each("resourceManagers", e.ResourceManagers, checkResource),
+		setting.Each("resources", e.Resources, checkResource),
+	)
+}
+
+func checkResource(resource string) error {
+	if resource == "" || strings.HasSuffix(resource, "/") || strings.ContainsAny(resource, " \t\r\n") {
+		return fmt.Errorf("%q is not a resource: give a URL or an application ID, without a trailing slash", resource)
 	}
 	return nil
 }

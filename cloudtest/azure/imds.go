@@ -24,11 +24,7 @@ const (
 )
 
 // HasMetadata reports whether the cloud has an instance metadata service.
-func (c *Cloud) HasMetadata() bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.identity != nil
-}
+func (c *Cloud) HasMetadata() bool { return c.identity.Load() != nil }
 
 // IsMetadata reports whether a request over plain HTTP is for the metadata service. Clients send
 // such requests to the service's address. If their environment has
@@ -148,15 +144,16 @@ func (c *Cloud) managedIdentity(r *service.Request, query url.Values) (*tenant, 
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.identity == nil || c.tenants[c.identity.Tenant] == nil {
+	machine := c.identity.Load()
+	if machine == nil || c.tenants[machine.Tenant] == nil {
 		return nil, nil, notFound.Because("the machine has no identity")
 	}
-	t := c.tenants[c.identity.Tenant]
+	t := c.tenants[machine.Tenant]
 	if len(named) == 0 {
-		named, query = []string{"client_id"}, url.Values{"client_id": {c.identity.ClientIDs[0]}}
+		named, query = []string{"client_id"}, url.Values{"client_id": {machine.ClientIDs[0]}}
 	}
 	r.Call.Role = query.Get(named[0])
-	for _, id := range c.identity.ClientIDs {
+	for _, id := range machine.ClientIDs {
 		app := t.apps[id]
 		if app == nil {
 			continue

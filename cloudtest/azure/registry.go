@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"regexp"
@@ -142,10 +143,7 @@ func (r RegistryConfig) parse(t *tenant) (*registry, error) {
 		}
 		assignments = append(assignments, registryAssignment{RegistryRole: a})
 	}
-	if err := checkRegions("dataEndpoints", r.DataEndpoints); err != nil {
-		return nil, err
-	}
-	if err := checkRegions("regionalEndpoints", r.RegionalEndpoints); err != nil {
+	if err := cmp.Or(checkRegions("dataEndpoints", r.DataEndpoints), checkRegions("regionalEndpoints", r.RegionalEndpoints)); err != nil {
 		return nil, err
 	}
 	host := r.Name + "." + t.environment.RegistrySuffix
@@ -251,22 +249,17 @@ func (c *Cloud) putRegistry(t *tenant, r RegistryConfig) error {
 	if err != nil {
 		return err
 	}
-	old := c.registries[parsed.Host]
-	if old != nil && old.tenant != t {
+	if old := c.registries[parsed.Host]; old != nil && old.tenant != t {
 		return setting.Invalid("name", "%q belongs to tenant %s", r.Name, old.tenant.id)
 	}
-	c.dropRegistry(old)
+	c.dropRegistry(parsed.Host)
 	maps.Copy(c.registries, parsed.hosts())
 	return nil
 }
 
-func (c *Cloud) dropRegistry(r *registry) {
-	if r == nil {
-		return
-	}
-	for host := range r.hosts() {
-		delete(c.registries, host)
-	}
+// dropRegistry removes the registry with a login server from all its hosts.
+func (c *Cloud) dropRegistry(loginServer string) {
+	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.Host == loginServer })
 }
 
 // DeleteRegistry removes a registry. The data plane's content stays.
@@ -276,7 +269,7 @@ func (c *Cloud) DeleteRegistry(tenantID, name string) error {
 		if r == nil || r.tenant != t || r.Name != name {
 			return setting.NotFound("registry", name)
 		}
-		c.dropRegistry(r)
+		c.dropRegistry(r.Host)
 		return nil
 	})
 }

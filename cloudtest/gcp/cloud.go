@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
@@ -39,13 +40,13 @@ type Cloud struct {
 	google   func() *oidc.Issuer // signs identity tokens; made at the first use
 	registry plane.Slot[Registry]
 	storage  plane.Slot[struct{}]
+	metadata atomic.Pointer[Metadata]
 
 	mu       sync.RWMutex        // guards the fields below; never held during I/O
 	projects map[string]*project // by ID
 	numbers  map[string]*project
 	accounts map[string]*account // by address, of all projects
 	buckets  map[string]*bucket  // by name, of all projects
-	metadata *Metadata
 	tokens   expiring.Store[accessToken]
 }
 

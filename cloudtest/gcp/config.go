@@ -323,17 +323,11 @@ func (p Pool) parse() (*pool, error) {
 			"%q is not a pool ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
 	}
 	out := &pool{id: p.ID, disabled: p.Disabled, providers: map[string]*provider{}}
-	for i, config := range p.Providers {
-		if out.providers[config.ID] != nil {
-			return nil, setting.Invalid(setting.At("providers", i), "provider %q is given twice", config.ID)
-		}
-		parsed, err := config.parse()
-		if err != nil {
-			return nil, setting.In(setting.At("providers", i), err)
-		}
-		out.providers[config.ID] = parsed
-	}
-	return out, nil
+	return out, setting.Fill("providers", "provider", p.Providers, func(x Provider) string { return x.ID }, func(x Provider) error {
+		parsed, err := x.parse()
+		out.providers[x.ID] = parsed
+		return err
+	})
 }
 
 func (c Cluster) parse(universe, projectID string) (*cluster, error) {

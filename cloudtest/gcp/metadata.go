@@ -39,7 +39,7 @@ func (c *Cloud) PutMetadata(m Metadata) error {
 	if len(m.Scopes) == 0 {
 		m.Scopes = []string{scopeCloudPlatform}
 	}
-	c.metadata = &m
+	c.metadata.Store(&m)
 	return nil
 }
 
@@ -64,18 +64,10 @@ func (c *Cloud) checkMetadata(m Metadata) error {
 }
 
 // DeleteMetadata stops the metadata server, if there is one.
-func (c *Cloud) DeleteMetadata() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.metadata = nil
-}
+func (c *Cloud) DeleteMetadata() { c.metadata.Store(nil) }
 
 // HasMetadata reports whether the cloud has a metadata server.
-func (c *Cloud) HasMetadata() bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.metadata != nil
-}
+func (c *Cloud) HasMetadata() bool { return c.metadata.Load() != nil }
 
 // IsMetadata reports whether a request to the proxy's own address is for the metadata server.
 func (c *Cloud) IsMetadata(r *http.Request) bool {
@@ -87,9 +79,7 @@ func (c *Cloud) IsMetadata(r *http.Request) bool {
 // query"; GKE, "About the GKE metadata server".
 func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Service = ServiceMetadata
-	c.mu.RLock()
-	m := c.metadata
-	c.mu.RUnlock()
+	m := c.metadata.Load()
 	path, below := strings.CutPrefix(r.URL.Path, metadataRoot)
 	var tree map[string]string
 	if m != nil {

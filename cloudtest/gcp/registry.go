@@ -203,14 +203,15 @@ func (c *Cloud) authorizeRegistry(token accessToken, where place, permission str
 	onResource := ` on resource "` + where.resource() + `" (or it may not exist)`
 	scoped := token.who.anonymous() ||
 		slices.ContainsFunc(registryScopes(permission), func(s string) bool { return slices.Contains(token.scopes, s) })
+	allowed := c.allowed(token.who, permission, where.project, own)
 	switch {
-	case !c.allowed(token.who, permission, where.project, own) && token.who.anonymous():
+	case !allowed && token.who.anonymous():
 		return service.Refuse(http.StatusForbidden, codeRefused,
 			`Unauthenticated request. Unauthenticated requests do not have permission "`+permission+`"`+onResource)
 	case !scoped:
 		return service.Refuse(http.StatusForbidden, codeRefused, `Permission "`+permission+`" denied`+onResource).
 			Because("the access token's scopes do not suffice")
-	case !c.allowed(token.who, permission, where.project, own):
+	case !allowed:
 		return service.Refuse(http.StatusForbidden, codeRefused, `Permission "`+permission+`" denied`+onResource).
 			Because("no binding on " + where.resource() + " or its project gives " + permission + " to " + token.who.name())
 	case repo == nil:

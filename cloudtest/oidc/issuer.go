@@ -113,10 +113,13 @@ func (i *Issuer) Rotate(retire bool) error {
 // Mint signs a token with the newest key. It sets iss to the issuer, iat and nbf to now and exp to
 // an hour later; claims override these.
 func (i *Issuer) Mint(claims Claims) (string, error) {
+	return i.sign(i.newest(), claims)
+}
+
+func (i *Issuer) newest() signingKey {
 	i.mu.Lock()
-	key := i.keys[len(i.keys)-1]
-	i.mu.Unlock()
-	return i.sign(key, claims)
+	defer i.mu.Unlock()
+	return i.keys[len(i.keys)-1]
 }
 
 // Forge signs a token with a key that was never published, under the key ID of the newest published
@@ -126,9 +129,7 @@ func (i *Issuer) Forge(claims Claims) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	i.mu.Lock()
-	key.id = i.keys[len(i.keys)-1].id
-	i.mu.Unlock()
+	key.id = i.newest().id
 	return i.sign(key, claims)
 }
 

@@ -142,10 +142,7 @@ func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := t.checkSignature(keys); err != nil {
-		return err
-	}
-	return t.CheckTime(now, v.Leeway)
+	return v.VerifyWith(KeySet{set: *keys}, t, now)
 }
 
 // KeySet is an issuer's public keys. The zero value has no keys.
