@@ -20,16 +20,16 @@ func iamMethods() []managementMethod {
 		{
 			name: "CreateWorkloadIdentityPool", api: pools, verb: http.MethodPost,
 			path:  "projects/*/locations/global/workloadIdentityPools",
-			query: []string{paramPool}, do: (*Cloud).createPool,
+			query: []string{paramPool}, do: creates(permPoolCreate, (*Cloud).createPool),
 		},
 		{
 			name: "CreateWorkloadIdentityPoolProvider", api: pools, verb: http.MethodPost,
 			path:  "projects/*/locations/global/workloadIdentityPools/*/providers",
-			query: []string{paramProvider}, do: (*Cloud).createPoolProvider,
+			query: []string{paramProvider}, do: creates(permProviderCreate, (*Cloud).createPoolProvider),
 		},
 		{
 			name: "CreateServiceAccount", api: accounts, verb: http.MethodPost,
-			path: "projects/*/serviceAccounts", do: (*Cloud).createAccount,
+			path: "projects/*/serviceAccounts", do: creates(permAccountCreate, (*Cloud).createAccount),
 		},
 		{
 			name: "GetIamPolicy", api: accounts, verb: http.MethodPost,
@@ -59,19 +59,32 @@ func creation(name, metadata string) operation {
 	}
 }
 
-func (c *Cloud) createPool(call *managementCall) (any, *service.Refusal) {
-	var q struct {
-		Disabled bool `json:"disabled"`
+// creates returns the function of a method that creates an object in a project. It decodes the
+// call's body for do, and requires the permission in the project. Do runs under the lock.
+func creates[B any](
+	permission string, do func(*Cloud, *managementCall, *project, B) (any, *service.Refusal),
+) func(*Cloud, *managementCall) (any, *service.Refusal) {
+	return func(c *Cloud, call *managementCall) (any, *service.Refusal) {
+		var body B
+		if refusal := call.readJSON(&body); refusal != nil {
+			return nil, refusal
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		p, refusal := c.require(call, call.names[0], permission, nil)
+		if refusal != nil {
+			return nil, refusal
+		}
+		return do(c, call, p, body)
 	}
-	if refusal := call.readJSON(&q); refusal != nil {
-		return nil, refusal
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, refusal := c.require(call, call.names[0], permPoolCreate, nil)
-	if refusal != nil {
-		return nil, refusal
-	}
+}
+
+// newPool is the request body of workloadIdentityPools.create.
+type newPool struct {
+	Disabled bool `json:"disabled"`
+}
+
+func (*Cloud) createPool(call *managementCall, p *project, q newPool) (any, *service.Refusal) {
 	id := call.query.Get(paramPool)
 	if p.pools[id] != nil {
 		return nil, alreadyExists("Requested entity already exists")
@@ -92,17 +105,7 @@ type newProvider struct {
 	} `json:"oidc"`
 }
 
-func (c *Cloud) createPoolProvider(call *managementCall) (any, *service.Refusal) {
-	var q newProvider
-	if refusal := call.readJSON(&q); refusal != nil {
-		return nil, refusal
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, refusal := c.require(call, call.names[0], permProviderCreate, nil)
-	if refusal != nil {
-		return nil, refusal
-	}
+func (*Cloud) createPoolProvider(call *managementCall, p *project, q newProvider) (any, *service.Refusal) {
 	in, id := p.pools[call.names[1]], call.query.Get(paramProvider)
 	switch {
 	case in == nil:
@@ -112,11 +115,9 @@ func (c *Cloud) createPoolProvider(call *managementCall) (any, *service.Refusal)
 	case q.OIDC == nil:
 		return nil, invalidArgument("Invalid value for provider_config: give oidc").Because("the local cloud has OIDC providers only")
 	}
-	created := Provider{ID: id, IssuerURI: q.OIDC.IssuerURI, AttributeMapping: q.AttributeMapping, Disabled: q.Disabled}
-	if q.OIDC.JWKSJSON != "" {
-		created.JWKS = json.RawMessage(q.OIDC.JWKSJSON)
-	}
-	parsed, err := created.parse()
+	parsed, err := Provider{
+		ID: id, IssuerURI: q.OIDC.IssuerURI, JWKS: json.RawMessage(q.OIDC.JWKSJSON), AttributeMapping: q.AttributeMapping, Disabled: q.Disabled,
+	}.parse()
 	if err != nil {
 		return nil, invalidSetting(err, map[string]string{
 			"id": paramProvider, "issuerURI": "oidc.issuer_uri", "jwks": "oidc.jwks_json", "attributeMapping": "attribute_mapping",
@@ -139,20 +140,13 @@ type accountAnswer struct {
 	OAuth2ClientID string `json:"oauth2ClientId"`
 }
 
-func (c *Cloud) createAccount(call *managementCall) (any, *service.Refusal) {
-	var q struct {
-		AccountID      string   `json:"accountId"`
-		ServiceAccount struct{} `json:"serviceAccount"`
-	}
-	if refusal := call.readJSON(&q); refusal != nil {
-		return nil, refusal
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, refusal := c.require(call, call.names[0], permAccountCreate, nil)
-	if refusal != nil {
-		return nil, refusal
-	}
+// newAccount is the request body of serviceAccounts.create.
+type newAccount struct {
+	AccountID      string   `json:"accountId"`
+	ServiceAccount struct{} `json:"serviceAccount"`
+}
+
+func (c *Cloud) createAccount(_ *managementCall, p *project, q newAccount) (any, *service.Refusal) {
 	email := q.AccountID + "@" + addressForm(p.id) + userAccounts
 	switch {
 	case !accountPattern.MatchString(q.AccountID):

@@ -92,12 +92,11 @@ func readAccessTokenRequest(r *service.Request, body []byte) (accessTokenRequest
 	var fields map[string]json.RawMessage
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" || json.Unmarshal(body, &fields) != nil || json.Unmarshal(body, &q) != nil {
-		return q, service.Refuse(http.StatusBadRequest, codeInvalid, "Invalid JSON payload received.")
+		return q, invalidArgument("Invalid JSON payload received.")
 	}
 	for name := range fields {
 		if name != "scope" && name != "lifetime" && name != "delegates" {
-			return q, service.Refuse(http.StatusBadRequest, codeInvalid,
-				"Invalid JSON payload received. Unknown name "+strconv.Quote(name)+": Cannot find field.")
+			return q, invalidArgument("Invalid JSON payload received. Unknown name " + strconv.Quote(name) + ": Cannot find field.")
 		}
 	}
 	return q, nil
@@ -105,7 +104,7 @@ func readAccessTokenRequest(r *service.Request, body []byte) (accessTokenRequest
 
 func (q accessTokenRequest) check(projectID string) (time.Duration, *service.Refusal) {
 	argument := func(reason string) *service.Refusal {
-		return service.Refuse(http.StatusBadRequest, codeInvalid, "Request contains an invalid argument.").Because(reason)
+		return invalidArgument("Request contains an invalid argument.").Because(reason)
 	}
 	switch {
 	case projectID != "-":
@@ -119,8 +118,7 @@ func (q accessTokenRequest) check(projectID string) (time.Duration, *service.Ref
 	case q.Lifetime == "":
 		return maxTokenLife, nil
 	case !lifetimePattern.MatchString(q.Lifetime):
-		return 0, service.Refuse(http.StatusBadRequest, codeInvalid,
-			"Invalid value at 'lifetime' (type.googleapis.com/google.protobuf.Duration)").
+		return 0, invalidArgument("Invalid value at 'lifetime' (type.googleapis.com/google.protobuf.Duration)").
 			Because("lifetime is not a number of seconds that ends in s")
 	}
 	life, err := time.ParseDuration(q.Lifetime)
@@ -145,7 +143,7 @@ func (c *Cloud) generateAccessToken(
 	for _, d := range q.Delegates {
 		delegate, ok := strings.CutPrefix(d, "projects/-/serviceAccounts/")
 		if !ok {
-			return nil, service.Refuse(http.StatusBadRequest, codeInvalid, "Request contains an invalid argument.").
+			return nil, invalidArgument("Request contains an invalid argument.").
 				Because("a delegate is not projects/-/serviceAccounts/…")
 		}
 		chain = append(chain, delegate)

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -149,15 +150,17 @@ func (c *Cloud) memberExists(member, universe string) *service.Refusal {
 	return nil
 }
 
+// repositoryIn returns a repository of a project and the repository's policy. A missing repository
+// is nil, and its policy is empty. The lock must be held.
+func (c *Cloud) repositoryIn(projectName, universe string, key repositoryKey) (*repository, policy) {
+	repo := cmp.Or(c.findProject(projectName, universe), &project{}).repos[key]
+	return repo, cmp.Or(repo, &repository{}).policy
+}
+
 // repositoryPolicy finds a repository, whose policy the caller then reads or changes. The caller
 // must have the permission on it. The lock must be held.
 func (c *Cloud) repositoryPolicy(call *managementCall, permission string) (*project, *repository, *service.Refusal) {
-	key := repositoryKey{location: call.names[1], name: call.names[2]}
-	var repo *repository
-	var own policy
-	if p := c.findProject(call.names[0], call.who.universe); p != nil && p.repos[key] != nil {
-		repo, own = p.repos[key], p.repos[key].policy
-	}
+	repo, own := c.repositoryIn(call.names[0], call.who.universe, repositoryKey{location: call.names[1], name: call.names[2]})
 	p, refusal := c.require(call, call.names[0], permission, own)
 	if refusal == nil && repo == nil {
 		refusal = service.Refuse(http.StatusNotFound, codeNotFound, "Requested entity was not found.")

@@ -192,14 +192,7 @@ func registryScopes(permission string) []string {
 func (c *Cloud) authorizeRegistry(token accessToken, where place, permission string) *service.Refusal {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var repo *repository
-	if pr := c.projects[where.project]; pr != nil && pr.universe == token.who.universe {
-		repo = pr.repos[repositoryKey{where.location, where.repository}]
-	}
-	var own policy
-	if repo != nil {
-		own = repo.policy
-	}
+	repo, own := c.repositoryIn(where.project, token.who.universe, repositoryKey{where.location, where.repository})
 	onResource := ` on resource "` + where.resource() + `" (or it may not exist)`
 	scoped := token.who.anonymous() ||
 		slices.ContainsFunc(registryScopes(permission), func(s string) bool { return slices.Contains(token.scopes, s) })
