@@ -116,7 +116,8 @@ func (*Cloud) createPoolProvider(call *managementCall, p *project, q newProvider
 		return nil, invalidArgument("Invalid value for provider_config: give oidc").Because("the local cloud has OIDC providers only")
 	}
 	parsed, err := Provider{
-		ID: id, IssuerURI: q.OIDC.IssuerURI, JWKS: json.RawMessage(q.OIDC.JWKSJSON), AttributeMapping: q.AttributeMapping, Disabled: q.Disabled,
+		ID: id, IssuerURI: q.OIDC.IssuerURI, JWKS: json.RawMessage(q.OIDC.JWKSJSON),
+		AttributeMapping: q.AttributeMapping, Disabled: q.Disabled,
 	}.parse()
 	if err != nil {
 		return nil, invalidSetting(err, map[string]string{
