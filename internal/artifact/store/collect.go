@@ -29,12 +29,6 @@ type Collected struct {
 	Pending []Object
 }
 
-func (c *Collected) add(more Collected) {
-	c.Artifacts += more.Artifacts
-	c.Bytes += more.Bytes
-	c.Pending = append(c.Pending, more.Pending...)
-}
-
 // Collect removes artifacts that are not needed any more. For an object, including its UID, live
 // returns whether it exists, and the digests that its status has or will soon have. If live is not
 // sure (its cache is not filled yet), it must return true. The artifacts with these digests always
@@ -42,15 +36,7 @@ func (c *Collected) add(more Collected) {
 // has at most two artifacts.
 func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool)) (Collected, error) {
 	var done Collected
-	err := s.each(func(o Object, _ []Stored) error {
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		current, exists := live(o)
-		got, err := s.collect(o, current, exists)
-		done.add(got)
-		return err
-	})
+	err := s.each(func(o Object, _ []Stored) error { return s.collect(ctx, o, live, &done) })
 	return done, err
 }
 
@@ -59,27 +45,27 @@ func (s *Store) CollectObjects(
 	ctx context.Context, objects []Object, live func(Object) (digests []string, exists bool),
 ) (done Collected, err error) {
 	for _, o := range objects {
-		if cause := context.Cause(ctx); cause != nil {
-			return done, cause
-		}
 		if o, err = o.check(); err != nil {
 			return done, err
 		}
-		current, exists := live(o)
-		got, err := s.collect(o, current, exists)
-		if done.add(got); err != nil {
+		if err := s.collect(ctx, o, live, &done); err != nil {
 			return done, err
 		}
 	}
 	return done, nil
 }
 
-func (s *Store) collect(o Object, current []string, exists bool) (done Collected, err error) {
+// collect is Collect for one object, and adds to done.
+func (s *Store) collect(ctx context.Context, o Object, live func(Object) ([]string, bool), done *Collected) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	current, exists := live(o)
 	s.tree.Lock()
 	defer s.tree.Unlock()
 	files, err := s.files(o)
 	if err != nil {
-		return Collected{}, err
+		return err
 	}
 	drop := garbage(files, current, exists, s.keep, time.Now())
 	// Two artifacts that stay are pending too: the older artifact can usually be removed when the
@@ -87,11 +73,12 @@ func (s *Store) collect(o Object, current []string, exists bool) (done Collected
 	if kept := len(files) - len(drop); kept > 1 || slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {
-		done.Pending = []Object{o}
+		done.Pending = append(done.Pending, o)
 	}
-	done.Artifacts = len(drop)
-	done.Bytes, err = s.remove(o, drop)
-	return done, err
+	done.Artifacts += len(drop)
+	freed, err := s.remove(o, drop)
+	done.Bytes += freed
+	return err
 }
 
 // garbage returns the artifacts of one object that are removed. An artifact's age begins when the

@@ -109,13 +109,17 @@ const (
 	fileSuffix   = ".tar.gz"
 )
 
-// checkDigest returns the hex part of sha256:<hex>.
-func checkDigest(digest string) (string, error) {
+// artifact is check for the object of an artifact. It also returns the hex part of the artifact's
+// digest, sha256:<hex>.
+func (o Object) artifact(digest string) (owner Object, sum string, err error) {
+	if owner, err = o.check(); err != nil {
+		return Object{}, "", err
+	}
 	sum, ok := strings.CutPrefix(digest, digestPrefix)
 	if !ok || !isHex(sum) {
-		return "", fmt.Errorf("%w digest %q", ErrInvalid, digest)
+		return Object{}, "", fmt.Errorf("%w digest %q", ErrInvalid, digest)
 	}
-	return sum, nil
+	return owner, sum, nil
 }
 
 // mac returns the unguessable part of an artifact's URL. Each field is preceded by its length, so

@@ -3,8 +3,6 @@ package store
 import (
 	"crypto/hmac"
 	"encoding/hex"
-	"errors"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -16,11 +14,11 @@ const maxUIDs = 16
 // Open opens the object's artifact, or returns ErrNotFound. It does not compare the content with
 // the digest; see Verify. The caller closes the file.
 func (s *Store) Open(o Object, digest string) (*os.File, error) {
-	name, err := s.name(o, digest)
+	o, sum, err := o.artifact(digest)
 	if err != nil {
 		return nil, err
 	}
-	return s.open(name)
+	return s.open(path.Join(o.dir(), sum+fileSuffix))
 }
 
 // ByURLPath opens the artifact for a path that URLPath has returned, and returns its digest. For
@@ -59,10 +57,7 @@ func (s *Store) ByURLPath(urlPath string) (f *os.File, digest string, err error)
 		if !hmac.Equal(mac(s.key, o, sum), given) {
 			continue
 		}
-		f, err := s.root.Open(path.Join(o.dir(), sum+fileSuffix))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, "", ErrNotFound
-		}
+		f, err := s.open(path.Join(o.dir(), sum+fileSuffix))
 		return f, digestPrefix + sum, err
 	}
 	return nil, "", ErrNotFound

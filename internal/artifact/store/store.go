@@ -170,48 +170,18 @@ func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) 
 	if err != nil {
 		return Stored{}, err
 	}
-	tmp := tempName()
-	w := &writer{ctx: ctx, store: s, namespace: o.Namespace, hash: sha256.New()}
-	if w.file, err = s.create(tmp); err != nil {
-		return Stored{}, fmt.Errorf("store the artifact: %w", full(err))
-	}
-	err = w.finish(write(w))
-	if err == nil {
-		err = s.publish(o, tmp, w)
-	}
+	w := &writer{ctx: ctx, store: s, owner: o, what: "artifact", hash: sha256.New()}
+	var sum string
+	err = w.keep(write, func() (name string, err error) {
+		sum = hex.EncodeToString(w.hash.Sum(nil))
+		return sum + fileSuffix, w.failed(s.root.MkdirAll(o.dir(), 0o700))
+	})
 	if err != nil {
-		_ = s.root.Remove(tmp)
-		s.account(o.Namespace, -w.n)
 		return Stored{}, err
 	}
-	if err := s.syncDir(o.dir()); err != nil {
-		return Stored{}, err // the artifact exists, but could be lost if the power fails
-	}
-	sum := hex.EncodeToString(w.hash.Sum(nil))
 	return Stored{
 		Path: path.Join(o.dir(), sum+fileSuffix), Digest: digestPrefix + sum, Size: w.n, Time: time.Now().UTC(),
 	}, nil
-}
-
-// publish renames the finished file to its final name.
-func (s *Store) publish(o Object, tmp string, w *writer) error {
-	s.tree.Lock()
-	defer s.tree.Unlock()
-	if err := s.root.MkdirAll(o.dir(), 0o700); err != nil {
-		return fmt.Errorf("store the artifact: %w", full(err))
-	}
-	final := path.Join(o.dir(), hex.EncodeToString(w.hash.Sum(nil))+fileSuffix)
-	before, err := s.root.Stat(final)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store the artifact: %w", err)
-	}
-	if err := s.root.Rename(tmp, final); err != nil {
-		return fmt.Errorf("store the artifact: %w", full(err))
-	}
-	if before != nil {
-		s.account(o.Namespace, -before.Size())
-	}
-	return nil
 }
 
 // syncDir makes a rename survive a loss of power.
@@ -229,15 +199,67 @@ func (s *Store) syncDir(dir string) error {
 	return nil
 }
 
-// writer writes to a temporary file. It counts and hashes the bytes, and enforces the bounds.
+// writer writes a file of an object, first to a temporary file. It counts and hashes the bytes, and
+// enforces the bounds.
 type writer struct {
-	ctx       context.Context //nolint:containedctx // lives for one Put; io.Writer takes none
-	store     *Store
-	namespace string
-	file      file
-	hash      hash.Hash
-	n         int64
-	err       error
+	ctx   context.Context //nolint:containedctx // lives for one Put; io.Writer takes none
+	store *Store
+	owner Object
+	what  string // what the file is, for error texts
+	file  file
+	hash  hash.Hash
+	n     int64
+	err   error
+}
+
+// keep stores the output of write in the owner's folder, under the name that place returns. The
+// function place is called when the content is complete. No names change until the file has its name.
+// If only the last step fails, the file has its name, but could be lost if the power fails.
+func (w *writer) keep(write func(io.Writer) error, place func() (name string, err error)) (err error) {
+	tmp := tempName()
+	if w.file, err = w.store.create(tmp); err != nil {
+		return w.failed(err)
+	}
+	if err = w.finish(write(w)); err == nil {
+		err = w.publish(tmp, place)
+	}
+	if err != nil {
+		_ = w.store.root.Remove(tmp)
+		w.store.account(w.owner.Namespace, -w.n)
+		return err
+	}
+	return w.store.syncDir(w.owner.dir())
+}
+
+// publish renames the finished file to its final name.
+func (w *writer) publish(tmp string, place func() (name string, err error)) error {
+	s := w.store
+	s.tree.Lock()
+	defer s.tree.Unlock()
+	name, err := place()
+	if err != nil {
+		return err
+	}
+	final := path.Join(w.owner.dir(), name)
+	before, err := s.root.Stat(final)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return w.failed(err)
+	}
+	if err := s.root.Rename(tmp, final); err != nil {
+		return w.failed(err)
+	}
+	if before != nil {
+		s.account(w.owner.Namespace, -before.Size())
+	}
+	return nil
+}
+
+// failed says what could not be stored; nil stays nil.
+func (w *writer) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("store the %s: %w", w.what, full(err))
 }
 
 func (w *writer) Write(p []byte) (int, error) {
@@ -247,15 +269,13 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.err = context.Cause(w.ctx); w.err != nil {
 		return 0, w.err
 	}
-	if w.err = w.store.reserve(w.namespace, int64(len(p))); w.err != nil {
+	if w.err = w.store.reserve(w.owner.Namespace, int64(len(p))); w.err != nil {
 		return 0, w.err
 	}
 	w.n += int64(len(p))
 	n, err := w.file.Write(p)
 	w.hash.Write(p[:n])
-	if err != nil {
-		w.err = fmt.Errorf("store the artifact: %w", full(err))
-	}
+	w.err = w.failed(err)
 	return n, w.err
 }
 
@@ -287,39 +307,23 @@ func full(err error) error {
 
 // Has reports whether the object's artifact is in the store, without reading it.
 func (s *Store) Has(o Object, digest string) bool {
-	name, err := s.name(o, digest)
+	o, sum, err := o.artifact(digest)
 	if err != nil {
 		return false
 	}
 	// os.Lstat is one system call; s.root.Lstat has one for each folder of the path. This is safe,
 	// because the names are checked and the answer is only yes or no.
-	info, err := os.Lstat(filepath.Join(s.root.Name(), filepath.FromSlash(name)))
+	info, err := os.Lstat(filepath.Join(s.root.Name(), filepath.FromSlash(o.dir()), sum+fileSuffix))
 	return err == nil && info.Mode().IsRegular()
-}
-
-func (s *Store) name(o Object, digest string) (string, error) {
-	o, err := o.check()
-	if err != nil {
-		return "", err
-	}
-	sum, err := checkDigest(digest)
-	if err != nil {
-		return "", err
-	}
-	return path.Join(o.dir(), sum+fileSuffix), nil
 }
 
 // Verify reads the object's artifact and compares its digest. It returns ErrNotFound if the
 // artifact is missing, and ErrCorrupt if the digest differs. Storing the artifact again repairs
 // both.
 func (s *Store) Verify(ctx context.Context, o Object, digest string) error {
-	name, err := s.name(o, digest)
-	if err != nil {
+	f, err := s.Open(o, digest)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 		return err
-	}
-	f, err := s.root.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return ErrNotFound
 	}
 	if err != nil {
 		return fmt.Errorf("verify the artifact: %w", err)
@@ -473,11 +477,7 @@ func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) er
 // URLPath returns the path of the artifact's URL, beginning with a slash. Whoever knows the path
 // may fetch the artifact, so it must be written only into the object's status.
 func (s *Store) URLPath(o Object, digest string) (string, error) {
-	o, err := o.check()
-	if err != nil {
-		return "", err
-	}
-	sum, err := checkDigest(digest)
+	o, sum, err := o.artifact(digest)
 	if err != nil {
 		return "", err
 	}
