@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -122,7 +124,7 @@ func (w *walker) walk(ctx context.Context, ignore Patterns) error {
 
 // compose refuses a name if an earlier name has the same composed form in Unicode (NFC, UAX #15).
 func (w *walker) compose(name string) error {
-	if isASCII(name) {
+	if !strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return nil
 	}
 	composed := norm.NFC.String(name)
@@ -135,15 +137,6 @@ func (w *walker) compose(name string) error {
 	}
 	w.composed[composed] = name
 	return nil
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
 }
 
 func (w *walker) add(ctx context.Context, name string, d fs.DirEntry) error {
@@ -216,10 +209,5 @@ func (s *steady) changed() error {
 
 // negates reports whether a pattern can include an excluded path again.
 func (p Patterns) negates() bool {
-	for _, one := range p.list {
-		if one.negated {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.list, func(one pattern) bool { return one.negated })
 }

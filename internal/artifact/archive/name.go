@@ -15,19 +15,10 @@ const (
 	maxDepth   = 64   // elements of a path
 )
 
-// CleanName returns the name that Normalize would give to an entry. It is for callers that do not
-// have an archive yet. The error is an *Error with ReasonPath.
+// CleanName returns the name that Normalize gives to an entry: relative, without "." elements, and
+// without repeated or trailing slashes. The root itself is ".". The error is an *Error with
+// ReasonPath and the raw name.
 func CleanName(raw string) (string, error) {
-	name, bad := cleanName(raw)
-	if bad != nil {
-		return "", bad
-	}
-	return name, nil
-}
-
-// cleanName returns the entry name in the form of the output: relative, without "." elements, and
-// without repeated or trailing slashes. The root itself is ".". The error's entry is the raw name.
-func cleanName(raw string) (string, *Error) {
 	const fix = "publish the archive with clean relative names"
 	switch {
 	case raw == "":

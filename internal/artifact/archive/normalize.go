@@ -127,12 +127,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	if m.left < 0 {
 		return 0, errMeter
 	}
-	// Take one byte over the limit, to distinguish an archive of exactly the limit from a longer
-	// archive.
-	if int64(len(p)) > m.left+1 {
-		p = p[:m.left+1]
-	}
-	n, err := m.r.Read(p)
+	// One byte over the limit distinguishes an archive of exactly the limit from a longer archive.
+	n, err := m.r.Read(p[:min(int64(len(p)), m.left+1)])
 	m.left -= int64(n)
 	if m.left < 0 {
 		return n, errMeter
@@ -259,9 +255,8 @@ func (n *normalizer) finish(err error, closeOut func() error) (Summary, error) {
 
 // explain converts the errors of decoders to refusals.
 func (n *normalizer) explain(err error) error {
-	var refused *Error
 	switch {
-	case errors.As(err, &refused):
+	case ReasonOf(err) != "":
 		return err
 	case errors.Is(err, errMeter):
 		return refuse(ReasonTooLarge, "", "publish a smaller archive, or ask the administrator for a higher limit",
@@ -296,7 +291,7 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		// Ignore tar.ErrInsecurePath: cleanName checks names with better errors.
+		// Ignore tar.ErrInsecurePath: CleanName checks names with better errors.
 		if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
 			return err
 		}
@@ -343,9 +338,9 @@ func (n *normalizer) entry(hdr *tar.Header, content io.Reader) error {
 		n.count++
 		return n.checkCount()
 	}
-	name, bad := cleanName(hdr.Name)
-	if bad != nil {
-		return bad
+	name, err := CleanName(hdr.Name)
+	if err != nil {
+		return err
 	}
 	if isSparse(hdr) {
 		return refuse(ReasonType, hdr.Name, "archive without --sparse", "sparse files are refused")
