@@ -142,11 +142,12 @@ func (l *lister) add(o Object) error {
 	}
 	// A tar block: the size of a header. Contents are padded to whole blocks.
 	const block = 512
-	if o.Size > l.opts.MaxBytes {
-		return l.tooLarge()
-	}
-	if l.bytes += block + (o.Size+block-1)/block*block; l.bytes > l.opts.MaxBytes {
-		return l.tooLarge()
+	if l.bytes += block + (o.Size+block-1)/block*block; o.Size > l.opts.MaxBytes || l.bytes > l.opts.MaxBytes {
+		// Package archive has such an error too, but would return it only after objects were fetched.
+		return &archive.Error{
+			Reason: archive.ReasonTooLarge, Fix: fixFewer + ", or ask the administrator for a higher limit",
+			Err: fmt.Errorf("the objects make an archive larger than %d bytes", l.opts.MaxBytes),
+		}
 	}
 	return nil
 }
@@ -158,15 +159,6 @@ func nameOf(key string) (string, error) {
 		err = &archive.Error{Reason: archive.ReasonPath, Entry: key, Err: errors.New("an object with content has a folder's name")}
 	}
 	return name, rename(err)
-}
-
-// tooLarge returns an error like package archive's for an archive that is too large, but before
-// anything is fetched.
-func (l *lister) tooLarge() error {
-	return &archive.Error{
-		Reason: archive.ReasonTooLarge, Fix: fixFewer + ", or ask the administrator for a higher limit",
-		Err: fmt.Errorf("the objects make an archive larger than %d bytes", l.opts.MaxBytes),
-	}
 }
 
 // finish sorts the entries, refuses names that one archive cannot have together, and computes the

@@ -45,7 +45,7 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 	failed, written := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(written)
-		err := w.guarded(ctx, items, previous, pw)
+		err := w.write(ctx, items, previous, pw)
 		if err != nil {
 			// The pipe gets only a fixed error: io.EOF from a broken connection would look like the
 			// end of the archive.
@@ -72,16 +72,6 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 	return w.done, err
 }
 
-// guarded calls write and recovers from panics of third-party clients; see [pending.read].
-func (w *writer) guarded(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errPanicked
-		}
-	}()
-	return w.write(ctx, items, previous, out)
-}
-
 // These errors go through the pipe in place of the real errors.
 var (
 	errWriter   = errors.New("the archive could not be written")
@@ -93,8 +83,14 @@ type writer struct {
 	done  Summary
 }
 
-// write writes the tar archive without compression.
-func (w *writer) write(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) error {
+// write writes the tar archive without compression. It recovers from panics of third-party clients;
+// see [pending.read].
+func (w *writer) write(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errPanicked
+		}
+	}()
 	// Each write to the pipe wakes the reader, and there are many small objects. So collect writes.
 	buffered := bufio.NewWriterSize(out, 64<<10)
 	tw := tar.NewWriter(buffered)

@@ -26,10 +26,7 @@ func (c *Client) Open(ctx context.Context, layer Layer) (io.ReadCloser, error) {
 		return nil, c.protocol("the layer has no valid sha256 digest")
 	}
 	if layer.Size > c.maxLayer {
-		return nil, &origin.Error{
-			Server: c.session.server, Code: origin.CodeTooLarge,
-			Err: fmt.Errorf("the layer has %d bytes, more than %d", layer.Size, c.maxLayer),
-		}
+		return nil, c.failed(origin.CodeTooLarge, "the layer has %d bytes, more than %d", layer.Size, c.maxLayer)
 	}
 	resp, err := c.send(ctx, http.MethodGet, c.url("blobs", layer.Digest), targetBlob) //nolint:bodyclose // verified.Close does
 	if err != nil {
@@ -60,16 +57,13 @@ func (v *verified) Read(p []byte) (int, error) {
 	v.hash.Write(p[:n])
 	switch {
 	case v.n > v.layer.Size:
-		v.err = v.mismatch(fmt.Errorf("the layer is longer than the %d bytes its manifest says", v.layer.Size))
+		v.err = v.client.failed(origin.CodeDigestMismatch, "the layer is longer than the %d bytes its manifest says", v.layer.Size)
 		return 0, v.err
 	case errors.Is(err, io.EOF) && v.n < v.layer.Size:
-		v.err = &origin.Error{
-			Server: v.client.session.server, Code: origin.CodeTruncated,
-			Err: fmt.Errorf("the layer ended after %d of %d bytes", v.n, v.layer.Size),
-		}
+		v.err = v.client.failed(origin.CodeTruncated, "the layer ended after %d of %d bytes", v.n, v.layer.Size)
 	case errors.Is(err, io.EOF):
 		if got := "sha256:" + hex.EncodeToString(v.hash.Sum(nil)); got != v.layer.Digest {
-			v.err = v.mismatch(fmt.Errorf("the layer %s has the digest %s", v.layer.Digest, got))
+			v.err = v.client.failed(origin.CodeDigestMismatch, "the layer %s has the digest %s", v.layer.Digest, got)
 		} else {
 			v.err = io.EOF
 		}
@@ -114,13 +108,6 @@ func (c *Client) openAt(ctx context.Context, layer Layer, offset int64) (io.Read
 		return nil, err
 	}
 	return resp.Body, nil
-}
-
-func (v *verified) mismatch(err error) *origin.Error {
-	return &origin.Error{
-		Server: v.client.session.server, Code: origin.CodeDigestMismatch,
-		Err: err,
-	}
 }
 
 func (v *verified) Close() error { return v.body.Close() }

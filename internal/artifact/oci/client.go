@@ -111,8 +111,8 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 		auth = authn.Anonymous
 	}
 	s := &session{
-		field: repo.field, server: repo.server(opts.Caller), home: target.RegistryStr(), insecure: opts.Insecure, next: opts.Transport,
-		challenges: opts.Challenges, route: opts.Route,
+		field: repo.field, server: origin.Server{Kind: origin.Registry, Host: repo.host, Caller: opts.Caller},
+		home: target.RegistryStr(), insecure: opts.Insecure, next: opts.Transport, challenges: opts.Challenges, route: opts.Route,
 	}
 	scope := transport.PullScope
 	if opts.Write {
@@ -170,9 +170,6 @@ func (c *Client) hasRenewed(ctx context.Context) bool {
 }
 
 const userAgent = "lanyard"
-
-// Repository returns the repository that the client reads.
-func (c *Client) Repository() Repository { return c.repo }
 
 // request is one request of a client.
 type request struct {
@@ -300,8 +297,13 @@ func (c *Client) url(elements ...string) url.URL {
 	return u
 }
 
+// failed returns an error of the registry.
+func (c *Client) failed(code origin.Code, format string, args ...any) *origin.Error {
+	return &origin.Error{Server: c.session.server, Code: code, Err: fmt.Errorf(format, args...)}
+}
+
 func (c *Client) protocol(what string) *origin.Error {
-	return &origin.Error{Server: c.session.server, Code: origin.CodeProtocol, Err: errors.New(what)}
+	return c.failed(origin.CodeProtocol, "%s", what)
 }
 
 // readAll reads an answer of at most limit bytes.
@@ -311,9 +313,7 @@ func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what str
 		return nil, c.bodyError(ctx, err, what)
 	}
 	if int64(len(body)) > limit {
-		return nil, &origin.Error{
-			Server: c.session.server, Code: origin.CodeTooLarge, Err: fmt.Errorf("%s is longer than %d bytes", what, limit),
-		}
+		return nil, c.failed(origin.CodeTooLarge, "%s is longer than %d bytes", what, limit)
 	}
 	return body, nil
 }
@@ -321,11 +321,7 @@ func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what str
 // bodyError returns the error for an answer that began but did not end.
 func (c *Client) bodyError(ctx context.Context, err error, what string) *origin.Error {
 	if cause := context.Cause(ctx); cause != nil {
-		return &origin.Error{
-			Server: c.session.server, Code: origin.CodeUnreachable, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause),
-		}
+		return c.failed(origin.CodeUnreachable, "%s did not arrive in time: %w", what, cause)
 	}
-	return &origin.Error{
-		Server: c.session.server, Code: origin.CodeTruncated, Err: fmt.Errorf("%s broke off: %w", what, attempt.Explain(err)),
-	}
+	return c.failed(origin.CodeTruncated, "%s broke off: %w", what, attempt.Explain(err))
 }

@@ -35,34 +35,30 @@ const (
 	targetUpload
 )
 
-type diagnostic struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
 // responseError converts an unexpected answer to an Error. It reads the body and does not close it.
 func (s *session) responseError(resp *http.Response, t target) *origin.Error {
 	var body struct {
-		Errors []diagnostic `json:"errors"`
+		Errors []transport.Diagnostic `json:"errors"`
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err == nil {
 		_ = json.Unmarshal(raw, &body) // a body in another format has no diagnostics
 	}
-	return s.statusError(resp.Request, resp.StatusCode, attempt.RetryAfter(resp.Header), body.Errors, t)
+	answered := &transport.Error{Errors: body.Errors, StatusCode: resp.StatusCode, Request: resp.Request}
+	return s.statusError(answered, attempt.RetryAfter(resp.Header), t)
 }
 
-// statusError returns the error for an answer with this status. The request may be nil.
-func (s *session) statusError(req *http.Request, status int, retryAfter time.Duration, diagnostics []diagnostic, t target) *origin.Error {
+// statusError returns the error for an answer. Its request may be nil.
+func (s *session) statusError(answered *transport.Error, retryAfter time.Duration, t target) *origin.Error {
 	server := s.server
-	if req != nil {
-		server.Host = s.clean(req.URL.Host)
+	if answered.Request != nil {
+		server.Host = s.clean(answered.Request.URL.Host)
 	}
-	e := server.Answered(status)
-	if len(diagnostics) > 0 {
-		e.ServerCode = s.clean(diagnostics[0].Code)
+	e := server.Answered(answered.StatusCode)
+	if len(answered.Errors) > 0 {
+		e.ServerCode = s.clean(string(answered.Errors[0].Code))
 		e.Err = fmt.Errorf("%w: %s", e.Err, e.ServerCode)
-		if m := s.clean(diagnostics[0].Message); m != "" {
+		if m := s.clean(answered.Errors[0].Message); m != "" {
 			e.Err = fmt.Errorf("%w: %s", e.Err, m)
 		}
 	}
@@ -99,7 +95,7 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 		return s.server.NoAnswer(ctx, err)
 	}
 	if answered, ok := errors.AsType[*transport.Error](err); ok {
-		return s.handshakeError(answered, t)
+		return s.statusError(answered, s.lastRetryAfter(), t)
 	}
 	failed, ok := errors.AsType[*url.Error](err)
 	if !ok {
@@ -118,14 +114,6 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 		return plain.refused
 	}
 	return s.server.NoAnswer(ctx, failed.Err)
-}
-
-func (s *session) handshakeError(answered *transport.Error, t target) *origin.Error {
-	diagnostics := make([]diagnostic, 0, len(answered.Errors))
-	for _, d := range answered.Errors {
-		diagnostics = append(diagnostics, diagnostic{Code: string(d.Code), Message: d.Message})
-	}
-	return s.statusError(answered.Request, answered.StatusCode, s.lastRetryAfter(), diagnostics, t)
 }
 
 // clean makes a server's text fit for a condition: one line, short, without credentials that this

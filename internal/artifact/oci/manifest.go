@@ -2,8 +2,6 @@ package oci
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -116,7 +114,7 @@ func (c *Client) Resolve(ctx context.Context, ref Reference) (Resolved, error) {
 // version returns the highest matching tag.
 func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 	const field = "spec.ref.semver"
-	highest := m.highest()
+	best := highest{matcher: m}
 	for tag, err := range c.Tags(ctx) {
 		if err != nil {
 			if e, ok := errors.AsType[*origin.Error](err); ok && e.Code == origin.CodeTooLarge {
@@ -124,15 +122,15 @@ func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 			}
 			return "", err
 		}
-		highest.consider(tag)
+		best.consider(tag)
 	}
-	if highest.version == nil {
+	if best.version == nil {
 		return "", &origin.Error{
 			Server: c.session.server, Code: origin.CodeNoMatch, Field: field,
-			Err: fmt.Errorf("none of %d tags is a version in the range %q", highest.considered, m.rang),
+			Err: fmt.Errorf("none of %d tags is a version in the range %q", best.considered, m.rang),
 		}
 	}
-	return highest.tag, nil
+	return best.tag, nil
 }
 
 // digest returns the digest of the manifest at reference. It sends HEAD first. If the answer is an
@@ -151,10 +149,7 @@ func (c *Client) digest(ctx context.Context, reference string) (string, error) {
 		return "", err
 	}
 	raw, err := c.manifest(ctx, reference)
-	if err != nil {
-		return "", err
-	}
-	return raw.digest, nil
+	return raw.digest, err
 }
 
 type rawManifest struct {
@@ -181,13 +176,10 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 	if err != nil {
 		return rawManifest{}, err
 	}
-	sum := sha256.Sum256(body)
-	m := rawManifest{body: body, digest: "sha256:" + hex.EncodeToString(sum[:])}
+	m := rawManifest{body: body, digest: digestOf(body)}
 	if strings.Contains(reference, ":") && m.digest != reference {
-		return rawManifest{}, &origin.Error{
-			Server: c.session.server, Code: origin.CodeDigestMismatch,
-			Err: fmt.Errorf("the manifest that was asked for by %s has the digest %s", reference, m.digest),
-		}
+		return rawManifest{}, c.failed(origin.CodeDigestMismatch,
+			"the manifest that was asked for by %s has the digest %s", reference, m.digest)
 	}
 	mediaType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {

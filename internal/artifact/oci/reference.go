@@ -137,8 +137,6 @@ type highest struct {
 	version    *semver.Version // nil: no version yet
 }
 
-func (m *matcher) highest() *highest { return &highest{matcher: m} }
-
 // consider takes the tag if its version is higher than all earlier versions. If versions are equal,
 // the texts are compared, so that the result does not depend on the registry's order.
 func (h *highest) consider(tag string) {

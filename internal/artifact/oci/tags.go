@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -322,10 +323,5 @@ func isNext(parameters string) bool {
 			relation = strings.Trim(strings.TrimSpace(value), `"`)
 		}
 	}
-	for r := range strings.FieldsSeq(relation) {
-		if strings.EqualFold(r, "next") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Fields(relation), func(r string) bool { return strings.EqualFold(r, "next") })
 }

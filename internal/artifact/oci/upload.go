@@ -314,10 +314,7 @@ func (u *uploading) complete(ctx context.Context) error {
 // checkStored returns an error if the registry says that it has stored another digest.
 func (c *Client) checkStored(resp *http.Response, digest string) error {
 	if got := resp.Header.Get("Docker-Content-Digest"); got != "" && got != digest {
-		return &origin.Error{
-			Server: c.session.server, Code: origin.CodeDigestMismatch,
-			Err: fmt.Errorf("the registry has stored %s as %q", digest, c.session.clean(got)),
-		}
+		return c.failed(origin.CodeDigestMismatch, "the registry has stored %s as %q", digest, c.session.clean(got))
 	}
 	return nil
 }

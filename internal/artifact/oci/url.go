@@ -233,8 +233,3 @@ func (r Repository) target(insecure bool) (name.Repository, error) {
 	}
 	return registry.Repo(r.Name()), nil
 }
-
-// server returns the repository's registry, for errors.
-func (r Repository) server(caller origin.Caller) origin.Server {
-	return origin.Server{Kind: origin.Registry, Host: r.host, Caller: caller}
-}

@@ -26,22 +26,17 @@ type Source interface {
 // New returns the handler for the artifacts of a source. Answers have the digest as ETag, and
 // ranges are supported. If the source fails, the answer is 503, and the client should try again.
 func New(source Source) http.Handler {
-	return &handler{source: source}
+	return handler{source}
 }
 
-type handler struct {
-	source Source
-}
+type handler struct{ source Source }
 
 // ServeHTTP implements http.Handler.
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		refuse(w, http.StatusNotFound)
-		return
-	}
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	// One artifact has one URL: no escapes, no query.
-	if r.URL.RawPath != "" || r.URL.RawQuery != "" || r.URL.ForceQuery {
+	if !read || r.URL.RawPath != "" || r.URL.RawQuery != "" || r.URL.ForceQuery {
 		refuse(w, http.StatusNotFound)
 		return
 	}
