@@ -22,7 +22,7 @@ func validateContext(object *tokenv1.ContextObject) field.ErrorList {
 	}{
 		{"apiVersion", object.APIVersion, isGroupVersion},
 		{"kind", object.Kind, isKind},
-		{"namespace", object.Namespace, isNamespace},
+		{"namespace", object.Namespace, validation.IsDNS1123Label},
 		{"name", object.Name, isName},
 		{"uid", string(object.UID), isAnything},
 	} {
@@ -52,8 +52,6 @@ func isGroupVersion(s string) []string {
 
 // isKind applies the rule for names of kinds in a CustomResourceDefinition.
 func isKind(s string) []string { return validation.IsDNS1035Label(strings.ToLower(s)) }
-
-func isNamespace(s string) []string { return validation.IsDNS1123Label(s) }
 
 func isName(s string) []string {
 	if len(s) > validation.DNS1123SubdomainMaxLength {

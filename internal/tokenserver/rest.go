@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -125,14 +126,7 @@ func (s *subresource[R]) answer(ctx context.Context, name string, request R, dry
 }
 
 // tokens creates the tokens of WorkloadIdentities.
-type tokens struct {
-	issuer     *issuer.Issuer
-	clusters   issuer.Clusters
-	identities Identities
-	signer     Signer
-	contexts   Contexts
-	metrics    *Metrics
-}
+type tokens struct{ *Config }
 
 func (t *tokens) create(ctx context.Context, name string, request *tokenv1.TokenRequest, dryRun bool) (*tokenv1.TokenRequest, error) {
 	identity, err := t.identity(ctx, name, request)
@@ -143,7 +137,7 @@ func (t *tokens) create(ctx context.Context, name string, request *tokenv1.Token
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the caller is not known")
 	}
-	cluster, err := t.clusters.Of(caller.GetName())
+	cluster, err := t.Clusters.Of(caller.GetName())
 	if err != nil {
 		return nil, apierrors.NewForbidden(kinds.WorkloadIdentity().GroupResource(), name, err)
 	}
@@ -152,11 +146,11 @@ func (t *tokens) create(ctx context.Context, name string, request *tokenv1.Token
 		return nil, err
 	}
 	now, id := time.Now(), uuid.NewString()
-	claims, wrong := t.issuer.Claims(identity, &request.Spec, object, id, now)
+	claims, wrong := t.Issuer.Claims(identity, &request.Spec, object, id, now)
 	if len(wrong) > 0 {
-		return nil, apierrors.NewInvalid(requestKind(), name, wrong)
+		return nil, invalid(tokenv1.TokenRequestKind, name, wrong)
 	}
-	longest, err := t.signer.MaxLife(identity.Spec.SigningAlgorithm)
+	longest, err := t.Signer.MaxLife(identity.Spec.SigningAlgorithm)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -170,12 +164,12 @@ func (t *tokens) create(ctx context.Context, name string, request *tokenv1.Token
 	if dryRun {
 		return answer, nil
 	}
-	token, err := t.signer.JWT(identity.Spec.SigningAlgorithm, claims, expires)
+	token, err := t.Signer.JWT(identity.Spec.SigningAlgorithm, claims, expires)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	audit.AddAuditAnnotation(ctx, AuditID, id)
-	t.metrics.minted(identity)
+	t.Metrics.minted(identity)
 	answer.Status = tokenv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(expires)}
 	return answer, nil
 }
@@ -183,7 +177,7 @@ func (t *tokens) create(ctx context.Context, name string, request *tokenv1.Token
 // identity returns the identity that a request is for, if the identity can have a token.
 func (t *tokens) identity(ctx context.Context, name string, request *tokenv1.TokenRequest) (*identityv1.WorkloadIdentity, error) {
 	resource := kinds.WorkloadIdentity().GroupResource()
-	identity, err := t.identities.Get(ctx, genericrequest.NamespaceValue(ctx), name, request.UID)
+	identity, err := t.Identities.Get(ctx, genericrequest.NamespaceValue(ctx), name, request.UID)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, apierrors.NewNotFound(resource, name)
@@ -206,9 +200,9 @@ func (t *tokens) context(
 		return nil, nil // no object is no error
 	}
 	if wrong := validateContext(object); len(wrong) > 0 {
-		return nil, apierrors.NewInvalid(requestKind(), identity.Name, wrong)
+		return nil, invalid(tokenv1.TokenRequestKind, identity.Name, wrong)
 	}
-	return t.contexts.Resolve(ctx, caller, identity, object)
+	return t.Contexts.Resolve(ctx, caller, identity, object)
 }
 
 // checkNames refuses a request whose metadata names another object than its URL.
@@ -222,8 +216,9 @@ func checkNames(ctx context.Context, name string, request metav1.Object) error {
 	return nil
 }
 
-func requestKind() schema.GroupKind {
-	return tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind).GroupKind()
+// invalid is the answer to a request of a kind with wrong fields.
+func invalid(kind, name string, wrong field.ErrorList) error {
+	return apierrors.NewInvalid(tokenv1.GroupVersion().WithKind(kind).GroupKind(), name, wrong)
 }
 
 // unavailable is the answer while no token can be made, for a temporary reason. The caller does not

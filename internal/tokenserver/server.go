@@ -3,7 +3,6 @@ package tokenserver
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,16 +107,21 @@ func (c *Config) storage() map[string]rest.Storage {
 	if c.Issuer != nil {
 		identity := kinds.WorkloadIdentity()
 		storage[identity.Plural] = parent{kind: identity.Kind}
-		made := &tokens{
-			issuer: c.Issuer, clusters: c.Clusters, identities: c.Identities, signer: c.Signer, contexts: c.Contexts, metrics: c.Metrics,
-		}
 		storage[identity.Plural+"/token"] = &subresource[*tokenv1.TokenRequest]{
 			kind: tokenv1.TokenRequestKind, empty: func() *tokenv1.TokenRequest { return &tokenv1.TokenRequest{} },
-			preconditions: c.Preconditions, metrics: c.Metrics, create: made.create,
+			preconditions: c.Preconditions, metrics: c.Metrics, create: (&tokens{c}).create,
 		}
 	}
-	if c.SVIDs != nil {
-		maps.Copy(storage, c.SVIDs.storage(c.SVIDKinds, c.Preconditions, c.Metrics))
+	if c.SVIDs == nil {
+		return storage
+	}
+	for _, kind := range c.SVIDKinds {
+		storage[kind.Plural] = parent{kind: kind.Kind}
+		storage[kind.Plural+"/svid"] = &subresource[*tokenv1.SVIDRequest]{
+			kind: tokenv1.SVIDRequestKind, empty: func() *tokenv1.SVIDRequest { return &tokenv1.SVIDRequest{} },
+			preconditions: c.Preconditions, metrics: c.Metrics,
+			create: (&svids{SVIDs: c.SVIDs, kind: kind, metrics: c.Metrics}).create,
+		}
 	}
 	return storage
 }

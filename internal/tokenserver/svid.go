@@ -14,11 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/audit"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/dynamic"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
@@ -59,19 +57,6 @@ type SVIDs struct {
 	Signer SVIDSigner
 }
 
-// storage returns the storage of each kind of the table, and of its subresource svid.
-func (s *SVIDs) storage(table kinds.Table, preconditions []*Precondition, metrics *Metrics) map[string]rest.Storage {
-	storage := map[string]rest.Storage{}
-	for _, kind := range table {
-		storage[kind.Plural] = parent{kind: kind.Kind}
-		storage[kind.Plural+"/svid"] = &subresource[*tokenv1.SVIDRequest]{
-			kind: tokenv1.SVIDRequestKind, empty: func() *tokenv1.SVIDRequest { return &tokenv1.SVIDRequest{} },
-			preconditions: preconditions, metrics: metrics, create: (&svids{SVIDs: s, kind: kind, metrics: metrics}).create,
-		}
-	}
-	return storage
-}
-
 // svids creates the SVIDs of the objects of one kind.
 type svids struct {
 	*SVIDs
@@ -83,7 +68,7 @@ type svids struct {
 func (s *svids) create(ctx context.Context, name string, request *tokenv1.SVIDRequest, dryRun bool) (*tokenv1.SVIDRequest, error) {
 	public, wrong := validateSVID(&request.Spec)
 	if len(wrong) > 0 {
-		return nil, apierrors.NewInvalid(svidRequestKind(), name, wrong)
+		return nil, invalid(tokenv1.SVIDRequestKind, name, wrong)
 	}
 	object, err := s.object(ctx, name, request)
 	if err != nil {
@@ -91,11 +76,11 @@ func (s *svids) create(ctx context.Context, name string, request *tokenv1.SVIDRe
 	}
 	audiences, wrong := s.judge(ctx, object, &request.Spec)
 	if len(wrong) > 0 {
-		return nil, apierrors.NewInvalid(svidRequestKind(), name, wrong)
+		return nil, invalid(tokenv1.SVIDRequestKind, name, wrong)
 	}
 	id, err := svid.ID(s.TrustDomain, s.kind.Plural, object.GetNamespace(), object.GetName())
 	if err != nil {
-		return nil, apierrors.NewInvalid(svidRequestKind(), name,
+		return nil, invalid(tokenv1.SVIDRequestKind, name,
 			field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, err.Error())})
 	}
 	answer := &tokenv1.SVIDRequest{
@@ -262,8 +247,4 @@ func validateSVID(request *tokenv1.SVIDRequestSpec) (*ecdsa.PublicKey, field.Err
 	}
 	forms := []tokenv1.SVIDType{tokenv1.SpiffeJWT, tokenv1.SpiffeCertificate}
 	return nil, append(wrong, field.NotSupported(at.Child("type"), request.Type, forms))
-}
-
-func svidRequestKind() schema.GroupKind {
-	return tokenv1.GroupVersion().WithKind(tokenv1.SVIDRequestKind).GroupKind()
 }

@@ -1,6 +1,7 @@
 package contextobject
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -164,12 +165,9 @@ func (k Kinds) add(c kindConfig) (field string, err error) {
 	if _, taken := k[gvk]; taken {
 		return "kind", errors.New("is there already: it is a kind of Lanyard's, or configured twice")
 	}
-	made := &kind{GroupVersionResource: gvk.GroupVersion().WithResource(c.Resource), scope: c.Scope, claims: map[string]expression{}}
-	switch c.Scope {
-	case "":
-		made.scope = identityNamespace
-	case identityNamespace, anyNamespace, wholeCluster:
-	default:
+	made := &kind{GroupVersionResource: gvk.GroupVersion().WithResource(c.Resource), claims: map[string]expression{}}
+	made.scope = cmp.Or(c.Scope, identityNamespace)
+	if !slices.Contains([]scope{identityNamespace, anyNamespace, wholeCluster}, made.scope) {
 		return "scope", fmt.Errorf("must be %s, %s or %s", identityNamespace, anyNamespace, wholeCluster)
 	}
 	known, field, err := made.addVia(c.Via)

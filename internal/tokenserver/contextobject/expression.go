@@ -65,11 +65,7 @@ func (v variables) admit(name string) error {
 
 // name compiles an expression for the name or the namespace of an object.
 func (v variables) name(text string) (expression, error) {
-	env, err := v.env()
-	if err != nil {
-		return expression{}, err
-	}
-	e, checked, err := compile(env, text)
+	e, checked, err := v.compile(text)
 	if err != nil {
 		return expression{}, err
 	}
@@ -84,11 +80,7 @@ func (v variables) name(text string) (expression, error) {
 
 // relation compiles a relation.
 func (v variables) relation(text string) (expression, error) {
-	env, err := v.env(identityVariable, clusterVariable)
-	if err != nil {
-		return expression{}, err
-	}
-	e, checked, err := compile(env, text)
+	e, checked, err := v.compile(text, identityVariable, clusterVariable)
 	if err != nil {
 		return expression{}, err
 	}
@@ -109,11 +101,7 @@ func (v variables) claim(name, text string) (expression, error) {
 	if err := checkClaim(name); err != nil {
 		return expression{}, err
 	}
-	env, err := v.env(identityVariable, clusterVariable)
-	if err != nil {
-		return expression{}, err
-	}
-	e, _, err := compile(env, text)
+	e, _, err := v.compile(text, identityVariable, clusterVariable)
 	return e, err
 }
 
@@ -131,9 +119,14 @@ func (v variables) env(further ...string) (*cel.Env, error) {
 	return base.NewExpressionsEnv().Extend(options...)
 }
 
-func compile(env *cel.Env, text string) (expression, *cel.Ast, error) {
+// compile compiles an expression that also sees the variables in further.
+func (v variables) compile(text string, further ...string) (expression, *cel.Ast, error) {
 	if strings.TrimSpace(text) == "" {
 		return expression{}, nil, errors.New("is required: write a CEL expression")
+	}
+	env, err := v.env(further...)
+	if err != nil {
+		return expression{}, nil, err
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
@@ -220,10 +213,7 @@ func (e *evaluation) name(ctx context.Context, x expression) (string, error) {
 // holds returns the value of a relation.
 func (e *evaluation) holds(ctx context.Context, x expression) (bool, error) {
 	value, err := e.eval(ctx, x)
-	if err != nil {
-		return false, err
-	}
-	return value == types.True, nil
+	return value == types.True, err
 }
 
 // claims returns the values of all claims, as Go values that JSON can encode.
