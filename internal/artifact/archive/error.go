@@ -60,7 +60,7 @@ type Error struct {
 func (e *Error) Error() string {
 	s := "archive refused: "
 	if e.Entry != "" {
-		s += "entry " + quote(e.Entry) + ": "
+		s += "entry " + Quote(e.Entry) + ": "
 	}
 	s += e.Err.Error()
 	if e.Fix != "" {
@@ -84,8 +84,8 @@ func refuse(r Reason, entry, fix, format string, args ...any) *Error {
 	return &Error{Reason: r, Entry: entry, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// quote quotes untrusted text on one line, cut to a length that fits into a condition.
-func quote(s string) string {
+// Quote quotes untrusted text on one line, cut to a length that fits into a condition.
+func Quote(s string) string {
 	const limit = 120
 	if len(s) > limit {
 		cut := limit

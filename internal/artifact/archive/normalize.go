@@ -391,7 +391,7 @@ func (n *normalizer) claim(raw, name string, k kind) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		before, known := n.seen[dir]
 		if before == kindFile || before == kindLink {
-			return refuse(ReasonDuplicate, raw, fix, "its parent %s is no directory", quote(dir))
+			return refuse(ReasonDuplicate, raw, fix, "its parent %s is no directory", Quote(dir))
 		}
 		if known {
 			break // the parents of a recorded folder are recorded too
@@ -460,7 +460,7 @@ func (n *normalizer) file(hdr *tar.Header, name string, content io.Reader) error
 func (n *normalizer) symlink(hdr *tar.Header, name string) error {
 	if !staysInside(name, hdr.Linkname) {
 		return refuse(ReasonLink, hdr.Name, "remove the link from the archive",
-			"the symbolic link to %s leaves the archive", quote(hdr.Linkname))
+			"the symbolic link to %s leaves the archive", Quote(hdr.Linkname))
 	}
 	if err := n.claim(hdr.Name, name, kindLink); err != nil {
 		return err

@@ -239,7 +239,7 @@ func readRecords(text string, global bool) (size, odd string) {
 		case recordWithin.MatchString(value):
 			return "", "a record may hold another one"
 		case !isKept(key):
-			return "", "the record " + quote(key) + " is not kept"
+			return "", "the record " + Quote(key) + " is not kept"
 		case key == "size":
 			size = value
 		}

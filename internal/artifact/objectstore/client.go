@@ -73,7 +73,7 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, e
 	}
 	if !content {
-		resp.Body = newPage(resp.Body, server)
+		resp.Body = &page{ReadCloser: resp.Body, server: server, left: maxPage}
 	}
 	return resp, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
@@ -159,12 +160,12 @@ func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err er
 		// A third party's client decodes answers here that a tenant chose. No caller of this
 		// goroutine recovers, so a panic would end the program.
 		if recover() != nil {
-			broke, err = false, fmt.Errorf("object %s: %w", quote(o.Key), errPanicked)
+			broke, err = false, fmt.Errorf("object %s: %w", archive.Quote(o.Key), errPanicked)
 		}
 	}()
 	body, err := storage.Open(ctx, o)
 	if err != nil {
-		return false, fmt.Errorf("object %s: %w", quote(o.Key), err)
+		return false, fmt.Errorf("object %s: %w", archive.Quote(o.Key), err)
 	}
 	// One byte more than expected detects an object that is too long.
 	p.head = make([]byte, min(o.Size+1, piece))
@@ -228,13 +229,13 @@ func (c *content) closeBody() {
 
 // changed returns the error for an object that is longer than the listing said.
 func changed(o Object) error {
-	return &origin.Error{Code: origin.CodeChanged, Err: fmt.Errorf("object %s has changed since it was listed", quote(o.Key))}
+	return &origin.Error{Code: origin.CodeChanged, Err: fmt.Errorf("object %s has changed since it was listed", archive.Quote(o.Key))}
 }
 
 // broken returns the error for a content that ended too early. If the caller's context has ended,
 // the error wraps the context's error, so that callers can explain it.
 func broken(o Object, err error) error {
-	early := fmt.Errorf("the content of object %s broke off", quote(o.Key))
+	early := fmt.Errorf("the content of object %s broke off", archive.Quote(o.Key))
 	switch {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

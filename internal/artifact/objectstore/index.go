@@ -168,16 +168,11 @@ func (l *lister) finish() (*Index, error) {
 	slices.SortFunc(x.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	for i, e := range x.entries {
 		if i > 0 && x.entries[i-1].name == e.name {
-			return nil, rename(&archive.Error{
-				Reason: archive.ReasonDuplicate, Entry: e.Key,
-				Err: fmt.Errorf("it and %s are the same file", quote(x.entries[i-1].Key)),
-			})
+			return nil, duplicate(e, "it and %s are the same file", x.entries[i-1].Key)
 		}
 		for at := strings.LastIndexByte(e.name, '/'); at > 0; at = strings.LastIndexByte(e.name[:at], '/') {
 			if x.has(e.name[:at]) {
-				return nil, rename(&archive.Error{
-					Reason: archive.ReasonDuplicate, Entry: e.Key, Err: fmt.Errorf("its folder %s is an object too", quote(e.name[:at])),
-				})
+				return nil, duplicate(e, "its folder %s is an object too", e.name[:at])
 			}
 		}
 	}
@@ -187,6 +182,11 @@ func (l *lister) finish() (*Index, error) {
 	}
 	x.revision = "sha256:" + hex.EncodeToString(h.Sum(nil))
 	return x, nil
+}
+
+// duplicate refuses an entry whose name and another name exclude each other.
+func duplicate(e entry, format, other string) error {
+	return rename(&archive.Error{Reason: archive.ReasonDuplicate, Entry: e.Key, Err: fmt.Errorf(format, archive.Quote(other))})
 }
 
 func (x *Index) has(name string) bool {
@@ -299,13 +299,4 @@ func rename(err error) error {
 		refused.Fix = "rename the object, or leave it out with spec.prefix or spec.ignore"
 	}
 	return err
-}
-
-// quote quotes untrusted text on one line, cut to a length that fits into a condition.
-func quote(s string) string {
-	const limit = 120
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + "…"
-	}
-	return strconv.Quote(s)
 }

@@ -35,10 +35,6 @@ type page struct {
 	parts  int
 }
 
-func newPage(body io.ReadCloser, server origin.Server) *page {
-	return &page{ReadCloser: body, server: server, left: maxPage}
-}
-
 // Read implements io.Reader.
 func (p *page) Read(b []byte) (int, error) {
 	if p.left <= 0 {
