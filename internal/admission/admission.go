@@ -75,16 +75,12 @@ func New(crd *apiextensions.CustomResourceDefinition) (*Admission, error) {
 // API server would refuse the object. As in the API server, CEL rules are evaluated only if the
 // object's types and lengths are valid.
 func (a *Admission) Admit(ctx context.Context, object map[string]any) field.ErrorList {
-	return a.admit(ctx, object, nil)
+	return a.AdmitUpdate(ctx, object, nil)
 }
 
 // AdmitUpdate is like [Admission.Admit], for an update of old, which was admitted before. It also
 // evaluates transition rules, which compare the object with old.
 func (a *Admission) AdmitUpdate(ctx context.Context, object, old map[string]any) field.ErrorList {
-	return a.admit(ctx, object, old)
-}
-
-func (a *Admission) admit(ctx context.Context, object, old map[string]any) field.ErrorList {
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, a.structural)
 	defaulting.Default(object, a.structural)
 	pruning.Prune(object, a.structural, true)

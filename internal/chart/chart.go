@@ -80,11 +80,7 @@ func ParseValues(lines []string) (map[string]any, error) {
 // ValueNames returns the names of the chart's values in order, such as "log.level". A map whose
 // keys users choose, such as labels, is one value with one name.
 func ValueNames() ([]string, error) {
-	files, err := charts.Lanyard()
-	if err != nil {
-		return nil, err
-	}
-	loaded, err := load(files)
+	loaded, err := load()
 	if err != nil {
 		return nil, err
 	}
@@ -129,11 +125,7 @@ func renderFiles(release Release) (map[string]string, error) {
 	if release.Name == "" || release.Namespace == "" {
 		return nil, fmt.Errorf("render the chart: a release needs a name and a namespace, not %q and %q", release.Name, release.Namespace)
 	}
-	files, err := charts.Lanyard()
-	if err != nil {
-		return nil, fmt.Errorf("open the chart: %w", err)
-	}
-	loaded, err := load(files)
+	loaded, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("load the chart: %w", err)
 	}
@@ -149,9 +141,13 @@ func renderFiles(release Release) (map[string]string, error) {
 	return rendered, nil
 }
 
-func load(files fs.FS) (*chart.Chart, error) {
+func load() (*chart.Chart, error) {
+	files, err := charts.Lanyard()
+	if err != nil {
+		return nil, err
+	}
 	var buffered []*loader.BufferedFile
-	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}

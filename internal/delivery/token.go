@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"path"
@@ -81,10 +82,7 @@ func renderToken(in Input, render client) (map[string][]byte, error) {
 // open checks the mount path and the token, because files contain both without escapes. Source of
 // the token's form: RFC 7515, section 3.1.
 func open(in Input) (folder, error) {
-	files := folder{at: in.MountPath, token: in.Token.Reveal()}
-	if files.at == "" {
-		files.at = DefaultMountPath
-	}
+	files := folder{at: cmp.Or(in.MountPath, DefaultMountPath), token: in.Token.Reveal()}
 	if len(files.at) > maxMountPath || !matches(`(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+`, files.at) {
 		return folder{}, &Error{
 			mountPathField, "is not an absolute path of letters, digits and ._-/", "write a path such as " + DefaultMountPath,

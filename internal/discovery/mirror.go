@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
@@ -33,16 +34,12 @@ type Mirror struct {
 // Run publishes the API server's documents once per mirrorInterval until ctx ends. While the API
 // server cannot be reached, the last documents stay.
 func (m *Mirror) Run(ctx context.Context) error {
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := m.Step(ctx); err != nil && ctx.Err() == nil {
 			m.Log.Error("the API server's documents cannot be mirrored; the last documents stay", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(mirrorInterval):
-		}
-	}
+	}, mirrorInterval)
+	return nil
 }
 
 // Step reads and publishes the API server's documents once.

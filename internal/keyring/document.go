@@ -2,8 +2,6 @@ package keyring
 
 import (
 	"context"
-	"crypto"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,8 +54,8 @@ func documentKey(raw json.RawMessage) (kid string, ours bool) {
 	if json.Unmarshal(raw, &named) != nil || json.Unmarshal(raw, &jwk) != nil || !jwk.IsPublic() {
 		return named.KID, false
 	}
-	thumbprint, err := jwk.Thumbprint(crypto.SHA256)
-	if err != nil || base64.RawURLEncoding.EncodeToString(thumbprint) != jwk.KeyID {
+	thumbprint, err := Thumbprint(jwk.Key)
+	if err != nil || thumbprint != jwk.KeyID {
 		return named.KID, false
 	}
 	return jwk.KeyID, true

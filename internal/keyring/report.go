@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ func (t *turn) notReady() *finding {
 		case active != nil:
 			return &finding{v1alpha1.ReasonForeignKey, fmt.Sprintf(
 				"the active %s %s has no private half: restore its Secret, or run \"%s\"",
-				r.noun(), active.ID, t.command("revoke", *active))}
+				r.noun(), active.ID, command(t.status, "revoke", *active))}
 		case t.find(r, Entry.Waiting) != nil:
 			return &finding{v1alpha1.ReasonNotPublished, t.howToPublish(*t.find(r, Entry.Waiting))}
 		case r == X509 && t.importProblem() != nil:
@@ -111,8 +112,6 @@ func (t *turn) unseenForLong(e Entry) bool {
 
 func (t *turn) howToPublish(e Entry) string { return HowToPublish(t.status, e) }
 
-func (t *turn) command(verb string, e Entry) string { return command(t.status, verb, e) }
-
 // HowToPublish returns a sentence for people: what a waiting key of the ring waits for before it
 // signs, and what people can do.
 func HowToPublish(ring *v1alpha1.KeyRingStatus, e Entry) string {
@@ -125,10 +124,7 @@ func HowToPublish(ring *v1alpha1.KeyRingStatus, e Entry) string {
 			e.Role.noun(), e.ID, e.PublishedAt.Add(ring.PublishDelay.Duration).UTC().Format(time.RFC3339), ring.PublishDelay.Duration, why,
 			command(ring, "confirm", e))
 	}
-	of := ring.Issuer
-	if of == "" {
-		of = ring.TrustDomain
-	}
+	of := cmp.Or(ring.Issuer, ring.TrustDomain)
 	return fmt.Sprintf("%s %s is not in the %s of %s: make the document reachable there, or publish it and run \"%s\"",
 		e.Role.noun(), e.ID, e.Role.document(), of, command(ring, "confirm", e))
 }

@@ -50,10 +50,7 @@ func Generic(spec v1alpha1.BucketSpec) buckets.Place {
 func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	host, region := spec.Endpoint, spec.Region
 	if host == "" {
-		if region == "" {
-			region = provider.Region().Name
-		}
-		if region == "" {
+		if region = cmp.Or(region, provider.Region().Name); region == "" {
 			return buckets.Place{}, &auth.Error{
 				Stage: auth.StageExchange, Code: auth.CodeRegionMissing,
 				Fix: "set spec.region, or AWS_REGION in the controller's environment",
@@ -70,16 +67,11 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 	if err != nil {
 		return buckets.Place{}, refused(err)
 	}
-	switch {
-	case region == "":
-		region = s.Region
-	case s.Region != "" && !s.Global && s.Region != region:
+	if region != "" && s.Region != "" && !s.Global && s.Region != region {
 		return buckets.Place{}, invalid("spec.region",
 			"remove it, or name the endpoint of that region", "it is not the region of spec.endpoint")
 	}
-	if region == "" {
-		region = genericRegion // the host is listed, and has no region
-	}
+	region = cmp.Or(region, s.Region, genericRegion) // a listed host may have no region
 	named, unknown := endpoint.ParseAWSRegion(region)
 	switch {
 	case s.Listed: // a listed host may have its own regions

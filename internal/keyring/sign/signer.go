@@ -242,10 +242,8 @@ func (s *Signer) Ready(algorithms ...v1alpha1.Algorithm) error {
 // Fresh returns ErrStale while the signer does not know the current state of the ring. A ring
 // without an active key is no error: another replica could not sign either.
 func (s *Signer) Fresh() error {
-	if v := s.view.Load(); v == nil || !v.taken.fresh(now()) {
-		return ErrStale
-	}
-	return nil
+	_, err := s.current()
+	return err
 }
 
 // MaxLife returns the longest life of a token that is signed now. It fails with ErrStale or

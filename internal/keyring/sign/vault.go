@@ -67,10 +67,9 @@ func (inSecret) Create(_ context.Context, _ types.UID, algorithm v1alpha1.Algori
 
 // Open implements [Vault]. Its errors do not quote the data.
 func (inSecret) Open(_ context.Context, data map[string][]byte) (crypto.Signer, error) {
-	unusable := fmt.Errorf("%s is not a private key: %w", dataKey, ErrGone)
 	private, err := privatekey.Parse(data[dataKey])
 	if err != nil {
-		return nil, unusable
+		return nil, fmt.Errorf("%s is not a private key: %w", dataKey, ErrGone)
 	}
 	return private, nil
 }
