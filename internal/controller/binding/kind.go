@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -112,7 +113,7 @@ func (k *kind) View(o *identityv1.WorkloadIdentityBinding) object.View {
 	view.RetryWithin, view.StartWithin = retryWithin(o), pause
 	if at := o.Status.ExpiresAt; at != nil {
 		view.StartWithin = min(spread, view.RetryWithin)
-		if isReady(o) {
+		if apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady) { // a credential was found or written
 			view.StartWithin = min(look, max(pause, time.Until(at.Time)/4))
 		}
 	}
@@ -143,16 +144,6 @@ func retryWithin(o *identityv1.WorkloadIdentityBinding) time.Duration {
 		return 0
 	}
 	return min(retry, max(pause, time.Until(at.Time).Abs()/10))
-}
-
-// isReady reports whether the last reconciliation found or wrote a credential.
-func isReady(o *identityv1.WorkloadIdentityBinding) bool {
-	for _, c := range o.Status.Conditions {
-		if c.Type == meta.ConditionReady {
-			return c.Status == metav1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // Act implements tenant.Kind. It writes the Secret only if the credential is missing, changed or

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,10 +90,9 @@ func (m *bindingMetrics) Collect(ch chan<- prometheus.Metric) {
 
 // failingFor returns for how long a binding has not been ready; zero if it is ready.
 func failingFor(o *identityv1.WorkloadIdentityBinding, now time.Time) time.Duration {
-	for _, c := range o.Status.Conditions {
-		if c.Type == meta.ConditionReady && c.Status == metav1.ConditionFalse {
-			return max(0, now.Sub(c.LastTransitionTime.Time))
-		}
+	c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return 0
 	}
-	return 0
+	return max(0, now.Sub(c.LastTransitionTime.Time))
 }

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -29,9 +30,7 @@ type plan struct {
 // Decide implements source.Kind.
 func (k kind) Decide(o *v1alpha1.Bucket, call source.Call) (plan, error) {
 	s := o.Spec
-	if s.Provider == "" {
-		s.Provider = v1alpha1.ProviderGeneric
-	}
+	s.Provider = cmp.Or(s.Provider, v1alpha1.ProviderGeneric)
 	s.Endpoint = buckets.Host(s)
 	if err := checkFormats(s); err != nil {
 		return plan{}, err

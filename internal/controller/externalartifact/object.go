@@ -1,8 +1,6 @@
 package externalartifact
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,8 +107,8 @@ func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 	}
 	if len(a.Metadata) > 0 {
 		metadata := make(map[string]any, len(a.Metadata))
-		for _, key := range slices.Sorted(maps.Keys(a.Metadata)) {
-			metadata[key] = a.Metadata[key]
+		for key, value := range a.Metadata {
+			metadata[key] = value
 		}
 		artifact["metadata"] = metadata
 	}

@@ -145,8 +145,7 @@ func (s Source) left(err error) error {
 
 func (p *Publisher) get(ctx context.Context, s Source) (*unstructured.Unstructured, error) {
 	o := empty()
-	err := p.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, o)
-	return o, err
+	return o, p.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, o)
 }
 
 // explain turns a refusal of the API server into an *Error. A conflict stays unchanged.

@@ -144,13 +144,8 @@ func requestChanged() predicate.Predicate {
 	}
 }
 
-func createdOnly() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
-}
+// createdOnly lets only creations through.
+func createdOnly() predicate.Predicate { return predicate.Not(notCreated()) }
 
 // watchChanges is a source of reconcile requests. It starts when this replica begins to reconcile.
 // A subscriber must return at once, because all other subscribers wait for it. But a dependency may

@@ -232,7 +232,7 @@ func (r *Reconciler[O, P]) suspended(ctx context.Context, t *turn[O, P], found s
 // succeeded writes the status of an object whose spec is fulfilled. It emits an event if the result
 // is new.
 func (r *Reconciler[O, P]) succeeded(ctx context.Context, t *turn[O, P], found string) error {
-	markReady(t.o, found)
+	settle(t.o, metav1.ConditionTrue, meta.ReasonSucceeded, found)
 	r.failures.reset(t.key)
 	if err := r.save(ctx, t); err != nil {
 		return err

@@ -26,15 +26,12 @@ func markProgressing(o Object) {
 // earlier result.
 func markSuspended(o Object, found string) {
 	if found != "" {
-		SetCondition(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSuspended,
+		settle(o, metav1.ConditionTrue, meta.ReasonSuspended,
 			"suspended; the last result stays: "+found+"; set spec.suspend to false to resume")
 	} else {
-		SetCondition(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonSuspended,
+		settle(o, metav1.ConditionFalse, meta.ReasonSuspended,
 			"suspended, and there is no earlier result; set spec.suspend to false to resume")
 	}
-	RemoveCondition(o, meta.ConditionReconciling)
-	RemoveCondition(o, meta.ConditionStalled)
-	o.GetStatus().ObservedGeneration = o.GetGeneration()
 }
 
 // markFailed sets the conditions of a failure. An earlier result stays in the status.
@@ -50,9 +47,9 @@ func markFailed(o Object, f Failure) {
 	o.GetStatus().ObservedGeneration = o.GetGeneration()
 }
 
-// markReady sets the conditions of an object whose spec is fulfilled.
-func markReady(o Object, found string) {
-	SetCondition(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, found)
+// settle sets the conditions of an object with which nothing is to be done now.
+func settle(o Object, ready metav1.ConditionStatus, reason, message string) {
+	SetCondition(o, meta.ConditionReady, ready, reason, message)
 	RemoveCondition(o, meta.ConditionReconciling)
 	RemoveCondition(o, meta.ConditionStalled)
 	o.GetStatus().ObservedGeneration = o.GetGeneration()

@@ -2,7 +2,6 @@ package ocirepository
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -75,8 +74,7 @@ func (k kind) write(ctx context.Context, w io.Writer, registry *oci.Client, laye
 // nameLimit adds the name of the flag to the error for a layer that is too large. Packages oci and
 // archive do not know this flag.
 func nameLimit(err error) error {
-	content, isContent := errors.AsType[*archive.Error](err)
-	if isContent && content.Reason == archive.ReasonTooLarge || origin.CodeOf(err) == origin.CodeTooLarge {
+	if archive.ReasonOf(err) == archive.ReasonTooLarge || origin.CodeOf(err) == origin.CodeTooLarge {
 		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
 	}
 	return err

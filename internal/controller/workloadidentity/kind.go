@@ -2,6 +2,7 @@ package workloadidentity
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -96,5 +97,11 @@ func (k *kind) Report(ctx context.Context, o *identityv1.WorkloadIdentity, outco
 // Finalize implements object.Kind.
 func (*kind) Finalize(context.Context, *identityv1.WorkloadIdentity) error { return nil }
 
-// Explain implements object.Definition.
-func (*kind) Explain(err error) (object.Failure, bool) { return explain(err) }
+// Explain implements object.Definition. The failure of a *ringError needs no retries, because a
+// change of the ring wakes the identity.
+func (*kind) Explain(err error) (object.Failure, bool) {
+	if found, ok := errors.AsType[*ringError](err); ok {
+		return object.Failure{Reason: found.reason, AtInterval: true}, true
+	}
+	return object.Failure{}, false
+}

@@ -2,7 +2,6 @@ package workloadidentity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -135,13 +134,4 @@ func unavailable(format string, args ...any) error {
 
 func notPublished(format string, args ...any) error {
 	return &ringError{meta.ReasonIssuerNotPublished, fmt.Sprintf(format, args...)}
-}
-
-// explain returns the failure of a *ringError. The failure needs no retries, because a change of
-// the ring wakes the identity.
-func explain(err error) (object.Failure, bool) {
-	if found, ok := errors.AsType[*ringError](err); ok {
-		return object.Failure{Reason: found.reason, AtInterval: true}, true
-	}
-	return object.Failure{}, false
 }
