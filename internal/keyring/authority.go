@@ -14,9 +14,9 @@ import (
 type Authority struct {
 	// ID is the SHA-256 digest of the certificate's DER, in hexadecimal digits.
 	ID string
-	// KID is the kid of the ring's key that signs for this authority. If there is an intermediate,
-	// this key is in the intermediate, otherwise in the certificate.
-	KID string
+	// Key is the ring's key that signs for this authority. If there is an intermediate, this key is
+	// in the intermediate, otherwise in the certificate.
+	Key Key
 	// Certificate is the CA certificate that verifiers trust.
 	Certificate *x509.Certificate
 	// Intermediate is the certificate of the ring's key, signed by an imported authority. It is nil
@@ -35,13 +35,13 @@ func NewAuthority(certificate, intermediate *x509.Certificate) (Authority, error
 	if err != nil {
 		return Authority{}, err
 	}
-	return Authority{ID: svid.AuthorityID(certificate), KID: key.ID, Certificate: certificate, Intermediate: intermediate}, nil
+	return Authority{ID: svid.AuthorityID(certificate), Key: key, Certificate: certificate, Intermediate: intermediate}, nil
 }
 
 // Entry returns the authority as a new entry of a ring, in the state Pending. CreatedAt is not set.
 func (a Authority) Entry() v1alpha1.Authority {
 	entry := v1alpha1.Authority{
-		ID: a.ID, KID: a.KID, Certificate: svid.EncodeCertificate(a.Certificate), Imported: a.Intermediate != nil,
+		ID: a.ID, KID: a.Key.ID, Certificate: svid.EncodeCertificate(a.Certificate), Imported: a.Intermediate != nil,
 		KeyLife: v1alpha1.KeyLife{State: v1alpha1.KeyPending},
 	}
 	if a.Intermediate != nil {
@@ -78,8 +78,8 @@ func ParseAuthority(entry *v1alpha1.Authority) (Authority, error) {
 		return Authority{}, fmt.Errorf("the key of authority %s: %w", entry.ID, err)
 	case a.ID != entry.ID:
 		return Authority{}, fmt.Errorf("the certificate of authority %s has another digest: %s", entry.ID, a.ID)
-	case a.KID != entry.KID:
-		return Authority{}, fmt.Errorf("the certificate of authority %s is for the key %s, not %s", entry.ID, a.KID, entry.KID)
+	case a.Key.ID != entry.KID:
+		return Authority{}, fmt.Errorf("the certificate of authority %s is for the key %s, not %s", entry.ID, a.Key.ID, entry.KID)
 	}
 	return a, nil
 }

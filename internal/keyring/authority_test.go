@@ -58,7 +58,7 @@ func (w *trust) key() *ecdsa.PrivateKey {
 func (w *trust) hold(a Authority, err error) Authority {
 	w.t.Helper()
 	must.Succeed(w.t, err)
-	w.o.Held = append(w.o.Held, a.KID)
+	w.o.Held = append(w.o.Held, a.Key.ID)
 	return a
 }
 

@@ -55,7 +55,7 @@ func (p *Plan) AddAuthority(a Authority, now time.Time) {
 // Renewed replaces the intermediate of the authority whose ID is Renew.
 func (p *Plan) Renewed(a Authority) {
 	for i := range p.Status.Authorities {
-		if entry := &p.Status.Authorities[i]; entry.ID == a.ID && entry.KID == a.KID {
+		if entry := &p.Status.Authorities[i]; entry.ID == a.ID && entry.KID == a.Key.ID {
 			entry.Intermediate = svid.EncodeCertificate(a.Intermediate)
 		}
 	}

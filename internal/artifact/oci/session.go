@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -184,11 +183,8 @@ func (s *session) admit(u *url.URL) error {
 	return nil
 }
 
-// isHome reports whether a URL is at the object's own host. It folds case only to compare:
-// strings.ToLower would turn the letter İ into i, so another host would count as the object's host.
-func (s *session) isHome(u *url.URL) bool {
-	return strings.EqualFold(authority(u.Scheme, u.Host), authority(u.Scheme, s.home))
-}
+// isHome reports whether a URL is at the object's own host.
+func (s *session) isHome(u *url.URL) bool { return origin.SameHost(u, s.home) }
 
 // plainError refuses a request without TLS. It is hidden from a search for an *origin.Error: after
 // https has failed at a host that looks local, go-containerregistry tries http by itself, but the
@@ -196,20 +192,6 @@ func (s *session) isHome(u *url.URL) bool {
 type plainError struct{ refused *origin.Error }
 
 func (e *plainError) Error() string { return e.refused.Error() }
-
-// authority returns host:port, with the scheme's default port if the host has no port.
-func authority(scheme, host string) string {
-	u := url.URL{Host: host}
-	port := u.Port()
-	switch {
-	case port != "":
-	case scheme == "http":
-		port = "80"
-	default:
-		port = "443"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
-}
 
 // checkRedirect bounds the number of redirects; [session.admit] checks each redirect.
 func (s *session) checkRedirect(_ *http.Request, via []*http.Request) error {

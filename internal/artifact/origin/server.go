@@ -6,6 +6,8 @@ package origin
 
 import (
 	"cmp"
+	"net/url"
+	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
@@ -42,6 +44,24 @@ type Caller struct {
 	// CommandLine says that a person or a job uses a command. Next steps then mention the command's
 	// flags instead of an object's fields.
 	CommandLine bool
+}
+
+// SameHost reports whether a URL leads to host[:port]. The default port is 443 for https and 80 for
+// http. strings.ToLower is not used, because it maps the letter İ to i: two different hosts would be
+// equal.
+func SameHost(u *url.URL, hostport string) bool {
+	normal := func(v *url.URL) string {
+		port := v.Port()
+		switch {
+		case port != "":
+		case u.Scheme == "http":
+			port = "80"
+		default:
+			port = "443"
+		}
+		return v.Hostname() + " " + port
+	}
+	return strings.EqualFold(normal(u), normal(&url.URL{Host: hostport}))
 }
 
 // Insecure returns the name of the setting that allows requests without TLS.

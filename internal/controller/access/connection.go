@@ -10,12 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // Connection sends requests to one host, and to the hosts to which that host redirects. It belongs
@@ -61,7 +61,7 @@ type session struct {
 
 // RoundTrip implements http.RoundTripper. Its error may be a [*DetourError].
 func (s session) RoundTrip(req *http.Request) (*http.Response, error) {
-	if s.shown.Certificate == nil || !sameHost(req.URL, s.conn.host) {
+	if s.shown.Certificate == nil || !origin.SameHost(req.URL, s.conn.host) {
 		return s.conn.roundTrip(req, nil)
 	}
 	if req.URL.Scheme != "https" && !s.conn.insecure {
@@ -82,7 +82,7 @@ func (e *DetourError) Error() string {
 
 // roundTrip sends a request, with a login's client certificate if there is one.
 func (c *Connection) roundTrip(req *http.Request, client *tls.Certificate) (*http.Response, error) {
-	home := sameHost(req.URL, c.host)
+	home := origin.SameHost(req.URL, c.host)
 	if c.bound && (!home || req.URL.Scheme != "https") && req.Header.Get("Authorization") != "" {
 		return nil, &DetourError{c.host}
 	}
@@ -260,22 +260,4 @@ func (c *Connection) Close() {
 	for _, t := range c.made {
 		t.CloseIdleConnections()
 	}
-}
-
-// sameHost compares host and port. The default port is 443 for https and 80 for http.
-// strings.ToLower is not used, because it maps the letter İ to i: two different hosts would be
-// equal.
-func sameHost(u *url.URL, hostport string) bool {
-	normal := func(v *url.URL) string {
-		port := v.Port()
-		switch {
-		case port != "":
-		case u.Scheme == "http":
-			port = "80"
-		default:
-			port = "443"
-		}
-		return v.Hostname() + " " + port
-	}
-	return strings.EqualFold(normal(u), normal(&url.URL{Host: hostport}))
 }

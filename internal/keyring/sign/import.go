@@ -155,7 +155,7 @@ func (r *Rotator) renew(plan *keyring.Plan, ca *CA, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	authority, err := r.intermediate(ca, former.Intermediate.PublicKey, now)
+	authority, err := r.intermediate(ca, former.Key.Public, now)
 	if err != nil {
 		return err
 	}

@@ -209,15 +209,7 @@ func (s *Signer) openAuthority(ctx context.Context, into *view, a keyring.RingAu
 	if err != nil {
 		return err
 	}
-	signs := a.Certificate
-	if a.Intermediate != nil {
-		signs = a.Intermediate
-	}
-	public, err := keyring.NewKey(signs.PublicKey)
-	if err != nil {
-		return err
-	}
-	key, err := s.open(ctx, keyring.X509, public, a.Entry.MaxLife.Duration)
+	key, err := s.open(ctx, keyring.X509, a.Key, a.Entry.MaxLife.Duration)
 	if err != nil {
 		return err
 	}
