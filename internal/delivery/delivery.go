@@ -87,9 +87,17 @@ func Exchanged(format identityv1.StoreFormat) bool {
 	return format == identityv1.StoreDockerConfigJSON || format == identityv1.StoreAWSSessionKeys
 }
 
+// SecretType returns the type of a Secret in a format.
+func SecretType(format identityv1.StoreFormat) corev1.SecretType {
+	if format == identityv1.StoreDockerConfigJSON {
+		return corev1.SecretTypeDockerConfigJson
+	}
+	return corev1.SecretTypeOpaque
+}
+
 // Render returns the content of a Secret. Its errors are [*Error].
 func Render(in Input) (Content, error) {
-	content := Content{Type: corev1.SecretTypeOpaque}
+	content := Content{Type: SecretType(in.Format)}
 	var err error
 	switch in.Format {
 	case identityv1.StoreToken:
@@ -97,7 +105,6 @@ func Render(in Input) (Content, error) {
 	case identityv1.StoreSDK:
 		content.Data, err = renderToken(in, clientOf(in.Target.Type))
 	case identityv1.StoreDockerConfigJSON:
-		content.Type = corev1.SecretTypeDockerConfigJson
 		content.Data, err = renderLogins(in.Logins)
 	case identityv1.StoreAWSSessionKeys:
 		content.Data, err = renderSession(in.Session)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	corev1 "k8s.io/api/core/v1"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -26,7 +25,6 @@ const (
 
 // written is everything that the controller writes into a Secret.
 type written struct {
-	kind        corev1.SecretType
 	labels      map[string]string
 	annotations map[string]string
 	data        map[string][]byte
@@ -35,7 +33,6 @@ type written struct {
 // contentOf returns the content of the Secret for a credential.
 func (p plan) contentOf(made credential) written {
 	w := written{
-		kind:        made.content.Type,
 		labels:      map[string]string{identityv1.ProviderLabel: p.target.Type},
 		annotations: map[string]string{},
 		data:        made.content.Data,
@@ -77,7 +74,7 @@ func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	if secret == nil || !secret.owned || digest == "" {
 		return inSecret{}, false
 	}
-	kept := written{kind: secret.Type, labels: secret.Labels, annotations: secret.Annotations, data: map[string][]byte{}}
+	kept := written{annotations: secret.Annotations, data: map[string][]byte{}}
 	for _, key := range secret.ours() {
 		kept.data[key] = secret.Data[key]
 	}

@@ -20,6 +20,7 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/delivery"
 )
 
 // manager is the controller's field manager. Under this name the API server records which fields of
@@ -35,11 +36,10 @@ type store struct {
 }
 
 func storeOf(c client.Client, o *identityv1.WorkloadIdentityBinding) *store {
-	kind := corev1.SecretTypeOpaque
-	if o.Spec.Store.Format == identityv1.StoreDockerConfigJSON {
-		kind = corev1.SecretTypeDockerConfigJson
+	return &store{
+		client: c, key: client.ObjectKey{Namespace: o.Namespace, Name: o.Spec.Store.SecretRef.Name}, binding: o.Name,
+		kind: delivery.SecretType(o.Spec.Store.Format),
 	}
-	return &store{client: c, key: client.ObjectKey{Namespace: o.Namespace, Name: o.Spec.Store.SecretRef.Name}, binding: o.Name, kind: kind}
 }
 
 // secretRead is a Secret that was read from the API server.
@@ -161,7 +161,7 @@ var errBusy = errors.New("others write the Secret all the time")
 func (s *store) create(ctx context.Context, w written) error {
 	err := s.client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name, Labels: w.labels, Annotations: w.annotations},
-		Type:       w.kind, Data: w.data,
+		Type:       s.kind, Data: w.data,
 	}, client.FieldOwner(manager))
 	return s.failure(err, "create")
 }
@@ -248,9 +248,8 @@ func (s *store) failure(err error, verb string) error {
 // empty returns the content that replaces a credential. A Secret of the type for registry logins
 // must have the key of this type.
 func (s *store) empty() written {
-	w := written{kind: s.kind}
-	if s.kind == corev1.SecretTypeDockerConfigJson {
-		w.data = map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}
+	if s.kind != corev1.SecretTypeDockerConfigJson {
+		return written{}
 	}
-	return w
+	return written{data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}}
 }
