@@ -143,7 +143,7 @@ func (l *lister) add(o Object) error {
 	// A tar block: the size of a header. Contents are padded to whole blocks.
 	const block = 512
 	if l.bytes += block + (o.Size+block-1)/block*block; o.Size > l.opts.MaxBytes || l.bytes > l.opts.MaxBytes {
-		// Package archive has such an error too, but would return it only after objects were fetched.
+		// Package archive has such an error too, but returns it only after objects were fetched.
 		return &archive.Error{
 			Reason: archive.ReasonTooLarge, Fix: fixFewer + ", or ask the administrator for a higher limit",
 			Err: fmt.Errorf("the objects make an archive larger than %d bytes", l.opts.MaxBytes),

@@ -47,8 +47,8 @@ type Caller struct {
 }
 
 // SameHost reports whether a URL leads to host[:port]. The default port is 443 for https and 80 for
-// http. strings.ToLower is not used, because it maps the letter İ to i: two different hosts would be
-// equal.
+// http. strings.ToLower is not used, because it maps the letter İ to i: two different hosts would
+// be equal.
 func SameHost(u *url.URL, hostport string) bool {
 	normal := func(v *url.URL) string {
 		port := v.Port()

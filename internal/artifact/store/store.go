@@ -212,9 +212,9 @@ type writer struct {
 	err   error
 }
 
-// keep stores the output of write in the owner's folder, under the name that place returns. The
-// function place is called when the content is complete. No names change until the file has its name.
-// If only the last step fails, the file has its name, but could be lost if the power fails.
+// keep stores the output of write in the owner's folder, under the name that place returns. It
+// calls place when the content is complete, and holds the lock of names until the file has its
+// name. If only the last step fails, the file has its name, but could be lost if the power fails.
 func (w *writer) keep(write func(io.Writer) error, place func() (name string, err error)) (err error) {
 	tmp := tempName()
 	if w.file, err = w.store.create(tmp); err != nil {
