@@ -1,6 +1,7 @@
 package issuer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,15 +55,10 @@ func (c Clusters) Spoke(user string) (string, error) {
 // Of returns the claim cluster of a user's token; nil for a token without this claim. The API
 // server must have authenticated the user name. Errors are those of [Clusters.Spoke].
 func (c Clusters) Of(user string) (*Cluster, error) {
-	id, err := c.Spoke(user)
-	switch {
-	case err != nil:
+	spoke, err := c.Spoke(user)
+	id := cmp.Or(spoke, c.ID)
+	if err != nil || id == "" { // without a name of this cluster, there is no claim
 		return nil, err
-	case id == "":
-		id = c.ID
-	}
-	if id == "" {
-		return nil, nil // this cluster has no name: no claim
 	}
 	return &Cluster{ID: id}, nil
 }

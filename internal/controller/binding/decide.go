@@ -81,7 +81,7 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	}
 	found, err := find(ctx, o, subject)
 	if gone, ok := errors.AsType[*withdrawnError](err); ok {
-		return plan{withdrawn: gone.err}, nil
+		return plan{withdrawn: gone.error}, nil
 	} else if err != nil {
 		return plan{}, err
 	}
@@ -109,10 +109,9 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 }
 
 // withdrawnError is the reason why a binding must lose the credential of its identity.
-type withdrawnError struct{ err error }
+type withdrawnError struct{ error }
 
-func (e *withdrawnError) Error() string { return e.err.Error() }
-func (e *withdrawnError) Unwrap() error { return e.err }
+func (e *withdrawnError) Unwrap() error { return e.error }
 
 // workloadIdentity finds the WorkloadIdentity of a binding. If the cache does not have the
 // identity, workloadIdentity asks the API server, because the cache may be behind.

@@ -3,8 +3,8 @@ package object
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -101,10 +101,9 @@ func (e *ForbiddenError) Error() string {
 }
 
 // retryableError is an error that is retried, even if its code normally makes an object Stalled.
-type retryableError struct{ err error }
+type retryableError struct{ error }
 
-func (e *retryableError) Error() string { return e.err.Error() }
-func (e *retryableError) Unwrap() error { return e.err }
+func (e *retryableError) Unwrap() error { return e.error }
 
 // Retryable marks an error that may go away without any event that the controller can watch. Such
 // an error never makes an object Stalled.
@@ -188,10 +187,9 @@ func credentialReason(err error, code auth.Code) string {
 // outOfTime is an error of Act that occurred because spec.timeout had passed.
 //
 //nolint:errname // the name says what happened
-type outOfTime struct{ err error }
+type outOfTime struct{ error }
 
-func (e *outOfTime) Error() string { return e.err.Error() }
-func (e *outOfTime) Unwrap() error { return e.err }
+func (e *outOfTime) Unwrap() error { return e.error }
 
 // OutOfTime marks an error of calls that ended because spec.timeout had passed. Do not mark a
 // client's own timeouts, although those of net/http are [context.DeadlineExceeded] too.
@@ -223,9 +221,5 @@ func clip(text string, limit int) string {
 		return text
 	}
 	const ellipsis = "…"
-	cut := limit - len(ellipsis)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + ellipsis
+	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis // without a part of a character
 }
