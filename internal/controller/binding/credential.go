@@ -63,7 +63,11 @@ func (k *kind) token(ctx context.Context, p plan) (auth.Secret, lifetime, error)
 
 // session gets a session of AWS.
 func (k *kind) session(ctx context.Context, p plan) (*delivery.Session, lifetime, error) {
-	got, err := k.exchange(ctx, p)
+	provider, options, err := k.exchange(p)
+	if err != nil {
+		return nil, lifetime{}, err
+	}
+	got, err := auth.GetToken(ctx, provider, options...)
 	if err != nil {
 		return nil, lifetime{}, err
 	}
@@ -85,7 +89,7 @@ func (k *kind) logins(ctx context.Context, p plan) ([]delivery.Login, lifetime, 
 	var lives lifetime
 	got := map[auth.Key]*auth.RegistryCredentials{}
 	for _, image := range p.store.Images {
-		provider, options, err := k.exchangeOptions(p, auth.WithImageRepository(image))
+		provider, options, err := k.exchange(p, auth.WithImageRepository(image))
 		if err != nil {
 			return nil, lifetime{}, err
 		}
@@ -112,16 +116,8 @@ func (k *kind) logins(ctx context.Context, p plan) ([]delivery.Login, lifetime, 
 	return logins, lives, nil
 }
 
-// exchange gets a token of the plan's cloud.
-func (k *kind) exchange(ctx context.Context, p plan) (auth.Token, error) {
-	provider, options, err := k.exchangeOptions(p)
-	if err != nil {
-		return nil, err
-	}
-	return auth.GetToken(ctx, provider, options...)
-}
-
-func (k *kind) exchangeOptions(p plan, more ...auth.Option) (auth.Provider, []auth.Option, error) {
+// exchange returns the provider of the plan's cloud, and the options of its tokens.
+func (k *kind) exchange(p plan, more ...auth.Option) (auth.Provider, []auth.Option, error) {
 	provider, err := k.Provider(p.target.Type)
 	if err != nil {
 		return nil, nil, err
