@@ -40,17 +40,14 @@ type session struct {
 // RoundTrip implements http.RoundTripper.
 func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	server := Server(req.URL.Host, s.caller)
+	refused := func(what, fix string) error {
+		return &origin.Error{Server: server, Code: origin.CodeProtocol, Fix: fix, Err: errors.New(what + " is refused")}
+	}
 	if req.URL.Scheme != "https" && !s.insecure {
-		return nil, &origin.Error{
-			Server: server, Code: origin.CodeProtocol,
-			Fix: "use https, or set spec.insecure", Err: errors.New("a request without TLS is refused"),
-		}
+		return nil, refused("a request without TLS", "use https, or set spec.insecure")
 	}
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		return nil, &origin.Error{
-			Server: server, Code: origin.CodeProtocol,
-			Fix: "report this as a fault of lanyard-controller", Err: errors.New("a request that does not only read is refused"),
-		}
+		return nil, refused("a request that does not only read", "report this as a fault of lanyard-controller")
 	}
 	if req.Header.Get("Accept-Encoding") == "" {
 		// Without the header, net/http would accept gzip and also decode an object that is stored
