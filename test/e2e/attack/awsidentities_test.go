@@ -78,8 +78,8 @@ func (l lender) start() {
 }
 
 // TestBorrowedAWSIdentities tries every way to get an AWS identity from a namespace without a
-// grant. Each try must be refused with its reason. The namespace with a grant must get the
-// identity.
+// grant. Each try must be refused with the reason in its row. The namespace with a grant must get
+// the identity.
 func TestBorrowedAWSIdentities(t *testing.T) {
 	const hostile, victim = "victim-2", "victim" // the hostile name has the victim's name as prefix
 	l := lender{t}

@@ -104,15 +104,15 @@ func (tn *tenant) proving(name, kind, subject, host string, audiences ...string)
 }
 
 // identityFor creates a WorkloadIdentity with audiences that the tenant chooses. Its target system
-// is no cloud.
+// is no cloud, as a token that is itself the credential requires.
 func (tn *tenant) identityFor(name string, audiences ...string) {
 	create(tn.t, &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(name), Spec: identityv1.WorkloadIdentitySpec{
 		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName, TargetSystem: identityv1.TargetSystem{Type: "registry"},
 	}})
 }
 
-// nameAudiences is a tenant with a registry of its own. It wants to receive tokens there that the
-// cluster or a cloud accepts. The tenant's role at AWS trusts its ServiceAccount, its
+// nameAudiences acts as a tenant with a registry of its own. It wants to receive tokens there that
+// the cluster or a cloud accepts. The tenant's role at AWS trusts its ServiceAccount, its
 // WorkloadIdentities and its objects, so that only the audience protects the role.
 func nameAudiences(tn *tenant) {
 	t := tn.t
@@ -187,10 +187,10 @@ func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	return "arn:aws:iam::" + local.Account + ":role/" + tn.namespace
 }
 
-// borrowController is a tenant whose objects set no ServiceAccount. It wants the controller's own
-// token. From a namespace to which the controller's identity is lent, it wants the token at its own
-// hosts. From another namespace, it wants the token at listedRegistry. listedRegistry redirects to
-// the tenant's host.
+// borrowController acts as a tenant whose objects set no ServiceAccount. It wants the controller's
+// own token. From a namespace to which the controller's identity is lent, it wants the token at its
+// own hosts. From another namespace, it wants the token at listedRegistry. listedRegistry redirects
+// to the tenant's host.
 func borrowController(tn *tenant) {
 	t := tn.t
 	const kind = v1alpha1.CredentialServiceAccountToken
@@ -287,8 +287,8 @@ func victim(t *testing.T) *v1alpha1.OCIRepository {
 	return o
 }
 
-// stealSVIDs is a tenant that may do everything except request SVIDs. Later an administrator lets
-// it request SVIDs in its own namespace, by mistake. The tenant wants SVIDs of other tenants'
+// stealSVIDs acts as a tenant that may do everything except request SVIDs. Later an administrator
+// lets it request SVIDs in its own namespace, by mistake. The tenant wants SVIDs of other tenants'
 // objects, and SVIDs of its own object with a wider scope.
 func stealSVIDs(tn *tenant) {
 	t := tn.t
@@ -351,10 +351,10 @@ func askingForSVIDs() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"ocirepositories/svid"}, Verbs: []string{"create"}}
 }
 
-// stealControllerSVIDs is a thief with the credential of lanyard-controller. The thief gets SVIDs
-// of the tenants that the controller acts for, with keys that the thief made. Each SVID is in the
-// audit log. The thief gets no SVIDs where the controller does not act. It cannot forge SVIDs with
-// the SVIDs that it got, or with anything that it may read.
+// stealControllerSVIDs acts as a thief with the credential of lanyard-controller. The thief gets
+// SVIDs of the tenants that the controller acts for, with keys that the thief made. Each SVID is in
+// the audit log. The thief gets no SVIDs where the controller does not act. It cannot forge SVIDs
+// with the SVIDs that it got, or with anything that it may read.
 func stealControllerSVIDs(tn *tenant) {
 	t := tn.t
 	mine := tn.proving("jwt", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")

@@ -18,9 +18,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// downgrade is a tenant with a registry at which the controller logs in. The registry then sends
-// the controller to a server without TLS: by redirects of manifests and lists of tags, and by the
-// realm of a login.
+// downgrade acts as a tenant with a registry at which the controller logs in. The registry then
+// sends the controller to a server without TLS: by redirects of manifests and lists of tags, and by
+// the realm of a login.
 func downgrade(tn *tenant) {
 	t := tn.t
 	secure, plain := tn.host("secure"), tn.host("plain")
@@ -72,7 +72,8 @@ func nameProxies(tn *tenant) {
 	hosts := append(private(), "127.1", "[::ffff:127.0.0.1]", "ip6-localhost", "ip6-loopback", "localhost6")
 	machine, err := os.Hostname()
 	must(t, "read this machine's name", err)
-	// If the machine's name resolves at all, it resolves to an address of the machine.
+	// If the machine's name resolves at all, it resolves to an address of the machine. So the guard
+	// must refuse this name too.
 	hosts = append(hosts, machine)
 	slices.Sort(hosts)
 	var all []client.Object
@@ -88,8 +89,8 @@ func nameProxies(tn *tenant) {
 	tn.refused(t, all, []string{target})
 }
 
-// stay is a tenant that adds a finalizer of its own to an object. The object then remains after the
-// controller removed the controller's finalizer.
+// stay acts as a tenant that adds a finalizer of its own to an object. The object then remains
+// after the controller removed the controller's finalizer.
 func stay(tn *tenant) {
 	t := tn.t
 	const foreign = "hostile.example.com/stay"
@@ -124,7 +125,8 @@ func stay(tn *tenant) {
 		t.Errorf("%s is served after the object's deletion", address)
 	}
 	before := asked.Load()
-	// The controller must ignore these requests, but reconcile an object that is created later.
+	// The controller must ignore the following requests, because the object is deleted. It must
+	// reconcile the object probe, which is created later.
 	for i := range 5 {
 		tn.tried++
 		must(t, "ask for a reconciliation", request(t.Context(), o, fmt.Sprint("again-", i)))

@@ -17,9 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// rewrite is a tenant whose registry has a new manifest each second, so that its objects are
+// rewrite acts as a tenant whose registry has a new manifest each second, so that its objects are
 // written each second. The objects have large annotations. The tenant creates one object per
-// second. Thirty at once would keep an API server on two cores busy for seconds, before a
+// second. Thirty objects at once would keep an API server on two cores busy for seconds, before a
 // controller has written anything.
 func rewrite(tn *tenant) {
 	t := tn.t
@@ -61,10 +61,12 @@ func rewrite(tn *tenant) {
 	watch.Stop()
 	<-counted
 	took := time.Since(began)
-	// Each write of an object of this size costs at least 32 units. An object's budget allows one
-	// write immediately and one every 320 seconds. The first write of a new object is allowed in
-	// addition. The namespace's budget begins with 500 units, and gains one per second. Five
-	// objects that are reconciled at the same time may together exceed this budget by five writes.
+	// The controller's budgets for status writes count in units; the write of a small object costs
+	// one unit. Each write of an object of this size costs at least 32 units. An object's budget
+	// allows one write immediately and one every 320 seconds. The first write of a new object is
+	// allowed in addition. The namespace's budget begins with 500 units, and gains one unit per
+	// second. Five objects that are reconciled at the same time may together exceed this budget by
+	// five writes.
 	most, all := 2+int(took/(320*time.Second)), 0
 	for name, seen := range revisions {
 		if all += len(seen); len(seen) > most {
@@ -79,7 +81,7 @@ func rewrite(tn *tenant) {
 	}
 }
 
-// reword is a tenant whose registry fails with a new text each time. The text has invisible
+// reword acts as a tenant whose registry fails with a new text each time. The text has invisible
 // characters.
 func reword(tn *tenant) {
 	t := tn.t

@@ -48,7 +48,7 @@ func borrowIdentities(tn *tenant) {
 	}
 }
 
-// nameLookalikes is a tenant that wants tokens for hosts that look like a cloud's hosts.
+// nameLookalikes acts as a tenant that wants tokens for hosts that look like a cloud's hosts.
 func nameLookalikes(tn *tenant) {
 	t := tn.t
 	const ecr = local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com"
@@ -92,9 +92,9 @@ func nameLookalikes(tn *tenant) {
 	tn.refused(t, all, hosts)
 }
 
-// flipRole is tenant-b, which switches its ServiceAccount's role annotation between its own role
-// and tenant-a's, while its objects are fetched. No object may report tenant-a's role, at whatever
-// time the controller read the annotation.
+// flipRole acts as tenant-b, which switches its ServiceAccount's role annotation between its own
+// role and tenant-a's, while its objects are fetched. No object may report tenant-a's role, at
+// whatever time the controller read the annotation.
 func flipRole(tn *tenant) {
 	t := tn.t
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-b", Name: "tenant-b-ecr-sa"}}
@@ -136,8 +136,8 @@ func flipRole(tn *tenant) {
 	}
 }
 
-// replayProofs is a tenant with control of listedSTS. It presents the ServiceAccount tokens that
-// listedSTS receives to the clouds.
+// replayProofs acts as a tenant with control of listedSTS. It presents the ServiceAccount tokens
+// that listedSTS receives to the clouds.
 func replayProofs(tn *tenant) {
 	t := tn.t
 	stolen := make(chan string, 100)
@@ -204,8 +204,9 @@ func post(t *testing.T, address string, form url.Values) (status int) {
 	return res.StatusCode
 }
 
-// forgeStatus is a person with the chart's role for tenants. The person tries to write what only
-// the controller may write, and where only tenant-a may write.
+// forgeStatus acts as a person with the chart's role for tenants. The person tries to write
+// statuses, which only the controller may write, and to read and change tenant-a's objects.
+// Secrets, a RoleBinding in tenant-a and account tokens must be refused too.
 func forgeStatus(tn *tenant) {
 	t := tn.t
 	const person = "mallory"

@@ -156,8 +156,8 @@ func minting() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"}, Verbs: []string{"create"}}
 }
 
-// mintWithoutGrant is a tenant that may do everything with its WorkloadIdentities except create
-// tokens. It requests tokens of its own identity, which looks like the victim's, and of the
+// mintWithoutGrant acts as a tenant that may do everything with its WorkloadIdentities except
+// create tokens. It requests tokens of its own identity, which looks like the victim's, and of the
 // victim's identity.
 func mintWithoutGrant(tn *tenant) {
 	t := tn.t
@@ -210,7 +210,7 @@ func mintWithoutGrant(tn *tenant) {
 	tn.refused(t, []client.Object{o}, nil, "TrustRefused")
 }
 
-// spoofContexts is a tenant that may create tokens of its own identity. Its requests refer to
+// spoofContexts acts as a tenant that may create tokens of its own identity. Its requests refer to
 // context objects that are not its own, that do not exist, or that do not use the identity.
 func spoofContexts(tn *tenant) {
 	t := tn.t
@@ -329,7 +329,7 @@ func forgeHeaders(tn *tenant) {
 	}
 }
 
-// stealController is a thief with the credential of lanyard-controller. It gets tokens of the
+// stealController acts as a thief with the credential of lanyard-controller. It gets tokens of the
 // tenants that the controller acts for, as docs/security.md says. It gets nothing that outlives the
 // theft: no key, no other tenant's token, no right. Each token is in the audit log. Deleting the
 // RoleBinding ends the theft in its namespace. Deleting the Pod ends it everywhere.

@@ -72,7 +72,7 @@ func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	if err != nil {
 		return err
 	}
-	// The chart has RoleBindings in these namespaces.
+	// Create the namespaces first, because the chart has RoleBindings in them.
 	if err := world.ApplyNamespaces(ctx, manifests); err != nil {
 		return err
 	}

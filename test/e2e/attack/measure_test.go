@@ -139,9 +139,9 @@ func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err 
 }
 
 // maxLatency is the bound for a reconciliation of the honest tenant: one second, and twice the time
-// of the API server alone. The factor is two because a reconciliation also calls the token service
-// and the registry or the store, and a busy machine delays these servers as well. Without other
-// load, the API server takes 30 ms.
+// that the API server alone takes for the same writes. The factor is two because a reconciliation
+// also calls the token service and the registry or the store, and a busy machine delays these
+// servers as well. Without other load, the API server takes 30 ms for these writes.
 func maxLatency(alone time.Duration) time.Duration { return time.Second + 2*alone }
 
 // TestJudgeLatency asserts which delays judgeLatency excuses, and which it reports.

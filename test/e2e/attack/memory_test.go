@@ -24,11 +24,11 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// greedy is the number of objects in an attack on the controller's memory. Attacks that exceeded a
-// bound in the past took more than the chart's limit with ten objects.
+// greedy is the number of objects in an attack on the controller's memory. It is large enough: ten
+// objects that get past a memory bound exceed the chart's limit.
 const greedy = 10
 
-// burn is a tenant with TLS keys so large that a computation with one of them takes minutes.
+// burn acts as a tenant with TLS keys so large that a computation with one of them takes minutes.
 func burn(tn *tenant) {
 	t := tn.t
 	host := tn.host("tls")
@@ -76,7 +76,8 @@ func burningKey(t *testing.T, bits uint) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}))
 }
 
-// growListings is a tenant with servers whose listings are small on the wire, and large in memory.
+// growListings acts as a tenant with servers whose listings are small on the wire, and large in
+// memory.
 func growListings(tn *tenant) {
 	t := tn.t
 	const wire = 8 << 20
@@ -102,8 +103,8 @@ func growListings(tn *tenant) {
 	tn.refused(t, all, nil, "BucketRefused", "ArchiveRefused", "BucketUnreachable")
 }
 
-// growManifests is a tenant with registries whose manifests are small on the wire, and large in
-// memory.
+// growManifests acts as a tenant with registries whose manifests are small on the wire, and large
+// in memory.
 func growManifests(tn *tenant) {
 	t := tn.t
 	const wire = 4<<20 - 1<<10
@@ -126,7 +127,8 @@ func growManifests(tn *tenant) {
 	tn.refused(t, all, nil)
 }
 
-// bomb is a tenant with a registry whose archive is small on the wire, and large when unpacked.
+// bomb acts as a tenant with a registry whose archive is small on the wire, and large when
+// unpacked.
 func bomb(tn *tenant) {
 	t := tn.t
 	layer := archive(t, 3<<30, zeros{})
@@ -148,7 +150,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// crowd is a tenant whose server lists one object more than an artifact may have.
+// crowd acts as a tenant whose server lists one object more than an artifact may have.
 func crowd(tn *tenant) {
 	t := tn.t
 	const page, size = 1000, 100_001

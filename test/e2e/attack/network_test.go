@@ -47,8 +47,8 @@ func canary(t *testing.T) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// redirect is a tenant whose registries send the controller to private hosts: by a redirect of the
-// manifest, or by the realm of a login.
+// redirect acts as a tenant whose registries send the controller to private hosts: by a redirect of
+// the manifest, or by the realm of a login.
 func redirect(tn *tenant) {
 	t := tn.t
 	after := world.Cloud().Journal().Last()
@@ -85,7 +85,7 @@ func redirect(tn *tenant) {
 	}
 }
 
-// namePrivateAddresses is a tenant whose objects refer to private addresses of the cluster's
+// namePrivateAddresses acts as a tenant whose objects refer to private addresses of the cluster's
 // network and to the machines' metadata services. The controller uses the administrator's proxy,
 // which could reach these addresses.
 func namePrivateAddresses(tn *tenant) {
@@ -100,8 +100,8 @@ func namePrivateAddresses(tn *tenant) {
 	tn.refused(t, all, hosts, "EndpointRefused", "InvalidSpec")
 }
 
-// outlive is a tenant with a registry that makes fetches last half an hour. A fetch must end when
-// its object is deleted or suspended, or when its ServiceAccount is deleted.
+// outlive acts as a tenant with a registry that makes fetches last half an hour. A fetch must end
+// when its object is deleted or suspended, or when its ServiceAccount is deleted.
 func outlive(tn *tenant) {
 	t := tn.t
 	// soon bounds the time until a fetch ends after its object or ServiceAccount was changed or
@@ -169,7 +169,7 @@ func awaitGone(t *testing.T, o client.Object, limit time.Duration) {
 	}
 }
 
-// drip is a tenant with servers that send one byte now and then. It wants all workers of the
+// drip acts as a tenant with servers that send one byte now and then. It wants all workers of the
 // controller to wait for these servers.
 func drip(tn *tenant) {
 	t := tn.t

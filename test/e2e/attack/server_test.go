@@ -23,7 +23,8 @@ const (
 	dripEvery = 100 * time.Millisecond
 )
 
-// registry serves the part of the distribution API that a pull needs. A manifest can be any bytes.
+// registry serves the part of the distribution API that a pull needs. The bytes that manifest
+// returns need not be a valid manifest.
 type registry struct {
 	manifest func() []byte
 	blob     func(w http.ResponseWriter)
@@ -68,7 +69,8 @@ func (g *registry) named(reference string) []byte {
 	return content
 }
 
-// manifestOf returns the manifest of a Flux artifact with one layer. The note changes the digest.
+// manifestOf returns the manifest of a Flux artifact with one layer. Another note gives the
+// manifest another digest.
 func manifestOf(t *testing.T, layer []byte, note string) []byte {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{

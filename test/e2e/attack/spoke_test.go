@@ -21,16 +21,17 @@ import (
 )
 
 const (
-	// spokesNamespace is the namespace with the accounts of the spokes. This cluster is their hub.
+	// spokesNamespace is the namespace with the accounts of the spokes. Spokes are clusters that
+	// request tokens from the issuer of this cluster, their hub.
 	spokesNamespace = "lanyard-spokes"
 	// hostileSpoke and victimSpoke are two spokes. The victim's identities are in a namespace of
 	// the same name.
 	hostileSpoke, victimSpoke = "spoke-hostile", "spoke-victim"
 )
 
-// actAsSpoke is a thief with the credential of a spoke at its hub. The thief wants tokens of the
-// other spoke's identities. It also wants tokens of its own identity whose claims contain the other
-// spoke or the other spoke's objects.
+// actAsSpoke acts as a thief with the credential of a spoke at its hub. The thief wants tokens of
+// the other spoke's identities. It also wants tokens of its own identity whose claims contain the
+// other spoke or the other spoke's objects.
 func actAsSpoke(tn *tenant) {
 	t := tn.t
 	for _, name := range []string{spokesNamespace, victimSpoke} {
