@@ -53,8 +53,8 @@ var programs = []program{
 		"update secrets":                        "the authority of the serving certificates is replaced after years",
 	}},
 	{name: identityController, account: identityController, grants: 10, rare: map[string]string{
-		// The controller needs these verbs for a check by the token server: whether the controller
-		// may get the context object of a token.
+		// The token server checks whether the identity controller may get the context object of a
+		// token. So the identity controller needs these verbs, although it does not use them.
 		"get shoots.core.gardener.cloud":                    "a binding's context object",
 		"get workloadidentitybindings.identity.lanyard.dev": "the binding itself",
 	}},
@@ -355,8 +355,9 @@ func addGrants(ctx context.Context, tb testing.TB, people client.Client, all map
 		rules = role.Rules
 	}
 	for _, rule := range rules {
-		// The mirror of a cluster's own issuer reads the discovery documents, whose paths are in
-		// the golden file of TestIssuer. All other rules are about resources.
+		// The only rules about URLs are those for the mirror of a cluster's own issuer, which reads
+		// the discovery documents. The golden file of TestIssuer has the paths of these documents.
+		// All other rules are about resources.
 		if urls := rule.NonResourceURLs; len(urls) > 0 && !strings.Contains(urls[0], "openid") {
 			tb.Errorf("a rule grants %v: this test knows resources only", urls)
 		}

@@ -180,7 +180,7 @@ func TestAccountChanges(t *testing.T) {
 
 // TestTrustRevoked removes a role's trust while a token of the role is cached. The token is used
 // until its refresh is refused; then it is dropped. The shard's controller caches tokens for at
-// most twelve seconds.
+// most twelve seconds, so that the refresh comes soon.
 func TestTrustRevoked(t *testing.T) {
 	beside(t)
 	s := takeShard(t)

@@ -60,7 +60,7 @@ func newCIJob(t *testing.T, env ...string) *ciJob {
 	t.Helper()
 	j := &ciJob{folder: t.TempDir()}
 	j.env = append(world.Cloud().Env(), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(),
-		// gRPC logs as much as it can.
+		// Let gRPC log as much as it can, so that a secret in its logs is found.
 		"GRPC_GO_LOG_SEVERITY_LEVEL=info", "GRPC_GO_LOG_VERBOSITY_LEVEL=99")
 	j.env = append(j.env, env...)
 	must(t, "write content", os.WriteFile(filepath.Join(j.folder, "app.yaml"), []byte("kind: ConfigMap\n"), 0o600))
@@ -131,7 +131,7 @@ func (j *ciJob) refused(t *testing.T, host, says string, credential ...string) {
 }
 
 // TestCI makes jobs of CI systems push and pull with their own identities. Apache and distribution
-// check the identities; neither knows anything about Lanyard.
+// check the identities; neither has code for Lanyard.
 func TestCI(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "ci")
@@ -402,7 +402,7 @@ func jobsWithCertificates(t *testing.T) {
 			t.Errorf("%s works without a certificate: %s", name, said)
 		}
 	}
-	// The stranger has the same ID from another authority.
+	// The agent stranger has the same ID from another authority, so the registry must refuse it.
 	stranger := credstest.NewAgent(t, agentID, agentIssuer)
 	newCIJob(t, "SPIFFE_ENDPOINT_SOCKET="+stranger.Address()).refused(t, address, "lanyard: ", "--creds=SpiffeCertificate", trust)
 	job.refused(t, address, "--audiences does not go with --creds=SpiffeCertificate", "--creds=SpiffeCertificate", "--audiences=a", trust)

@@ -31,7 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// The accounts of docs/cluster-identities.md, and the identity controller's access key.
+// The AWS accounts of docs/cluster-identities.md, and the identity controller's access key.
 const (
 	managementAccount = "111122223333"
 	workloadAccount   = "222233334444"
@@ -220,10 +220,10 @@ func refused(reason string, words ...string) func(*infrav1.AWSCluster) error {
 	}
 }
 
-// TestClusterIdentities applies the manifests of docs/cluster-identities.md, and tests the stories
-// of the design: a role in another account with an external ID, the controller's own identity,
-// static keys, and a ServiceAccount's role. Then it withdraws grants, and deletes an identity while
-// it is in use.
+// TestClusterIdentities applies the manifests of docs/cluster-identities.md, and tests the user
+// stories of the design "Single Controller Multitenancy" of Cluster API Provider AWS: a role in
+// another account with an external ID, the controller's own identity, static keys, and a
+// ServiceAccount's role. Then it withdraws grants, and deletes an identity while it is in use.
 func TestClusterIdentities(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	begin := world.Cloud().Journal().Last()
@@ -238,7 +238,7 @@ func TestClusterIdentities(t *testing.T) {
 	const role, controllers = identityv1.AWSClusterRoleIdentityKind, identityv1.AWSClusterControllerIdentityKind
 	identityControllerIsHeld(t, "test-account-role")
 
-	// Stories 1 and 3: another account, with an external ID.
+	// Stories 1 and 3 of the design: another account, with an external ID.
 	test := &infrav1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "test"}}
 	await(t, test, "it is in the workload account", inAccount(workloadAccount))
 	for i := range 5 {
@@ -273,7 +273,7 @@ func TestClusterIdentities(t *testing.T) {
 		await(t, awsCluster(t, "test", "account", identityv1.AWSServiceAccountIdentityKind, "test-service-account"), "it is ready", inAccount(workloadAccount))
 		await(t, awsCluster(t, "others", "account", identityv1.AWSServiceAccountIdentityKind, "test-service-account"), "it is refused", refused("SubjectNotFound"))
 	})
-	t.Run("no identity is named", func(t *testing.T) { // story 2
+	t.Run("no identity is named", func(t *testing.T) { // Story 2 of the design
 		o := awsCluster(t, "test", "omitted", "", "")
 		await(t, o, "it is refused", refused(meta.ReasonSourceOnly))
 		own := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -396,8 +396,8 @@ func identityControllerIsHeld(t *testing.T, name string) {
 	must(t, "change the finalizer", patch(`{"metadata":{"finalizers":null}}`))
 }
 
-// TestDesignManifests sends the manifests of the design to the real API server, with the
-// corrections that docs/cluster-identities.md lists.
+// TestDesignManifests sends the manifests of the design "Single Controller Multitenancy" to the
+// real API server, with the corrections that docs/cluster-identities.md lists.
 func TestDesignManifests(t *testing.T) {
 	beside(t)
 	data, err := os.ReadFile("testdata/design-awsidentities.yaml")

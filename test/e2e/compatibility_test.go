@@ -36,13 +36,14 @@ const (
 	shownNone     = "none"
 )
 
-// kindsOfCredentials returns the columns of the table in the README.
+// kindsOfCredentials returns the columns of the table that TestCredentialMatrix writes into the
+// README: the kinds of credentials.
 func kindsOfCredentials() []string {
 	return []string{shownOwn, shownOther, shownReceiver, shownExpired, shownForged, shownIssuer, shownNone}
 }
 
-// judgement is a row of the table in the README: a service's answers to good and bad credentials of
-// one type.
+// judgement is a row of the table that TestCredentialMatrix writes into the README: a service's
+// answers to good and bad credentials of one type.
 type judgement struct {
 	service, credential string
 	answers             map[string]string // by the kinds above

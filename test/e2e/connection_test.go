@@ -103,7 +103,8 @@ func unreachable(o client.Object) string {
 func TestTenantsProxy(t *testing.T) {
 	beside(t)
 	proxy, used := newForwarder(t)
-	// All connections that bypass the tenant's proxy fail.
+	// No server listens at the address of the controller's own proxy. So all connections that
+	// bypass the tenant's proxy fail.
 	nowhere := "http://" + freeAddress(t)
 	s := takeShard(t)
 	s.start(t, "proxy", map[string]any{

@@ -30,7 +30,7 @@ import (
 )
 
 // federatedRegistry is distribution behind an Apache server. Apache's module mod_auth_openidc
-// accepts requests with the token that a repository requires. Neither knows anything about Lanyard.
+// accepts requests with the token that a repository requires. Neither has code for Lanyard.
 type federatedRegistry struct {
 	host    string
 	storage http.Handler
@@ -116,8 +116,8 @@ func (r *federatedRegistry) serve(t *testing.T) (address string) {
 	return storage.Listener.Addr().String()
 }
 
-// applyStory applies a story's manifests. It waits if another test is still removing a namespace of
-// this name.
+// applyStory applies the manifests in a file of testdata/stories. It waits if another test is still
+// removing a namespace of this name.
 func applyStory(t *testing.T, name, namespace string) {
 	t.Helper()
 	eventually(t, "namespace "+namespace+" is free", func(ctx context.Context) error {
@@ -128,7 +128,8 @@ func applyStory(t *testing.T, name, namespace string) {
 	must(t, "apply a story", err)
 }
 
-// readStory reads a story's manifests. Replace has pairs of old and new text.
+// readStory reads the manifests in a file of testdata/stories. Replace has pairs of old and new
+// text.
 func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 	t.Helper()
 	data, err := os.ReadFile("testdata/stories/" + name)
@@ -139,8 +140,8 @@ func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 	return manifests
 }
 
-// TestServiceAccountToken tests Stories 1 and 4 of the design of vendor-agnostic credentials, and
-// what other tenants may try.
+// TestServiceAccountToken tests Stories 1 and 4 of the design of vendor-agnostic credentials
+// (testdata/stories), and what other tenants may try.
 func TestServiceAccountToken(t *testing.T) {
 	beside(t, stories)
 	zot, harbor := newFederatedRegistry(t, "zot.registry.example.com"), newFederatedRegistry(t, "harbor.registry.example.com")
@@ -191,7 +192,7 @@ func TestServiceAccountToken(t *testing.T) {
 // host.
 func TestServiceAccountTokenInside(t *testing.T) {
 	beside(t, stories)
-	zot := newFederatedRegistry(t, "zot.registry.example.com") // the story's audience
+	zot := newFederatedRegistry(t, "zot.registry.example.com") // the audience in Story 1's manifest
 	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
 	zot.protect(t, local.Issuer, clusterKeys, map[string]string{"tenant-a": "system:serviceaccount:tenant-a:tenant-a-sa"})
 	company, address := newAuthority(t), ownAddress(t)
@@ -234,8 +235,8 @@ func TestServiceAccountTokenInside(t *testing.T) {
 	}
 }
 
-// takesUserNames tests a registry that only supports Basic authentication and knows its users by
-// name. The password is the token, and the user name is in the ServiceAccount's annotation.
+// takesUserNames tests a registry that only supports Basic authentication and identifies its users
+// by name. The password is the token, and the user name is in the ServiceAccount's annotation.
 func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 	t.Helper()
 	const host, user = "basic.registry.example.com", "robot$e"

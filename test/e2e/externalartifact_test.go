@@ -93,7 +93,8 @@ func TestExternalArtifact(t *testing.T) {
 		store.put(t, "external/app.yaml", "second")
 		await(t, b, "the change", holding(t, map[string]string{"external/app.yaml": "second"}))
 		wantOffered(t, b)
-		// Objects of two kinds may have the same name. The first one keeps its ExternalArtifact.
+		// Objects of two kinds may have the same name. The object that came first keeps its
+		// ExternalArtifact.
 		namesake := tn.bucket(o.Name, v1alpha1.ProviderGCP, e2eBucket)
 		namesake.Spec.Prefix, namesake.Spec.ExternalArtifact = "external/", true
 		create(t, namesake)

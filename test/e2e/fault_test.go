@@ -80,7 +80,7 @@ func TestCloudFaults(t *testing.T) {
 			o := tn.object("app")
 			o.Spec.Timeout = &metav1.Duration{Duration: 2 * time.Second}
 			if tt.name != "sts-slow" {
-				// The SDK retries before it gives up, so the object needs more time.
+				// The AWS SDK retries before it gives up, so the object needs more time.
 				o.Spec.Timeout.Duration = 20 * time.Second
 			}
 			create(t, o)

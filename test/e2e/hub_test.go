@@ -33,7 +33,8 @@ import (
 )
 
 const (
-	// hubIssuer is the issuer of the hub. The local cloud serves its documents.
+	// hubIssuer is the issuer of the hub: the cluster from which other clusters, the spokes, get
+	// tokens. The local cloud serves the issuer's documents.
 	hubIssuer = "https://hub.e2e.example.com"
 	// spokesNamespace is the namespace of the spokes' accounts at the hub.
 	spokesNamespace = "lanyard-spokes"

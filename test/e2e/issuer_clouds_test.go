@@ -170,7 +170,7 @@ func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	must(t, "apply the objects", err)
 	_, err = cluster.Settle(t.Context(), nil)
 	must(t, "wait for the objects", err)
-	// Refused objects must stay refused.
+	// Confirm reconciles each object once more: refused objects must stay refused.
 	rows, err := cluster.Confirm(t.Context())
 	must(t, "wait for the objects", err)
 	rows = slices.DeleteFunc(rows, func(row report.Row) bool { return row.Namespace != ownerNamespace && row.Namespace != thiefNamespace })

@@ -99,8 +99,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: refresher}
 subjects: [{kind: ServiceAccount, namespace: garden-e2e-a, name: refresher}]
 `
 
-// contextsAreChecked requests tokens for objects of Gardener's kinds. The token server has the
-// rights on them that the chart grants for issuer.claimsConfig.
+// contextsAreChecked requests tokens for objects of Gardener's kinds. For objects of these kinds,
+// the token server has the rights that the chart grants for issuer.claimsConfig.
 func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	makeGarden(t, w)

@@ -179,7 +179,7 @@ func (w *issuerWorld) newIdentity(t *testing.T, namespace, name string, audience
 }
 
 // requestFor requests a token of an identity through the API server. The spec is JSON. The client
-// must know the kind Status.
+// must be able to decode the kind Status, so that the error has the reason of a refusal.
 func requestFor(ctx context.Context, api rest.Interface, identity client.ObjectKey, spec string) (string, error) {
 	answer := api.Post().AbsPath(tokenPath(identity)).SetHeader("Content-Type", "application/json").Body([]byte(tokenRequest(spec))).Do(ctx)
 	if err := answer.Error(); err != nil {

@@ -29,12 +29,12 @@ import (
 )
 
 // TestKustomizeController makes Flux's own kustomize-controller apply Lanyard's artifacts, as
-// docs/flux.md says: with the feature gate, and without references across namespaces. `make
-// e2e-flux` builds the controller and runs this test.
+// docs/flux.md says: with the feature gate ExternalArtifact, and without references across
+// namespaces. `make e2e-flux` builds the controller and runs this test.
 func TestKustomizeController(t *testing.T) {
 	alone(t, "it installs Flux's kinds")
-	// The CRDs are from the controller's version, and from the version of the sources that it
-	// watches.
+	// The CRDs are those of kustomize-controller, and those of source-controller, whose kinds
+	// kustomize-controller watches. The versions are those in the go.mod files of both programs.
 	installDefinitions(t, filepath.Join(fluxModule(t, "kustomize", "kustomize-controller"), "config/crd/bases"))
 	installDefinitions(t, filepath.Join(fluxModule(t, "../../bench/controller/flux", "source-controller"), "config/crd/bases"))
 	t.Run("without the feature gate", func(t *testing.T) {

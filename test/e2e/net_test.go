@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// direct connects to this machine without a proxy, even if the environment sets one. A busy machine
-// needs half a minute for the largest artifact.
+// direct connects to this machine without a proxy, even if the environment sets one. The timeout is
+// long, because a busy machine needs half a minute for the largest artifact.
 var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 
 func digest(content []byte) string {

@@ -65,9 +65,9 @@ func specialOf(command string) special {
 	return special{}
 }
 
-// TestPages runs every command of the pages in order, twice. Each command must also work after the
-// others, and a second time. The commands are the blocks of ```sh. They run in a copy of the
-// repository, in which only the programs are built.
+// TestPages runs every command of README.md and docs/library.md in order, twice. Each command must
+// also work after the others, and a second time. The commands are the blocks of ```sh. They run in
+// a copy of the repository, in which only the programs are built.
 func TestPages(t *testing.T) {
 	beside(t, lane3)
 	found := map[string]bool{}
@@ -361,7 +361,7 @@ func wantTable(t *testing.T, page []byte, demo string) {
 	row := func(line string) string {
 		words := strings.Fields(line)
 		for i, word := range words {
-			if strings.HasSuffix(word, ":") && i > 3 { // the reason
+			if strings.HasSuffix(word, ":") && i > 3 { // the reason; the message follows
 				words = words[:i+1]
 				break
 			}

@@ -37,7 +37,7 @@ const (
 	renewalIssuer = "https://renewals.e2e.example.com"
 	// shortLife is the lifetime of TestRenewals's tokens, unless their identity sets another.
 	// renewalFraction is the fraction of their life after which tokens are renewed, with a
-	// variation of a tenth. It is low, so that a slow machine has time.
+	// variation of a tenth. The fraction is low, so that a slow machine has time to renew them.
 	shortLife, renewalFraction = 100 * time.Second, 0.2
 	// askEvery is the pause between two checks of the consumer.
 	askEvery = 100 * time.Millisecond
@@ -415,8 +415,8 @@ func renewedAfterRevocation(t *testing.T, w *bindingWorld, all []*bound) {
 	}
 }
 
-// consumer presents the tokens in Secrets to a verifier that caches the issuer's keys as long as
-// allowed. It also presents the token of the first Secret to AWS.
+// consumer presents the tokens in Secrets to a verifier that caches the issuer's keys for the whole
+// publish delay. It also presents the token of the first Secret to AWS.
 type consumer struct {
 	secrets client.Reader
 	names   []string

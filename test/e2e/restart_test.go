@@ -68,7 +68,7 @@ func TestKilledController(t *testing.T) {
 			}
 		}
 	})
-	// If the test ends early, the tenant's cleanup must not wait for a controller that has ended.
+	// If the test ends early, this cleanup ends the goroutine that pushes.
 	finish := sync.OnceFunc(func() { close(stop); pushing.Wait() })
 	t.Cleanup(finish)
 	writing := 0

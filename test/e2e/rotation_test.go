@@ -109,7 +109,8 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	revoked, standby := kidOf(w.ring(t), v1alpha1.KeyActive), kidOf(w.ring(t), v1alpha1.KeyPublished)
 	old := w.token(t, identity, vaultAudience)
 	wantVerdict(t, "Vault, before", vault.login(t, old), true)
-	// Credentials that the controller got before it saw the identity are not cached.
+	// Credentials that the controller got before it saw the identity are not cached. So wait until
+	// it uses a cached credential.
 	eventually(t, "the controller keeps what it got", func(ctx context.Context) error {
 		before := world.Cloud().Journal().Last()
 		return errors.Join(reconcile(ctx, w.people, object), wantf(len(exchanges(subject, before)) == 0, "it makes another exchange"))

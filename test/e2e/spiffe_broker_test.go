@@ -128,7 +128,7 @@ func rotatesInPull(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 }
 
 // serveGated serves a handler to clients with a certificate of the broker's authorities, including
-// the next one. Each request has its own connection. Shown returns the certificate that was
+// the next authority. Each request has its own connection. Shown returns the certificate that was
 // presented last.
 func (w *spiffeWorld) serveGated(t *testing.T, s *brokertest.Server, handler http.Handler) (shown func() *x509.Certificate) {
 	t.Helper()

@@ -55,7 +55,7 @@ func keysChange(t *testing.T, w *spiffeWorld) {
 			if after.kid == before.kid || after.authority.ID == before.authority.ID {
 				t.Errorf("%s signs after %s", after, before)
 			}
-			// In this time, every service reads the documents.
+			// In this time, each service of the registry reads the public documents again.
 			pause(t.Context(), publishDelay)
 		}
 	})

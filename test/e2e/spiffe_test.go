@@ -460,7 +460,8 @@ func idsAreToldApart(t *testing.T, w *spiffeWorld) {
 	url, own := "oci://"+w.guarded+"/"+guarded, v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}
 	w.await(t, w.newObject(t, productionNamespace, guarded, url, own), revision(manifest))
 	w.await(t, w.newObject(t, stagingNamespace, guarded, url, own), failing("RegistryRefused", "403"))
-	// Story 3 at this registry: its object, and another tenant's object with the same name.
+	// Test Story 3 at this registry: with the story's object, and with another tenant's object of
+	// the same name.
 	_, err := w.Apply(t.Context(), readStory(t, "credential-3.yaml", "127.0.0.1:443", w.guarded))
 	must(t, "apply the story", err)
 	w.await(t, &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: productionNamespace, Name: certificateApp}}, revision(story))
@@ -554,7 +555,7 @@ func (w *spiffeWorld) showing(shown ...tls.Certificate) *tls.Config {
 	}}
 }
 
-// publish pushes the app with a certificate, and returns the manifest's digest.
+// publish pushes certificateApp with a certificate, and returns the manifest's digest.
 func (w *spiffeWorld) publish(t *testing.T, shown tls.Certificate) string {
 	t.Helper()
 	return w.publishAt(t, w.mutual, shown)

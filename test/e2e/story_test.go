@@ -80,8 +80,8 @@ var fixes = map[string][]string{
 // dataHost is the host from which layers of the demonstration's registry at Azure are read.
 const dataHost = "lanyarddemo.westeurope.data.azurecr.io"
 
-// TestStory tests Stories 1, 3 and 5 of the design, an Azure counterpart, and further attempts of
-// tenant B. It applies examples/ of the repository, without the issuer, which TestPages runs.
+// TestStory tests Stories 1, 3 and 5 of Flux RFC-0010, an Azure counterpart, and further attempts
+// of tenant B. It applies examples/ of the repository, without the issuer, which TestPages runs.
 func TestStory(t *testing.T) {
 	alone(t, "it waits for all objects of the world, and compares them with what lanyard status -A prints")
 	begin := world.Cloud().Journal().Last()

@@ -299,7 +299,7 @@ func handled(at string) func(o *v1alpha1.OCIRepository) error {
 	}
 }
 
-// entry is an entry of a tar.
+// entry is an entry of a tar archive.
 type entry struct {
 	tar.Header
 
@@ -343,7 +343,8 @@ func digestOf(t *testing.T, i v1.Image) string {
 	return digest.String()
 }
 
-// publish publishes a layer with any content in a repository, and returns the manifest's digest.
+// publish publishes an image in a repository, and returns the manifest's digest. The image's only
+// layer is the parameter content.
 func publish(t *testing.T, url, tag string, content []byte, login authn.Authenticator) string {
 	t.Helper()
 	reference, err := name.ParseReference(strings.TrimPrefix(url, "oci://") + ":" + tag)
@@ -353,8 +354,8 @@ func publish(t *testing.T, url, tag string, content []byte, login authn.Authenti
 	return digestOf(t, made)
 }
 
-// push publishes an image in the tenant's repository, and returns the manifest's digest. The image
-// has one layer, which is the content.
+// push publishes an image in the tenant's repository, and returns the manifest's digest. The
+// image's only layer is the parameter content.
 func (tn *tenant) push(t *testing.T, tag string, content []byte) string {
 	t.Helper()
 	return publish(t, tn.url, tag, content, publisher(t))

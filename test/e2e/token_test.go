@@ -130,7 +130,7 @@ func TestTokenMatrix(t *testing.T) {
 	golden(t, "testdata/token-matrix.golden", got.String()+"\nMinIO's words:\n"+said.String())
 }
 
-// golden compares text with a file, or writes the file.
+// golden compares text with a golden file. With -update it first writes the text to the file.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {

@@ -34,7 +34,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// Audiences of Lanyard's own issuer, besides the clouds.
+// Audiences of tokens of Lanyard's own issuer, besides the clouds' audiences.
 const (
 	clusterAudience = "https://verdicts.example.com"
 	vaultAudience   = "vault.example.com"

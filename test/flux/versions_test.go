@@ -147,8 +147,8 @@ func TestVersionsAsFlux(t *testing.T) {
 	}
 }
 
-// TestFiltersAsFlux asserts that Flux's pattern in filterTags matches the same tags as Lanyard's
-// exclusion of this text. Flux's cases with an extract are left out: only ImagePolicy has this
+// TestFiltersAsFlux asserts that Flux's pattern in filterTags matches the same tags as this pattern
+// in Lanyard's exclusion list. Flux's cases with an extract are left out: only ImagePolicy has this
 // field.
 func TestFiltersAsFlux(t *testing.T) {
 	tried := 0

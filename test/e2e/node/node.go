@@ -64,8 +64,9 @@ func GetToken(ctx context.Context, script, scope string, env []string) (Token, e
 	return token, nil
 }
 
-// folder returns the folder of this package. It starts at the working directory, which is the
-// folder of the tests that run, in the same module.
+// folder returns the folder of this package. It searches for the root of the module from the
+// working directory upwards. The working directory is the folder of the tests that run, in the same
+// module.
 func folder() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -104,8 +104,9 @@ func check(t *testing.T, token node.Token, code, message string) {
 	}
 }
 
-// TestAzureToken asserts that the unmodified @azure/identity gets tokens for its tenant's
-// application, but not for the other tenant's.
+// TestAzureToken asserts that the unmodified @azure/identity gets tokens for a tenant's application
+// with the token of that tenant's ServiceAccount. It gets no token for the other tenant's
+// application.
 func TestAzureToken(t *testing.T) {
 	issuer, env := world(t)
 	for name, tt := range map[string]struct {
@@ -165,8 +166,9 @@ func TestGoogleToken(t *testing.T) {
 	}
 }
 
-// TestAlibabaCredentials asserts that the unmodified @alicloud/credentials gets a session of its
-// tenant's role, but not of the other tenant's.
+// TestAlibabaCredentials asserts that the unmodified @alicloud/credentials gets a session of a
+// tenant's role with the token of that tenant's ServiceAccount. It gets no session of the other
+// tenant's role.
 func TestAlibabaCredentials(t *testing.T) {
 	issuer, env := world(t)
 	for name, tt := range map[string]struct{ role, audience, code string }{
