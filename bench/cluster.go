@@ -74,7 +74,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// informers starts a cache, lets use ask for its informers, and waits until the cache has synced.
+// informers starts a cache, calls use, which requests informers from the cache, and waits until the
+// cache has synced.
 func (c *cluster) informers(ctx context.Context, options ctrlcache.Options, use func(ctrlcache.Cache) error) error {
 	informers, err := ctrlcache.New(c.config, options)
 	if err != nil {

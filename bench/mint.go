@@ -49,7 +49,8 @@ const (
 	// other side. pairs is how many turns each side has.
 	turn  = time.Second
 	pairs = 25
-	// firstToken bounds the wait for the first token. No key signs before it is published.
+	// firstToken bounds the wait for the first token, which cannot be signed until the keys are
+	// published.
 	firstToken = 2 * time.Minute
 )
 
@@ -174,7 +175,7 @@ func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) 
 	}, nil
 }
 
-// awaitKeys waits until both sides make tokens: no key signs before it is published.
+// awaitKeys waits until both sides make tokens: no key signs before the key is published.
 func awaitKeys(ctx context.Context, w *stage.World, sides []func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, firstToken)
 	defer cancel()

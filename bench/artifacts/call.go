@@ -142,7 +142,7 @@ func push(ctx context.Context, reference, folder string) error {
 		return err
 	}
 	way := transport.Default()
-	way.ResponseHeaderTimeout = 0 // no limit: the registry checks a large layer's digest
+	way.ResponseHeaderTimeout = 0 // no limit: the registry first checks a large layer's digest
 	_, err = oci.Push(ctx, repository, ref.Tag, oci.Artifact{Path: folder, Limits: limits()}, oci.Options{Transport: way})
 	return err
 }

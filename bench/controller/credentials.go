@@ -22,14 +22,15 @@ import (
 
 // credentials describe the credentials of all objects in a run.
 type credentials struct {
-	// Names in the table.
+	// Names of rows in the table.
 	identitiesName, proofsName, exchangesName string
 	// identities is the number of credentials that are used at the same time.
 	identities int
 	// complete sets the fields of a spec that concern the credential. The account is the object's
 	// ServiceAccount.
 	complete func(spec *v1alpha1.OCIRepositorySpec, account string)
-	// proofs returns the number of calls to the API server for proofs.
+	// proofs returns the number of calls to the API server for proofs, such as ServiceAccount
+	// tokens.
 	proofs func(metrics.Samples) float64
 	// tokenServer makes the credentials. If it is nil, AWS does.
 	tokenServer *program
@@ -121,8 +122,8 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 			spec.URL = r.url(r.secure, repository)
 			spec.Credential = &v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}
 		},
-		// The controller and the token server read objects. The API server does not count the calls
-		// that it forwards to the token server.
+		// Count the reads of objects by the controller and by the token server. The API server does
+		// not count the calls that it forwards to the token server.
 		proofs: func(s metrics.Samples) float64 {
 			return s.Sum("apiserver_request_total", `resource="ocirepositories"`, `subresource=""`, `verb="GET"`)
 		},

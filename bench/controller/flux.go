@@ -57,8 +57,9 @@ func (f *flux) flags(flags *flag.FlagSet) string {
 
 func (f *flux) check(int) error {
 	if f.window <= 0 || f.window%f.interval != 0 {
-		// Reconciliations that began together stay together, so a part of an interval may have the
-		// reconciliations of all objects, or no reconciliation.
+		// Reconciliations that began together stay nearly together, because both controllers vary
+		// an interval by about 5 % only. So a part of an interval may have the reconciliations of
+		// all objects, or no reconciliation.
 		return errors.New("--window must be a multiple of --interval")
 	}
 	return nil
@@ -352,8 +353,8 @@ func (c *course) startWith(ctx context.Context, n int, spec func(int) map[string
 // atRest are the costs of each reconciliation, and the memory in the end.
 type atRest struct{ cpu, requests, connections, memory float64 }
 
-// rest watches n objects for the window. Before, it waits for one interval, in which the
-// reconciliations spread over the interval.
+// rest watches n objects for the window. Before, it waits for one interval, in which jitter spreads
+// the reconciliations a little.
 func (c *course) rest(ctx context.Context, n int) (atRest, error) {
 	type reading struct {
 		used                  metrics.Process
@@ -368,6 +369,7 @@ func (c *course) rest(ctx context.Context, n int) (atRest, error) {
 	})
 	used := after.used.Since(before.used)
 	// An object that finds no worker free counts as reconciled, although nothing was done for it.
+	// So bound the count by one reconciliation per object and interval.
 	done := min(used.Reconciliations, float64(n)*c.window.Seconds()/c.interval.Seconds())
 	if err == nil && done == 0 {
 		err = errors.New("nothing was reconciled")

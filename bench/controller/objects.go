@@ -84,7 +84,7 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 	}
 	window := time.Duration(o.refreshes) * o.due()
 	w.say("all are pulled after %s; watching for %s", controller.done.Round(time.Second), window)
-	// Meanwhile, the reconciliations that began together spread over the interval.
+	// Meanwhile, jitter spreads the reconciliations that began together a little.
 	if err := stage.Sleep(ctx, o.interval); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (o *objects) create(ctx context.Context, w *world, c *credentials) error {
 // counts are the counters of all programs at one time.
 type counts struct {
 	controller, tokenServer metrics.Process
-	proofs                  float64 // calls to the Kubernetes API for proofs
+	proofs                  float64 // calls to the Kubernetes API, from credentials.proofs
 	exchanges               float64 // credentials that were made
 }
 

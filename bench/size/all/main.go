@@ -1,4 +1,5 @@
-// Command all is the library with every cloud.
+// Command all is a program with Lanyard's library and the providers of all clouds. Package bench
+// measures its size.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command aws is the library with one cloud.
+// Command aws is a program with Lanyard's library and the provider of one cloud. Package bench
+// measures its size.
 package main
 
 import (

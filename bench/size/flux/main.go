@@ -1,4 +1,5 @@
-// Command flux is the same program with Flux's library, which has every cloud.
+// Command flux does the same as the program in size/all, with Flux's library, which has every
+// cloud. Package bench measures its size.
 package main
 
 import (

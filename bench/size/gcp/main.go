@@ -1,4 +1,5 @@
-// Command gcp is the library with one cloud.
+// Command gcp is a program with Lanyard's library and the provider of one cloud. Package bench
+// measures its size.
 package main
 
 import (
