@@ -112,7 +112,7 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		first, err := json.Marshal(cfg)
 		if err != nil {
-			return // the configuration lacks a required policy, which New refuses
+			return // cannot happen: json.Marshal writes a missing policy as null
 		}
 		again, err := cloudtest.ParseConfig(first)
 		if err != nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// awsIdentities is the part that reconciles the AWS identities and the AWSClusters.
+// awsIdentities is the [part] of the program that reconciles the AWS identities and the
+// AWSClusters.
 type awsIdentities struct {
 	flags      flags.Flags
 	provider   *aws.Provider

@@ -22,17 +22,19 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
-// bindings is the part that reconciles the WorkloadIdentityBindings.
+// bindings is the [part] of the program that reconciles the WorkloadIdentityBindings.
 type bindings struct {
 	concurrent int
 	clouds     *providers.Set
-	hub        *hub.Hub     // nil if the identities are in this cluster
-	measured   *cache.Cache // measures exchanges, stores no tokens; nil if the cache of awsIdentities measures
-	options    binding.Options
+	hub        *hub.Hub // nil if the identities are in this cluster
+	// measured measures exchanges, and stores no tokens. It is nil if the cache of awsIdentities
+	// measures exchanges.
+	measured *cache.Cache
+	options  binding.Options
 }
 
-// newBindings makes the part. Owned is nil if the identities are at a hub. Lent is nil if the
-// program does not reconcile AWS identities.
+// newBindings returns the part for WorkloadIdentityBindings. Owned is nil if the identities are at
+// a hub. Lent is nil if the program does not reconcile AWS identities.
 func newBindings(ctx context.Context, f flags.Flags, mgr manager.Manager, env func(string) string, owned *workloadIdentities, lent *awsIdentities) (*bindings, error) {
 	clouds, err := providers.New(providers.Config{Env: env, AWSRegion: f.AWSRegion})
 	if err != nil {

@@ -169,7 +169,7 @@ func identityUsers(f flags.Flags) kinds.Table {
 	})
 }
 
-// workloadIdentities is the part that reconciles the WorkloadIdentities.
+// workloadIdentities is the [part] of the program that reconciles the WorkloadIdentities.
 type workloadIdentities struct {
 	concurrent int
 	issuer     *issuer.Issuer

@@ -33,8 +33,8 @@ type ring struct {
 	distinct *tokenserver.Precondition
 }
 
-// newRings makes the rings of the issuer and of the trust domain. A ring is nil if no flag names
-// it. [ring.retire] handles the ring of a former trust domain.
+// newRings makes the rings of the issuer and of the trust domain. A ring is nil if no flag sets its
+// issuer or its trust domain. [ring.retire] handles the ring of a former trust domain.
 func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (issuer, spiffe *ring, err error) {
 	if f.Issuer != "" {
 		if issuer, err = newRing(f, keyring.IssuerRing, f.Policy(), live, clientset, clock, log); err != nil {

@@ -69,7 +69,8 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--audit-log-path=" + filepath.Join(o.DataDir, "audit.log"),
 		// A request is answered only after its line in the log is written.
 		"--audit-log-mode=blocking",
-		// In MiB, so large that the log stays one file, as its readers expect. 0 would mean 100.
+		// In MiB, so large that the log stays one file, as the programs that read it expect. 0
+		// would mean 100.
 		"--audit-log-maxsize=1048576",
 
 		// Without this flag, a stop waits up to a minute for clients to end their watches.

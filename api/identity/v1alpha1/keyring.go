@@ -116,8 +116,8 @@ type KeyRing struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec holds requests of people. The commands "lanyard keys rotate", "lanyard keys confirm" and
-	// "lanyard keys revoke" write it.
+	// spec holds administrators' requests to rotate, confirm or revoke keys. The commands "lanyard
+	// keys rotate", "lanyard keys confirm" and "lanyard keys revoke" write it.
 	//
 	// +optional
 	Spec KeyRingSpec `json:"spec,omitempty"`
@@ -128,7 +128,7 @@ type KeyRing struct {
 	Status KeyRingStatus `json:"status,omitempty"`
 }
 
-// KeyRingSpec holds requests of administrators: to rotate, to confirm or to revoke keys.
+// KeyRingSpec holds administrators' requests to rotate, confirm or revoke keys.
 type KeyRingSpec struct {
 	// rotate requests a rotation when its value changes. Each active key that became active under
 	// another value is replaced as soon as its successor may sign. By convention, the value is the

@@ -51,7 +51,7 @@ func TestStop(t *testing.T) {
 				if took := time.Since(began); took > 3*time.Second {
 					t.Errorf("Stop took %s, more than its grace", took)
 				}
-				time.Sleep(time.Minute) // the component that does not obey ends too
+				time.Sleep(time.Minute) // synctest requires that all components end
 				if tt.want == "" && err != nil {
 					t.Errorf("Stop() = %v, want nil", err)
 				}

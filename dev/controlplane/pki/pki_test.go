@@ -97,8 +97,8 @@ func TestPrepareIssues(t *testing.T) {
 	})
 }
 
-// After a second Prepare, tokens and certificates of the first Prepare must still be valid. Users
-// may have copied these certificates in kubeconfig files.
+// TestPrepareKeepsAuthorities checks that after a second Prepare, tokens and certificates of the
+// first Prepare are still valid. Users may have copied these certificates in kubeconfig files.
 func TestPrepareKeepsAuthorities(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()
@@ -129,7 +129,8 @@ func TestPrepareKeepsAuthorities(t *testing.T) {
 	}
 }
 
-// A start that was killed between the key and the certificate leaves a key without a certificate.
+// TestPrepareResumes checks that Prepare continues after a start that was killed between the key
+// and the certificate of an authority. Such a start leaves a key without a certificate.
 func TestPrepareResumes(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()
