@@ -28,8 +28,8 @@ type gate struct {
 	released chan struct{}
 }
 
-// shut makes the next upload wait. Reached is closed when the upload has arrived; release lets the
-// upload continue.
+// shut makes the next upload wait. Reached is closed when the upload has arrived; release ends its
+// request without an answer.
 func (g *gate) shut() (reached <-chan struct{}, release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

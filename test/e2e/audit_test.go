@@ -257,9 +257,9 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 	}
 }
 
-// TestControllerUsesItsRights makes lanyard-controller use each of its permissions in the world, so
-// that [judgeRun] finds no unused permission. [TestExternalArtifact] makes the controller use the
-// permissions for Flux's kind.
+// TestControllerUsesItsRights makes lanyard-controller use each of its permissions in the shared
+// cluster, so that [judgeRun] finds no unused permission. [TestExternalArtifact] makes the
+// controller use the permissions for Flux's kind.
 func TestControllerUsesItsRights(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
 	// Run the controller as with an API server before 1.34, which does not stream lists, so that it
@@ -419,7 +419,7 @@ func (o objectRef) grant(verb string) string {
 	return verb + " " + resource
 }
 
-// auditLog returns the requests in the world's audit log.
+// auditLog returns the requests in the audit log of the cluster that all tests share.
 func auditLog(t *testing.T) []auditEvent {
 	t.Helper()
 	return auditLogOf(t, world)

@@ -74,8 +74,8 @@ func TestBucketAtMinIO(t *testing.T) {
 			}
 		}
 	})
-	// The world's first controller runs this test. Its administrator lists no host, so it must
-	// refuse MinIO.
+	// The controller that all tests share runs this test. Its administrator lists no host, so the
+	// controller must refuse MinIO.
 	t.Run("nobody is trusted for being asked", func(t *testing.T) {
 		before := proofs(t, a.namespace)
 		unlisted := exchanging(a.atMinIO(t, m, "unlisted", a.namespace), puller)

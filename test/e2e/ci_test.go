@@ -214,7 +214,7 @@ func jobsInTheCluster(t *testing.T, namespace string) {
 	job := newCIJob(t, "KUBECONFIG="+config)
 	kubectlAsTheJob(t, job, config, namespace)
 	account := []string{kind, "--sa-name=runner", "--sa-namespace=" + namespace}
-	job.proves(t, host, account...) // the audience is the artifact's URL
+	job.proves(t, host, account...) // the default audience is the artifact's URL
 	job.proves(t, host, append(account, "--audiences=aud1,oci://"+host+"/"+ownRepository)...)
 	held := secretFile(t, "token", token(t, namespace, "runner", "oci://"+host+"/"+ownRepository))
 	job.proves(t, host, kind, "--sa-token="+held)

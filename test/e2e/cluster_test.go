@@ -103,7 +103,7 @@ func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 	return cluster
 }
 
-// awaitTrust waits until the world's API server accepts a token, as this user.
+// awaitTrust waits until the API server of the shared cluster accepts a token, as this user.
 func awaitTrust(t *testing.T, token, user string) {
 	t.Helper()
 	eventually(t, "the API server trusts the issuer", func(ctx context.Context) error {

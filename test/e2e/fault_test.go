@@ -148,7 +148,7 @@ func TestHostileRegistry(t *testing.T) {
 	_, blob := r.push(t, "app", "bad", layer(t, file("app.yaml", "bad")))
 	status := func(code int, body string) func(w http.ResponseWriter, r *http.Request, well http.Handler) {
 		return func(w http.ResponseWriter, r *http.Request, well http.Handler) {
-			// The controller first checks whether this is a registry. Only later requests must
+			// The controller first checks whether the host is a registry. Only later requests must
 			// fail.
 			if r.URL.Path == "/v2/" {
 				well.ServeHTTP(w, r)

@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// These variables are shared by all tests. TestMain starts the world before the first test, and
-// stops it after the last.
+// These variables are shared by all tests. TestMain starts the cluster and its cloud before the
+// first test, and stops them after the last.
 var (
 	world      *local.Cluster       // with its cloud
 	controller *local.Program       // for all objects without a shard
@@ -46,7 +46,8 @@ var suite = stage.Suite{
 	},
 	Make:  "make build e2e-programs",
 	Cloud: addToCloud,
-	// Tests run these issuers in their own clusters. The world's API server verifies their tokens.
+	// Tests run these issuers in their own clusters. The API server of the shared cluster verifies
+	// their tokens.
 	Audience: clusterAudience,
 	Issuers: map[string]string{
 		"lanyard": ownIssuer, "svid": spiffeIssuer,

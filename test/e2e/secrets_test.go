@@ -182,8 +182,8 @@ func TestMintedSecretsAreFound(t *testing.T) {
 // loudest returns chart values that set the log level of all programs to debug.
 func loudest() map[string]any { return map[string]any{"log": map[string]any{"level": "debug"}} }
 
-// wantNoSecrets searches for secrets in everything that people read: all logs of the world, and all
-// objects and events.
+// wantNoSecrets searches for secrets in everything that people read: all logs, objects and events
+// of the shared cluster.
 func wantNoSecrets(t *testing.T) {
 	t.Helper()
 	if jwt := token(t, "default", "default", stsAudience); findSecret(jwt) < 0 {

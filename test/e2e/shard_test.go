@@ -22,8 +22,8 @@ var listAll = metav1.ListOptions{}
 // stopGrace bounds the stop of a controller.
 const stopGrace = 20 * time.Second
 
-// maxShards is the maximum number of controllers besides the world's first one. Each needs up to
-// 0.3 GiB of memory.
+// maxShards is the maximum number of controllers besides the controller that all tests share. Each
+// controller needs up to 0.3 GiB of memory.
 const maxShards = 4
 
 // shards returns the names of the chart's shards. Tests start the controllers of these shards.
@@ -38,8 +38,8 @@ func shards() []any {
 // freeShards has the shards that no test uses.
 var freeShards = make(chan *shard, maxShards)
 
-// shard is a shard of the chart that a test uses. The world's first controller ignores the shard's
-// objects.
+// shard is a shard of the chart that a test uses. The controller that all tests share ignores the
+// shard's objects.
 type shard struct{ name string }
 
 // takeShard waits for a free shard. The test has the shard until it ends.
@@ -70,9 +70,9 @@ func (s *shard) newTenant(t *testing.T, name string) *tenant {
 	return tn
 }
 
-// start starts a controller of the shard, which ends with the test. Further overrides the world's
-// chart values. If further is nil, the controller starts with the chart that was installed last.
-// The name is for its artifact store and its log.
+// start starts a controller of the shard, which ends with the test. Further overrides the chart
+// values of the run. If further is nil, the controller starts with the chart that was installed
+// last. The name is for its artifact store and its log.
 func (s *shard) start(t *testing.T, name string, further map[string]any) *local.Program {
 	t.Helper()
 	o := local.ProgramOptions{Workload: s.statefulSet(), Binary: binary("lanyard-controller"), Name: name}

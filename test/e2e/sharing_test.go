@@ -42,8 +42,8 @@ func beside(t *testing.T, things ...*sharedThing) {
 // tests.
 const maxParallel = "100"
 
-// seats limits the tests that run at once in the world, in addition to the tests in lanes. Two
-// seats and the lanes keep two processors busy. With four seats, the suite takes a tenth more
+// seats limits the tests that run at once in the shared cluster, in addition to the tests in lanes.
+// Two seats and the lanes keep two processors busy. With four seats, the suite takes a tenth more
 // processor time, and more time.
 var seats = make(chan struct{}, 2)
 

@@ -126,8 +126,8 @@ func (w *spiffeWorld) publishMessage(address, subject string, shown ...tls.Certi
 	return conn.LastError()
 }
 
-// judgedByKubernetes presents JWT-SVIDs to the world's API server, which trusts the SPIFFE issuer
-// by structured authentication.
+// judgedByKubernetes presents JWT-SVIDs to the API server of the shared cluster, which trusts the
+// SPIFFE issuer by structured authentication.
 func judgedByKubernetes(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	for _, tt := range []struct{ name, audience, user string }{

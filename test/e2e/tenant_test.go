@@ -60,7 +60,7 @@ type tenant struct {
 	subject   string // of the ServiceAccount's tokens
 	role      string // ARN
 	url       string // of the repository
-	// shard is the shard of the tenant's objects; nil for the world's first controller.
+	// shard is the shard of the tenant's objects; nil for the controller that all tests share.
 	shard *shard
 }
 

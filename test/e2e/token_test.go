@@ -143,7 +143,7 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// token requests a ServiceAccount token from the world's API server.
+// token requests a ServiceAccount token from the API server of the shared cluster.
 func token(t *testing.T, namespace, account string, audiences ...string) string {
 	t.Helper()
 	return tokenOf(t, apiserver, namespace, account, audiences...)

@@ -214,7 +214,7 @@ func judgeAll(t *testing.T, w *issuerWorld, a, b federated, verifiers []verifier
 	golden(t, "testdata/issuer-matrix.golden", table.String()+"\nWords:\n"+words.String())
 }
 
-// tokenKind is a kind of token. The function token makes one for an audience.
+// tokenKind is a kind of token. The function token makes a token of this kind for an audience.
 type tokenKind struct {
 	name  string
 	token func(audience string) string
