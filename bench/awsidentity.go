@@ -29,8 +29,8 @@ func (c cost) within(limit time.Duration) bool { return time.Duration(c.Nanoseco
 
 // lentIdentities measures the cost of an AWS identity that is lent to a namespace. The first row is
 // the identity's fingerprint, beside the hash of Cluster API Provider AWS. The second row is the
-// time from the identity's name to a credential from the cache, with all grants of a chain of
-// three. Cluster API Provider AWS makes its hash at each reconciliation, Lanyard only when the
+// time from the identity's name to a credential from the cache, with all grants of a chain of three
+// identities. Cluster API Provider AWS makes its hash at each reconciliation, Lanyard only when the
 // identity changes.
 func lentIdentities(ctx context.Context, _ settings) ([]result, error) {
 	theirs, err := capa(ctx)
@@ -108,8 +108,8 @@ func fingerprintIdentity(b *testing.B) {
 	}
 }
 
-// resolveIdentity measures a request for the grants and the credential of a chain of three. The
-// credential is in the cache.
+// resolveIdentity measures a request for the grants and the credential of a chain of three
+// identities. The credential is in the cache.
 func resolveIdentity(b *testing.B) {
 	b.Helper()
 	w := identitytest.New(b)

@@ -57,7 +57,8 @@ func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface,
 	return issuer, spiffe, err
 }
 
-// retire adds the ring to a manager. The manager runs the ring until nothing of it is left.
+// retire adds the ring to a manager. The manager runs the ring until the ring has no keys and no
+// authorities.
 func (r *ring) retire(mgr manager.Manager, clientset kubernetes.Interface) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		ctx, done := context.WithCancel(ctx)

@@ -341,7 +341,7 @@ func granted(ctx context.Context, tb testing.TB, people client.Client, p program
 	return slices.Sorted(maps.Keys(all))
 }
 
-// addGrants adds each verb of a role to all.
+// addGrants adds each verb of a role to the map all.
 func addGrants(ctx context.Context, tb testing.TB, people client.Client, all map[string]bool, ref rbacv1.RoleRef, namespace string) {
 	tb.Helper()
 	var rules []rbacv1.PolicyRule

@@ -148,8 +148,8 @@ func (g google) remove(t *testing.T, key string) {
 	}
 }
 
-// reads counts in the journal the objects and the listings that a principal got. It leaves out
-// calls up to the number after.
+// reads counts in the journal the objects and the listings that a principal got. It counts only
+// calls whose number is greater than the parameter after.
 func (google) reads(principal string, after uint64) (objects, listings int) {
 	granted := func(operation string) int {
 		return len(world.Cloud().Journal().Calls(journal.Filter{

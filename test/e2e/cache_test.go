@@ -16,16 +16,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// exchanges returns the journal's calls that granted a session to a subject. It leaves out calls up
-// to the number after.
+// exchanges returns the journal's calls that granted a session to a subject. It returns only calls
+// whose number is greater than the parameter after.
 func exchanges(subject string, after uint64) []journal.Call {
 	return world.Cloud().Journal().Calls(journal.Filter{
 		Service: "sts", Operation: "AssumeRoleWithWebIdentity", Subject: subject, Verdict: journal.Granted, After: after,
 	})
 }
 
-// resolutions returns the journal's calls in which a role read the tenant's manifests. It leaves
-// out calls up to the number after.
+// resolutions returns the journal's calls in which a role read the tenant's manifests. It returns
+// only calls whose number is greater than the parameter after.
 func resolutions(tn *tenant, role string, after uint64) []journal.Call {
 	var calls []journal.Call
 	for _, c := range world.Cloud().Journal().Calls(journal.Filter{Operation: "ecr:BatchGetImage", Verdict: journal.Granted, After: after}) {

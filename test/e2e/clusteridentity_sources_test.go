@@ -101,7 +101,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	if id := pulled.Status.Identity; id == nil || id.Subject != "lanyard.dev:awsclusterroleidentity:reader" || id.CloudIdentity != reader {
 		t.Errorf("the identity is %+v", id)
 	}
-	// Each program requests each session once. A login at the registry needs a session of its own.
+	// Each of the two controllers requests each session once. The login at the registry needs a
+	// further session of the role reader.
 	sessions := map[string]int{}
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Service: "sts", After: begin}) {
 		if call.Operation == "AssumeRole" {

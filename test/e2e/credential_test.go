@@ -273,7 +273,7 @@ func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 	await(t, pull("malformed", map[string]string{annotation: "a:b"}), "the refusal", failing("IdentityInvalid", annotation))
 }
 
-// refuseTokens tries what must fail at a registry that trusts the cluster.
+// refuseTokens creates objects that must fail at a registry that trusts the cluster.
 func refuseTokens(t *testing.T, zot *federatedRegistry) {
 	t.Helper()
 	tn := newTenant(t, "tenant-f")

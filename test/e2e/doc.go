@@ -1,10 +1,10 @@
 // Package e2e holds the end-to-end tests: black-box tests of the built programs against real
-// counterparties. All tests share one world. The world has a Kubernetes API server
-// (dev/controlplane) and the local cloud, with distribution as the registry of all three clouds.
+// counterparties. All tests share one world: a cluster with a Kubernetes API server
+// (dev/controlplane), and the local cloud, with distribution as the registry of all three clouds.
 // The program lanyard-controller runs under its ServiceAccount with the permissions of the chart.
 // Each test has its own namespaces, cloud identities and repositories. The world's controller is
-// built with the race detector. The controllers of the second shard, which tests start themselves,
-// are built as shipped.
+// built with the race detector. The controllers of the shards, which tests start themselves, are
+// built as shipped.
 //
 // Lanyard's own issuer has its own cluster in the cloud ([TestIssuer]), with the chart's programs
 // and permissions. Services of other projects verify its tokens: the world's API server, Vault's

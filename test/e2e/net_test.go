@@ -39,7 +39,8 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// forward forwards connections to another address, and calls each for every connection.
+// forward forwards connections to another address, and calls the function each for every
+// connection.
 func forward(t *testing.T, to string, each func()) (address string) {
 	t.Helper()
 	l := listen(t)

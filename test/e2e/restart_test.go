@@ -339,7 +339,7 @@ func TestNoCache(t *testing.T) {
 	if n := metric(t, c, "lanyard_token_cache_cached_items"); n != 0 {
 		t.Errorf("lanyard_token_cache_cached_items is %v", n)
 	}
-	// The metric must exist and count at the first controller, which caches tokens.
+	// The metric must exist and count at the controller that all tests share, which caches tokens.
 	if n := metric(t, controller, "lanyard_token_cache_cached_items"); n == 0 {
 		kept := newTenant(t, "no-cache-kept")
 		kept.pushFile(t, "1.0.0", "app")

@@ -95,7 +95,7 @@ func TestStory(t *testing.T) {
 	must(t, "apply the examples", err)
 	_, err = world.Settle(t.Context(), nil)
 	must(t, "wait for the examples", err)
-	// Reconcile each once more: refused objects must stay refused.
+	// Reconcile each object once more: refused objects must stay refused.
 	rows, err := world.Confirm(t.Context())
 	must(t, "wait for the examples", err)
 	t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).remove(t); (&tenant{namespace: "tenant-b"}).remove(t) })

@@ -36,7 +36,8 @@ const (
 )
 
 // grantsOfClouds returns the journal's granted calls in which another caller used an identity or
-// content of tenant-a or tenant-c. It leaves out calls up to the number after.
+// content of tenant-a or tenant-c. It returns only calls whose number is greater than the parameter
+// after.
 func grantsOfClouds(after uint64) (grants []string) {
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: after}) {
 		identity := slices.Contains([]string{roleA, applicationA, accountA, roleC, applicationC, accountC}, call.Role)

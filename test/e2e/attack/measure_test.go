@@ -225,7 +225,7 @@ func startMachine(t *testing.T) *machine {
 	return m
 }
 
-// measure writes as often as a reconciliation, and then pauses like the honest tenant.
+// measure makes as many writes as a reconciliation, and then pauses like the honest tenant.
 func (m *machine) measure(ctx context.Context, probe *v1alpha1.OCIRepository, events <-chan watch.Event) error {
 	m.mu.Lock()
 	m.running = time.Now()
