@@ -240,10 +240,14 @@ func (o *Objects) proveByCertificate(ctx context.Context, account auth.Account) 
 		return nil, unknownSigner(subject, err)
 	}
 	der := make([][]byte, len(chain))
+	expires := chain[0].NotAfter
 	for i, certificate := range chain {
 		der[i] = certificate.Raw
+		if certificate.NotAfter.Before(expires) {
+			expires = certificate.NotAfter
+		}
 	}
-	return auth.NewCertificate(der, key, chain[0].NotAfter.UTC()), nil // the SVID outlives no certificate of its chain
+	return auth.NewCertificate(der, key, expires.UTC()), nil
 }
 
 // answer is the token server's answer to a request for an SVID, with the values that it must match.
