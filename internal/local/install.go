@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/chart"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/internal/chart"
 )
 
 // customResourceDefinition is the kind of CRDs.
