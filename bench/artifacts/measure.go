@@ -268,6 +268,8 @@ func (l *lab) rows(name string, all []spent, target string, best time.Duration) 
 	l.cells(name+", CPU", all, func(s spent) string { return fmt.Sprintf("%.2f s", s.cpu.Seconds()) }, "-", "-")
 	l.row(name+", memory", all, func(s spent) string { return fmt.Sprintf("%d MiB", s.memory>>20) }, "< 100 MiB", all[0].memory < maxMemory)
 }
+
+// row writes one measurement of a case, and whether our value reaches the target.
 func (l *lab) row(name string, all []spent, text func(spent) string, target string, reached bool) {
 	l.cells(name, all, text, target, map[bool]string{true: "yes", false: "NO"}[reached])
 }
