@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
@@ -123,11 +122,12 @@ func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.
 // providers allow the hosts that the object names, even hosts that are not the cloud's own.
 func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err error) {
 	var allowed endpoint.Allowed
-	bucket, isBucket := q.object.Resource.(*v1alpha1.Bucket)
-	if isBucket {
+	var bucket v1alpha1.BucketSpec
+	if q.object.Kind.Bucket != nil {
+		bucket = q.object.Kind.Bucket(q.object.Resource)
 		_, sts, _ := strings.Cut(id.STSEndpoint, "://")
 		sts, _, _ = strings.Cut(sts, "/")
-		for _, host := range []string{bucket.Spec.Endpoint, sts} {
+		for _, host := range []string{bucket.Endpoint, sts} {
 			if more, err := allowed.With(host); err == nil && host != "" {
 				allowed = more
 			}
@@ -138,21 +138,14 @@ func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err 
 	}
 	switch q.object.Kind.Server {
 	case kinds.Buckets:
-		if !isBucket {
-			return p, set, fmt.Errorf("objects of kind %s name no bucket", q.Kind)
-		}
-		place, err := location.Of(set, allowed, bucket.Spec)
+		place, err := location.Of(set, allowed, bucket)
 		if place.Listed {
 			q.unknown("--allowed-endpoint-hosts of the controller must list the host of spec.endpoint")
 		}
 		p.options, p.host = place.Token, place.Host
 		return p, set, err
 	case kinds.AWS:
-		cluster, ok := q.object.Resource.(*infrav1.AWSCluster)
-		if !ok {
-			return p, set, fmt.Errorf("objects of kind %s name no region", q.Kind)
-		}
-		p.options = append(p.options, auth.WithSTSRegion(cluster.Spec.Region))
+		p.options = append(p.options, auth.WithSTSRegion(q.region()))
 		return p, set, nil
 	case kinds.Registry:
 		return q.registryPurpose(id, set)
@@ -209,7 +202,7 @@ func (q *inquiry) describe(id spec.Identity, key auth.Key, p purpose) {
 			q.unknown("--allowed-endpoint-hosts of the controller must list the host of spec.sts.endpoint")
 		}
 	case key.Provider == aws.ProviderName:
-		q.Exchange = "AWS STS in " + key.STSRegion + ", the region of " + q.region() + as
+		q.Exchange = "AWS STS in " + key.STSRegion + ", the region of " + q.regionField() + as
 		q.unknown("AWS_REGION of the controller (--aws-region): if it is a region of the same partition, AWS STS of that region is used, and the key has it")
 	case key.Provider == azure.ProviderName:
 		q.Exchange = "Microsoft Entra" + as
@@ -228,9 +221,18 @@ func (q *inquiry) describe(id spec.Identity, key auth.Key, p purpose) {
 	}
 }
 
-// region returns the field that decides the region of AWS STS, for a controller without AWS_REGION.
+// region returns the region in the object's spec; empty if the object names no region.
 func (q *inquiry) region() string {
-	if bucket, ok := q.object.Resource.(*v1alpha1.Bucket); ok && bucket.Spec.Region != "" {
+	if q.object.Kind.Region == nil {
+		return ""
+	}
+	return q.object.Kind.Region(q.object.Resource)
+}
+
+// regionField returns the field that decides the region of AWS STS, for a controller without
+// AWS_REGION.
+func (q *inquiry) regionField() string {
+	if q.region() != "" {
 		return "spec.region"
 	}
 	return q.object.Kind.AddressField

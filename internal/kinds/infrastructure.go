@@ -18,6 +18,7 @@ func AWSCluster() Kind {
 		NewList: func() List { return &v1alpha1.AWSClusterList{} },
 		Server:  AWS, AddressField: "spec.region",
 		Source: of(func(o *v1alpha1.AWSCluster) string { return o.Spec.Region }),
+		Region: of(func(o *v1alpha1.AWSCluster) string { return o.Spec.Region }),
 		Fields: of(func(o *v1alpha1.AWSCluster) spec.Fields {
 			ref := AWSClusterIdentity(o)
 			return spec.Fields{Namespace: o.Namespace, Provider: toolkitv1.ProviderAWS, IdentityRef: &ref}

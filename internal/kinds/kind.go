@@ -127,6 +127,11 @@ type Kind struct {
 	Server Server
 	// AddressField is the path of the field with the server's address, such as "spec.url".
 	AddressField string
+	// Bucket returns the spec of an object's bucket. Required if Server is Buckets.
+	Bucket func(Resource) toolkitv1.BucketSpec
+	// Region returns the region in an object's spec, such as "eu-central-1"; empty if the object
+	// names no region. Region is itself nil if the kind has no field for a region.
+	Region func(Resource) string
 	// Source returns the short name of an object's source for people: a repository, a bucket, a
 	// Secret. If Source is nil, there is no such name.
 	Source func(Resource) string

@@ -60,6 +60,8 @@ func TestTableFitsTheCRDs(t *testing.T) {
 			"WorkloadIdentity":   {kind.WorkloadIdentity != nil, has(spec, "workloadIdentityName") || has(spec, "workloadIdentity")},
 			"Relation":           {kind.Relation != "", has(spec, "workloadIdentityName") || has(spec, "workloadIdentity")},
 			"Found with Success": {kind.Found != nil, kind.Success != ""},
+			"Region":             {kind.Region != nil, has(spec, "region")},
+			"Bucket":             {kind.Bucket != nil, kind.Server == kinds.Buckets},
 		} {
 			if !reflect.DeepEqual(pair[0], pair[1]) {
 				t.Errorf("%s: %s is %v in the table, want %v", kind.Kind, name, pair[0], pair[1])

@@ -27,6 +27,8 @@ func Bucket() Kind {
 		New:     func() Resource { return &v1alpha1.Bucket{} },
 		NewList: func() List { return &v1alpha1.BucketList{} },
 		Server:  Buckets, AddressField: "spec.endpoint", Success: "Pulled",
+		Bucket: of(func(o *v1alpha1.Bucket) v1alpha1.BucketSpec { return o.Spec }),
+		Region: of(func(o *v1alpha1.Bucket) string { return o.Spec.Region }),
 		Source: of(func(o *v1alpha1.Bucket) string { return strings.TrimPrefix(o.Spec.Endpoint+"/"+o.Spec.BucketName, "/") }),
 	}, func(Resource) string { return "" }) // the endpoint gets no credential: no audience
 	access := k.Fields
