@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -43,6 +44,8 @@ type fakeIssuer struct {
 	// server changes the ring as the token server does. It is called at each read after an update;
 	// the parameter read counts these reads from 1.
 	server func(ring object, read int)
+	// interrupt is called when the ring is updated, before the answer. It may be nil.
+	interrupt func()
 	// conflicts is the number of updates of the ring that are refused because of a conflict.
 	conflicts int
 
@@ -204,6 +207,11 @@ func (f *fakeIssuer) answerRing(r *http.Request) (int, any) {
 			}
 		}
 		return http.StatusOK, f.ring
+	}
+	if f.interrupt != nil {
+		_, _ = io.Copy(io.Discard, r.Body) // the server sees the end of a connection only after the body
+		f.interrupt()
+		<-r.Context().Done() // no answer
 	}
 	if f.conflicts > 0 {
 		f.conflicts--
@@ -519,6 +527,17 @@ func TestKeysAskNothing(t *testing.T) {
 	c.run(t.Context(), "keys", "revoke", f.keyNumber(2))
 	if f.read != -1 {
 		t.Error("the ring was updated")
+	}
+}
+
+// TestKeysInterrupted checks that a revocation does not report success if its update was interrupted.
+func TestKeysInterrupted(t *testing.T) {
+	f, kubeconfig := newFakeIssuer(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	f.interrupt = interrupt
+	c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
+	if status := c.run(ctx, "keys", "revoke", f.keyNumber(2), "--yes", "--timeout", "0"); status == 0 {
+		t.Errorf("says %q", c.err.String()+c.out.String())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -239,6 +240,19 @@ func TestAPIServiceComesLater(t *testing.T) {
 	wipeBundle(t, replica)
 	step(t, replica)
 	serving(t, replica, readBundle(t, replica))
+}
+
+// TestStepReportsTimeouts checks that Step does not report success if the API server did not answer
+// in time.
+func TestStepReportsTimeouts(t *testing.T) {
+	replica := newCertificate(interceptor.NewClient(newClient(t), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return fmt.Errorf("get: %w", context.DeadlineExceeded)
+		},
+	}))
+	if err := replica.Step(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after a timeout: %v", err)
+	}
 }
 
 func TestDeleteWithNamespace(t *testing.T) {

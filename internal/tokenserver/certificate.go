@@ -61,7 +61,13 @@ func (c *Certificate) AddListener(listener dynamiccertificates.Listener) {
 // this is due. Replicas may call Step at the same time. Without an APIService, Step still makes the
 // leaf: an installation may create the APIService last.
 func (c *Certificate) Step(ctx context.Context) error {
-	return retry.OnError(retry.DefaultBackoff, anotherWasFaster, func() error { return c.step(ctx) })
+	var err error
+	// The error of OnError is not used. After a timeout, that error is nil.
+	_ = retry.OnError(retry.DefaultBackoff, anotherWasFaster, func() error {
+		err = c.step(ctx)
+		return err
+	})
+	return err
 }
 
 func anotherWasFaster(err error) bool {

@@ -185,14 +185,17 @@ func kidArgument(_ *cobra.Command, args []string) error {
 // perform writes the request wish into the ring, and waits until the token server has fulfilled it.
 func (r *ringCommand) perform(ctx context.Context, cluster *cluster.Client, wish ringChange) error {
 	var ring *identityv1.KeyRing
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+	var err error
+	// The error of RetryOnConflict is not used. After a timeout, that error is nil.
+	_ = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if ring, err = r.read(ctx, cluster); err != nil {
 			return err
 		}
-		if err := wish.change(ring); err != nil {
+		if err = wish.change(ring); err != nil {
 			return err
 		}
-		return cluster.Update(ctx, ring, client.FieldOwner(frame.Name))
+		err = cluster.Update(ctx, ring, client.FieldOwner(frame.Name))
+		return err
 	})
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("at %s: %w; the caller needs update of keyrings.%s in namespace %s",
