@@ -319,7 +319,7 @@ func (c *Cloud) describeImages(call *apiCall, input detailInput) (any, *service.
 // imagesOf checks that the policies allow the call's operation on a repository. Then it returns the
 // images that the filter selects.
 func (c *Cloud) imagesOf(call *apiCall, input listInput) ([]image, *service.Refusal) {
-	refusal := cmp.Or(checkRepositoryName(input.RepositoryName), input.pageInput.refusal(), input.Filter.refusal())
+	refusal := cmp.Or(checkRepositoryName(input.RepositoryName), input.refusal(), input.Filter.refusal())
 	if refusal != nil {
 		return nil, refusal
 	}
