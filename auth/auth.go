@@ -59,8 +59,8 @@ func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Tok
 	return fetched.Token, fetched.Key, err
 }
 
-// calls is a pool, so that cache hits do not allocate. A call that fetches does not return to the
-// pool, because its fetch may still run after GetToken returns.
+// calls is a pool of call values, so that cache hits do not allocate. A call that fetches does not
+// return to the pool, because its fetch may still run after GetToken returns.
 //
 //nolint:gochecknoglobals // a pool of zero values holds no state.
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -223,8 +223,8 @@ func (c *call) prove(ctx context.Context, request *Request) (Proof, error) {
 	})
 }
 
-// exchange gets the token of request.Key, from the security token service and then from the
-// registry.
+// exchange gets the token of request.Key from the security token service. If the request names an
+// image repository, exchange then gets registry credentials for this token.
 func (c *call) exchange(ctx context.Context, proof Proof, request *Request) (Token, error) {
 	token, err := observe(c.Observer, request.Key.Provider, StageExchange, func() (Token, error) {
 		if c.Accounts == nil {
@@ -238,7 +238,7 @@ func (c *call) exchange(ctx context.Context, proof Proof, request *Request) (Tok
 	return observe(c.Observer, request.Key.Provider, StageRegistry, func() (Token, error) {
 		credentials, err := c.provider.(RegistryProvider).NewRegistryToken(ctx, token, request)
 		if credentials == nil {
-			return nil, err // a nil pointer in the interface would differ from nil
+			return nil, err // an untyped nil, because an interface with a nil pointer is not nil
 		}
 		return credentials, err
 	})

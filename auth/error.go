@@ -54,7 +54,7 @@ const (
 	CodeRegionMissing Code = "RegionMissing"
 	// CodeAudienceRefused: a proof for this audience would be dangerous, or there is no audience.
 	CodeAudienceRefused Code = "AudienceRefused"
-	// CodeProofDenied: the caller may not have a proof of this subject.
+	// CodeProofDenied: the caller is not allowed to get a proof of this subject.
 	CodeProofDenied Code = "ProofDenied"
 	// CodeProofInvalid: the proof differs from the request for it, or is not valid.
 	CodeProofInvalid Code = "ProofInvalid"
@@ -82,7 +82,7 @@ type Error struct {
 	Code Code
 	// Fix is the next step to take: one sentence for people, without a full stop at its end.
 	Fix string
-	// RetryAfter is how long the called service asked us to wait; zero if it did not ask.
+	// RetryAfter is the wait that the called service asked for; zero if it asked for none.
 	RetryAfter time.Duration
 	// Err is the cause, safe to print.
 	Err error
@@ -109,13 +109,13 @@ func (e *Error) Temporary() bool {
 	return e.Code == CodeThrottled || e.Code == CodeUnavailable || e.Code == CodeUnreachable
 }
 
-// IsTemporary reports whether err is a temporary [*Error]. Any other error is not.
+// IsTemporary reports whether err is a temporary [*Error]. It returns false for any other error.
 func IsTemporary(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Temporary()
 }
 
-// CodeOf is the code of the first [*Error] in err's chain, or empty.
+// CodeOf returns the code of the first [*Error] in err's chain, or empty.
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code

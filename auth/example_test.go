@@ -45,7 +45,7 @@ func ExampleError() {
 	provider, accounts, end := localAWS()
 	defer end()
 
-	// An account of tenant B that is annotated with tenant A's role.
+	// The account thief is of tenant B, and its annotation names tenant A's role.
 	_, err := auth.GetToken(context.Background(), provider, auth.WithServiceAccount("tenant-b", "thief", accounts))
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		fmt.Println("stage:", e.Stage)

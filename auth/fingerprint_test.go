@@ -6,8 +6,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// TestFingerprintVectors compares fingerprints under a fixed key with vectors. Another
-// implementation (Python's hmac) made the vectors.
+// TestFingerprintVectors makes fingerprints with a fixed key, and compares them with vectors.
+// Another implementation (Python's hmac) made the vectors.
 func TestFingerprintVectors(t *testing.T) {
 	key := []byte("a key of exactly thirty-two byte")
 	for _, tt := range []struct {

@@ -36,7 +36,7 @@ func (d *drifting) version(of *int) int {
 	return *of
 }
 
-// pause waits a random time of less than most, or until ctx ends.
+// pause waits for a random time below the parameter most, or until ctx ends.
 func (d *drifting) pause(ctx context.Context, most time.Duration) error {
 	d.mu.Lock()
 	took := time.Duration(d.random.Int64N(int64(most)))
@@ -125,7 +125,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				var wg sync.WaitGroup
-				wg.Go(func() { // the cluster
+				wg.Go(func() { // the cluster, which changes the account
 					// Long and short pauses alternate, so that changes come in pairs.
 					for most := 500 * time.Millisecond; d.pause(ctx, most) == nil; most = 550*time.Millisecond - most {
 						d.mu.Lock()
@@ -134,7 +134,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 						d.mu.Unlock()
 					}
 				})
-				wg.Go(func() { // the informer
+				wg.Go(func() { // the informer, which updates memory and notifies the cache
 					for d.pause(ctx, 20*time.Millisecond) == nil {
 						before, _ := d.Lookup(ctx, d.subject)
 						d.mu.Lock()

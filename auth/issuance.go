@@ -2,11 +2,11 @@ package auth
 
 import "unique"
 
-// IssuanceTerms are the inputs that decide a token that Lanyard itself issues, besides its subject
-// and its audiences.
+// IssuanceTerms are the inputs that decide a token that Lanyard itself issues. The token's subject
+// and audiences are inputs too, but no terms.
 type IssuanceTerms struct {
-	// CADigest is the SHA-256, in hex, of the certificate of the certificate authority. Another
-	// authority issues another certificate.
+	// CADigest is the SHA-256, in hex, of the certificate authority's own certificate. Another
+	// authority would issue another certificate to the subject.
 	CADigest string
 	// Signer is the ID of the key that signs Lanyard's own JWT. With another key, another JWT is
 	// issued. For an SVID from a SPIFFE broker, Signer is the broker's address.

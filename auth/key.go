@@ -16,8 +16,8 @@ import (
 type Key struct {
 	// Provider is the provider's name, so that tokens of different clouds have different keys.
 	Provider string
-	// Subject is the subject that the token is for. It was proven when the token was issued.
-	// Without this field, anyone who names an identity would get a token that was issued to
+	// Subject is the subject that the token is for. The subject was proven when the token was
+	// issued. Without this field, anyone who names an identity would get a token that was issued to
 	// somebody else.
 	Subject Subject
 	// UID is the subject's UID: an account that is deleted and created again inherits no token.
@@ -26,15 +26,15 @@ type Key struct {
 	// Identity is the provider's identity that the subject names: another identity needs another
 	// token.
 	Identity string
-	// IdentityFingerprint is a hash of everything else that the subject's attributes request, such
-	// as session policies, or the source identity, whose token is the proof in a chain
-	// ([Account.Fingerprint]). With other attributes the same identity gives another token.
+	// IdentityFingerprint is a hash of everything else that the subject's attributes request
+	// ([Account.Fingerprint]). Examples are session policies and, in a chain, the source identity,
+	// whose token is the proof. With other attributes the same identity gives another token.
 	IdentityFingerprint string
 	// Target is the part of the key that the provider derives from the options.
 	Target
-	// ProxyURL is the proxy for calls to STSEndpoint. It is empty without an STSEndpoint, because
-	// on the way to the provider's own endpoints a proxy sees only TLS, and cannot change the
-	// token. The URL's password appears as a keyed hash.
+	// ProxyURL is the proxy for calls to STSEndpoint. It is empty without an STSEndpoint: a proxy
+	// to the provider's own endpoints sees only TLS, and cannot change the token. The URL's
+	// password appears as a keyed hash.
 	ProxyURL string
 }
 

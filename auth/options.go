@@ -31,13 +31,14 @@ type Options struct {
 	Observer Observer
 	// Tenant is the namespace that asks for the token of a lent subject (see [WithTenant]).
 	Tenant string
-	// Scopes bound what the token may do, in the provider's own syntax.
+	// Scopes limit what the token may do, in the provider's own syntax.
 	Scopes List
 	// Audiences are the receivers of a token that is itself the credential.
 	Audiences List
 	// ContextObject is the object that the token is used for; zero for none.
 	ContextObject ObjectReference
-	// ImageRepository asks for registry credentials, as host/path without scheme, tag or digest.
+	// ImageRepository is the repository that the registry credentials are for: host/path without
+	// scheme, tag or digest.
 	ImageRepository string
 	// STSEndpoint is an https URL that replaces the provider's own security token service; empty
 	// for the provider's own.
@@ -57,7 +58,7 @@ type Options struct {
 	err      error
 }
 
-// Format prints the subject for every verb: the proxy's URL may hold a password.
+// Format prints only the subject, for every verb, because the proxy's URL may hold a password.
 func (o Options) Format(state fmt.State, _ rune) {
 	_, _ = io.WriteString(state, "options for "+o.Subject.String())
 }
@@ -120,8 +121,8 @@ type Observer interface {
 	ObserveStage(provider string, stage Stage, outcome string, took time.Duration)
 }
 
-// WithServiceAccount asks for a token for that ServiceAccount. The names follow the rules of
-// [ServiceAccount].
+// WithServiceAccount asks for a token for the ServiceAccount with this namespace and name. The
+// names follow the rules of [ServiceAccount].
 func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	subject, err := ServiceAccount(namespace, name)
 	if err != nil {
@@ -145,7 +146,7 @@ func WithController() Option {
 }
 
 // WithTenant sets the namespace that asks for the token of a lent subject ([Subject.Lent]). A cache
-// charges that namespace. Without this option a cache charges the program itself. For a subject
+// charges the token to that namespace, or to the program itself without this option. For a subject
 // with a namespace, the cache always charges the subject's namespace.
 func WithTenant(namespace string) Option {
 	return func(o *Options) { o.Tenant = namespace }
@@ -246,7 +247,8 @@ func WithProxyURL(proxy *url.URL) Option {
 			Err: errors.New("proxy URL is not an http or https URL with a host"),
 		})
 	}
-	// Copy the URL: if the caller changed it later, the key would stay the same.
+	// Copy the URL. If the caller changed the URL later, the call would use another proxy than the
+	// proxy in its key.
 	fixed := *proxy
 	proxyKey := hideProxyPassword(&fixed)
 	return func(o *Options) { o.ProxyURL, o.proxyKey = &fixed, proxyKey }
@@ -262,8 +264,8 @@ func WithMinRemaining(d time.Duration) Option {
 // WithRetryNow repeats the exchange even if it failed a moment ago. Use it after a change that may
 // have fixed the failure. A cache may delay the call by some seconds, because a tenant could make
 // changes all the time. The option does not shorten a wait that the server asked for (Retry-After).
-// A tenant ([WithTenant]) cannot use it for the failure of a lent subject. The reason is that the
-// server's wait and the lent subject concern all tenants.
+// A tenant ([WithTenant]) cannot use it for the failure of a lent subject. The reason for both
+// limits is that the server's wait and the lent subject concern all tenants.
 func WithRetryNow() Option {
 	return func(o *Options) { o.RetryNow = true }
 }

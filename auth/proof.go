@@ -49,8 +49,8 @@ func (a AccountsByKind) Lookup(ctx context.Context, subject Subject) (Account, e
 	return accounts.Lookup(ctx, subject)
 }
 
-// Subscribe implements [AccountReader]: changed is called for subjects of all kinds. Two kinds may
-// call changed at the same time.
+// Subscribe implements [AccountReader]: changed is called for subjects of all kinds. The Accounts
+// of two kinds may call changed at the same time.
 func (a AccountsByKind) Subscribe(changed func(Subject)) {
 	for _, accounts := range a {
 		accounts.Subscribe(changed)
@@ -107,7 +107,7 @@ type ProofRequest struct {
 	Audiences []string
 	// Lifetime is how long the proof is valid. Default: [ProofLifetime].
 	Lifetime time.Duration
-	// ContextObject is the object that the proof is used for; zero if the proof does not say so.
+	// ContextObject is the object that the proof is used for; zero if the proof names no object.
 	ContextObject ObjectReference
 	// STSRegion is the region of the security token service that receives a proof of [FormToken]. A
 	// Prover that gets the proof from such a service must use the same region. Empty for providers

@@ -108,7 +108,7 @@ func (r *Request) Step(ctx context.Context, identity string, fetch func(context.
 	return fetched.Token, err
 }
 
-// Format prints the key for every verb: the proxy's URL may hold a password.
+// Format prints only the key, for every verb, because the proxy's URL may hold a password.
 func (r Request) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, r.Key.String()) }
 
 // refuseUnsupported refuses options that need an interface that the provider does not implement. It

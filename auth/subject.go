@@ -201,8 +201,8 @@ type Account struct {
 	UID string
 	// Attributes say which cloud identity the subject wants, under the keys that its provider
 	// documents: the annotations of a ServiceAccount, or the providerConfig of a WorkloadIdentity.
-	// They are not trusted, because the tenant writes them: the cloud decides. Callers share the
-	// map and must not change it.
+	// The tenant writes the attributes, so they are not trusted: the cloud decides. Callers share
+	// the map and must not change it.
 	Attributes map[string]string
 	// Fingerprint is a keyed hash of all attributes and of all else that decides the token, such as
 	// the source identity in a chain of identities. [Fingerprint] makes this hash. It is part of

@@ -17,7 +17,7 @@ type Token interface {
 // BearerToken.
 type BearerToken interface {
 	Token
-	// Bearer returns the token as it follows the scheme in the header Authorization.
+	// Bearer returns the text that follows the scheme in the header Authorization.
 	Bearer() Secret
 }
 

@@ -35,7 +35,8 @@ func sessionOf(proof auth.Proof) (*Token, error) {
 	}
 }
 
-// assumeWithSession calls AssumeRole for the plan's role. The session source signs the call.
+// assumeWithSession calls AssumeRole for the plan's role. The session in the parameter source signs
+// the call.
 func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	duration := cmp.Or(x.session.Duration, SessionDuration)
 	if !source.SessionToken.IsZero() {
@@ -72,8 +73,8 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 	return token, nil
 }
 
-// identify asks AWS who the session source belongs to, and returns this session with ARN and
-// account. With this call, AWS checks static keys before their first use.
+// identify asks AWS for the identity of the session in the parameter source, and returns the
+// session with its ARN and account. With this call, AWS checks static keys before their first use.
 func (p *Provider) identify(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	const operation = "GetCallerIdentity"
 	answer, err := p.sts(x, source.provider(), request).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -118,7 +119,8 @@ func (x plan) assumeFailure(ctx context.Context, err error, source *Token) error
 	return f.error(auth.StageExchange, x.chainOperation())
 }
 
-// explainSource sets the code and the fix of f if AWS rejects the session of the source.
+// explainSource sets the code and the fix of f if AWS rejects the keys or the session that signed
+// the call, or does not serve the region for their account.
 func (x plan) explainSource(f *failure) {
 	switch f.api {
 	case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "AuthFailure":

@@ -24,7 +24,8 @@ const (
 	rootSecret = "root-secret-root-secret"
 )
 
-// lender is a Prover whose proof is the session of the source, which the identity names.
+// lender is a Prover of one account, whose session request has a source. Its proof is what the
+// function source returns: a session, or keys.
 type lender struct {
 	account auth.Account
 	source  func(region string) (auth.Proof, error)
@@ -41,7 +42,7 @@ func (l lender) Prove(_ context.Context, _ auth.Account, request auth.ProofReque
 	return l.source(request.STSRegion)
 }
 
-// identityOf returns a cluster identity that requests the session.
+// identityOf returns a cluster identity that requests a session with the parameters in request.
 func identityOf(t *testing.T, name string, request aws.SessionRequest) auth.Account {
 	t.Helper()
 	subject, err := auth.ClusterIdentity("AWSClusterRoleIdentity", name)
@@ -66,7 +67,7 @@ func assume(t *testing.T, w *world, account auth.Account, source func(string) (a
 }
 
 // chainWorld returns a world with the user root and a role. The role trusts its account, so root
-// and the role itself may assume it.
+// and the role itself may assume the role.
 func chainWorld(t *testing.T) (w *world, roleARN string) {
 	t.Helper()
 	w = newWorld(t)
@@ -154,8 +155,8 @@ func TestChainsThatAWSRefuses(t *testing.T) {
 }
 
 // TestThrottledAccount checks that a throttled account gets no further calls. Identities whose
-// source session is of the account fail at once with a clear error. Identities whose source session
-// is of another account are served.
+// source session belongs to this account fail at once with a clear error. Identities whose source
+// session belongs to another account are served.
 func TestThrottledAccount(t *testing.T) {
 	w, arn := chainWorld(t)
 	const otherKey, otherSecret = "AKIAOTHEROTHEROTHERO", "other-secret-other-secret"
@@ -204,8 +205,8 @@ func TestFingerprintIsRequired(t *testing.T) {
 	}
 }
 
-// TestLentSessionsTakeNoDetour checks that a lent identity is refused with a tenant's endpoint or
-// proxy.
+// TestLentSessionsTakeNoDetour checks that a call for a lent identity is refused if the call has an
+// endpoint or a proxy, which a tenant may have chosen.
 func TestLentSessionsTakeNoDetour(t *testing.T) {
 	w, arn := chainWorld(t)
 	account := identityOf(t, "target", aws.SessionRequest{Source: "Secret keys", RoleARN: arn})
@@ -262,7 +263,7 @@ func FuzzSessionRequest(f *testing.F) {
 		subject, err := auth.ClusterIdentity("AWSClusterRoleIdentity", "a")
 		rig.Must(t, err)
 		got, err := aws.SessionRequestOf(auth.Account{Subject: subject, Attributes: attributes, Fingerprint: auth.Fingerprint(attributes)})
-		request.Name = aws.FitSessionName(name) // AWS accepts 64 characters
+		request.Name = aws.FitSessionName(name) // shortened, because AWS accepts at most 64 characters
 		if err != nil || !reflect.DeepEqual(got, request) {
 			t.Errorf("%+v became %+v, %v", request, got, err)
 		}

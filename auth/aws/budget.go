@@ -15,7 +15,7 @@ const (
 	// "IAM and AWS STS quotas".
 	maxCalls = 20
 	// firstPause is the pause after the first throttled answer. Each further throttled answer
-	// doubles it.
+	// doubles the pause.
 	firstPause = time.Second
 	// lastPause is the limit of the doubled pause. AWS can ask for a longer pause.
 	lastPause = time.Minute
@@ -105,7 +105,7 @@ func (b *budgets) leave(of payer, own *budget, err error) {
 	defer b.mu.Unlock()
 	own.calls--
 	status, header := responseOf(err)
-	paused := time.Now().Before(own.resumeAt) // an earlier answer started the pause
+	paused := time.Now().Before(own.resumeAt) // true if an earlier answer has already started a pause
 	switch {
 	case err != nil && isThrottle(apiCode(err), status):
 		if !paused {
@@ -128,7 +128,8 @@ func (own *budget) pause(asked time.Duration) {
 	}
 }
 
-// forget removes a budget without calls, waiting callers and throttled answers. Callers hold mu.
+// forget removes a budget that has no calls, no waiting callers and no throttled answers. Callers
+// hold mu.
 func (b *budgets) forget(of payer, own *budget) {
 	if own.calls == 0 && own.waiting == 0 && own.throttled == 0 && b.known[of] == own {
 		delete(b.known, of)

@@ -65,7 +65,8 @@ func TestBudgetOfAThrottledAccount(t *testing.T) {
 			leave(nil)
 		}
 		mu.Lock()
-		// The first maxCalls calls were already in progress when the first throttled answer came.
+		// maxCalls calls were already in progress when the first throttled answer came. After them,
+		// at most 20 calls may follow: one after each pause.
 		if calls > maxCalls+20 {
 			t.Errorf("%d calls in %s", calls, 500*time.Second)
 		}
@@ -124,7 +125,7 @@ func TestBudgetBoundsCallsUnderWay(t *testing.T) {
 	})
 }
 
-// TestBudgetOfNobody checks that keys of an unknown account share no budget.
+// TestBudgetOfNobody checks that calls are not limited if the account of their keys is unknown.
 func TestBudgetOfNobody(t *testing.T) {
 	var b budgets
 	for range 2 * maxCalls {

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// defaultChain is the name of the source of the controller's own credentials, for errors.
+// defaultChain names the source of the controller's own credentials in errors.
 const defaultChain = "the AWS SDK's default chain"
 
 // NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: environment
@@ -178,16 +178,16 @@ func controllerFailure(ctx context.Context, err error, sources []awssdk.Credenti
 	const give = "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity, or name a ServiceAccount in the object"
 	f := classify(ctx, err, defaultChain)
 	status, _ := responseOf(err)
-	// Drop the message. A server of the environment wrote it, so it may repeat secrets that
-	// classify cannot recognize.
+	// Drop the message. A server that the environment names wrote it, so the message may repeat
+	// secrets that classify cannot recognize.
 	f.message = ""
 	switch {
 	case f.Code == auth.CodeEndpointRefused, f.Code == auth.CodeThrottled, f.Code == auth.CodeUnavailable:
 	case f.api == "AccessDenied" || f.api == "InvalidIdentityToken":
 		f.Code, f.Fix = auth.CodeTrustRefused, "check the trust policy of the role that the controller's environment names (AWS_ROLE_ARN)"
 	case slices.Contains(sources, awssdk.CredentialSourceIMDS):
-		// Instance metadata is the last source of the chain. So the controller has no other
-		// configuration, and its node may have a role.
+		// Instance metadata is the last source of the chain, so the controller has no other
+		// configuration. The fix is to give the controller a role, because its node may have none.
 		f.Fix = give
 		switch {
 		case f.Code == auth.CodeUnreachable, f.Code == auth.CodeResponseInvalid:

@@ -19,7 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// environment sets the variables of set, in an environment that otherwise has no AWS identity.
+// environment sets the environment variables in the parameter set, and removes every other AWS
+// identity from the environment.
 func environment(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -49,7 +50,7 @@ func asController(t *testing.T, w *world) (auth.Token, error) {
 	return auth.GetToken(t.Context(), w.aws, auth.WithController())
 }
 
-// irsa is the environment that EKS gives a Pod whose ServiceAccount has a role.
+// irsa returns the environment variables that EKS gives a Pod whose ServiceAccount has a role.
 func irsa(t *testing.T, w *world, trusted string) map[string]string {
 	t.Helper()
 
@@ -136,7 +137,7 @@ func TestControllerCABundle(t *testing.T) {
 	set["AWS_CA_BUNDLE"] = file(t, string(w.Cloud.CAPEM()))
 	environment(t, set)
 	trusting := w.Base
-	w.Base = &http.Transport{Proxy: trusting.Proxy} // trusts the system's authorities only
+	w.Base = &http.Transport{Proxy: trusting.Proxy} // trusts only the system's authorities, not the local cloud's
 	w.aws = w.provider(t, aws.Config{Region: region})
 	_, err := asController(t, w)
 	rig.Must(t, err)
@@ -219,7 +220,7 @@ func metadata(t *testing.T, role string) string {
 }
 
 func TestControllerInstanceMetadata(t *testing.T) {
-	// The proxy refuses plain HTTP: requests for metadata must not go through the proxy.
+	// The proxy refuses plain HTTP, so the test fails if a metadata request goes through the proxy.
 	w := newWorld(t)
 	environment(t, map[string]string{"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata(t, "node")})
 	token, err := asController(t, w)
@@ -249,9 +250,9 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	})
 }
 
-// TestControllerInstanceMetadataAstray checks servers without an answer, and other servers at the
-// metadata service's address, where the node's own service should be. They must neither delay
-// callers nor get their text into errors.
+// TestControllerInstanceMetadataAstray checks what calls return when the server at the metadata
+// service's address does not answer, or is another server. Such a server must neither delay callers
+// nor get its text into errors.
 func TestControllerInstanceMetadataAstray(t *testing.T) {
 	w := newWorld(t)
 	serve := func(answer http.HandlerFunc) string {
@@ -267,8 +268,8 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 			_, _ = io.WriteString(rw, page)
 		}
 	}
-	// once returns a server that answers with the function then if the URL's path contains path. It
-	// answers all other requests as the metadata service does.
+	// once returns a server. A request whose URL's path contains path goes to the handler in the
+	// parameter then. The server answers all other requests as the metadata service does.
 	once := func(path string, then http.HandlerFunc) string {
 		good, err := url.Parse(metadata(t, "node"))
 		rig.Must(t, err)
@@ -384,7 +385,7 @@ func TestControllerConfigurationFaults(t *testing.T) {
 }
 
 // TestControllerTakesNoDetour checks that NewControllerToken itself refuses a tenant's endpoint and
-// a tenant's proxy. GetTarget refuses both, too.
+// a tenant's proxy, although GetTarget refuses both earlier.
 func TestControllerTakesNoDetour(t *testing.T) {
 	w := newWorld(t)
 	environment(t, irsa(t, w, controllerSubject))

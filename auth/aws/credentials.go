@@ -14,9 +14,9 @@ import (
 // with the context of the SDK's request. Set the provider directly as aws.Config.Credentials, and
 // include [auth.WithCache] in the options.
 //
-// For the SDK, the credentials end after at most one minute. So the SDK's cache
-// (aws.NewCredentialsCache, which config.LoadDefaultConfig adds) asks again soon. No client uses
-// credentials for long after their grant is withdrawn.
+// The credentials that the SDK gets expire after at most one minute. So the SDK's cache
+// (aws.NewCredentialsCache, which config.LoadDefaultConfig adds) asks again soon, and no client
+// uses credentials for long after their grant is withdrawn.
 func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
 		token, err := auth.GetToken(ctx, provider, opts...)

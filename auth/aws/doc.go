@@ -13,10 +13,10 @@
 // otherwise a [*Token]. [NewCredentialsProvider] makes the same call from inside the AWS SDK.
 //
 // Sessions come from the STS endpoint of the call. The default is the region's endpoint in the SDK.
-// The region is the first that is set: the call's, the endpoint's, [Config].Region, the region of
-// the image repository's host. Config.Region does not count if the repository is in another
-// partition. AWS_ variables are read only for the controller's own identity (the SDK's default
-// chain).
+// The region is the first of these that is set: the region of the call, the region of the endpoint,
+// [Config].Region, the region of the image repository's host. Config.Region does not count if the
+// repository is in another partition. AWS_ variables are read only for the controller's own
+// identity (the SDK's default chain).
 //
 // An endpoint outside AWS that an administrator listed ([Config].AllowedEndpointHosts) may be the
 // STS of an S3-compatible store, such as MinIO or Ceph. The proof for such an endpoint has the

@@ -59,8 +59,8 @@ func ExampleNewCredentialsProvider() {
 	// Output: arn:aws:sts::123456789123:assumed-role/tenant-a/puller.tenant-a
 }
 
-// The token is a user and a password for Amazon ECR. The host decides the region, and other hosts
-// get no credentials.
+// The token is a user and a password for Amazon ECR. The host of the image decides the region.
+// Hosts outside Amazon ECR get no credentials.
 func ExampleProvider_NewRegistryToken() {
 	local, accounts := localAWS()
 	defer local.Cloud.Close()
@@ -86,7 +86,8 @@ func ExampleProvider_NewRegistryToken() {
 }
 
 // localAWS returns a local AWS with one role, and the one ServiceAccount that the role trusts. A
-// controller uses the accounts of package auth/kube, and its configuration needs no transport.
+// controller uses the accounts of package auth/kube instead, and an [aws.Config] without a
+// transport.
 func localAWS() (*rig.Rig, auth.Accounts) {
 	document := func(statement map[string]any) json.RawMessage {
 		data, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{statement}})

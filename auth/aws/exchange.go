@@ -75,7 +75,7 @@ func (p *Provider) assumeWithJWT(ctx context.Context, proof auth.Proof, x plan, 
 	duration := cmp.Or(x.session.Duration, SessionDuration)
 	asked := time.Now()
 	answer, err := p.sts(x, awssdk.AnonymousCredentials{}, request).AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
-		RoleArn:          awssdk.String(x.role.String()), // empty for no role: the SDK requires the field
+		RoleArn:          awssdk.String(x.role.String()), // required by the SDK; empty for no role
 		RoleSessionName:  awssdk.String(x.sessionName(request.Key.Subject)),
 		WebIdentityToken: awssdk.String(jwt.Token.Reveal()),
 		DurationSeconds:  awssdk.Int32(int32(duration.Seconds())),
@@ -114,10 +114,10 @@ func (x plan) where() string {
 	return "AWS STS in " + x.sts.Region
 }
 
-// parseToken returns the session in the answer to a request that was sent at asked. The session
-// ends at the expiration in the answer, or at asked plus duration if that is earlier: if the local
-// clock is behind, AWS's expiration is too late. A session in another account than the role's is an
-// error.
+// parseToken returns the session in AWS's answer. The parameter asked is the time when the request
+// was sent. The session ends at the expiration in the answer, or at asked plus duration if this is
+// earlier: if the local clock is behind, AWS's expiration is too late. A session in another account
+// than the role's is an error.
 func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, asked time.Time, duration time.Duration) (*Token, error) {
 	switch {
 	case c == nil:
@@ -138,7 +138,7 @@ func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, aske
 		SessionToken:    auth.NewSecret(*c.SessionToken),
 		ExpiresAt:       ends.UTC(),
 	}
-	if x.sts.Listed || user == nil { // an S3-compatible store has no accounts
+	if x.sts.Listed || user == nil { // an S3-compatible store has no accounts to compare
 		return token, nil
 	}
 	token.ARN = awssdk.ToString(user.Arn)
@@ -187,7 +187,7 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 			"those of this cluster",
 			issuer, x.role.Account, audience)
 		// STS gives the same answer whether it cannot reach an issuer now or can never reach it. So
-		// the error is temporary.
+		// the error counts as temporary.
 		if strings.Contains(f.message, "verification key") {
 			f.Code = auth.CodeUnavailable
 			f.Fix = fmt.Sprintf("check that STS can fetch the keys of %s from the internet", issuer)

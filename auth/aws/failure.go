@@ -75,7 +75,7 @@ func (f failure) error(stage auth.Stage, operation string) *auth.Error {
 // apiCode returns AWS's error code, or empty.
 func apiCode(err error) string {
 	apiError, ok := errors.AsType[smithy.APIError](err)
-	// The SDK uses this code for an answer that is not an error document of AWS.
+	// The SDK uses the code UnknownError for an answer that is not an error document of AWS.
 	if !ok || apiError.ErrorCode() == "UnknownError" {
 		return ""
 	}

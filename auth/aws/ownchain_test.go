@@ -36,7 +36,8 @@ func ownChainWorld(t *testing.T) (w *world, account auth.Account, reader string)
 	return w, account, "arn:aws:iam::" + otherAccountID + ":role/reader"
 }
 
-// assuming returns the account with a role to assume, in the form that auth/kube makes.
+// assuming returns the account with a second role to assume. Like package auth/kube, it also sets
+// the Fingerprint.
 func assuming(account auth.Account, value string) auth.Account {
 	account = rig.WithAttribute(account, aws.AssumeRoleAnnotation, value)
 	account.Fingerprint = auth.Fingerprint(account.Attributes)

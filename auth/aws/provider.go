@@ -148,10 +148,10 @@ func (p *Provider) Region() endpoint.AWSRegion { return p.region }
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
-// GetTarget implements [auth.Provider]. Image is the registry's region, because one credential
-// serves all registries of a region that the role may use; for Amazon ECR Public it is
-// public.ecr.aws. "+fips" and "+dual-stack" follow if the credential comes from the API of that
-// variant.
+// GetTarget implements [auth.Provider]. The target's Image is the registry's region, because one
+// credential serves all registries of this region that the role may use. For Amazon ECR Public,
+// Image is public.ecr.aws. "+fips" and "+dual-stack" follow if the credential comes from the API of
+// that variant.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if !options.Scopes.IsZero() {
 		return auth.Target{}, refusal.Unsupported(ProviderName, "scopes",
@@ -194,8 +194,8 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 
 // stsRegion returns the region of STS: the first known region of the call (option), the endpoint,
 // the controller (AWS_REGION) and the registry. The controller's region counts only within the
-// registry's partition, because STS in one partition does not know the roles of another. An
-// endpoint of [Config].AllowedEndpointHosts has only the region of the call.
+// registry's partition, because STS in one partition does not know the roles of another. For an
+// endpoint of [Config].AllowedEndpointHosts, only the region of the call counts.
 func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.Registry) (string, error) {
 	if option != "" && sts.Region != "" && !sts.Global && option != sts.Region {
 		return "", &auth.Error{
@@ -223,10 +223,9 @@ func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.
 }
 
 // GetProofRequest implements [auth.Provider]. It asks for a JWT for sts.amazonaws.com, in all
-// partitions, unless the account names other audiences. For a host of
-// [Config].AllowedEndpointHosts it asks for a JWT for that host, which AWS does not accept. If the
-// account names a source session, it asks for this session. It refuses a request that AWS would
-// refuse with any proof.
+// partitions, unless the account names other audiences. For a host of [Config].AllowedEndpointHosts
+// it asks for a JWT for that host; AWS does not accept such a JWT. If the account names a source
+// session, it asks for this session. It refuses a request that AWS would refuse with any proof.
 func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(request)
 	switch {
@@ -282,8 +281,8 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 	if x.role = role; role.text == "" && x.session.Source != "" {
 		return x, nil // there is no role to check: AWS decides what the source's session may do
 	}
-	// Check the registry first. By default it decides the region of STS, so the fix must be a role
-	// in the registry's partition.
+	// Check the registry first. By default the registry decides the region of STS, so the fix must
+	// be a role in the registry's partition.
 	if request.ImageRepository != "" {
 		registry, err := p.registry(request.ImageRepository)
 		if err != nil {
@@ -298,7 +297,7 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 			}
 		}
 	}
-	// An STS host outside AWS, which an administrator listed, has no partition.
+	// An STS host outside AWS, which an administrator listed, has no partition to compare.
 	if x.sts.Partition != "" && x.sts.Partition != role.Partition {
 		return plan{}, &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,

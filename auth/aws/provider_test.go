@@ -170,7 +170,8 @@ func TestGetIdentity(t *testing.T) {
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || e.Fix != fix {
 		t.Errorf("empty annotation: %v", err)
 	}
-	// Without an annotation there is no role. A store may accept this, AWS does not.
+	// Without an annotation there is no role. This is no error yet: AWS needs a role, but a store
+	// may accept a request without a role.
 	if got, err := provider.GetIdentity(auth.Account{Subject: account.Subject, UID: "1"}); got != "" || err != nil {
 		t.Errorf("no annotation: %q, %v", got, err)
 	}
@@ -203,7 +204,7 @@ func TestProofAudience(t *testing.T) {
 		{roleA, region, "", imageA, "sts.amazonaws.com"},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "", "", "sts.amazonaws.com"},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "https://sts.cn-north-1.amazonaws.com.cn", "", "sts.amazonaws.com"},
-		// A listed host has no partition. The audience of its proof is not AWS's.
+		// A listed host has no partition. The audience of a proof for this host is the host itself.
 		{roleA, region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"arn:aws-cn:iam::123456789123:role/r", region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		// A store's role, or no role, is only for a listed host, and never for a registry of AWS.
@@ -280,7 +281,8 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	rig.DoesNotPrint(t, token, "-key", "[AWS session until 2030-01-02T03:04:05Z]")
 }
 
-// A tenant with many different strings must neither fill the memory forever nor slow other tenants.
+// TestMemoryIsBounded checks that a tenant with many different strings neither fills the memory
+// forever nor slows other tenants.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, aws.Config{})
 	for i := range 20_000 {
@@ -294,7 +296,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// These functions run on every call, even on cache hits, so they must not allocate.
+// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget, which run on every call, even
+// on cache hits, do not allocate.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, aws.Config{Region: region})
 	account := accountA(t)

@@ -16,8 +16,9 @@ import (
 // The account's Fingerprint must cover all of them. The fields are parameters of AssumeRole and
 // AssumeRoleWithWebIdentity; their limits are those of the AWS STS API reference.
 type SessionRequest struct {
-	// Source names, for people, the session that requests the new session. The Prover returns it as
-	// a proof of the form [auth.FormToken]. Empty: the proof is a JWT.
+	// Source is a human-readable name of the session that signs the request for the new session.
+	// The Prover returns that session as a proof of the form [auth.FormToken]. Empty: the proof is
+	// a JWT.
 	Source string
 	// RoleARN is the role to assume. Empty: the token is the source's own session.
 	RoleARN string
@@ -48,7 +49,8 @@ type SessionRequest struct {
 	ProofLifetime time.Duration
 }
 
-// Names of attributes: each is the name of a field in the spec of an identity.
+// Names of attributes. Each, except source, is also the name of a field in the spec of an AWS
+// identity.
 const (
 	attributeSource         = "source"
 	attributeRole           = "roleARN"

@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/attribute"
 )
 
-// role is the role of a subject. It is a role of AWS, or a role of an S3-compatible store with only
-// text set. The zero value is no role.
+// role is the role of a subject. It is a role of AWS, or a role of an S3-compatible store. A
+// store's role has only the field text. The zero value is no role.
 type role struct {
 	endpoint.RoleARN // zero for a role of a store
 
@@ -56,9 +56,9 @@ func roleMissing(subject auth.Subject) error {
 
 // GetIdentity implements [auth.Provider]. It returns the role that the ServiceAccount's annotation
 // or the WorkloadIdentity's providerConfig names, or empty without a role. If the account also
-// names a role to assume, GetIdentity returns that role. GetIdentity does not have the endpoint. So
-// it accepts an empty identity and a role of a store, which [Provider.GetProofRequest] refuses for
-// AWS's own endpoints, before a proof is made.
+// names a role to assume, GetIdentity returns that role. GetIdentity does not know the STS
+// endpoint. So it accepts an empty identity and a role of a store, which [Provider.GetProofRequest]
+// refuses for AWS's own endpoints, before a proof is made.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	arn, named := roleAttribute().Of(account)
 	chained, isChained := assumeAttribute().Of(account)
@@ -80,10 +80,10 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	return arn, nil
 }
 
-// roleFor returns the role that the request asks sts for. AWS needs a role of one of its accounts.
-// A store accepts a request without a role: MinIO then decides by the proof's claims, and gives no
-// more than the store's administrator gave to those claims. With a source, the role may be empty
-// too: the token is then the source's own session.
+// roleFor returns the role that the request asks the endpoint sts for. AWS needs a role of one of
+// its accounts. A store accepts a request without a role: MinIO then decides by the proof's claims,
+// and gives no more than the store's administrator gave to those claims. If the parameter source
+// names a source session, the role may be empty too: the token is then that session.
 func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source string) (role, error) {
 	arn, subject := request.Key.Identity, request.Key.Subject
 	mustBeAWS := !sts.Listed || request.ImageRepository != ""
@@ -95,7 +95,7 @@ func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source strin
 	}
 	r, err := p.roles.Parse(arn)
 	if err == nil && mustBeAWS && !r.isAWS() {
-		_, err = endpoint.ParseRoleARN(arn) // the error says why AWS has no such role
+		_, err = endpoint.ParseRoleARN(arn) // returns the error that says why AWS has no such role
 	}
 	if err != nil {
 		return role{}, roleAttribute().Invalid(subject, err)
@@ -110,15 +110,15 @@ type ownChain struct {
 	then  endpoint.Assumption
 }
 
-// ownChain returns the chain of an account. Arn and chained are the values of the account's role
-// attributes.
+// ownChain returns the chain of an account. The parameters arn and chained are the values of the
+// account's role attributes.
 func (p *Provider) ownChain(account auth.Account, arn, chained string) (ownChain, error) {
 	if arn == "" {
 		return ownChain{}, roleMissing(account.Subject)
 	}
 	first, err := p.roles.Parse(arn)
 	if err == nil && !first.isAWS() {
-		_, err = endpoint.ParseRoleARN(arn) // the error says why AWS has no such role
+		_, err = endpoint.ParseRoleARN(arn) // returns the error that says why AWS has no such role
 	}
 	if err != nil {
 		return ownChain{}, roleAttribute().Invalid(account.Subject, err)

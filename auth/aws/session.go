@@ -14,8 +14,8 @@ const maxSessionName = 64
 
 // sessionName returns the name of a subject's sessions in CloudTrail: <name>.<namespace>, plus
 // @<kind> for a subject other than a ServiceAccount. [FitSessionName] shortens a long name. Two
-// subjects never share a name. A namespace has no dot, so the last dot separates. No Kubernetes
-// name contains "@" or "=", so only Lanyard adds them.
+// subjects never share a name. A namespace has no dot, so the last dot separates the name from the
+// namespace. No Kubernetes name contains "@" or "=", so only Lanyard adds them.
 func sessionName(subject auth.Subject) string {
 	name := subject.Name() + "." + subject.Namespace()
 	if subject.Kind() != auth.KindServiceAccount {

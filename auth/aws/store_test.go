@@ -26,9 +26,9 @@ import (
 
 const minioRole = "arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0"
 
-// minio answers like MinIO's STS, with role policies or by the claim "policy". It verifies tokens.
-// Source: MinIO, cmd/sts-handlers.go, AssumeRoleWithSSO. test/e2e compares its answers to wrong
-// tokens with the answers of a real MinIO.
+// minio is a fake of MinIO's STS. It decides by role policies or by the claim "policy", and it
+// verifies tokens. Source: MinIO, cmd/sts-handlers.go, AssumeRoleWithSSO. test/e2e compares its
+// answers to wrong tokens with the answers of a real MinIO.
 type minio struct {
 	verifier *oidc.Verifier
 	claims   bool   // decide by the claim "policy"

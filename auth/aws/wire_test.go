@@ -163,7 +163,7 @@ func TestRetriesAreFew(t *testing.T) {
 	},
 		rig.Attempt{Name: "refused", Handler: stsError(403, "AccessDenied", "no"), Requests: 1},
 		rig.Attempt{Name: "invalid token", Handler: stsError(400, "InvalidIdentityToken", "no"), Requests: 1},
-		// The SDK's service client retries this code, so a second request is expected.
+		// The SDK's service client retries IDPCommunicationError, so a second request is expected.
 		rig.Attempt{Name: "issuer away", Handler: stsError(400, "IDPCommunicationError", "no"), Requests: 2},
 		rig.Attempt{Name: "throttled", Handler: stsError(400, "Throttling", "no"), Requests: 1},
 		rig.Attempt{Name: "throttled as 503", Handler: stsError(503, "Throttling", "no"), Requests: 1},
@@ -339,9 +339,10 @@ func TestRegistryHosts(t *testing.T) {
 	}
 }
 
-// Hosts of one region may have APIs that fail independently: most regions have no FIPS endpoint. An
-// object that names such a host must not disturb other users of the same subject in the region,
-// such as other users of the controller's identity.
+// TestHostsOfARegionFailApart checks that each variant of a region's registry hosts fails alone.
+// The hosts of one region may have different APIs: most regions have no FIPS endpoint. An object
+// that names a host with a failing API must not disturb other users of the same subject in the
+// region, such as other users of the controller's identity.
 func TestHostsOfARegionFailApart(t *testing.T) {
 	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {

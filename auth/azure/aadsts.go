@@ -12,7 +12,7 @@ import (
 // aadsts is an error code of Microsoft Entra's security token service; zero if there is no code.
 type aadsts int
 
-// Codes that need special treatment besides their entry in verdict.
+// Codes for which other functions besides verdict have a special case.
 const (
 	noResource    aadsts = 500011
 	assertionTime aadsts = 700024

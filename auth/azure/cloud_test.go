@@ -68,7 +68,7 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 					t.Errorf("%s: a token for %s, want %s", name, audienceOf(t, token), test.audience)
 				}
 			}
-			// Azure DevOps exists only in the public cloud.
+			// Azure DevOps exists only in the public cloud, so other clouds refuse its scope.
 			devops, err := auth.GetToken(t.Context(), provider, w.As(account, auth.WithScopes(azure.DevOpsScope))...)
 			switch {
 			case cloud != endpoint.AzurePublic():
@@ -78,8 +78,8 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 			case err != nil || audienceOf(t, devops)+"/.default" != azure.DevOpsScope:
 				t.Errorf("Azure DevOps: %v, %v", devops, err)
 			}
-			// An Entra tenant of another cloud does not exist in this cloud. A proof for another
-			// cloud is refused here.
+			// An Entra tenant of another cloud does not exist in this cloud. A proof with the
+			// audience of another cloud is refused.
 			account.Attributes[azure.TenantAnnotation] = tenants[(i+1)%len(tenants)]
 			if _, err := auth.GetToken(t.Context(), provider, w.As(account)...); auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS90002") {
 				t.Errorf("another cloud's tenant: %v", err)

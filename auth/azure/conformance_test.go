@@ -13,8 +13,9 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// The proofs of a WorkloadIdentity have another issuer than those of a ServiceAccount.
-		// Apart from this, only the names of the attributes may differ between the two kinds.
+		// The suite also runs with a WorkloadIdentity, whose proofs have another issuer than those
+		// of a ServiceAccount. Apart from this, only the names of the attributes may differ between
+		// the two kinds.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// environment sets the variables of set, in an environment that otherwise has no Azure identity.
+// environment sets the environment variables in the parameter set, and removes every other Azure
+// identity from the environment.
 func environment(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -45,7 +46,8 @@ func environment(t *testing.T, set map[string]string) {
 			}
 		}
 	}
-	// Put fake programs first in PATH. A program that is started leaves a file.
+	// Put fake programs first in PATH. A fake program that is started writes a file, which makes
+	// the test fail.
 	programs := t.TempDir()
 	for _, name := range []string{"az", "azd", "pwsh", "powershell"} {
 		rig.Must(t, os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\ntouch "+filepath.Join(programs, "started")+"\n"), 0o700))
@@ -94,7 +96,8 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// provider returns a provider that reaches the host under every name, with TLS and without.
+// provider returns a provider whose connections all go to h, whatever the host name: at port 80
+// without TLS, otherwise with TLS.
 func (h *host) provider(t *testing.T, config azure.Config) *azure.Provider {
 	t.Helper()
 	config.Transport = rig.Wire(t, h.ServeHTTP)
@@ -107,7 +110,7 @@ func (h *host) provider(t *testing.T, config azure.Config) *azure.Provider {
 		}
 		return secure(ctx, network, address)
 	}
-	// The proxy refuses plain HTTP: requests for metadata must not go through the proxy.
+	// The proxy refuses plain HTTP, so a test fails if a metadata request goes through the proxy.
 	config.Transport.Proxy = func(r *http.Request) (*url.URL, error) {
 		if r.URL.Scheme != "https" {
 			return nil, errors.New("plain HTTP is sent to the proxy")
@@ -134,7 +137,7 @@ func TestControllerWorkloadIdentity(t *testing.T) {
 	for i, want := range []string{"login.microsoftonline.com", "login.microsoftonline.us", "login.chinacloudapi.cn"} {
 		environment(t, map[string]string{
 			"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof"),
-			// The provider's cloud decides, not this variable.
+			// The provider's cloud decides the authority, not this variable.
 			"AZURE_AUTHORITY_HOST": "https://login.evil.example",
 		})
 		h := newHost()
@@ -147,8 +150,8 @@ func TestControllerWorkloadIdentity(t *testing.T) {
 		if h.form.Get("client_assertion") != "the-controllers-proof" || !strings.Contains(h.form.Get("scope"), "https://storage.azure.com/.default") || h.form.Get("client_id") != clientA {
 			t.Errorf("%v", h.form)
 		}
-		// Without instance discovery, no other authority is asked whether the provider's authority
-		// is genuine.
+		// Instance discovery is off: the SDK does not ask another authority whether the provider's
+		// authority is genuine.
 		for _, asked := range h.asked {
 			if !strings.HasPrefix(asked, want+"/"+tenantID+"/") {
 				t.Errorf("asked %s", asked)
@@ -160,7 +163,7 @@ func TestControllerWorkloadIdentity(t *testing.T) {
 func TestControllerSecret(t *testing.T) {
 	environment(t, map[string]string{
 		"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret",
-		"AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof"), // the secret has precedence
+		"AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof"), // the client secret has precedence over this file
 	})
 	h := newHost()
 	_, err := asController(t, h.provider(t, azure.Config{}))
@@ -186,7 +189,7 @@ func TestControllerCertificate(t *testing.T) {
 	if strings.Count(h.form.Get("client_assertion"), ".") != 2 {
 		t.Errorf("%v", h.form)
 	}
-	// The error must not contain the content of the file.
+	// A file without a certificate is refused. The error must not contain the file's path.
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	rig.Must(t, err)
 	encoded, err = x509.MarshalPKCS8PrivateKey(other)
@@ -226,8 +229,8 @@ func TestControllerManagedIdentity(t *testing.T) {
 	}
 }
 
-// On AKS, an identity that is only half configured must not become the node's identity. Only
-// AZURE_TOKEN_CREDENTIALS can select the managed identity.
+// TestControllerIsNotTheHost checks that a controller on AKS whose identity is only half configured
+// does not get the node's identity. Only AZURE_TOKEN_CREDENTIALS can select the managed identity.
 func TestControllerIsNotTheHost(t *testing.T) {
 	secret := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret"}
 	proof := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof")}
@@ -377,8 +380,8 @@ func TestControllerMetadataIsAway(t *testing.T) {
 	}
 }
 
-// TestControllerTakesNoDetour checks that NewControllerToken itself refuses a tenant's proxy.
-// GetTarget refuses the proxy, too.
+// TestControllerTakesNoDetour checks that NewControllerToken itself refuses a tenant's proxy,
+// although GetTarget refuses the proxy earlier.
 func TestControllerTakesNoDetour(t *testing.T) {
 	h := newHost()
 	environment(t, map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "x")})
@@ -417,7 +420,7 @@ func TestTokenCredential(t *testing.T) {
 	for range 3 {
 		got, err := credential.GetToken(t.Context(), blob)
 		rig.Must(t, err)
-		// The reported end is near, so that the SDK asks again soon.
+		// The credential reports an early end of the token, so that the SDK asks again soon.
 		if left := time.Until(got.ExpiresOn); got.Token != "entra-access-token-0123456789" || left > time.Minute || left < 50*time.Second {
 			t.Errorf("until %s", got.ExpiresOn)
 		}

@@ -79,7 +79,8 @@ type source struct {
 	managed bool
 }
 
-// source returns the source of that name. Its texts for people are set even if there is an error.
+// source returns the token source with the given name. The source's texts for people are set even
+// if there is an error.
 func (p *Provider) source(name string, client *http.Client) (s source, err error) {
 	options := azcore.ClientOptions{
 		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},

@@ -50,7 +50,8 @@ func ExampleNewTokenCredential() {
 	defer provider.Close()
 
 	credential := azure.NewTokenCredential(provider, auth.WithServiceAccount("tenant-a", "puller", accounts))
-	// azblob.NewClient(url, credential, nil) calls this when it makes a request:
+	// The client that azblob.NewClient(url, credential, nil) returns calls GetToken when it makes a
+	// request:
 	token, err := credential.GetToken(context.Background(), policy.TokenRequestOptions{Scopes: []string{"https://storage.azure.com/.default"}})
 	fmt.Println(token.Token != "", err)
 	// Output: true <nil>
@@ -98,8 +99,8 @@ func ExampleConfig() {
 }
 
 // localAzure returns a local Azure with one application, and the one ServiceAccount that the
-// application trusts. A controller uses the accounts of package auth/kube, and its configuration
-// needs no transport.
+// application trusts. A controller uses the accounts of package auth/kube instead, and an
+// [azure.Config] without a transport.
 func localAzure() (*rig.Rig, auth.Accounts) {
 	const issuer, client = "https://oidc.example.org/cluster", "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	local, err := rig.Start(context.Background(), cloudtest.Config{Azure: cloudazure.Config{Tenants: []cloudazure.Tenant{{

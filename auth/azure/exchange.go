@@ -35,8 +35,8 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 	return token, err
 }
 
-// exchange exchanges the proof for a token. Code is the error code of a refusal by Entra; otherwise
-// zero.
+// exchange exchanges the proof for a token. The result code is Entra's error code if Entra refuses;
+// otherwise zero.
 func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, request *auth.Request) (_ auth.Token, code aadsts, _ error) {
 	operation := fmt.Sprintf("token for application %s of tenant %s", x.client, x.tenant)
 	started := time.Now()

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// usable checks that token ends after asked and within 28 hours, or that err is one short line of
-// printable text.
+// usable checks that token expires at most 28 hours after asked, the time of the request. If there
+// is an error instead, err must be one short line of printable text.
 func usable(t *testing.T, body []byte, token *azure.Token, err error, asked time.Time) {
 	t.Helper()
 	if (token == nil) == (err == nil) {

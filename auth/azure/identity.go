@@ -23,7 +23,8 @@ const (
 	TenantField = "tenantID"
 )
 
-// statement is the identity as the subject's attributes give it, not yet checked. It is comparable.
+// statement has the IDs from a subject's attributes, not yet checked. It is comparable, because a
+// memo uses it as its key.
 type statement struct{ tenant, client string }
 
 // identity is an application of an Entra tenant. The IDs of the tenant and of the application are

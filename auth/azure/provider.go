@@ -128,7 +128,7 @@ func (*Provider) GetName() string { return ProviderName }
 
 // GetTarget implements [auth.Provider]. Image is the registry's host and the repository, because
 // credentials are for one repository. STSEndpoint is the authority of the cloud, so that tokens of
-// two clouds never share a key. It is empty for the public cloud.
+// two clouds never share a key. STSEndpoint is empty for the public cloud.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":

@@ -124,7 +124,8 @@ func TestGetTarget(t *testing.T) {
 func TestGetIdentity(t *testing.T) {
 	account := accountA(t)
 	const want = tenantID + "/" + clientA
-	// The controller's Entra tenant does not replace a malformed or empty Entra tenant.
+	// The controller's Entra tenant does not replace a malformed or empty Entra tenant of an
+	// account.
 	provider := newProvider(t, azure.Config{TenantID: "11111111-2222-3333-4444-555555555555"})
 	for name, account := range map[string]auth.Account{
 		"as it is":   account,
@@ -179,7 +180,8 @@ func TestGetIdentityDefaultTenant(t *testing.T) {
 	}
 }
 
-// The fields of a WorkloadIdentity are in its providerConfig; annotations are ignored.
+// TestGetIdentityOfWorkloadIdentity checks that a WorkloadIdentity names its identity in fields of
+// its providerConfig, and that its annotations are ignored.
 func TestGetIdentityOfWorkloadIdentity(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	subject, err := auth.WorkloadIdentity("tenant-a", "pull")
@@ -275,7 +277,8 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	rig.DoesNotPrint(t, token, "-key", "[Azure token until 2030-01-02T03:04:05Z]")
 }
 
-// A tenant with many different strings must neither fill the memory forever nor slow other tenants.
+// TestMemoryIsBounded checks that a tenant with many different strings neither fills the memory
+// forever nor slows other tenants.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	for i := range 20_000 {
@@ -289,7 +292,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// These functions run on every call, even on cache hits, so they must not allocate.
+// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget, which run on every call, even
+// on cache hits, do not allocate.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, azure.Config{TenantID: tenantID})
 	account := accountA(t)
@@ -335,7 +339,7 @@ func FuzzGetIdentity(f *testing.F) {
 }
 
 // FuzzScopes checks that an accepted scope is one resource and /.default. It must have no
-// characters that change the form that is sent.
+// characters that would change the form sent to Microsoft Entra.
 func FuzzScopes(f *testing.F) {
 	for _, seed := range []string{azure.DevOpsScope, "https://storage.azure.com/.default", "api://x/.default", "https://a b/.default", "a,b/.default", "/.default", "https://u@h/.default", "https://&/.default", "https://x/a=b/.default"} {
 		f.Add(seed)
@@ -356,8 +360,8 @@ func FuzzScopes(f *testing.F) {
 	})
 }
 
-// A program may serve two clouds with one cache. Tokens of different clouds must have different
-// keys.
+// TestCloudsShareNoKey checks that tokens of different clouds have different keys, because a
+// program may serve two clouds with one cache.
 func TestCloudsShareNoKey(t *testing.T) {
 	own, err := endpoint.ParseAzureEnvironment([]byte(custom), "")
 	rig.Must(t, err)

@@ -68,7 +68,8 @@ func (p *Provider) tenantOf(request *auth.Request) string {
 	return p.tenant
 }
 
-// registryToken gets one of the registry's two tokens. Field is the token's field in the response.
+// registryToken gets one of the registry's two tokens. The parameter field is the name of the
+// token's field in the response.
 func (p *Provider) registryToken(
 	ctx context.Context, request *auth.Request, registry *acrRegistry, operation, field string, form url.Values,
 ) (*Token, error) {
@@ -88,10 +89,10 @@ func (p *Provider) registryToken(
 	return token, nil
 }
 
-// parseRegistryToken returns the token in the registry's response to a request that was sent at
-// asked. The token's lifetime is exp minus iat of its claims (RFC 7519 §4.1). exp and iat are times
-// of the registry's clock, so the local clock does not matter. Without iat the lifetime is exp
-// minus asked. Errors quote nothing of the response.
+// parseRegistryToken returns the token in the registry's response. The parameter asked is the time
+// when the request was sent. The token's lifetime is exp minus iat of its claims (RFC 7519 §4.1).
+// exp and iat are times of the registry's clock, so the local clock does not matter. Without iat
+// the lifetime is exp minus asked. Errors quote nothing of the response.
 func parseRegistryToken(body []byte, field string, asked time.Time) (*Token, error) {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {

@@ -112,9 +112,9 @@ func (p *Provider) scope(key auth.Key) (string, error) {
 	}
 }
 
-// registryFallback returns a second scope to ask for, after Microsoft Entra refused scope with
-// code. A cloud may have no audience for registries; its registries then accept a token for Azure
-// Resource Manager. The result ok is false if there is no second scope.
+// registryFallback returns a second scope to ask for, after Microsoft Entra refused the parameter
+// scope with this code. A cloud may have no audience for registries; its registries then accept a
+// token for Azure Resource Manager. The result ok is false if there is no second scope.
 func (p *Provider) registryFallback(key auth.Key, scope string, code aadsts) (fallback string, ok bool) {
 	fallback = ResourceManagerScope(p.cloud)
 	return fallback, key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback

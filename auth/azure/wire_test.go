@@ -287,7 +287,8 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 	}
 }
 
-// All calls go through a tenant's proxy. A proxy inside the cluster is refused.
+// TestTenantProxy checks that all calls go through the proxy that a tenant chose, and that a proxy
+// inside the cluster is refused.
 func TestTenantProxy(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string

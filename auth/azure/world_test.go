@@ -39,7 +39,7 @@ func newWorld(tb testing.TB) *world {
 // newWorldOf makes a world in which the issuer makes the proofs.
 func newWorldOf(tb testing.TB, issuer string) *world {
 	tb.Helper()
-	// Microsoft Entra accepts RSA signatures only.
+	// Microsoft Entra accepts RSA signatures only, so the issuer signs with RS256.
 	w := &world{Rig: rig.New(tb, cloudtest.Config{Azure: worldConfig()}, issuer, oidc.RS256)}
 	w.azure = w.provider(tb, azure.Config{AllowedEndpointHosts: w.Allow})
 	return w
@@ -47,13 +47,13 @@ func newWorldOf(tb testing.TB, issuer string) *world {
 
 func (w *world) provider(tb testing.TB, config azure.Config) *azure.Provider {
 	tb.Helper()
-	// With the race detector on a busy machine, a request can take seconds, because the cloud makes
-	// its RSA key.
+	// The timeout is long, because a request may have to wait until the cloud has made its RSA key.
+	// With the race detector on a busy machine this takes seconds.
 	config.Transport, config.Timeout = w.Base, time.Minute
 	return newProvider(tb, config)
 }
 
-// trust makes subject the only subject of the issuer that the application trusts.
+// trust makes the application trust only subject, a subject of the world's issuer.
 func (w *world) trust(tb testing.TB, client, subject string) {
 	tb.Helper()
 	trusting := application(client, subject)
@@ -100,8 +100,8 @@ func (w *world) caller(ctx context.Context, token auth.Token) (string, error) {
 
 func (w *world) exchanges() int { return w.Count("entra", "Token") }
 
-// registry is the longest possible name of a registry, so that no registry is named "x" plus this
-// name.
+// registry is the longest possible name of a registry. Package providertest puts "x" before it,
+// which makes it too long for a registry.
 const registry = "contosocontosocontosocontosocontosocontosocontoso1"
 
 // sharedImage is a repository that both tenants may pull from.

@@ -146,8 +146,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// A token without audience is refused, because it would be for more than one receiver. Only a
-// WorkloadIdentity's token can name a context object.
+// TestTarget checks that a call without an audience is refused, because its token would be for more
+// than one receiver. Only a WorkloadIdentity's token can name a context object.
 func TestTarget(t *testing.T) {
 	account := rig.ServiceAccount("tenant-a", "puller", nil)
 	as := rig.Subject(account, rig.Proof("never"))

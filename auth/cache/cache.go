@@ -1,5 +1,5 @@
 // Package cache stores tokens for [auth.GetToken]. It fetches each token once, refreshes it before
-// its end, serves it only for its own key, and drops it the moment its subject changes.
+// its end, serves it only for its own key, and drops it as soon as its subject changes.
 //
 // What it promises:
 //
@@ -12,8 +12,9 @@
 //   - A fetch may ask the cache for another token that it needs. The exchange for this token starts
 //     at once, so that chains do not wait for themselves. Identities that need each other in a
 //     circle get an error.
-//   - From about 80 % of its life on, a token that is used is refreshed in the background. Below
-//     its floor (the lesser of five minutes and a tenth of its life), callers wait for the refresh.
+//   - From about 80 % of its life on, a token that is used is refreshed in the background. If less
+//     than its floor (the lesser of five minutes and a tenth of its life) is left, callers wait for
+//     the refresh.
 //   - While a refresh fails for a temporary reason, the old token serves until its end. A refusal
 //     drops the token.
 //   - A failure is remembered, for one second at first and for up to a minute later, or longer if
@@ -230,15 +231,15 @@ func (c *Cache) Len() int {
 	return n
 }
 
-// put stores e in place of old and charges it to t. If old is nil, e needs a new place: if the
-// cache is full, put evicts another entry. Callers hold mu.
+// put stores e in place of old and charges e to t. If old is nil, e needs a new place: if the cache
+// is full, put evicts another entry. Callers hold mu.
 func (c *Cache) put(t *tenant, old, e *entry) {
 	var victim *entry
 	if old == nil && c.tenants.size >= c.options.MaxSize {
 		victim = c.tenants.victim(t, c.now())
 	}
-	// Remove entries last. So readers never miss the key, and no tenant is forgotten and made
-	// again.
+	// Remove entries last. So readers always find the key, and a tenant is not forgotten and then
+	// made again.
 	c.tenants.add(t, e)
 	c.index.insert(e)
 	if old != nil {

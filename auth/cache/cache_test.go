@@ -148,7 +148,7 @@ func TestCallersKeepTheirOwnDeadlines(t *testing.T) {
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("returned after %s, want 100ms", took)
 		}
-		// The exchange continued for other callers.
+		// The exchange continued after the first caller's deadline, so this call gets its token.
 		if n := mustAsk(t, c, key, o); n != 1 || o.calls.Load() != 1 {
 			t.Errorf("token %d after %d exchanges, want the first of 1", n, o.calls.Load())
 		}
@@ -176,11 +176,11 @@ func TestRefreshAhead(t *testing.T) {
 		o := &office{life: time.Hour}
 		key := keyOf(t, "a", "sa")
 		mustAsk(t, c, key, o)
-		time.Sleep(44 * time.Minute) // below 0.75 of the token's life
+		time.Sleep(44 * time.Minute) // below 0.75 of the token's life, so that no refresh is due
 		if n := mustAsk(t, c, key, o); n != 1 {
 			t.Fatalf("token %d before its time, want 1", n)
 		}
-		time.Sleep(8 * time.Minute) // 52 min: above 0.85 of its life; more than the floor of 5 min is left
+		time.Sleep(8 * time.Minute) // at 52 min, above 0.85 of its life, the refresh is due; more than the floor of 5 min is left
 		o.takes = time.Second
 		start := time.Now()
 		if n := mustAsk(t, c, key, o); n != 1 || time.Since(start) != 0 {
@@ -247,7 +247,7 @@ func TestStaleWhileValid(t *testing.T) {
 				key := keyOf(t, "a", "sa")
 				mustAsk(t, c, key, o)
 				o.err = temporary(code)
-				for age := 50; age < 60; age++ { // at last below the floor of five minutes
+				for age := 50; age < 60; age++ { // in the last minutes, less than the floor of five minutes is left
 					time.Sleep(time.Until(start(t).Add(time.Duration(age) * time.Minute)))
 					if n := mustAsk(t, c, key, o); n != 1 {
 						t.Fatalf("minute %d: token %d, want the still valid one", age, n)
@@ -326,14 +326,15 @@ func TestFailuresAreRememberedWithBackoff(t *testing.T) {
 	})
 }
 
-// A caller with RetryNow gets a retry, but at most every two seconds.
+// TestRetryNowHasAPace checks that callers with RetryNow get a retry of a failed exchange, but at
+// most every two seconds.
 func TestRetryNowHasAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 10})
 		o := &office{err: refused()}
 		key := keyOf(t, "a", "sa")
 		begun := start(t)
-		for range 100 { // many objects of one account, all without a pause
+		for range 100 { // as if many objects of one account asked without a pause
 			var asked sync.WaitGroup
 			for range 10 {
 				asked.Go(func() {
@@ -440,7 +441,7 @@ func TestInvalidate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c.Invalidate(mine.Subject) // the token goes, whichever tenant asked for it
+		c.Invalidate(mine.Subject) // drops the subject's tokens, whichever tenant asked for them
 		for _, tt := range []struct {
 			key  auth.Key
 			kept bool
@@ -555,7 +556,8 @@ func TestTokenOfAnotherKeyIsNotKept(t *testing.T) {
 	}
 }
 
-// The zero MaxSize means the default, not KeepNothing.
+// TestZeroOptionsKeepTheDefaultNumberOfTokens checks that the zero MaxSize means the default, not
+// KeepNothing.
 func TestZeroOptionsKeepTheDefaultNumberOfTokens(t *testing.T) {
 	c := cache.New(cache.Options{})
 	o := &office{life: time.Hour}
@@ -654,8 +656,9 @@ func TestWorkingSetTooLargeWarnsOnce(t *testing.T) {
 	}
 }
 
-// While 64 exchanges of a tenant run, its further flights wait in order. While 1024 flights wait,
-// further flights are refused. Other tenants are not affected.
+// TestHangingTenantIsBounded checks a tenant whose exchanges hang. While 64 of them run, the
+// tenant's next 1024 flights wait in order, and more flights are refused. Other tenants are not
+// affected.
 func TestHangingTenantIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 2000})
@@ -691,7 +694,8 @@ func TestHangingTenantIsBounded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		// sa-1000 is in the queue already.
+		// The flight of sa-1000 is in the queue already, so this caller waits until its own
+		// deadline.
 		if err := get(ctx, "sa-1000"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("in the queue: %v, want the caller's deadline", err)
 		}

@@ -68,8 +68,8 @@ func TestManyChainsOfOneTenant(t *testing.T) {
 	})
 }
 
-// All running flights of a tenant need a flight in the tenant's queue. The queued flight must start
-// at once.
+// TestFlightInTheQueueThatOthersNeed checks that a queued flight starts at once if all running
+// flights of its tenant need it.
 func TestFlightInTheQueueThatOthersNeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -150,8 +150,8 @@ func TestDiamondIsNoCircle(t *testing.T) {
 	})
 }
 
-// TestFlightThatGaveUpIsNoCircle checks that a flight does not need another flight any more after
-// it gave up waiting for it.
+// TestFlightThatGaveUpIsNoCircle checks that two flights are no circle if the first gave up waiting
+// for the second before the second needs the first.
 func TestFlightThatGaveUpIsNoCircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -229,8 +229,8 @@ func TestContextOfAFlightThatLanded(t *testing.T) {
 	})
 }
 
-// A lent identity is in use by a first tenant, whose exchanges hang. A second tenant must not wait
-// for these exchanges.
+// TestNoTenantWaitsInAnothersQueue checks a lent identity that two tenants use. While the first
+// tenant's exchanges hang, the second tenant must not wait for these exchanges.
 func TestNoTenantWaitsInAnothersQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -262,8 +262,9 @@ func TestNoTenantWaitsInAnothersQueue(t *testing.T) {
 	})
 }
 
-// If no tenant has room, a flight waits in the queues of all its tenants. The first tenant that
-// gets room starts the flight.
+// TestLentIdentityWaitsInAllQueues checks a flight that several tenants ask for while none of them
+// has room. The flight waits in the queues of all these tenants. The first tenant that gets room
+// starts the flight.
 func TestLentIdentityWaitsInAllQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -291,8 +292,8 @@ func TestLentIdentityWaitsInAllQueues(t *testing.T) {
 	})
 }
 
-// TestRandomChains checks identities that need each other at random. An identity without a circle
-// gets a token, and any other identity gets an error. No caller waits forever.
+// TestRandomChains checks identities that need each other at random. An identity whose sources form
+// no circle gets a token, and any other identity gets an error. No caller waits forever.
 func TestRandomChains(t *testing.T) {
 	const links = 150
 	var circular atomic.Int64
@@ -310,7 +311,7 @@ func TestRandomChains(t *testing.T) {
 					}
 				}
 			}
-			for range random.IntN(6) { // links back, most of which close a circle
+			for range random.IntN(6) { // more sources for the first links; most of them close a circle
 				from, to := random.IntN(10), random.IntN(links)
 				all[from].sources = append(all[from].sources, all[to])
 			}

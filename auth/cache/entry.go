@@ -22,9 +22,9 @@ type entry struct {
 	until     time.Duration // the end by the monotonic clock
 	untilWall time.Duration // the end by the wall clock
 
-	// The key. The other fields of a key are equal in most keys, so entries share them in the field
-	// others. The strings are those of the first caller. They cost no memory, because usually an
-	// informer stores them anyway.
+	// These fields together are the key. The remaining fields of a key are equal in most keys, so
+	// entries share them in the field others. The strings are those of the first caller. They cost
+	// no memory, because usually an informer stores them anyway.
 	uid      string
 	identity string
 	subject  auth.Subject
@@ -39,7 +39,8 @@ type entry struct {
 
 	tenant *tenant // the tenant that is charged; guarded by Cache.mu
 	slot   int32   // the index in tenant.entries; guarded by Cache.mu
-	// The floor in milliseconds. With less life left, the token serves only if its refresh fails.
+	// The floor in milliseconds. With less life left than the floor, the token serves only if its
+	// refresh fails.
 	floor int32
 }
 
@@ -49,7 +50,7 @@ type failure struct {
 	count    int           // failed attempts in a row
 	at       time.Duration // when the last attempt failed
 	retryAt  time.Duration // until then, callers get the failure
-	heldBack time.Duration // until then, even with RetryNow: the server asked for a pause
+	heldBack time.Duration // end of the pause that the server asked for; RetryNow cannot shorten it
 }
 
 // instant is a moment on both clocks, as durations since the cache was made. The monotonic clock
@@ -98,8 +99,8 @@ const (
 	// retryFloor is the shortest pause after a failure, even with RetryNow. Otherwise anyone who
 	// may change an object could cause retries without end.
 	retryFloor = 2 * time.Second
-	// lastRetryAfter is the longest wait that a server can ask for, because the server may be a
-	// tenant's.
+	// lastRetryAfter is the longest wait that a server can ask for. It is limited, because the
+	// server may be a tenant's.
 	lastRetryAfter = 15 * time.Minute
 )
 

@@ -17,7 +17,7 @@ func Example() {
 	tokens := cache.New(cache.Options{})
 	go func() { _ = tokens.Run(ctx) }() // removes expired tokens
 	// accounts.Subscribe(tokens.Invalidate) drops the tokens of accounts that change, and
-	// metrics.Registry.Register(tokens) publishes its metrics.
+	// metrics.Registry.Register(tokens) publishes the cache's metrics.
 
 	option := auth.WithCache(tokens, auth.InvolvedObject{Kind: "Thing", Namespace: "tenant-a", Name: "my-thing"})
 	fmt.Println(option != nil, tokens.Len())

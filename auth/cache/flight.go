@@ -42,8 +42,8 @@ type flight struct {
 
 type fetchFunc = func(context.Context) (auth.Fetched, error)
 
-// flightKey is the key of a context value. The value is the flight of the cache whose fetch uses
-// the context.
+// flightKey is the key of a context value. The value is a flight of the cache: the flight whose
+// fetch uses the context.
 type flightKey struct{ cache *Cache }
 
 // withFlight returns the context for f's fetch.
@@ -51,11 +51,11 @@ func withFlight(ctx context.Context, c *Cache, f *flight) context.Context {
 	return context.WithValue(ctx, flightKey{c}, f)
 }
 
-// flightOf returns the flight whose fetch uses ctx, or nil for another caller.
+// flightOf returns the flight whose fetch uses ctx, or nil if no running fetch uses ctx.
 func (c *Cache) flightOf(ctx context.Context) *flight {
 	f, _ := ctx.Value(flightKey{c}).(*flight)
-	// The context may be in use after its fetch, for example by an SDK's client. Such a caller is
-	// not a flight.
+	// The context may still be in use when its fetch has ended, for example by an SDK's client.
+	// Such a caller is not a flight.
 	if f == nil || f.landed() {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (f *flight) landed() bool {
 }
 
 // join returns the flight that serves key, or the remembered failure. The parameter parent is the
-// flight that asks, or nil; it needs the returned flight from then on. Callers hold mu.
+// flight that asks, or nil. After the call, parent needs the returned flight. Callers hold mu.
 func (c *Cache) join(ctx context.Context, parent *flight, key auth.Key, e *entry, o auth.FetchOptions, fetch fetchFunc) (*flight, error) {
 	f := c.flights[key.Subject][key]
 	if f == nil {
@@ -126,9 +126,9 @@ func (c *Cache) unregister(f *flight) {
 }
 
 // schedule starts f or puts it into the tenant's queue, unless f has started. If another flight
-// needs f, f starts at once. Then f is not counted, because the other flight is counted until f has
-// landed. Any other flight starts as soon as one of the tenants that ask for it has room. So no
-// tenant waits for another tenant's exchanges.
+// needs f, f starts at once. In this case f is not counted, because the other flight is counted
+// until f has landed. Any other flight starts as soon as one of the tenants that ask for it has
+// room. So no tenant waits for another tenant's exchanges.
 func (c *Cache) schedule(f *flight, tenant string, needed bool) error {
 	if f.begin == nil {
 		return nil

@@ -17,8 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// A flight has its own goroutine. A panic or Goexit in fetch must not end the program. Its flight
-// must still land, because otherwise it blocks the key.
+// TestFetchThatDoesNotReturn checks that a panic or Goexit in fetch, which runs in the flight's own
+// goroutine, does not end the program. The flight must still land, because otherwise it blocks the
+// key.
 func TestFetchThatDoesNotReturn(t *testing.T) {
 	for name, broken := range map[string]func(context.Context) (auth.Fetched, error){
 		"panic": func(context.Context) (auth.Fetched, error) { panic(errors.New("s3cret")) },

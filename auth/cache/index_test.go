@@ -19,8 +19,8 @@ func variants(t *testing.T) []auth.Key {
 	return keys
 }
 
-// namedVariants returns variants, and for each key the name of the field in which it differs. The
-// name of the first key is empty.
+// namedVariants returns the keys of variants, and for each key the name of the field in which it
+// differs from the first key. The name of the first key is empty.
 func namedVariants(t *testing.T) (keys []auth.Key, names []string) {
 	t.Helper()
 	subject := func(namespace, name string) auth.Subject {
@@ -87,10 +87,12 @@ func issuances() []auth.IssuanceTerms {
 	return all
 }
 
-// Keys that differ in a field with many values are spread over the index. Otherwise all objects
-// that use one identity would share a bucket, and each hit would search through all of them.
+// TestKeysAreSpread checks that keys which differ in a field with many values are spread over the
+// buckets of the index. Otherwise all objects that use one identity would share a bucket, and each
+// hit would search through all of them.
 func TestKeysAreSpread(t *testing.T) {
-	// These fields have few values in a program, whatever tenants do.
+	// hash leaves these fields out. A program has few providers, and the keys of one subject have few
+	// identities.
 	few := []string{"Provider", "Identity"}
 	keys, names := namedVariants(t)
 	index := newIndex(1)
@@ -109,7 +111,8 @@ type numbered struct{ number int }
 
 func (numbered) GetDuration() time.Duration { return time.Hour }
 
-// All keys are in one bucket, as if they had the same hash. Each key must still get its own token.
+// TestCollidingKeysKeepTheirTokens puts all keys into one bucket, as if they had the same hash.
+// Each key must still get its own token.
 func TestCollidingKeysKeepTheirTokens(t *testing.T) {
 	keys := variants(t)
 	c := New(Options{MaxSize: len(keys)})
@@ -132,7 +135,7 @@ func TestCollidingKeysKeepTheirTokens(t *testing.T) {
 		expect(func(j int) bool { return j < i })
 		put(i)
 	}
-	put(3) // replaces the entry of this key
+	put(3) // replaces the entry of keys[3]
 	expect(func(int) bool { return true })
 
 	// All subjects are in one bucket too. Invalidate must drop only the tokens of its subject.

@@ -44,7 +44,7 @@ func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 	}
 }
 
-// TestTokenEndsByEitherClock checks that a token ends as soon as it has expired by one of two
+// TestTokenEndsByEitherClock checks that a token ends as soon as it has expired by either of two
 // clocks. The monotonic clock stops while a machine sleeps, and the wall clock may be set back.
 func TestTokenEndsByEitherClock(t *testing.T) {
 	c := New(Options{MaxSize: 10})
@@ -76,8 +76,8 @@ func TestLongestLife(t *testing.T) {
 	}
 }
 
-// One account can have many keys, for example one for each region. The time to remove them all must
-// not grow with the square of their number.
+// TestSweepOfOneSubjectIsLinear checks that the time to remove all keys of a subject does not grow
+// with the square of their number. One account can have many keys, for example one for each region.
 func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 	subject, err := auth.ServiceAccount("a", "sa")
 	must.Succeed(t, err)

@@ -74,7 +74,7 @@ func (c *Cache) ObserveStage(provider string, stage auth.Stage, outcome string, 
 	c.metrics.exchanges.WithLabelValues(provider, string(stage), outcome).Observe(took.Seconds())
 }
 
-// Forget removes the series of an object that is gone.
+// Forget removes the metrics of an object that no longer exists.
 func (c *Cache) Forget(kind, namespace, name string) {
 	if c.metrics.objects != nil {
 		c.metrics.objects.DeletePartialMatch(prometheus.Labels{"kind": kind, "namespace": namespace, "name": name})

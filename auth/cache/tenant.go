@@ -10,7 +10,8 @@ type tenant struct {
 	name    string
 	entries []*entry
 	flights int // number of running flights
-	// Flights that wait for room, in order. Another tenant may have started them since.
+	// Flights that wait until the tenant has room, in order. A flight in the queue may have started
+	// already, because another tenant also asked for it.
 	queue []*flight
 	index int // the index in tenants.bySize
 }

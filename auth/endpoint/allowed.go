@@ -16,14 +16,14 @@ type Allowed struct {
 	authorities []string
 }
 
-// ParseAllowed returns the list with these entries. Errors are [*Error] and say what is wrong with
-// an entry.
+// ParseAllowed returns the list of the given entries. Errors are [*Error] and say what is wrong
+// with an entry.
 func ParseAllowed(entries ...string) (Allowed, error) {
 	var none Allowed
 	return none.With(entries...)
 }
 
-// With returns a list with the receiver's entries and these entries. The receiver is unchanged.
+// With returns a list with the receiver's entries and the given entries. The receiver is unchanged.
 func (a *Allowed) With(entries ...string) (Allowed, error) {
 	list := slices.Clone(a.authorities)
 	for _, e := range entries {

@@ -142,8 +142,8 @@ func TestAllowedParses(t *testing.T) {
 	}
 }
 
-// A listed store is not a host of S3. It has no region, expects bucket names in the path, and is
-// marked as listed.
+// TestAllowedParsesS3 checks that a listed store, which is not a host of S3, has no region, expects
+// bucket names in the path, and is marked as listed.
 func TestAllowedParsesS3(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "store.example.org", "[::1]:9000")
 	for raw, want := range map[string]struct {

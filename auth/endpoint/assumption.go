@@ -58,7 +58,7 @@ func ParseAssumption(s string) (Assumption, error) {
 	return assumption, nil
 }
 
-// set sets the field of one word after the ARN.
+// set sets the field that one word after the ARN names.
 func (a *Assumption) set(name, value string) error {
 	switch name {
 	case "externalID":

@@ -57,7 +57,7 @@ type AWSRegion struct {
 
 // ParseAWSRegion returns the region of that name. It accepts every name that has the form of a
 // partition's regions, so that regions of the future work too. For any other name it returns an
-// [*Error] with ReasonRegion. It never guesses, but the SDK assumes the partition aws for an
+// [*Error] with ReasonRegion. It never guesses. The SDK, however, assumes the partition aws for an
 // unknown region.
 func ParseAWSRegion(name string) (AWSRegion, error) {
 	if r, ok := awsRegion(name); ok {

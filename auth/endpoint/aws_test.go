@@ -47,8 +47,8 @@ func sdkPartitions(t *testing.T) []sdkPartition {
 	return table.Partitions
 }
 
-// If this test fails after an update of the SDK, AWS has added or changed a partition. Change
-// awsdata.go accordingly.
+// TestAWSPartitionsAreTheSDKs compares this package's table with the SDK's table. If it fails after
+// an update of the SDK, AWS has added or changed a partition: change awsdata.go accordingly.
 func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 	theirs, ours := sdkPartitions(t), endpoint.AWSPartitions()
 	if len(ours) != len(theirs) {
@@ -59,7 +59,8 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 			t.Errorf("partition %s is missing", p.ID)
 			continue
 		}
-		// Fields that the SDK does not have are not compared.
+		// Fields that the SDK does not have are not compared: in want they have the values of this
+		// package's table.
 		want := ours[i]
 		want.ID = p.ID
 		want.DNSSuffix = p.Outputs.DNSSuffix
@@ -69,7 +70,7 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 			t.Errorf("got %+v, the SDK has %+v", ours[i], want)
 		}
 		// In the SDK's expressions, alternatives are in a group. Sometimes a single alternative is
-		// in a group too.
+		// in a group too, so the test removes all parentheses.
 		regex := strings.NewReplacer("(", "", ")", "").Replace(p.RegionRegex)
 		if got := "^" + strings.ReplaceAll(ours[i].RegionPrefixes, "-", `\-`) + `\-\w+\-\d+$`; got != regex {
 			t.Errorf("%s: got regions %s, the SDK has %s", p.ID, got, regex)

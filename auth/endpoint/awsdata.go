@@ -1,7 +1,8 @@
 package endpoint
 
-// awsPartitions is the table of AWS partitions, in the order of the AWS SDK's own (aws-sdk-go-v2,
-// internal/endpoints/awsrulesfn/partitions.json). TestAWSPartitionsAreTheSDKs compares the two.
+// awsPartitions is the table of AWS partitions, in the order of the AWS SDK's table (aws-sdk-go-v2,
+// internal/endpoints/awsrulesfn/partitions.json). TestAWSPartitionsAreTheSDKs compares the two
+// tables.
 //
 // The SDK's table lacks the hosts of registries' data planes. Their sources are the Amazon ECR user
 // guide ("Making requests to Amazon ECR registries") and, for the ISO partitions, the list of image

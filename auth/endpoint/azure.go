@@ -11,7 +11,8 @@ const (
 )
 
 // AzureCloud is one cloud of Microsoft Azure: its hosts, and the audiences that its services expect
-// in tokens. No cloud accepts the tokens of another. It is comparable; its zero value is no cloud.
+// in tokens. No cloud accepts the tokens of another. AzureCloud is comparable; its zero value is no
+// cloud.
 type AzureCloud struct {
 	// Name is the cloud's name in Azure's tools, such as "AzurePublicCloud".
 	Name string
@@ -117,7 +118,8 @@ func (r ACR) String() string {
 
 // ParseACR parses an image repository, host[/path] or oci://host[/path]. The host must be a login
 // server of Azure Container Registry in a cloud of [AzureClouds]; the host may have upper-case
-// letters. Errors are [*Error]; a host that no cloud owns, such as a look-alike, has ReasonHost.
+// letters. Errors are [*Error]; the error for a host that no cloud owns, such as a look-alike, has
+// ReasonHost.
 //
 // Login servers are <registry>.azurecr.io and <registry>.<region>.geo.azurecr.io. A dedicated data
 // endpoint, <registry>.<region>.data.azurecr.io, is refused: it serves layers after a redirect of

@@ -29,7 +29,7 @@ type azureEnvironment struct {
 
 // ParseAzureEnvironment returns the cloud that the file of AZURE_ENVIRONMENT_FILEPATH describes, in
 // the JSON of go-autorest. The parameter authority is the value of AZURE_AUTHORITY_HOST, or empty;
-// it is the default of activeDirectoryEndpoint. This authority and resourceManagerEndpoint are
+// it is the default of activeDirectoryEndpoint. An authority and resourceManagerEndpoint are
 // required; both are https://host. The default of tokenAudience is resourceManagerEndpoint, and the
 // default audiences of services are those of the public cloud. "N/A" means the default. Unknown
 // fields are ignored.
@@ -108,8 +108,8 @@ func parseCloudName(what, name string) (string, error) {
 	return name, nil
 }
 
-// parseSuffix returns a DNS name of at least two labels: a cloud cannot own a whole top-level
-// domain.
+// parseSuffix returns suffix as a DNS name. It refuses a name of one label, because a cloud cannot
+// own a whole top-level domain.
 func parseSuffix(what, suffix string) (string, error) {
 	host, port, err := parseHostPort(what, suffix)
 	if err != nil {

@@ -18,7 +18,7 @@ type CIDRs struct {
 }
 
 // PrivateCIDRs returns the default of --deny-cidrs: the ranges that clusters use for pods, services
-// and nodes. It denies the same addresses as the zero CIDRs.
+// and nodes. The result denies the same addresses as the zero CIDRs.
 //
 // Sources: RFC 1918 (10/8, 172.16/12, 192.168/16), RFC 6598 (100.64/10, shared by carriers and
 // clusters) and RFC 4193 (fc00::/7). Two more ranges are reserved for other purposes, but clusters

@@ -17,7 +17,7 @@ type Registry struct {
 	// Account is the account that owns the registry, twelve digits for AWS; empty for a public
 	// registry and at Google Cloud.
 	Account string
-	// Region is the region of the registry, whose API issues its tokens.
+	// Region is the region of the registry. The API of this region issues the registry's tokens.
 	Region string
 	// Public: the registry is the cloud's public registry (Amazon ECR Public), which has its own
 	// API and tokens.

@@ -8,7 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// refused fails the test unless err is a complete refusal for that reason.
+// refused fails the test unless err is an *endpoint.Error with the reason want and with all its
+// texts.
 func refused(t *testing.T, err error, want endpoint.Reason) {
 	t.Helper()
 	e, ok := errors.AsType[*endpoint.Error](err)
@@ -26,8 +27,8 @@ func refused(t *testing.T, err error, want endpoint.Reason) {
 	}
 }
 
-// parsed fails the test unless got equals want and err has the reason. Without a reason err must be
-// nil.
+// parsed fails the test unless got equals want and err has the given reason. If reason is empty,
+// err must be nil.
 func parsed[T comparable](t *testing.T, got, want T, err error, reason endpoint.Reason) {
 	t.Helper()
 	if got != want {
@@ -263,7 +264,7 @@ func FuzzParseECR(f *testing.F) {
 		if !isPlainHost(r.Host) || !endsInTable(r.Host) {
 			t.Fatalf("%q: accepted as %+v", image, r)
 		}
-		// Any other parser of the string must find the same host.
+		// A second parser of the string, which is simpler than ParseECR, must find the same host.
 		_, rest, hasScheme := strings.Cut(image, "://")
 		if !hasScheme {
 			rest = image

@@ -22,7 +22,7 @@ const (
 	// ReasonHost: the host is well-formed, but neither a cloud's own host nor in the list of
 	// allowed hosts, if a list is used.
 	ReasonHost Reason = "unknown-host"
-	// ReasonAccount: the account is not twelve digits.
+	// ReasonAccount: the account or the project is malformed, or the service has no accounts.
 	ReasonAccount Reason = "account"
 	// ReasonRegion: no partition has regions with names of this form.
 	ReasonRegion Reason = "unknown-region"
@@ -31,9 +31,9 @@ const (
 	ReasonPartition Reason = "partition"
 	// ReasonService: the ARN is of the wrong service.
 	ReasonService Reason = "service"
-	// ReasonResource: the ARN is of the wrong resource type.
+	// ReasonResource: the ARN or resource name is of the wrong resource type.
 	ReasonResource Reason = "resource"
-	// ReasonName: the name in the ARN breaks the service's rules for names.
+	// ReasonName: a name in the string breaks the service's rules for names.
 	ReasonName Reason = "name"
 )
 

@@ -32,8 +32,8 @@ func ExchangeOf(audience string) string {
 	switch {
 	case isSTS && hasAWSSuffix(host), isInterfaceEndpoint(host) && hasAWSSuffix(host):
 		return "AWS STS"
-	// The ProofAudience of each other Azure cloud begins with the public cloud's, so the prefix
-	// finds all clouds.
+	// The ProofAudience of each other Azure cloud begins with the ProofAudience of the public
+	// cloud, so the prefix finds all clouds.
 	case strings.HasPrefix(name, strings.ToLower(AzurePublic().ProofAudience)):
 		return "Microsoft Entra"
 	case host == strings.Trim(gcpIAM, "/"), strings.HasSuffix(host, gcpPools), isGCPTokenService(host):

@@ -23,14 +23,14 @@ type GCPUniverse struct {
 	Domain string
 	// RegistryDomain is the end of the host names of the universe's Artifact Registry.
 	RegistryDomain string
-	// RegionalRegistryDomain is the end of the hosts of Artifact Registry whose traffic stays in
-	// their region; empty if there are none.
+	// RegionalRegistryDomain is the end of the names of Artifact Registry's regional hosts, whose
+	// traffic stays in their region; empty if there are none.
 	RegionalRegistryDomain string
-	// RegistryLocation is the location of the Artifact Registry docker.<RegistryDomain>; empty if
-	// the universe has no such host.
+	// RegistryLocation is the location of the Artifact Registry host docker.<RegistryDomain>; empty
+	// if the universe has no such host.
 	RegistryLocation string
-	// RegionalAPIDomain is the end of the hosts of APIs whose traffic stays in their region; empty
-	// if there are none.
+	// RegionalAPIDomain is the end of the names of regional API hosts, whose traffic stays in their
+	// region; empty if there are none.
 	RegionalAPIDomain string
 	// ProjectPrefix is the beginning of the IDs of the universe's projects, <prefix>:<project>. It
 	// is also a part of the domains of accounts and pools. Empty for the public universe.
@@ -100,8 +100,8 @@ func ParseGAR(image string) (Registry, error) {
 	return Registry{Host: loc.host, Provider: GCP, Partition: universe, Region: location}, nil
 }
 
-// garHost returns the universe and the location of a host of Artifact Registry; empty for any other
-// host. Only the location is empty if the host has the right form but no known location.
+// garHost returns the universe and the location of a host of Artifact Registry. Both are empty for
+// any other host. Only the location is empty if the host has the right form but no known location.
 func garHost(host string) (universe, location string) {
 	for _, g := range gcrHosts() {
 		if host == g.host {
@@ -142,9 +142,9 @@ type GCS struct {
 // URL returns the endpoint as https://host.
 func (g GCS) URL() string { return schemeHTTPS + "://" + g.Host }
 
-// ParseGCS returns the host of a bucket's endpoint, host or https://host. The host must be Cloud
-// Storage's own in one of the universes. Errors are [*Error]. Any other host has ReasonHost, even
-// <bucket>.storage.googleapis.com. Hosts that an administrator listed are refused too, because
+// ParseGCS returns the host of a bucket's endpoint, host or https://host. The host must be a host
+// of Cloud Storage in one of the universes. Errors are [*Error]. Any other host has ReasonHost,
+// even <bucket>.storage.googleapis.com. Hosts that an administrator listed are refused too, because
 // anyone who receives an access token can do everything that its identity may do.
 func ParseGCS(endpoint string) (GCS, error) {
 	loc, err := parseHost(whatGCS, endpoint)

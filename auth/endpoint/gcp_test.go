@@ -98,7 +98,7 @@ func TestParseGAR(t *testing.T) {
 		{image: "gcr.io?.evil.example", reason: endpoint.ReasonPath},
 		{image: "gcr.io#.evil.example", reason: endpoint.ReasonPath},
 		{image: "gcr.io /foo", reason: endpoint.ReasonMalformed},
-		// A Cyrillic es, a Kelvin sign and a full-width dot.
+		// Look-alikes of ASCII characters: a Cyrillic es, a Kelvin sign and a full-width dot.
 		{image: "g\u0441r.io/foo", reason: endpoint.ReasonMalformed},
 		{image: "us-doc\u212aer.pkg.dev/foo", reason: endpoint.ReasonMalformed},
 		{image: "us-docker.pkg\uff0edev/foo", reason: endpoint.ReasonMalformed},
@@ -150,7 +150,7 @@ func FuzzParseGAR(f *testing.F) {
 		if _, err := endpoint.ParseGCPUniverse(r.Partition); err != nil {
 			t.Fatalf("%q: of universe %q: %v", image, r.Partition, err)
 		}
-		// Any other parser of the string must find the same host.
+		// A second parser of the string, which is simpler than ParseGAR, must find the same host.
 		_, rest, hasScheme := strings.Cut(image, "://")
 		if !hasScheme {
 			rest = image

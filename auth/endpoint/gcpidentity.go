@@ -129,8 +129,8 @@ func (p GCPWorkloadProvider) FullName() string { return gcpIAM + p.String() }
 // projects.locations.workloadIdentityPools.providers, Oidc.allowedAudiences.
 func (p GCPWorkloadProvider) Audience() string { return schemeHTTPS + ":" + p.FullName() }
 
-// Principal returns the name of a subject of the pool in IAM policies. Source: IAM, "Principal
-// identifiers".
+// Principal returns the name that IAM policies use for a subject of the pool. Source: IAM,
+// "Principal identifiers".
 func (p GCPWorkloadProvider) Principal(subject string) string {
 	return "principal:" + gcpIAM + p.pool() + "/subject/" + subject
 }
@@ -229,9 +229,9 @@ func (c GKECluster) FullName(u GCPUniverse) string {
 	return "identitynamespace:" + u.WorkloadPool(c.Project) + ":" + c.URL(u)
 }
 
-// Principal returns the name of a ServiceAccount of the cluster in IAM policies. All clusters of a
-// project share the name. Without the project's number, Principal returns the older of two forms.
-// Source: GKE, "About Workload Identity Federation for GKE".
+// Principal returns the name that IAM policies use for a ServiceAccount of the cluster. All
+// clusters of a project share the name. Without the project's number, Principal returns the older
+// of two forms. Source: GKE, "About Workload Identity Federation for GKE".
 func (c GKECluster) Principal(u GCPUniverse, namespace, name string) string {
 	pool := u.WorkloadPool(c.Project)
 	if c.ProjectNumber == "" {

@@ -67,8 +67,8 @@ func (e *AddressError) Fix() string {
 // any other host: with a private address it must be in AllowHosts. The administrator's own proxy is
 // never dialled through a guard (see auth/transport).
 type Guard struct {
-	// DenyCIDRs are further ranges to refuse: the value of --deny-cidrs. The zero value is
-	// [PrivateCIDRs].
+	// DenyCIDRs are ranges to refuse besides the addresses that every guard refuses: the value of
+	// --deny-cidrs. The zero value is [PrivateCIDRs].
 	DenyCIDRs CIDRs
 	// AllowHosts are host:port pairs, as dialled, that may have any address: the value of
 	// --allowed-endpoint-hosts.
@@ -140,8 +140,8 @@ func nameKind(name string) string {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	switch {
 	case !all(name, func(c byte) bool { return ' ' < c && c < 0x7f && c != '%' }):
-		// Some programs convert some of these characters into digits and dots, so the name can
-		// become an address.
+		// Some programs convert such characters, like fullwidth digits, into digits and dots. So
+		// the name can become an address.
 		return "written with characters other than those of DNS"
 	case last == "" || all(last, func(c byte) bool { return '0' <= c && c <= '9' }) || strings.HasPrefix(last, "0x"):
 		return "a number that programs read in different ways"
@@ -158,8 +158,8 @@ func nameKind(name string) string {
 	return ""
 }
 
-// guarded returns a copy of the dialer that refuses each address that check refuses. The error is
-// an [*AddressError]. The dialer's own control runs after check.
+// guarded returns a copy of the dialer that refuses each address that the function check refuses.
+// The error is an [*AddressError]. The dialer's own control runs after check.
 func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
 	own, plain := dialer.ControlContext, dialer.Control
 	dialer.Control = nil
@@ -179,8 +179,8 @@ func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
 	return dialer
 }
 
-// check returns an [*AddressError] for a network other than TCP, and for an address that a guard
-// with deny as its DenyCIDRs refuses.
+// check returns an [*AddressError] if the network is not TCP, or if a guard with deny as its
+// DenyCIDRs refuses the address.
 func check(network, address string, deny *CIDRs) error {
 	switch network {
 	case "tcp", "tcp4", "tcp6":
@@ -215,7 +215,8 @@ func refusedAs(addr netip.Addr, deny *CIDRs) string {
 	return ""
 }
 
-// addressKind returns the Kind of an address that is refused with any settings; otherwise empty.
+// addressKind returns the Kind of an address that every guard refuses, whatever its settings; empty
+// for other addresses.
 func addressKind(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	switch {

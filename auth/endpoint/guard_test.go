@@ -134,7 +134,8 @@ func TestGuardAddresses(t *testing.T) {
 			"2002:a01:203::1":    "in --deny-cidrs, inside an IPv6 address",
 			"::ffff:192.168.0.1": "in --deny-cidrs",
 		}},
-		// No setting of the administrator allows the addresses that are refused here.
+		// Without denied ranges, private addresses are accepted. All other special addresses are
+		// still refused.
 		{open, map[string]string{
 			"10.1.2.3":                  "",
 			"fd12::1":                   "",
@@ -311,9 +312,10 @@ func FuzzGuardCloudHosts(f *testing.F) {
 	})
 }
 
-// In a Pod, a resolver first tries names with few dots under the cluster's domains: a tenant with
-// the namespace aws could answer for public.ecr.aws. A name with a dot at its end is tried without
-// these domains.
+// TestGuardLooksCloudsUpByFullName checks that the guard resolves a cloud's host, at port 443, with
+// a dot at the end of its name. Without this dot, a resolver in a Pod first tries a name with few
+// dots under the cluster's domains. So a tenant with the namespace aws could answer for
+// public.ecr.aws.
 func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 	dns := resolver(t, func(string) []string { return nil })
 	listed := endpoint.Guard{AllowHosts: mustAllow(t, "public.ecr.aws", "registry.infra")}
@@ -325,7 +327,7 @@ func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 		{endpoint.Guard{}, "registry.example:443", "registry.example"},
 		{endpoint.Guard{}, "public.ecr.aws:8443", "public.ecr.aws"},
 		{listed, "public.ecr.aws:443", "public.ecr.aws."},
-		{listed, "registry.infra:443", "registry.infra"}, // no dot: the name may be that of a Service
+		{listed, "registry.infra:443", "registry.infra"}, // may be a Service's name: no dot added
 	} {
 		err := judgeResolved(t, tt.guard, dns, "tcp", tt.address)
 		if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != tt.want {
@@ -354,7 +356,8 @@ func TestAddressErrorNamesTheFlags(t *testing.T) {
 	}
 }
 
-// resolver returns a DNS resolver that answers for each host with the addresses of lookup.
+// resolver returns a DNS resolver that answers for each host with the addresses that lookup
+// returns.
 func resolver(t *testing.T, lookup func(host string) []string) *net.Resolver {
 	t.Helper()
 	answer := func(query []byte) ([]byte, error) {
@@ -425,8 +428,8 @@ func loopbackServer(t *testing.T, handler http.HandlerFunc) (port string, connec
 
 func TestGuardDial(t *testing.T) {
 	port, connections := loopbackServer(t, func(http.ResponseWriter, *http.Request) {})
-	// The first answer for a rebinding name is harmless: a guard with its own lookup would accept
-	// it.
+	// The first answer for a rebinding name is a harmless address. A guard with a lookup of its own
+	// would accept this address, and the connection would go to another address.
 	var lookups atomic.Int32
 	dns := resolver(t, func(host string) []string {
 		switch host {
@@ -498,7 +501,8 @@ func TestGuardDial(t *testing.T) {
 	}
 }
 
-// A redirect of a listed host to an address inside the cluster is refused.
+// TestGuardFollowsRedirects checks that a redirect from a listed host to an address inside the
+// cluster is refused.
 func TestGuardFollowsRedirects(t *testing.T) {
 	inside, connections := loopbackServer(t, func(http.ResponseWriter, *http.Request) {})
 	listed, _ := loopbackServer(t, func(w http.ResponseWriter, r *http.Request) {

@@ -73,7 +73,8 @@ func parseRoot(what, rawURL string) (location, error) {
 	return root(what, loc, err)
 }
 
-// root returns the result of a parser, and refuses a location with a path.
+// root takes the result of a parser, l and err. It refuses a location with a path, and returns any
+// other result unchanged.
 func root(what string, l location, err error) (location, error) {
 	if err == nil && l.path != "" && l.path != "/" {
 		return location{}, &Error{What: what, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}

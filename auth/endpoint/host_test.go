@@ -7,8 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// A host may be written without a scheme, and errors then do not mention one. An image may have the
-// scheme oci.
+// TestSchemesMayBeLeftOut checks that a host may be written without a scheme, and that no error
+// text contains https://. An image may have the scheme oci.
 func TestSchemesMayBeLeftOut(t *testing.T) {
 	parsers := map[string]struct {
 		host, scheme string

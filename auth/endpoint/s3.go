@@ -46,7 +46,7 @@ func (s S3) BucketHost(bucket string) string {
 	return bucket + "." + s.String()
 }
 
-// ParseS3 returns the endpoint of host or https://host. The host must be S3's own in one of the
+// ParseS3 returns the endpoint of host or https://host. The host must be a host of S3 in one of the
 // partitions: regional, dual-stack, FIPS or global. Errors are [*Error]. A host that AWS does not
 // own and a host that begins with a bucket's name have ReasonHost.
 //

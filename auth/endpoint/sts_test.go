@@ -82,7 +82,8 @@ func TestParseSTS(t *testing.T) {
 		{url: "https://evil.sts.amazonaws.com", reason: endpoint.ReasonHost},
 		{url: "https://evil.sts.us-east-1.amazonaws.com", reason: endpoint.ReasonHost},
 
-		// A tenant of AWS can have a VPC endpoint for its own service, under the same suffix.
+		// A customer of AWS can have a VPC endpoint for its own service, under the same suffix. So
+		// such hosts are refused.
 		{url: "https://vpce-002b7cc8966426bc6-njisq19r.vpce-svc-0e123abc123198abc.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonHost},
 		{url: "https://vpce-002b7cc8966426bc6-njisq19r.sts.vpce-svc-0e123abc123198abc.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonRegion},
 		{url: "https://sts.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonPartition},
@@ -166,7 +167,7 @@ func FuzzParseSTS(f *testing.F) {
 		if !isPlainHost(s.Host) || !endsInTable(s.Host) || s.Port != "" || s.Listed {
 			t.Fatalf("%q: accepted as %+v", raw, s)
 		}
-		// Any other parser of the string must find the same host.
+		// A second parser of the string, which is simpler than ParseSTS, must find the same host.
 		authority := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(raw, "https://"), "/"), ":443")
 		if !strings.EqualFold(authority, s.Host) {
 			t.Fatalf("%q: accepted as %q, but reads as %q", raw, s.Host, authority)

@@ -111,7 +111,7 @@ func withIdentity(account auth.Account, identity string) auth.Account {
 	if !both && strings.Contains(identity, "@") {
 		provider, email = "", identity
 		if account.Subject.Kind() != auth.KindServiceAccount {
-			provider = providerName // so that the error is about the address
+			provider = providerName // otherwise the missing provider would be refused, not the malformed address
 		}
 	}
 	return rig.WithAttribute(rig.WithAttribute(account, accountName, email), providerAttribute, provider)
@@ -135,8 +135,8 @@ func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) 
 	return k.Rig.Trouble(t, trouble, cloudgcp.ServiceSTS, opSTS, "sts.googleapis.com")
 }
 
-// Revoke removes the source of the account's trust: the service account's policy, otherwise the
-// provider or the cluster itself.
+// Revoke removes what makes the cloud trust the account: the policy of its service account or,
+// without a service account, the provider or the cluster itself.
 func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 	t.Helper()
 	cloud := k.Cloud.GCP()

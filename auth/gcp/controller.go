@@ -119,7 +119,7 @@ type credentialsFile struct {
 	CredentialSource  externalaccount.CredentialSource `json:"credential_source"`
 	SourceCredentials *credentialsFile                 `json:"source_credentials"`
 	// Web and Installed mark a file for signing in people. Package google accepts such a file as
-	// credentials, even if Type is another type.
+	// credentials, even if Type is another type. So check refuses such a file.
 	Web       json.RawMessage `json:"web"`
 	Installed json.RawMessage `json:"installed"`
 }
@@ -163,7 +163,7 @@ func (f *credentialsFile) checkKey() error {
 		return nil
 	}
 	block, _ := pem.Decode([]byte(f.PrivateKey))
-	if block == nil { // package google would parse a text without PEM as DER
+	if block == nil { // refused, because package google would parse a text without PEM as DER
 		return errors.New("there is no private key in PEM")
 	}
 	_, err := privatekey.Parse(block.Bytes)

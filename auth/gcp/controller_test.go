@@ -168,7 +168,7 @@ func TestControllerFederated(t *testing.T) {
 	if whose, err := w.whose(t.Context(), token); err != nil || whose != "serviceAccount:"+emailOf("lanyard") {
 		t.Errorf("%s, %v", whose, err)
 	}
-	w.accountFor(t, "lanyard") // without members that may impersonate it
+	w.accountFor(t, "lanyard") // no member may impersonate the service account any more
 	_, err = asController(t, w.gcp)
 	wants{auth.StageExchange, auth.CodeTrustRefused, "iamcredentials.googleapis.com, the controller's own token: HTTP status 403", "credentials file"}.check(t, err)
 }
@@ -272,7 +272,8 @@ func TestControllerFileFaults(t *testing.T) {
 	})
 }
 
-// A tenant's proxy is refused in the options, and again when NewControllerToken makes the token.
+// TestControllerTakesNoDetour checks that NewControllerToken itself refuses a tenant's proxy, and
+// that GetToken refuses the proxy in the options.
 func TestControllerTakesNoDetour(t *testing.T) {
 	w := newWorld(t)
 	environment(t, federated(t, w, nil))

@@ -16,10 +16,12 @@ func RetryMetadata(p *Provider, after time.Duration) { p.metadata.retry = after 
 // What returns the codes of a service's refusal, as error texts show them.
 func What(body []byte) string { return parseProblem(body).what() }
 
-// ParseToken reads the response to a token exchange that was sent at asked.
+// ParseToken reads the response to a token exchange. The parameter asked is the time when the
+// request was sent.
 func ParseToken(body []byte, asked time.Time) (*Token, error) { return parseToken(body, asked) }
 
-// ParseAccountToken reads the response to a generateAccessToken that was sent at asked.
+// ParseAccountToken reads a response of generateAccessToken. The parameter asked is the time when
+// the request was sent.
 func ParseAccountToken(body []byte, asked time.Time) (*Token, error) {
 	return parseAccountToken(body, asked)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// problem is a service's description of a refusal. Error texts show its code and reason, if they
-// have the form of a code, and never its text.
+// problem is a service's description of a refusal. Error texts show the problem's code and reason,
+// if these have the form of a code. They never show the problem's text.
 type problem struct {
 	// code is an OAuth error code (RFC 6749 §5.2), or the name of a google.rpc.Code.
 	code string
@@ -104,8 +104,8 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 			f.Fix = fmt.Sprintf("upload the current keys of issuer %s to %s, if keys were uploaded; otherwise check which server answers at "+
 				"the issuer's URL", claims.Issuer, trust)
 		case strings.Contains(said.text, "connecting to the given credential's issuer"):
-			// Google says this if it cannot reach the issuer now, and also if the uploaded keys are
-			// not the issuer's. So the error is temporary.
+			// Google gives this answer if it cannot reach the issuer now, and also if the uploaded
+			// keys are not the issuer's. So the error counts as temporary.
 			f.Code = auth.CodeUnavailable
 			f.What += ": the issuer's keys cannot be found"
 			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current keys to %s",

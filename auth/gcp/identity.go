@@ -38,7 +38,7 @@ const (
 	// WorkloadIdentity.
 	ImpersonateField = "impersonate"
 	// ProviderField is the same as ProviderAnnotation in the providerConfig of a WorkloadIdentity.
-	// A WorkloadIdentity needs it, because its issuer is not a GKE cluster.
+	// A WorkloadIdentity needs this field, because its issuer is not a GKE cluster.
 	ProviderField = "workloadIdentityProvider"
 )
 
@@ -55,8 +55,9 @@ type statement struct {
 type identity struct {
 	// account is the service account to impersonate; zero if the subject itself is the principal.
 	account endpoint.GCPServiceAccount
-	// chain has delegates and, at the end, the service account that account impersonates. If
-	// account is zero, the subject impersonates this service account. chain may be empty.
+	// chain has delegates and, at the end, another service account to impersonate. This
+	// impersonation is by the service account in the field account or, if account is zero, by the
+	// subject itself. chain may be empty.
 	chain []endpoint.GCPServiceAccount
 	// provider is the provider that trusts the subject's issuer; zero if the issuer is the GKE
 	// cluster.

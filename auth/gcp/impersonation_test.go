@@ -10,8 +10,9 @@ import (
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// lendTo makes a service account with this name that member may impersonate. It returns the address
-// of the new service account. An empty member means nobody.
+// lendTo makes a service account with this name, and lets member impersonate it. It returns the
+// address of the new service account. If member is empty, nobody may impersonate the service
+// account.
 func (w *world) lendTo(t *testing.T, name, member string) string {
 	t.Helper()
 	account := cloudgcp.ServiceAccount{Email: name + "@" + projectID + ".iam.gserviceaccount.com"}

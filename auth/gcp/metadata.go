@@ -164,7 +164,7 @@ func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote
 	})
 	if err != nil {
 		f := remote.Unanswered(ctx, err, metadataServer)
-		f.Cause = nil // only the inquiry's context has ended, not the context of a caller
+		f.Cause = nil // no cause: the inquiry's context may have ended, but no caller's context
 		return remote.Answer{}, &f
 	}
 	if answer.Header.Get(flavor) != flavorGoogle {

@@ -48,8 +48,8 @@ func metadataServer(tb testing.TB, items map[string]string) string {
 	})
 }
 
-// clusterItems returns the metadata of a GKE cluster. The item at path gets this value; an empty
-// value removes the item.
+// clusterItems returns the metadata of a GKE cluster. The parameter value replaces the item at
+// path; an empty value removes this item.
 func clusterItems(path, value string) map[string]string {
 	items := map[string]string{
 		"project/project-id": projectID, "project/numeric-project-id": projectNumber,
@@ -127,8 +127,8 @@ func TestMetadataRefusals(t *testing.T) {
 	}
 }
 
-// If the server does not answer, each caller waits at most until its own deadline, and never more
-// than a few seconds.
+// TestMetadataSlow checks that each caller waits at most until its own deadline if the metadata
+// server does not answer, and never more than a few seconds.
 func TestMetadataSlow(t *testing.T) {
 	stop := make(chan struct{})
 	host := serveMetadata(t, func(http.ResponseWriter, *http.Request) { <-stop })
@@ -198,7 +198,7 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 	if n := all(); n != 50 || asked.Load() != 1 {
 		t.Errorf("%d failed, asked %d times; want 50, once", n, asked.Load())
 	}
-	// A failure is not remembered forever.
+	// A failure to learn the cluster is not remembered forever.
 	broken.Store(false)
 	gcp.RetryMetadata(provider, 0)
 	for range 2 {
@@ -208,8 +208,8 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Requests to the metadata server do not use the proxy. The server is on the machine, and the proxy
-// would see credentials in plain text.
+// TestMetadataPassesTheProxy checks that requests to the metadata server do not use the proxy. The
+// server is on the machine, and the proxy would see credentials in plain text.
 func TestMetadataPassesTheProxy(t *testing.T) {
 	base := rig.Wire(t, answer(200, goodToken))
 	base.Proxy = func(r *http.Request) (*url.URL, error) {
@@ -225,8 +225,8 @@ func TestMetadataPassesTheProxy(t *testing.T) {
 	rig.Must(t, err)
 }
 
-// On GKE the fix shows the principal as IAM writes it. The principal has the project's number if
-// the metadata server returns the number.
+// TestAdviceOnGKE checks that on GKE the fix of an error shows the principal as IAM writes it. The
+// principal has the project's number if the metadata server returns the number.
 func TestAdviceOnGKE(t *testing.T) {
 	denied := then(rpcError(403, "PERMISSION_DENIED", "IAM_PERMISSION_DENIED", "no"))
 	for number, member := range map[string]string{
@@ -265,8 +265,9 @@ func TestProviderNeedsNoMetadata(t *testing.T) {
 	}
 }
 
-// The cloud's clock is wrong by a few minutes. A proof that is not valid by that clock is refused
-// with a clear error, and no token lives longer than it should.
+// TestClockSkew checks calls while the cloud's clock is wrong by a few minutes. A proof that is not
+// valid by that clock is refused with a clear error. No token lives longer than with a correct
+// clock.
 func TestClockSkew(t *testing.T) {
 	for name, direct := range map[string]bool{"direct": true, "service account": false} {
 		for _, skew := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {
@@ -280,13 +281,13 @@ func TestClockSkew(t *testing.T) {
 					defer w.Fault(t, fault.Fault{Service: service, Kind: fault.Skew, Skew: skew})()
 				}
 				token, err := auth.GetToken(t.Context(), w.gcp, w.As(a)...)
-				if skew < 0 { // the proof is not valid yet
+				if skew < 0 { // by Google's clock, which is behind, the proof is not valid yet
 					wants{auth.StageExchange, auth.CodeProofInvalid, "not valid at this time", "clock"}.check(t, err)
 					return
 				}
 				rig.Must(t, err)
-				// Google's clock is ahead: a direct token, which ends with the proof, is shorter by
-				// skew.
+				// Google's clock is ahead. A direct token ends with the proof, so its lifetime is
+				// shorter by skew.
 				most := time.Hour
 				if direct {
 					most -= skew

@@ -143,8 +143,8 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return target, nil
 }
 
-// checkRegistry refuses an image repository whose host is not Artifact Registry's in this universe.
-// It reads only the host.
+// checkRegistry refuses an image repository whose host is not a host of Artifact Registry in the
+// provider's universe. It reads only the host.
 func (p *Provider) checkRegistry(repository string) error {
 	host, _, _ := strings.Cut(repository, "/")
 	registry, err := p.registries.Parse(host)

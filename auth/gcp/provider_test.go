@@ -326,7 +326,8 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	}
 }
 
-// A tenant with many different strings does not fill the memory forever.
+// TestMemoryIsBounded checks that a tenant with many different strings does not fill the memory
+// forever.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	for i := range 20_000 {
@@ -340,8 +341,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHotPathDoesNotAllocate checks that these methods do not allocate, because they run on every
-// call, even if the cache has the token.
+// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget do not allocate, because they
+// run on every call, even if the cache has the token.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA), gcp.ProviderAnnotation, providerName)
@@ -356,7 +357,8 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A program may serve two universes with one cache: no universe gets the tokens of the other.
+// TestUniversesShareNoKey checks that tokens of different universes have different keys, because a
+// program may serve two universes with one cache.
 func TestUniversesShareNoKey(t *testing.T) {
 	seen := map[auth.Key]string{}
 	for _, universe := range endpoint.GCPUniverses() {

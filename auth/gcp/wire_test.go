@@ -40,7 +40,7 @@ func proofA() string {
 }
 
 // asA returns the options of a call for tenant A with a workload identity provider. If email is not
-// empty, the call impersonates this service account.
+// empty, the call impersonates the service account with this address.
 func asA(tb testing.TB, email string, more ...auth.Option) []auth.Option {
 	tb.Helper()
 	account := rig.WithAttribute(rig.WithAttribute(tenant(tb, "tenant-a"), gcp.ProviderAnnotation, providerName), gcp.ServiceAccountAnnotation, email)
@@ -66,7 +66,8 @@ func rpcError(status int, code, reason, message string) http.HandlerFunc {
 		status, message, code, reason))
 }
 
-// then answers token exchanges with a good token, and all other requests with the handler.
+// then returns a handler that answers token exchanges with a good token. All other requests go to
+// the parameter handler.
 func then(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/token" {
@@ -362,7 +363,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A token never lives longer than Google allows, even if Google's clock is behind or ahead.
+// TestEndOfToken checks that a token never lives longer than Google allows, even if Google's clock
+// is behind or ahead.
 func TestEndOfToken(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		0: time.Hour, 5 * time.Minute: time.Hour, -5 * time.Minute: 55 * time.Minute, 24 * time.Hour: time.Hour,

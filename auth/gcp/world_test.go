@@ -32,9 +32,9 @@ const (
 	pools         = "principal://iam.googleapis.com/projects/" + projectNumber + "/locations/global/workloadIdentityPools/"
 )
 
-// world is a local Google Cloud and a provider that reaches it through a proxy under Google's own
-// names. One issuer signs for a GKE cluster and for a cluster outside GKE. A workload identity
-// provider trusts this issuer.
+// world is a local Google Cloud and a provider. The provider reaches the local Google Cloud through
+// a proxy, under Google's own host names. One issuer signs for a GKE cluster and for a cluster
+// outside GKE. A workload identity provider trusts this issuer.
 type world struct {
 	*rig.Rig
 
@@ -130,7 +130,7 @@ func (w *world) tenantA(tb testing.TB) auth.Account {
 }
 
 // whose returns the principal of a token. It sends the token to Cloud Storage and reads the
-// principal from the journal.
+// principal from the journal of the local cloud.
 func (w *world) whose(ctx context.Context, token auth.Token) (string, error) {
 	access, ok := token.(*gcp.Token)
 	if !ok {

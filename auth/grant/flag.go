@@ -18,7 +18,7 @@ func ParseFlag(value string) (Namespaces, error) {
 		return n, err // after an error, n admits nobody
 	case trimmed == "null":
 		// In an object's field null admits nobody. In a list of names, null would admit a namespace
-		// with the name null.
+		// with the name null. So ParseFlag refuses null.
 		return n, fmt.Errorf(`%w: null; leave the value empty to admit nobody, or write {"list":["null"]}`, ErrSyntax)
 	default:
 		for name := range strings.SplitSeq(trimmed, ",") {

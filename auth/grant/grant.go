@@ -36,8 +36,8 @@ var ErrContradiction = errors.New("the grant admits every namespace and also nam
 
 // Decide says whether the grant admits the namespace. Labels are the labels of the Namespace
 // object. Nil labels mean that the labels are unknown, for example because the object could not be
-// read. No selector admits a namespace with unknown labels. (Every real Namespace has the label
-// kubernetes.io/metadata.name.)
+// read. No selector admits a namespace with unknown labels. (The labels of a real Namespace are
+// never nil: it always has the label kubernetes.io/metadata.name.)
 func (n *Namespaces) Decide(namespace string, labels map[string]string) Decision {
 	switch {
 	case namespace == "":
@@ -72,7 +72,8 @@ func allow(link string) Decision { return Decision{Allowed: true, Link: link} }
 func deny(link string) Decision  { return Decision{Link: link} }
 
 // validate returns an error if the grant cannot be decided. A name that no namespace can have, such
-// as a wildcard, would admit nobody. It is an error, because its author meant something else.
+// as a wildcard, would admit nobody. Such a name is an error, because its author meant something
+// else.
 func (n *Namespaces) validate() error {
 	if n.All && (len(n.List) > 0 || n.Selector != nil) {
 		return ErrContradiction

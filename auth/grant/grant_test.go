@@ -40,7 +40,7 @@ type row struct {
 	Block   string
 	Allowed bool
 	Link    string
-	Schema  string // for the tests of the CRD schema
+	Schema  string // used only by the tests of the CRD schema
 }
 
 func table(t *testing.T) []row {
@@ -81,7 +81,8 @@ func TestTruthTable(t *testing.T) {
 	}
 }
 
-// A grant that cannot be decided admits nobody, not even a namespace in its list.
+// TestUndecidableDenies checks that a grant which cannot be decided admits nobody, not even a
+// namespace in its list.
 func TestUndecidableDenies(t *testing.T) {
 	selector := func(r grant.Requirement) *grant.Selector {
 		return &grant.Selector{MatchExpressions: []grant.Requirement{r}}
@@ -208,8 +209,8 @@ func TestStrictDecoding(t *testing.T) {
 	}
 }
 
-// TestMarshalJSON checks that only All is encoded as {}. So a list that lost its last namespace
-// still admits nobody.
+// TestMarshalJSON checks that only a grant with All is encoded as {}. A list that lost its last
+// namespace is encoded as an empty list, so it still admits nobody.
 func TestMarshalJSON(t *testing.T) {
 	shrinking := grant.Namespaces{List: []string{"team-a"}}
 	shrinking.List = slices.Delete(shrinking.List, 0, 1)
@@ -333,8 +334,8 @@ func worlds() map[string]map[string]string {
 }
 
 // FuzzNamespacesRoundTrip checks that a grant decides the same after any number of encodings, in
-// JSON and as a flag. It also checks that only {} admits all namespaces, and that a refused grant
-// admits nobody.
+// JSON and as a flag. It also checks that only {} admits all namespaces, and that a grant which
+// UnmarshalJSON refuses admits nobody.
 func FuzzNamespacesRoundTrip(f *testing.F) {
 	for _, seed := range []string{
 		"null", "{}", `{"list":null}`, `{"list":["team-a"]}`, `{"selector":{}}`, `{"list":["x"],"selector":{"matchLabels":{"t":"a"}}}`,

@@ -13,7 +13,8 @@ import (
 var ErrSyntax = errors.New("not a grant; write {}, or an object with the keys list and selector")
 
 // MarshalJSON writes {} only for All. Every other grant is written with its list, even an empty
-// list, so that no restriction becomes {} in JSON. A grant that cannot be decided is an error.
+// list, so that a restricted grant never becomes {} in JSON. A grant that cannot be decided is an
+// error.
 func (n Namespaces) MarshalJSON() ([]byte, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
@@ -61,8 +62,8 @@ func (s *Selector) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// UnmarshalJSON reads a requirement strictly. After an error it has no operator, so that it matches
-// nothing.
+// UnmarshalJSON reads a requirement strictly. After an error the requirement has no operator, so
+// that it matches nothing.
 func (r *Requirement) UnmarshalJSON(data []byte) error {
 	*r = Requirement{}
 	var read Requirement
@@ -73,8 +74,8 @@ func (r *Requirement) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// decodeObject decodes an object strictly. Each key that the object may have has a pointer to its
-// value. It returns the number of keys that the object has.
+// decodeObject decodes an object strictly. The parameter into has a pointer for the value of each
+// key that the object may have. decodeObject returns the number of keys in the object.
 func decodeObject(data []byte, into map[string]any) (int, error) {
 	keys, err := members(data)
 	if err != nil {
@@ -152,7 +153,8 @@ func (l *labels) decode(key string, data json.RawMessage) error {
 	return nil
 }
 
-// values reads the values of a requirement. As labels does, it refuses a null among them.
+// values reads the values of a requirement. Like the type labels, it refuses a null in place of a
+// value.
 type values []string
 
 func (v *values) decode(key string, data json.RawMessage) error {

@@ -13,8 +13,8 @@ import (
 // Selector is a label selector. It has the meaning of Kubernetes' LabelSelector
 // (k8s.io/apimachinery meta/v1), except that an empty selector matches nothing.
 type Selector struct {
-	// MatchLabels are labels that a namespace must have. The values must be equal, and all labels
-	// are required.
+	// MatchLabels are labels that a namespace must have, each with exactly the value in
+	// MatchLabels. All of the labels are required.
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 	// MatchExpressions are further conditions, which must all be true.
 	MatchExpressions []Requirement `json:"matchExpressions,omitempty"`

@@ -48,14 +48,14 @@ type Options struct {
 	Client client.Client
 	// APIAudiences are all audiences that the API server accepts for itself: the value of its flag
 	// --api-audiences or, without this flag, --service-account-issuer. Proofs never have these
-	// audiences. By default they are learned once, from a token of the program's own ServiceAccount
-	// without an audience. A program that is not a ServiceAccount must set APIAudiences. This
-	// command prints them:
+	// audiences. By default they are learned once, from a token of the program's own
+	// ServiceAccount. The request for this token names no audience. A program that is not a
+	// ServiceAccount must set APIAudiences. This command prints them:
 	//
 	//	kubectl create token default -o jsonpath='{.spec.audiences[*]}'
 	APIAudiences []string
-	// Annotations are the annotations that providers read; pass the same to [ByObject]. Default:
-	// [DefaultAnnotations].
+	// Annotations are the annotations that providers read. Pass the same annotations to [ByObject].
+	// Default: [DefaultAnnotations].
 	Annotations Annotations
 }
 
@@ -73,8 +73,9 @@ type Accounts struct {
 var _ auth.Accounts = (*Accounts)(nil)
 
 // FromManager makes an Accounts as [NewAccounts] does. Options that are not set come from the
-// manager: Informers is its cache, and APIReader and Client use its connection without a cache. The
-// manager need not run yet. Set [ByObject] in the manager's options to keep its cache small.
+// manager: Informers is the manager's cache. APIReader and Client use the manager's connection, but
+// no cache. The manager need not run yet. Set [ByObject] in the manager's options to keep its cache
+// small.
 func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Accounts, error) {
 	if err := connect(mgr, "ServiceAccounts", &options.Informers, &options.APIReader, &options.Client); err != nil {
 		return nil, err
@@ -129,9 +130,9 @@ func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account
 func (a *Accounts) Synced() bool { return a.watch.HasSynced() }
 
 // Subscribe implements [auth.AccountReader]. It calls changed when an account is created or
-// deleted, and when its UID or an annotation that providers read changes. Before each call, Lookup
-// already has the new state. It does not call changed for the accounts that exist when the watch
-// begins.
+// deleted. It also calls changed after a change of the account's UID, or of an annotation that
+// providers read. Before each call, Lookup already has the new state. It does not call changed for
+// the accounts that exist when the watch begins.
 //
 // One goroutine follows the watch and calls all subscribers, one after the other, in the order of
 // their subscription. So changed must return at once, without I/O, and leave longer work to a

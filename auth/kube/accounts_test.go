@@ -231,7 +231,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// A replaced account gets no proof, even if the API server ignores the UID.
+// TestSwappedAccountHasNoProof checks that Prove fails for an account that was replaced after Read,
+// even if the API server ignores the UID in a TokenRequest.
 func TestSwappedAccountHasNoProof(t *testing.T) {
 	for _, ignoresUID := range []bool{false, true} {
 		s := newAPIServer(t)
@@ -302,7 +303,8 @@ func TestProofSaysWhatWasAsked(t *testing.T) {
 	}
 }
 
-// A token for an audience of the API server is refused, without a call to the API server.
+// TestRefusedAudiences checks that Prove refuses a request for an audience of the API server,
+// without a call to the API server.
 func TestRefusedAudiences(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
@@ -477,7 +479,8 @@ func TestAPIServerIsSilent(t *testing.T) {
 	}
 }
 
-// The audiences are learned from one token, which is of the program's own account.
+// TestLearningTheAudiences checks that the API server's audiences are learned from one token of the
+// program's own account.
 func TestLearningTheAudiences(t *testing.T) {
 	s := newAPIServer(t)
 	newAccounts(t, s, kube.Options{})

@@ -25,9 +25,9 @@ type Annotations []string
 // usernameAnnotation has the user name for registries that accept a token only as a password.
 const usernameAnnotation = "lanyard.dev/registry-username"
 
-// The annotation and the field with further settings of a token, besides the provider's identity.
-// An account with one of them has a fingerprint. Source: package auth/aws, which this package does
-// not link.
+// The annotation and the field with settings of a token besides the provider's identity. An account
+// with the annotation or the field has a fingerprint. Source: package auth/aws, which this package
+// does not import.
 const (
 	assumeRoleAnnotation = "lanyard.dev/assume-role"
 	assumeRoleField      = "assumeRole"
@@ -60,9 +60,9 @@ func DefaultAnnotations() Annotations {
 	}
 }
 
-// keep returns the annotations that providers read. It returns the map itself if all annotations
-// are read, and nil if no annotation is read. A value that is too long is cut to MaxAnnotation plus
-// one byte: this saves memory, and the value is still too long.
+// keep returns the annotations that providers read. It returns the map itself if providers read all
+// annotations, and nil if they read none. A value that is too long is cut to MaxAnnotation plus one
+// byte: this saves memory, and the value is still too long.
 func (a Annotations) keep(annotations map[string]string) map[string]string {
 	kept, cut := 0, false
 	for key, value := range annotations {
@@ -117,7 +117,8 @@ func (a Annotations) source() source {
 }
 
 // annotationTooLong returns the error for an account with an annotation that is too long. Every
-// provider refuses the account: without the annotation, the account could have another identity.
+// provider refuses the account: if a provider ignored the annotation, the account could get another
+// identity.
 func annotationTooLong(subject auth.Subject, key string) error {
 	at := fmt.Sprintf("annotation %s of %s %s/%s", key, subject.Kind(), subject.Namespace(), subject.Name())
 	return &auth.Error{

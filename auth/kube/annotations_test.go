@@ -43,8 +43,9 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// TestAnnotationTooLong checks that a value that is too long is still too long after the informer's
-// transform. The account is refused. It is not read without the value or with a part of the value.
+// TestAnnotationTooLong checks that an account with too long a value is refused, even after the
+// informer's transform has cut the value. The account is never read without the value or with a
+// part of it.
 func TestAnnotationTooLong(t *testing.T) {
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
 	must.Succeed(t, err)
@@ -77,7 +78,8 @@ func TestAnnotationTooLong(t *testing.T) {
 	}
 }
 
-// The memory for an account is bounded, whatever annotations its author writes.
+// TestMemoryIsBounded checks that the memory for an account is bounded, whatever annotations its
+// author writes.
 func TestMemoryIsBounded(t *testing.T) {
 	const accounts, most = 200, 24 << 10 // most is in bytes for each account
 	heap := func() uint64 {

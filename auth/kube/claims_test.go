@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
-// A token is accepted as an account's proof only with the right subject, UID and audience, and an
-// expiry in the future. No error quotes the token.
+// FuzzClaims checks that a token is accepted as an account's proof only with the right subject, UID
+// and audience, and an expiry in the future. No error quotes the token.
 func FuzzClaims(f *testing.F) {
 	const subject, uid, audience = "system:serviceaccount:tenant-a:puller", "uid-1", "sts.amazonaws.com"
 	now := time.Now().Unix()
@@ -66,7 +66,8 @@ func FuzzReadClaims(f *testing.F) {
 	})
 }
 
-// A token is accepted as an identity's proof only with the right subject, UID and audience.
+// FuzzIdentityClaims checks that a token is accepted as a WorkloadIdentity's proof only with the
+// right subject, UID and audience.
 func FuzzIdentityClaims(f *testing.F) {
 	const subject, uid, audience = "lanyard.dev:workloadidentity:tenant-a:puller", "uid-1", "sts.amazonaws.com"
 	f.Add(subject+":"+uid, "tenant-a", "puller", uid, audience)

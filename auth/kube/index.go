@@ -47,9 +47,9 @@ type source struct {
 
 // index stores the accounts of one kind in memory. It is the event handler of their informer.
 //
-// It notifies its subscribers after it has changed the records, so that they find the new state. It
-// does so in the informer's goroutine, so that the account's tokens are dropped before the next
-// change arrives. Subscribers must therefore obey [Accounts.Subscribe].
+// It notifies its subscribers after it has changed the records, so that subscribers find the new
+// state. It calls them in the informer's goroutine, so that the account's tokens are dropped before
+// the next change arrives. Subscribers must therefore obey [Accounts.Subscribe].
 type index struct {
 	subscribers[auth.Subject]
 
@@ -63,8 +63,8 @@ func newIndex(s source) *index {
 	return &index{source: s, records: xsync.NewMap[auth.Subject, record]()}
 }
 
-// watch registers handler for all objects of object's kind. The parameter objects is their name in
-// errors.
+// watch registers handler for all objects of the kind of the parameter object. The parameter
+// objects is the name of these objects in errors.
 func watch(
 	ctx context.Context, informers Informers, objects string, object client.Object, handler toolscache.ResourceEventHandler,
 ) (watching toolscache.ResourceEventHandlerRegistration, err error) {
@@ -105,7 +105,8 @@ func (x *index) read(
 	return current.account(subject)
 }
 
-// OnAdd implements the event handler of an informer, which calls its methods one at a time.
+// OnAdd implements the event handler of an informer. The informer calls the handler's methods one
+// at a time.
 func (x *index) OnAdd(object any, initial bool) { x.set(object, initial) }
 
 // OnUpdate implements the event handler of an informer.
@@ -132,7 +133,7 @@ func (x *index) set(object any, initially bool) {
 	}
 	subject, err := x.source.subject(current.GetNamespace(), current.GetName())
 	if err != nil {
-		return // no caller can ask for such a name
+		return // no subject can have this name, so no caller asks for it
 	}
 	next, ok := x.source.record(subject, object)
 	if !ok {

@@ -24,8 +24,8 @@ func object(uid string, annotations map[string]string) *metav1.PartialObjectMeta
 	}
 }
 
-// TestIndex sends events of an informer. It checks which subscribers are called, and the index
-// after the event. The index must change before the calls.
+// TestIndex sends an informer's events to the index. It checks whether the index calls its
+// subscribers, and the index after the event. The index must change before it calls a subscriber.
 func TestIndex(t *testing.T) {
 	role := func(arn string) map[string]string { return map[string]string{roleARN: arn} }
 	known := object("uid-1", role("a"))
@@ -144,8 +144,8 @@ func BenchmarkLookup(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory measures the memory of an account: in the index alone, and of the informer's
-// transformed object.
+// BenchmarkMemory measures two parts of the memory for an account: the index, and the object that
+// the informer stores after its transform.
 func BenchmarkMemory(b *testing.B) {
 	const accounts = 10_000
 	heap := func() uint64 {

@@ -106,7 +106,8 @@ func TestManager(t *testing.T) {
 	waitUntil(t, "the token is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }
 
-// Every replica removes expired tokens, not only the leader.
+// TestManagerRunsTheCacheInEveryReplica checks that every replica removes expired tokens from its
+// cache, not only the leader.
 func TestManagerRunsTheCacheInEveryReplica(t *testing.T) {
 	s := newAPIServer(t)
 	options := managerOptions()
@@ -130,7 +131,8 @@ func (othersLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []by
 func (othersLock) Identity() string { return "test" }
 func (othersLock) Describe() string { return "lease" }
 
-// The manager's parts use the options, and New does not change the caller's options.
+// TestManagerOptions checks that the accounts and the token cache use their options, and that New
+// does not change the caller's options.
 func TestManagerOptions(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{"example.com/identity": "a", roleARN: roleA})
@@ -162,8 +164,8 @@ func TestManagerOptions(t *testing.T) {
 	}
 }
 
-// With the issuer's KeyRing, Accounts has ServiceAccounts and WorkloadIdentities. A change drops
-// the tokens of either kind.
+// TestManagerWithIssuer checks that Accounts has ServiceAccounts and WorkloadIdentities if the
+// options name the issuer's KeyRing. A change of a subject of either kind drops its tokens.
 func TestManagerWithIssuer(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", map[string]any{"iamRoleARN": roleA})
@@ -183,7 +185,8 @@ func TestManagerWithIssuer(t *testing.T) {
 		return err == nil && account.Attributes["iamRoleARN"] == roleA
 	})
 	identities := mgr.Accounts[auth.KindWorkloadIdentity].(*kube.WorkloadIdentities)
-	// Otherwise the ring's first state in memory may be the one with the revoked key.
+	// Wait for the ring. Otherwise the key may already be revoked in the ring's first state in
+	// memory. Then no change of the ring would drop the token.
 	waitUntil(t, "the ring is known", func() bool { return identities.Revoked("key-of-another-ring") })
 	key := auth.Key{Provider: "test", Subject: puller(t), UID: identityUID, Identity: roleA}
 	keepToken(t, mgr, key)
@@ -191,7 +194,8 @@ func TestManagerWithIssuer(t *testing.T) {
 	waitUntil(t, "the token is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }
 
-// With the trust domain's KeyRing, objects are subjects too. A revocation drops their SVIDs.
+// TestManagerWithObjects checks that objects are subjects too if there is the trust domain's
+// KeyRing. A revocation drops their SVIDs from the cache.
 func TestManagerWithObjects(t *testing.T) {
 	spiffe, issuer, accounts := newSPIFFEServer(t), newIssuerServer(t), newAPIServer(t)
 	spiffe.put(objectUID)
@@ -230,7 +234,8 @@ func TestManagerWithObjects(t *testing.T) {
 	waitUntil(t, "the SVID is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }
 
-// Without KeyRing, a WorkloadIdentity cannot be a subject, and nothing of the issuer is requested.
+// TestManagerWithoutIssuer checks that a WorkloadIdentity cannot be a subject without
+// Options.KeyRing, and that no object of the issuer's API is requested.
 func TestManagerWithoutIssuer(t *testing.T) {
 	mgr := startManager(t, newAPIServer(t), managerOptions())
 	if _, err := mgr.Accounts.Lookup(t.Context(), puller(t)); auth.CodeOf(err) != auth.CodeSubjectInvalid {

@@ -44,7 +44,8 @@ type ObjectOptions struct {
 	Informers Informers
 	// APIReader reads objects live, never from a cache. Required; [ObjectsFromManager] makes one.
 	APIReader client.Reader
-	// Client creates requests for SVIDs. It must work without the Go types of Lanyard's API.
+	// Client creates requests for SVIDs. The requests are unstructured objects, so the client's
+	// scheme need not have the Go types of Lanyard's API.
 	// Required without Broker; [ObjectsFromManager] makes one.
 	Client client.Client
 }
@@ -166,8 +167,9 @@ func (o *Objects) Prove(ctx context.Context, account auth.Account, request auth.
 	}
 }
 
-// proveByBroker gets an SVID from the broker. It refuses the audiences of the API server, because
-// the tenant chooses the audiences and the receiver of the SVID.
+// proveByBroker gets an SVID from the broker. It refuses the audiences of the API server. The
+// tenant chooses the audiences and the receiver of the SVID, so the receiver could use it at the
+// API server.
 func (o *Objects) proveByBroker(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	if request.Form != auth.FormCertificate {
 		if err := checkProofRequest(account, request); err != nil {
@@ -257,7 +259,7 @@ type answer struct {
 	id      spiffeid.ID
 }
 
-// text returns a field of the answer's status, or an empty string without this field.
+// text returns a field of the answer's status, or an empty string if the status lacks the field.
 func (a answer) text(field string) string {
 	text, _, _ := unstructured.NestedString(a.object.Object, "status", field)
 	return text
@@ -278,8 +280,9 @@ func (o *Objects) ask(ctx context.Context, account auth.Account, form svid.Type,
 	return answer{object, signers, id}, err
 }
 
-// invalidSVID returns the error for a request that the token server found invalid. The object may
-// have changed after the request was decided, so the request is tried again.
+// invalidSVID returns the error for a request that the token server found invalid. If the audiences
+// are valid, its code is [auth.CodeRefused], after which callers try again: the object may have
+// changed since the request.
 func invalidSVID(status metav1.Status, subject auth.Subject) *auth.Error {
 	failed := &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeRefused, Fix: "compare the reason with spec.credential of the object",
@@ -310,8 +313,9 @@ func objectMetadata(kind auth.Kind) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: toolkitGroup().String(), Kind: string(kind)}}
 }
 
-// objectSource returns the source of the objects of a kind. A credential depends only on an
-// object's UID: the token server reads the object's other fields live.
+// objectSource returns the source of the objects of a kind. A record has only the UID. So a cached
+// credential stays valid until the UID changes, whatever else changes in the object. The token
+// server reads the object's other fields live.
 func objectSource(kind auth.Kind) source {
 	return source{
 		subject: func(namespace, name string) (auth.Subject, error) { return auth.Object(kind, namespace, name) },

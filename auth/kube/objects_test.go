@@ -320,7 +320,7 @@ func TestObjectProof(t *testing.T) {
 	}
 }
 
-// An SVID that differs from the request is refused.
+// TestTamperedSVIDs checks that Prove refuses an SVID that differs from the request.
 func TestTamperedSVIDs(t *testing.T) {
 	foreign, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.Succeed(t, err)
@@ -373,7 +373,8 @@ func proveObject(t *testing.T, objects *kube.Objects, form svid.Type) (auth.Proo
 	return objects.Prove(t.Context(), auth.Account{Subject: app(t), UID: objectUID}, request)
 }
 
-// A chain must lead to an authority of the ring that is neither revoked nor removed.
+// TestAuthorities checks that Prove accepts a certificate chain only if it is signed by an
+// authority of the ring. This authority must be neither revoked nor removed.
 func TestAuthorities(t *testing.T) {
 	s := newSPIFFEServer(t)
 	_, _, other := s.newAuthority("Active")
@@ -396,8 +397,8 @@ func TestAuthorities(t *testing.T) {
 		authorityIs := func(id string) func() bool {
 			return func() bool { signers, err := ring.Signers(); return err == nil && signers.Authority == id }
 		}
-		// Empty the ring first. Otherwise authorityIs would accept the ring of the last case, if
-		// its active authority is the same.
+		// Empty the ring first. Otherwise authorityIs would accept the ring of the previous case,
+		// if both rings have the same active authority.
 		s.putRing("Active")
 		waitUntil(t, "the ring is empty", authorityIs(""))
 		s.putRing("Active", test.authorities...)

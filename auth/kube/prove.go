@@ -44,8 +44,8 @@ func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth
 }
 
 // checkProofRequest refuses a request that no token of a subject can satisfy. It also refuses a
-// request without an audience. A ServiceAccount's token would then be for the API server, and a
-// WorkloadIdentity's token for all audiences of the identity.
+// request without an audience. Without one, a ServiceAccount's token would be for the API server,
+// and a WorkloadIdentity's token for all audiences of the identity.
 func checkProofRequest(account auth.Account, request auth.ProofRequest) error {
 	switch subject := account.Subject; {
 	case request.Form != auth.FormJWT:

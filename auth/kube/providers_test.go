@@ -14,7 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// DefaultAnnotations has exactly the annotations that the providers read.
+// TestDefaultAnnotationsAreTheProviders checks that DefaultAnnotations has exactly the annotations
+// that the providers read.
 func TestDefaultAnnotationsAreTheProviders(t *testing.T) {
 	want := []string{
 		aws.RoleAnnotation, aws.AssumeRoleAnnotation, azure.ClientAnnotation, azure.TenantAnnotation, gcp.ServiceAccountAnnotation,
@@ -50,8 +51,9 @@ func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
 	}
 }
 
-// An identity for one cloud is refused by another cloud's provider, even if it has the fields of
-// the other cloud. The error names both fields that may be wrong.
+// TestIdentityOfAnotherCloud checks that a cloud's provider refuses a WorkloadIdentity for another
+// cloud, even if its providerConfig has the fields of both clouds. The error names both fields that
+// may be wrong: spec.provider of the object and targetSystem.type of the WorkloadIdentity.
 func TestIdentityOfAnotherCloud(t *testing.T) {
 	served := map[string]auth.Provider{}
 	var err error
@@ -94,7 +96,8 @@ func TestIdentityOfAnotherCloud(t *testing.T) {
 	}
 }
 
-// An identity for a cloud is no credential for registries, whatever its audiences are.
+// TestIdentityOfACloudIsNoCredential checks that the token of a WorkloadIdentity for a cloud is
+// never itself a credential for registries, whatever its audiences are.
 func TestIdentityOfACloudIsNoCredential(t *testing.T) {
 	provider, err := bearer.NewProvider(bearer.Config{})
 	if err != nil {
@@ -115,8 +118,9 @@ func TestIdentityOfACloudIsNoCredential(t *testing.T) {
 	}
 }
 
-// Every provider refuses an annotation that is too long. At Google, an account without the
-// annotation would be a principal itself, so Google's provider must refuse it too.
+// TestHugeAnnotationIsRefused checks that every provider refuses an account with an annotation that
+// is too long. This includes Google's provider: without the annotation, the account would itself be
+// a principal there.
 func TestHugeAnnotationIsRefused(t *testing.T) {
 	providers := map[string]auth.Provider{}
 	var err error
@@ -156,7 +160,7 @@ func TestHugeAnnotationIsRefused(t *testing.T) {
 	}
 }
 
-// A third-party provider can have its own annotation keys.
+// TestOwnAnnotations checks that a provider of a third party can have annotation keys of its own.
 func TestOwnAnnotations(t *testing.T) {
 	const key = "cloud.example.org/identity"
 	s := newAPIServer(t)

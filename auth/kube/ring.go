@@ -20,8 +20,8 @@ const (
 	keyRemoved keyState = "Removed"
 )
 
-// accepted reports whether signatures of the key are valid. This is true for all keys in the
-// issuer's public document.
+// accepted reports whether signatures of a key in this state are valid. This is true for all keys
+// in the issuer's public document.
 func (s keyState) accepted() bool {
 	switch s {
 	case "Pending", "Published", keyActive, "Retiring":
@@ -47,8 +47,8 @@ type authority struct {
 	certificate string // PEM
 }
 
-// lost reports whether a key or an authority that is valid in the state is invalid in the next
-// state, although signatures of it may not have expired yet.
+// lost reports whether a key or an authority is valid in s but invalid in next, although its
+// signatures may not have expired yet.
 func (s ringState) lost(next ringState) bool {
 	for kid, state := range s.keys {
 		if now := next.keys[kid]; state.accepted() && !now.accepted() && now != keyRemoved {
@@ -97,7 +97,8 @@ func (r *ring) check(kid string) error {
 	return nil
 }
 
-// OnAdd implements the event handler of an informer, which calls its methods one at a time.
+// OnAdd implements the event handler of an informer. The informer calls the handler's methods one
+// at a time.
 func (r *ring) OnAdd(object any, _ bool) { r.set(object) }
 
 // OnUpdate implements the event handler of an informer.

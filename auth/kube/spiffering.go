@@ -23,8 +23,8 @@ type SPIFFERing struct {
 	ring    ring
 	synced  func() bool
 	signers atomic.Pointer[svid.Signers] // nil if there is no trust domain
-	// Functions that are called when issued SVIDs must not be used any more, and when objects
-	// without SVIDs may get them.
+	// lost has the functions that are called when issued SVIDs must not be used any more, and when
+	// objects without SVIDs may get SVIDs.
 	lost subscribers[*svid.Signers]
 }
 
@@ -66,9 +66,9 @@ func (r *SPIFFERing) Signers() (svid.Signers, error) {
 	return svid.Signers{}, failed
 }
 
-// change follows the ring. It does not notify subscribers of a rotation: the new signer is part of
-// the tokens' keys, so the next use of an SVID gets a new SVID. Signatures of the former signer
-// stay valid.
+// change updates the signers after each change of the ring. It does not notify subscribers of a
+// rotation: the new signer is part of the tokens' keys, so the next use of an SVID gets a new SVID.
+// Signatures of the former signer stay valid.
 func (r *SPIFFERing) change(last, next ringState) {
 	before, now := signersOf(last), signersOf(next)
 	r.signers.Store(now)

@@ -53,8 +53,8 @@ func (s *tokenServer) failure(ctx context.Context, err error, subject auth.Subje
 	var status apierrors.APIStatus
 	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
-	// For an unknown API group the API server answers without a Status. So the token server is not
-	// installed.
+	// The API server answers without a Status if it does not know the API group. So the token
+	// server is not installed.
 	case apierrors.IsNotFound(err) && foreign:
 		return &auth.Error{
 			Stage: stage, Code: auth.CodeUnavailable,
@@ -66,7 +66,7 @@ func (s *tokenServer) failure(ctx context.Context, err error, subject auth.Subje
 	}
 	failed := s.caller.failure(ctx, err, stage, subject)
 	switch {
-	// This is the token server's own error message.
+	// The token server itself answered, so the error has its message.
 	case apierrors.IsServiceUnavailable(err) && !foreign && errors.As(err, &status):
 		failed.Fix = "have the administrator read the log of Lanyard's token server"
 		failed.Err = fmt.Errorf("the token server makes no token for %s: %s", subject, status.Status().Message)

@@ -34,9 +34,9 @@ type WorkloadIdentityOptions struct {
 	// Required; [WorkloadIdentitiesFromManager] uses the manager's cache.
 	Informers Informers
 	// Watched is an empty WorkloadIdentity of the Go type with which the program itself reads
-	// identities from Informers. Then memory has each identity only once, and the program sees a
-	// change when its subscribers are called. Optional: without Watched, identities are watched
-	// without a type, and [WorkloadIdentitiesByObject] limits their size in memory.
+	// identities from Informers. Then memory has each identity only once, and a notified subscriber
+	// finds the change in the program's own cache. Optional: without Watched, identities are
+	// watched without a type, and [WorkloadIdentitiesByObject] limits their size in memory.
 	Watched client.Object
 	// APIReader reads identities live, never from a cache. Required;
 	// [WorkloadIdentitiesFromManager] makes one.
@@ -197,8 +197,8 @@ func (w *WorkloadIdentities) mint(ctx context.Context, account auth.Account, ask
 
 // invalidIdentity returns the error for a request that the token server found invalid. For a fault
 // of the identity, the code is [auth.CodeIdentityInvalid] or [auth.CodeAudienceRefused]: a change
-// of the identity triggers a retry. For a limit of the token server it is [auth.CodeRefused],
-// because a change of the limit triggers no retry.
+// of the identity triggers a retry. For a limit of the token server, the code is
+// [auth.CodeRefused], after which callers try again: a change of the limit triggers no retry.
 func invalidIdentity(status metav1.Status, subject auth.Subject) *auth.Error {
 	at := fmt.Sprintf("WorkloadIdentity %s/%s", subject.Namespace(), subject.Name())
 	failed := &auth.Error{
@@ -263,7 +263,7 @@ func identityFields(target string) []string {
 	}
 }
 
-// targetAttribute is the name of the attribute with spec.targetSystem.type.
+// targetAttribute is the name of the attribute whose value is spec.targetSystem.type.
 const targetAttribute = "targetSystem.type"
 
 // identityAnnotations are the annotations of WorkloadIdentities that providers read.
@@ -337,7 +337,8 @@ func configRefused(subject auth.Subject, field string) error {
 }
 
 // trimIdentity reduces a WorkloadIdentity to the parts that [identitySource] reads. The result has
-// a bounded size: a value that is too long is cut to a length that is still too long.
+// a bounded size: a value that is too long is cut to a length that is still too long, so that the
+// identity is refused.
 func trimIdentity(object any) (any, error) {
 	full, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -369,8 +370,8 @@ func trimIdentity(object any) (any, error) {
 	return trimmed, nil
 }
 
-// checkIdentity refuses a token that is not of the account's identity, or not for exactly the
-// audiences and the object of the request. Its error is an [*auth.Error].
+// checkIdentity refuses a token of another identity, and a token whose audiences or object differ
+// from the request. It also refuses an expired token. Its error is an [*auth.Error].
 func (c claims) checkIdentity(account auth.Account, request auth.ProofRequest) error {
 	subject, in := account.Subject, c.Lanyard.WorkloadIdentity
 	withUID := subject.String() + ":" + in.UID

@@ -295,7 +295,8 @@ func TestWorkloadIdentityAttributes(t *testing.T) {
 	}
 }
 
-// The memory for an identity is bounded, whatever a tenant writes.
+// TestWorkloadIdentitiesInMemoryAreBounded checks that the memory for an identity is bounded,
+// whatever a tenant writes into it.
 func TestWorkloadIdentitiesInMemoryAreBounded(t *testing.T) {
 	s := newIssuerServer(t)
 	huge := strings.Repeat("x", 500<<10)
@@ -406,7 +407,8 @@ func TestWorkloadIdentityProof(t *testing.T) {
 	golden(t, "workloadidentitytokens.json", []byte(strings.Join(s.bodies, "")))
 }
 
-// A token that differs from the request is refused.
+// TestWorkloadIdentityProofSaysWhatWasAsked checks that Prove refuses a token whose claims differ
+// from the request.
 func TestWorkloadIdentityProofSaysWhatWasAsked(t *testing.T) {
 	in := func(claims map[string]any) map[string]any {
 		return claims["lanyard.dev"].(map[string]any)["workloadIdentity"].(map[string]any)
@@ -556,7 +558,8 @@ func TestTokenServerFailures(t *testing.T) {
 	}
 }
 
-// A proof contains the object that it is used for, and no other object.
+// TestContextObject checks that a proof contains the context object of the request, and no other
+// object.
 func TestContextObject(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "registry", nil)
@@ -618,7 +621,8 @@ func TestReadWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// Prove accepts only identities that were read, and only requests for JWTs.
+// TestOnlyWorkloadIdentitiesAreProven checks that Prove accepts only accounts of WorkloadIdentities
+// with a UID, and only requests for JWTs with audiences.
 func TestOnlyWorkloadIdentitiesAreProven(t *testing.T) {
 	s := newIssuerServer(t)
 	identities, _ := newIdentities(t, s)

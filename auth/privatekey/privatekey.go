@@ -49,8 +49,8 @@ func Parse(der []byte) (crypto.Signer, error) {
 	if len(der) > maxDER {
 		return nil, fmt.Errorf("the key has more than %d bytes", maxDER)
 	}
-	// The names and types equal those of crypto/x509, so that this package and crypto/x509 parse a
-	// key in the same way.
+	// The names and types of the fields equal those in crypto/x509, so that this package and
+	// crypto/x509 parse a key in the same way.
 	var wrapped struct {
 		Version    int
 		Algorithm  pkix.AlgorithmIdentifier

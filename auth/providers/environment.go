@@ -45,9 +45,9 @@ func newAzure(config Config) (*azure.Provider, error) {
 	})
 }
 
-// azureCloud returns the cloud that the file AZURE_ENVIRONMENT_FILEPATH describes. Without this
-// variable it returns the cloud of AZURE_AUTHORITY_HOST, or else the public cloud. If the file has
-// no authority, AZURE_AUTHORITY_HOST is the authority.
+// azureCloud returns the cloud that the file at AZURE_ENVIRONMENT_FILEPATH describes. If the file
+// has no authority, AZURE_AUTHORITY_HOST is the authority. Without a file, azureCloud returns the
+// cloud of AZURE_AUTHORITY_HOST. Without either variable, it returns the public cloud.
 func azureCloud(config Config) (endpoint.AzureCloud, error) {
 	file, authority := config.env("AZURE_ENVIRONMENT_FILEPATH"), config.env("AZURE_AUTHORITY_HOST")
 	switch {

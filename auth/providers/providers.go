@@ -21,8 +21,8 @@ import (
 )
 
 // Config configures the providers. The zero value is right for the public clouds. But then each
-// call to AWS must have a region or an image repository, and each account for Azure must have a
-// tenant.
+// call to AWS must have a region or an image repository, and each account for Azure must name an
+// Azure tenant.
 type Config struct {
 	// Env looks up environment variables, as os.Getenv does; nil for no variables. The providers
 	// read the variables that the clouds' own programs read:

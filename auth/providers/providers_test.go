@@ -107,7 +107,8 @@ func TestWhatTheEnvironmentSays(t *testing.T) {
 	}
 }
 
-// An object chooses its provider by the exact name. There is no default.
+// TestByName checks that ByName accepts only the exact name of a provider, and that there is no
+// default.
 func TestByName(t *testing.T) {
 	set := open(t, providers.Config{})
 	if got := set.Names(); !slices.Equal(got, []string{"aws", "azure", "gcp"}) {
@@ -150,7 +151,7 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 	for _, name := range open(t, providers.Config{}).Names() {
 		ask := func(config providers.Config) error {
 			config.AWSRegion = "eu-west-1"
-			// An allowed connection would wait for an answer, so the time is short.
+			// An allowed connection waits for an answer that never comes, so the deadline is short.
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			provider, err := open(t, config).ByName(name)

@@ -37,7 +37,8 @@ type Harness struct {
 	NewCache func(t *testing.T) Cache
 	// Cloud is the local cloud.
 	Cloud Cloud
-	// Whose asks the cloud for the principal of token, in the form of Principal.
+	// Whose asks the cloud for the principal of token. It returns the name that Principal returns
+	// for this principal.
 	Whose func(ctx context.Context, token auth.Token) (string, error)
 	// Principal returns the cloud's name for the principal of account's tokens. It may be nil if
 	// this name is the result of Provider.GetIdentity.
@@ -50,8 +51,8 @@ type Harness struct {
 	// Direct is true if A and B are themselves principals of the cloud. Neither of them has an
 	// identity that the other could claim.
 	Direct bool
-	// Credential is true if the proof itself is the credential. No cloud verifies the proof before
-	// its use, so the suite leaves out the tests of failing exchanges.
+	// Credential is true if the proof itself is the credential. Then there is no exchange in which
+	// a cloud could refuse the proof, so the suite leaves out the tests of failing exchanges.
 	Credential bool
 	// Secrets returns the secret parts of a token of the provider's own type, or of a proof that is
 	// neither a JWT nor a certificate.
@@ -222,7 +223,7 @@ func (b *bench) secretsOf(proof auth.Proof) []string {
 		// Only the scalar is secret: PKCS #8 would also contain the public key.
 		key, ok := proof.TLS().PrivateKey.(*ecdsa.PrivateKey)
 		if !ok {
-			return nil // the key cannot leave its device
+			return nil // the key cannot leave its device, so no output can contain it
 		}
 		scalar, err := key.Bytes()
 		if err != nil {
@@ -314,8 +315,8 @@ func (d *directory) Prove(ctx context.Context, account auth.Account, request aut
 	}
 	d.mu.Unlock()
 	select {
-	// Send to proving before the proof is made: if the proof itself is the credential, making it is
-	// slow.
+	// Send to proving before the proof is made: making a proof that is itself the credential is
+	// slow, and the test must not wait for it.
 	case d.proving <- struct{}{}:
 	default: // the test waits only for the first proof
 	}

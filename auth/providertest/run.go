@@ -122,7 +122,7 @@ func cancelled(t *testing.T, b *bench) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want one that wraps context.Canceled", err)
 	}
-	// The exchange continues for other callers.
+	// The exchange continues after its caller has gone, so this call gets its token.
 	b.belongs(t, b.mustGet(t, b.with(b.A, b.cached()...)...), b.A)
 	if n := b.Cloud.Exchanges(); n != 1 {
 		t.Errorf("%d exchanges, want 1", n)
@@ -237,7 +237,7 @@ func errorsExplain(t *testing.T, b *bench) {
 			if first != nil && second != nil && first.Error() != second.Error() {
 				t.Errorf("the same failure, two texts:\n%s\n%s", first, second)
 			}
-			b.belongs(t, b.mustGet(t, b.with(b.A)...), b.A) // the fault is over
+			b.belongs(t, b.mustGet(t, b.with(b.A)...), b.A) // the fault is over, so a call succeeds
 		})
 	}
 }

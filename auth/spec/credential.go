@@ -108,8 +108,8 @@ func listed[T ~string](names []T) string {
 
 // audiencesOf returns the audiences of the object's token. The tenant chooses the server that gets
 // the token, and that server could send the token to a token service. So no token service may
-// accept these audiences. The provers have the audiences of the cluster's API server, and refuse
-// them.
+// accept these audiences. The provers know the audiences of the cluster's API server, and refuse
+// those.
 func audiencesOf(fields Fields) (auth.List, error) {
 	if fields.Credential.Type == SpiffeCertificate {
 		return auth.List{}, nil
@@ -169,8 +169,8 @@ func objectOf(fields Fields, rules Rules) (auth.Subject, error) {
 	return object, nil
 }
 
-// checkCredentialHost refuses to show the controller's own token, if it is itself the credential,
-// to a server that is not in Rules.CredentialHosts.
+// checkCredentialHost checks which server gets the controller's own token as the credential. It
+// refuses a server that is not in Rules.CredentialHosts.
 func checkCredentialHost(fields Fields, rules Rules) error {
 	_, rest, found := strings.Cut(fields.Address, "://")
 	if !found {

@@ -13,7 +13,7 @@
 // [ResolveAt] decides for each cloud. If the object uses the identity of another object, the fields
 // are those of the other object, with a [Reference].
 //
-// The schema of a kind refuses the same combinations when an object is written. This package
-// refuses them again, because an object may be older than a rule of the schema, or stored without
-// the schema. testdata/exclusions.yaml is the truth table of the schema and of this package.
+// Some combinations of identity fields are refused. The schema of a kind refuses them when an
+// object is written. This package refuses them again, because an object may be older than a rule of
+// the schema, or stored without the schema. testdata/exclusions.yaml is the truth table of the schema and of this package.
 package spec

@@ -158,8 +158,8 @@ func exclusions() []exclusion {
 // aws is the name of the provider, and of its protocol at AWS STS (AssumeRoleWithWebIdentity).
 const aws = "aws"
 
-// knownProviders returns the valid values of spec.provider, the clouds after [Generic]. A build may
-// not support all of them.
+// knownProviders returns the valid values of spec.provider: first [Generic], then the clouds. A
+// build may support only some of the clouds.
 func knownProviders() []string { return []string{Generic, aws, "azure", "gcp"} }
 
 // checkProvider refuses a provider that is not valid in any build.

@@ -10,8 +10,8 @@ import (
 )
 
 // ResolveAt decides whose credential the object gets at a cloud, for fields with ProviderLater. The
-// decision and the refusals are those of [Resolve] for an object with this spec.provider. The
-// Secret of spec.secretRef does not exclude the cloud, and the cloud does not get the Secret.
+// decision and the refusals are those of [Resolve] for an object whose spec.provider is cloud. But
+// spec.secretRef is allowed too. The cloud does not get its Secret.
 func ResolveAt(ctx context.Context, cloud string, fields Fields, rules Rules) (Identity, error) {
 	if !fields.ProviderLater {
 		return Identity{}, fields.place(refuse(auth.CodeOptionInvalid, fields.providerField(),
@@ -27,7 +27,7 @@ func (f Fields) at(cloud string) Fields {
 	return f
 }
 
-// providerField is the field that a refusal of the provider names.
+// providerField returns the path of the field that an error about the provider names.
 func (f Fields) providerField() string {
 	if f.ProviderLater {
 		return pathSpec
@@ -68,7 +68,7 @@ func (r Reference) Check() error {
 // String returns kind and name of the object that the field names.
 func (r Reference) String() string { return fmt.Sprintf("%s %s", r.Kind, r.Name) }
 
-// check refuses fields of another object than the reference names.
+// check refuses fields of any object other than the one that the reference names.
 func (r *Reference) check(fields Fields) error {
 	if r == nil {
 		return nil
@@ -83,8 +83,8 @@ func (r *Reference) check(fields Fields) error {
 	return nil
 }
 
-// place makes an error of [resolve] name the fields where people find them: below Path, and in the
-// object that Via names.
+// place changes an error of [resolve], so that the error names the fields where people find them.
+// The fields are below Path. With Via, they are in the object to which Via refers.
 func (f Fields) place(err error) error {
 	typed, ok := errors.AsType[*auth.Error](err)
 	refused, refusal := errors.AsType[*Refusal](err)

@@ -160,13 +160,14 @@ func TestResolveAt(t *testing.T) {
 		})
 	}
 
-	// An object with spec.provider has no other cloud, so ResolveAt refuses it.
+	// Without ProviderLater, the object's kind has spec.provider, which alone names its cloud. So
+	// ResolveAt refuses the fields.
 	identity, err := spec.ResolveAt(t.Context(), "aws", spec.Fields{Namespace: "tenant-a", ServiceAccountName: "kms"}, everything)
 	if refused := checkRefusal(t, identity, err); refused.Field != "spec.provider" || !spec.Terminal(err) {
 		t.Errorf("%v", err)
 	}
-	// An empty cloud is refused, too. Resolve and ResolveAt ignore Provider, which the tenant
-	// wrote.
+	// An empty cloud is refused, too. With ProviderLater, Resolve and ResolveAt ignore Provider,
+	// which the tenant wrote.
 	later := spec.Fields{Namespace: "tenant-a", Provider: "aws", ProviderLater: true}
 	identity, err = spec.ResolveAt(t.Context(), "", later, everything)
 	checkRefusal(t, identity, err)

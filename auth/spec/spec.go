@@ -33,17 +33,17 @@ type Fields struct {
 	// Path is the path of the identity fields, such as spec.decryption. Refusals name the fields by
 	// this path. Default: spec.
 	Path string
-	// Via is the field of another object that names this object, to use its identity; nil if the
-	// object uses its own identity. Kind and Name are then required.
+	// Via is the field of another object that names this object, in order to use its identity. With
+	// Via, Kind and Name are required. Nil if the object uses its own identity.
 	Via *Reference
 	// Address is the server's address in the spec, such as spec.url. Required with a Credential:
 	// the address is the default audience, and the credential goes to its host.
 	Address string
 	// Provider is spec.provider; empty means [Generic].
 	Provider string
-	// ProviderLater is true if the object's kind has no spec.provider, because what the object
-	// reads names the cloud. An encrypted file, for example, names the key service that decrypts
-	// it. The Source is then [Later], and [ResolveAt] decides for each cloud.
+	// ProviderLater is true if the object's kind has no spec.provider, because the content that the
+	// object reads names the cloud. An encrypted file, for example, names the key service that
+	// decrypts it. The Source is then [Later], and [ResolveAt] decides for each cloud.
 	ProviderLater bool
 	// ServiceAccountName is spec.serviceAccountName; empty if the field is absent.
 	ServiceAccountName string
@@ -51,9 +51,9 @@ type Fields struct {
 	WorkloadIdentityName string
 	// IdentityRef is spec.identityRef; nil when the field is absent.
 	IdentityRef *IdentityRef
-	// PullSecrets is true if the object's kind pulls images. With [Generic], the image pull secrets
-	// of ServiceAccountName are then used. If PullSecrets is false, an account with Generic needs
-	// STS.
+	// PullSecrets is true if the object's kind pulls images. Such an object with [Generic] uses the
+	// image pull secrets of ServiceAccountName. If PullSecrets is false, an account with Generic
+	// needs STS.
 	PullSecrets bool
 	// STS is spec.sts; nil when the field is absent.
 	STS *TokenService
@@ -85,9 +85,10 @@ type TokenService struct {
 type Rules struct {
 	// Providers are the names of the clouds that this controller can ask for tokens.
 	Providers []string
-	// DefaultServiceAccount is the account of an object that names no account but needs a token of
-	// an account, for a cloud or as its credential (--default-service-account). The account is in
-	// the object's own namespace. Empty means no default. Its pull secrets are never used.
+	// DefaultServiceAccount is the account of an object that needs a token of an account but names
+	// none (--default-service-account). The token is for a cloud, or is itself the credential. The
+	// account is in the object's own namespace, and its pull secrets are never used. Empty means no
+	// default.
 	DefaultServiceAccount string
 	// RequireServiceAccount refuses an object that needs a token of an account, if the object names
 	// no account and there is no default. ControllerNamespaces then has no effect
@@ -100,11 +101,11 @@ type Rules struct {
 	// Otherwise an object that names a WorkloadIdentity is refused.
 	TokenServer bool
 	// SPIFFEBroker is true if the controller can use a SPIFFE broker (--spiffe-broker-endpoint). An
-	// object with a SPIFFE credential is refused without a broker and without a token server.
+	// object with a SPIFFE credential is refused if there is neither a broker nor a token server.
 	SPIFFEBroker bool
 	// AWSIdentities returns an [*auth.Error] if the namespace may not use an AWS identity. It
 	// checks the grants of all identities in the chain of the AWS identity. If an object with
-	// provider aws names no identity, the AWSClusterControllerIdentity default is checked. If
+	// provider aws names no identity, the AWSClusterControllerIdentity named default is checked. If
 	// AWSIdentities is nil, the controller does not support AWS identities, and refuses an object
 	// that names one (--aws-identities).
 	AWSIdentities func(ctx context.Context, namespace string, identity auth.Subject) error
@@ -142,14 +143,14 @@ const (
 	STS Source = "sts"
 	// Proof: a proof of Subject is itself the credential. Its type is in Credential.
 	Proof Source = "proof"
-	// Later: nobody's credential yet. [ResolveAt] decides it when the cloud is known. The Secret
-	// SecretName may have other credentials, which no cloud issues.
+	// Later: it is not decided yet whose credential the object gets. [ResolveAt] decides when the
+	// cloud is known. The Secret SecretName may have other credentials, which no cloud issues.
 	Later Source = "later"
 )
 
-// Identity says whose credential an object gets, and with which connection. All names are checked
-// DNS subdomains of objects in the object's own namespace. The zero Identity is not valid: its
-// Source is empty.
+// Identity says whose credential an object gets, and with which connection. All names are those of
+// objects in the object's own namespace, and are checked to be DNS subdomains. The zero Identity is
+// not valid: its Source is empty.
 type Identity struct {
 	// Source is where the credential comes from.
 	Source Source
@@ -229,7 +230,7 @@ func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	}
 	checked := fields
 	if later {
-		fields.Provider, checked = "", fields.at(aws) // AWS allows every field that another cloud allows
+		fields.Provider, checked = "", fields.at(aws) // checked as for AWS, which allows every field that another cloud allows
 	}
 	if err := cmp.Or(
 		checkProvider(checked), checkSTS(fields.STS), checkCredential(fields.Credential), checkIdentityRef(fields.IdentityRef),
@@ -362,7 +363,7 @@ func (r Rules) Named(fields Fields) auth.Subject {
 }
 
 // subject returns the subject that a field of the object names, or the zero subject if the field is
-// absent. Of makes a subject of this kind.
+// absent. The parameter of is the function that makes a subject of this kind.
 func (f Fields) subject(
 	field, name string, kind auth.Kind, of func(namespace, name string) (auth.Subject, error),
 ) (auth.Subject, error) {

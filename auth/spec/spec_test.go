@@ -56,7 +56,8 @@ func TestExclusions(t *testing.T) {
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
-			// With a Bucket, pull secrets of an account are not used.
+			// A row for Buckets only is resolved without PullSecrets, because a Bucket does not use
+			// the pull secrets of an account.
 			bucket := slices.Equal(row.Kinds, []string{"Bucket"})
 			var written struct {
 				Provider             string                 `json:"provider"`
@@ -272,7 +273,8 @@ func TestAudiences(t *testing.T) {
 			}
 		}
 	}
-	// No token service may accept the default audience either.
+	// The default audience is the address. This audience is refused, too, if a token service
+	// accepts it.
 	brokered, err := spec.Resolve(t.Context(), credential(spec.SpiffeJWT, "oci://a/b"), spec.Rules{SPIFFEBroker: true})
 	if err != nil || brokered.Credential != spec.SpiffeJWT {
 		t.Errorf("with a broker and without token server: %+v, %v", brokered, err)
@@ -595,8 +597,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// An AWS identity is the subject of an object whose namespace may use the identity. The rules for
-// ServiceAccounts do not apply.
+// TestAWSIdentities checks that an AWS identity is the subject of an object that names it, if the
+// object's namespace may use the identity. The rules for ServiceAccounts do not apply.
 func TestAWSIdentities(t *testing.T) {
 	var asked []string
 	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
@@ -636,9 +638,10 @@ func TestAWSIdentities(t *testing.T) {
 	}
 }
 
-// If the controller supports AWS identities, its own identity at AWS needs two grants:
-// Rules.ControllerNamespaces, and the grant of the AWSClusterControllerIdentity. One grant is not
-// enough. Other clouds need only the first grant.
+// TestTheControllersIdentityAtAWSNeedsTwoGrants checks a controller that supports AWS identities. A
+// namespace may use the controller's own identity at AWS only with two grants:
+// Rules.ControllerNamespaces, and the grant of the AWSClusterControllerIdentity. Other clouds need
+// only the first grant.
 func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
 	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
 	for _, first := range []bool{false, true} {
@@ -662,8 +665,9 @@ func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
 	}
 }
 
-// A WorkloadIdentity is a subject in the object's own namespace. The rules for ServiceAccounts do
-// not apply. The WorkloadIdentity needs an issuer and the feature gate.
+// TestWorkloadIdentities checks that an object can use a WorkloadIdentity of its own namespace as
+// subject. The rules for ServiceAccounts do not apply. The WorkloadIdentity needs an issuer and the
+// feature gate ObjectLevelWorkloadIdentity.
 func TestWorkloadIdentities(t *testing.T) {
 	named := spec.Fields{Namespace: "tenant-a", Provider: "aws", WorkloadIdentityName: "puller"}
 	subject, err := auth.WorkloadIdentity("tenant-a", "puller")
@@ -708,7 +712,8 @@ func fix(err error) string {
 	return ""
 }
 
-// Reading labels costs an API call, so they are read only if the decision depends on them.
+// TestLabelsAreReadWhenTheyDecide checks that a namespace's labels are read only if the decision
+// depends on them, because reading labels costs an API call.
 func TestLabelsAreReadWhenTheyDecide(t *testing.T) {
 	asked := 0
 	rules := everything
@@ -789,8 +794,8 @@ func TestOptionNamesTheTokenService(t *testing.T) {
 	}
 }
 
-// For any input, a tenant gets only accounts of its own namespace, or the controller's identity if
-// this identity is lent to the namespace.
+// FuzzResolve checks, for any input, that a tenant gets only accounts of its own namespace, or the
+// controller's identity if this identity is lent to the namespace.
 func FuzzResolve(f *testing.F) {
 	f.Add("tenant-a", "aws", "puller", "", "", "", "", "", uint16(0))
 	f.Add("tenant-a", "aws", "", "", "", "", "", "", uint16(16))

@@ -59,7 +59,7 @@ func NewIntermediate(
 	return create(template, authority, public, key)
 }
 
-// signing returns the template of a certificate that signs X.509-SVIDs, but no other CA. Its own
+// signing returns the template of a certificate that may sign X.509-SVIDs, but no other CA. Its own
 // SPIFFE ID is that of the trust domain, without a path; source: X509-SVID §3.2.
 func signing(domain spiffeid.TrustDomain, role string, public crypto.PublicKey, end, now time.Time) (*x509.Certificate, error) {
 	if err := checkSigningKey(public); err != nil {

@@ -23,7 +23,7 @@ import (
 
 // The validity of SVIDs.
 const (
-	// Lifetime is how long an SVID is valid after its issue, unless its authority ends before.
+	// Lifetime is how long an SVID is valid after its issue, unless its authority expires earlier.
 	Lifetime = time.Hour
 	// Backdate is how long before its issue an SVID is already valid, for verifiers whose clock is
 	// behind.
@@ -33,8 +33,8 @@ const (
 // Bounds of audiences. An audience becomes part of a token, which must fit into a header.
 const (
 	maxAudiences = 16
-	// maxAudience is longer than an audience in an object may be, because the default audience is
-	// the object's address.
+	// maxAudience is more than the limit for audiences that an object names. The default audience
+	// is the object's address, which may be longer.
 	maxAudience = 1024 // bytes
 )
 
@@ -163,8 +163,8 @@ func (a algorithm) sign(key crypto.Signer, message []byte) ([]byte, error) {
 	if err != nil || a.size == 0 {
 		return signature, err
 	}
-	// A crypto.Signer returns the two numbers in ASN.1. A token has them in the form of RFC 7518
-	// §3.4.
+	// A crypto.Signer returns the two numbers of an ECDSA signature in ASN.1. A token has them in
+	// the form of RFC 7518 §3.4.
 	fixed := make([]byte, a.length)
 	var pair cryptobyte.String
 	input := cryptobyte.String(signature)

@@ -31,7 +31,7 @@ const (
 func Kinds() []auth.Kind { return []auth.Kind{auth.KindOCIRepository, auth.KindImageRepository} }
 
 // Resource returns the plural name of a kind whose objects can have SVIDs. SPIFFE IDs and paths of
-// the API server have this name. It returns false for any other kind.
+// the API server contain this name. It returns false for any other kind.
 func Resource(kind auth.Kind) (string, bool) {
 	if !slices.Contains(Kinds(), kind) {
 		return "", false
@@ -64,7 +64,7 @@ type Signers struct {
 }
 
 // Provider is a provider whose token is the SVID of an object: an [auth.JWT] or an
-// [auth.Certificate]. There is no exchange. It implements [auth.Provider], and is safe for
+// [auth.Certificate]. There is no exchange. A Provider implements [auth.Provider], and is safe for
 // concurrent use.
 type Provider struct {
 	form Type

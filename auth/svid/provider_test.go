@@ -173,8 +173,8 @@ func key(t *testing.T, form svid.Type, r *ring, subject auth.Subject) (auth.Key,
 	return auth.Resolve(t.Context(), provider(t, form, r), options...)
 }
 
-// Another signer, issuer or trust domain changes the [auth.Key] of an SVID. A change that concerns
-// only JWT-SVIDs does not change the key of an X.509-SVID, and vice versa.
+// TestKeys checks that another signer, issuer or trust domain changes the [auth.Key] of an SVID. A
+// change that concerns only JWT-SVIDs does not change the key of an X.509-SVID, and vice versa.
 func TestKeys(t *testing.T) {
 	subject, err := auth.Object("ImageRepository", "tenant-a", "app")
 	rig.Must(t, err)
@@ -206,7 +206,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Without a signer, the error says why there is no signer.
+// TestNobodySigns checks that the error says why there is no signer of SVIDs.
 func TestNobodySigns(t *testing.T) {
 	object, err := auth.Object("OCIRepository", "tenant-a", "app")
 	rig.Must(t, err)

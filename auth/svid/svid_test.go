@@ -222,8 +222,8 @@ func TestCheckJWT(t *testing.T) {
 	}
 }
 
-// world has two authorities with the same key: Lanyard's own authority, and a foreign authority
-// with an intermediate.
+// world has Lanyard's own authority, and an intermediate that a foreign authority signed. The two
+// authorities have the same key.
 type world struct {
 	domain       spiffeid.TrustDomain
 	authority    *x509.Certificate
@@ -315,7 +315,8 @@ func critical(c *x509.Certificate, id int) bool {
 	return false
 }
 
-// TestCertificateLikeLibrary compares the encoding with that of crypto/x509, byte for byte.
+// TestCertificateLikeLibrary compares the encoding of an X.509-SVID with that of crypto/x509, byte
+// for byte.
 func TestCertificateLikeLibrary(t *testing.T) {
 	w := newWorld(t, newKey(t, elliptic.P256()))
 	leafKey := newKey(t, elliptic.P256())

@@ -238,7 +238,7 @@ func fixedExtensions(issuerKeyID []byte) ([]byte, error) {
 	)
 	var all []byte
 	for _, e := range []struct {
-		id       int // the last number of the OID; id-ce is 2.5.29
+		id       int // the last number of the OID, which follows id-ce (2.5.29)
 		critical bool
 		value    any
 	}{

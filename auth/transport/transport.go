@@ -69,7 +69,7 @@ type Options struct {
 type Pool struct {
 	base   *http.Transport
 	direct *http.Transport // to hosts that tenants choose
-	behind *http.Transport // to such hosts, through the administrator's proxy
+	behind *http.Transport // to hosts that tenants choose, through the administrator's proxy
 	dial   DialFunc
 	size   int
 
@@ -201,7 +201,7 @@ func (p *Pool) Environment() *http.Transport {
 }
 
 // Proxy returns the transport through an http or https proxy that a tenant chose. The tenant's
-// proxy never gets the administrator's proxy settings, their credentials or client certificates.
+// proxy never gets the administrator's proxy settings, credentials or client certificates.
 func (p *Pool) Proxy(proxy *url.URL) *http.Transport {
 	key := proxy.String()
 	p.mu.Lock()

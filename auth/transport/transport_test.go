@@ -142,7 +142,7 @@ func TestWhoDials(t *testing.T) {
 }
 
 // TestOwnProxyIsNotAskedForWhatIsRefused checks that the administrator's proxy gets no request for
-// a host that tenants may not reach. The proxy itself could reach the host.
+// a host that tenants may not reach. Otherwise the proxy could reach the host for a tenant.
 func TestOwnProxyIsNotAskedForWhatIsRefused(t *testing.T) {
 	var asked atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -179,7 +179,8 @@ func TestOwnProxyIsNotAskedForWhatIsRefused(t *testing.T) {
 	}
 }
 
-// A tenant's proxy must not get the secrets that the administrator's proxy gets.
+// TestTenantProxyGetsNothingOfOurs checks that a tenant's proxy does not get the secrets that the
+// administrator's proxy gets.
 func TestTenantProxyGetsNothingOfOurs(t *testing.T) {
 	var got http.Header
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +230,7 @@ func TestOwnProxyRefuses(t *testing.T) {
 	if refused, ok := errors.AsType[*attempt.ProxyError](err); !ok || refused.Status != http.StatusBadGateway {
 		t.Errorf("%v, want the status of the refusal", err)
 	}
-	// The administrator's own function is called first.
+	// If Base has an OnProxyConnectResponse of the administrator, this function is called first.
 	own := errors.New("the proxy's certificate is not pinned")
 	base.OnProxyConnectResponse = func(context.Context, *url.URL, *http.Request, *http.Response) error { return own }
 	if _, err := get(t, newPool(t, transport.Options{Base: base, Dial: d.dial}).Via(nil), "https://sts.eu-west-1.amazonaws.com"); !errors.Is(err, own) {

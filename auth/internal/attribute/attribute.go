@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// Attribute is one attribute with a subject's cloud identity or a part of it.
+// Attribute is an attribute whose value is a subject's cloud identity, or a part of the identity.
 type Attribute struct {
 	// Annotation is the attribute's name on a ServiceAccount.
 	Annotation string
@@ -21,16 +21,16 @@ type Attribute struct {
 	Spec string
 }
 
-// Of returns the account's value of the attribute. Named is false if the account does not have the
-// attribute. Named is true if the value is present but empty.
+// Of returns the account's value of the attribute. The result named is false if the account does
+// not have the attribute. It is true if the value is present but empty.
 func (a Attribute) Of(account auth.Account) (value string, named bool) {
 	_, name := a.place(account.Subject)
 	value, named = account.Attributes[name]
 	return value, named
 }
 
-// place returns the attribute's name for subjects of this kind, and what stands before the name in
-// errors.
+// place returns the attribute's name for the kind of subject, and the text that errors write before
+// the name.
 func (a Attribute) place(subject auth.Subject) (before, name string) {
 	switch subject.Kind() {
 	case auth.KindServiceAccount:
@@ -76,9 +76,9 @@ func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	return missing
 }
 
-// Invalid returns the error for a value that was refused with err. It uses the fix of an error of
-// package endpoint. If an identity has several attributes, an [*Error] in err's chain has the
-// invalid attribute.
+// Invalid returns the error for a value that was refused with err. If err is an error of package
+// endpoint, the returned error has the same fix. For an identity of several attributes, an [*Error]
+// in err's chain says which attribute is invalid.
 func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		a, err = e.Attribute, e.Err
@@ -92,7 +92,7 @@ func Empty(what string) error {
 	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }
 
-// Error is the error of one attribute, if an identity has several attributes.
+// Error says which attribute is invalid, for an identity of several attributes.
 type Error struct {
 	Attribute Attribute
 	Err       error

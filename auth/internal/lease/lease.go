@@ -3,12 +3,13 @@ package lease
 
 import "time"
 
-// Most is how long an SDK may keep a token. The clouds' clients keep a token until it expires. By
-// then, the token's grant may have been withdrawn an hour ago, its account deleted or its role
-// changed. The next call of GetToken notices such a change, so SDKs must call again soon.
+// Most is how long an SDK may keep a token. The clouds' clients keep a token until it expires,
+// often for an hour. In this hour the token's grant may be withdrawn, its account deleted or its
+// role changed. The next call of GetToken notices such a change, so SDKs must call again soon.
 const Most = time.Minute
 
-// Until returns the expiry that an SDK sees for a token that ends at end: at most [Most] from now.
+// Until returns the expiry that an SDK sees for a token that expires at the time end: at most
+// [Most] from now.
 func Until(end time.Time) time.Time {
 	if soon := time.Now().Add(Most); end.After(soon) {
 		return soon.In(end.Location())

@@ -1,5 +1,5 @@
-// Package memo caches the results of parsing. Every call of auth.GetToken needs the parsed text of
-// tenants, although the text is rarely new.
+// Package memo caches the results of parsing. Every call of auth.GetToken needs texts that tenants
+// wrote, in parsed form. A text is rarely new, so most calls need no parsing.
 package memo
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 )
 
-// Size bounds the keys of each memo. A full memo is emptied, so that a tenant cannot fill it
-// forever.
+// Size is the maximum number of keys in a memo. A full memo is emptied, so that a tenant cannot
+// fill it forever.
 const Size = 4096
 
 // Memo caches the result of parsing each key, but no errors. A hit does not allocate. A Memo is
@@ -19,7 +19,7 @@ type Memo[K comparable, V any] struct {
 	parsed *xsync.Map[K, *V]
 }
 
-// New makes an empty memo. Parse calls fresh for a key that is not cached.
+// New makes an empty memo. Parse calls the function fresh for a key that is not cached.
 func New[K comparable, V any](fresh func(K) (V, error)) *Memo[K, V] {
 	return &Memo[K, V]{fresh: fresh, parsed: xsync.NewMap[K, *V]()}
 }

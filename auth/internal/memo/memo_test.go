@@ -45,7 +45,8 @@ func TestMemo(t *testing.T) {
 	}
 }
 
-// A key that is part of a longer string must not keep the longer string in memory.
+// TestKeysAreCopies checks that a cached key which is part of a longer string does not keep the
+// longer string in memory.
 func TestKeysAreCopies(t *testing.T) {
 	long := strings.Repeat("x", 1<<10)
 	var kept string

@@ -3,7 +3,7 @@ package must
 
 import "testing"
 
-// Succeed ends the test if err is not nil. The test's output has the caller's line.
+// Succeed ends the test if err is not nil. The test's output names the line of the caller.
 func Succeed(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

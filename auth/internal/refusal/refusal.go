@@ -11,7 +11,7 @@ import (
 )
 
 // Of turns a refusal of package endpoint into an [*auth.Error]. The parameter where is the name of
-// the refused input. It is empty if the refusal itself contains the name.
+// the refused input. The parameter where is empty if the refusal itself contains the name.
 func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	fix := ""
 	if e, ok := errors.AsType[*endpoint.Error](err); ok {

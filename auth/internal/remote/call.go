@@ -13,8 +13,8 @@ import (
 // Attempts is the maximum number of attempts to send a request.
 const Attempts = 2
 
-// NewClient makes an HTTP client that ends every request after timeout. It returns an answer only
-// after the whole answer was read.
+// NewClient makes an HTTP client that ends every request after timeout. The client returns an
+// answer only after the whole answer was read.
 func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: whole{t, timeout},
@@ -25,7 +25,7 @@ func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 
 // whole is a transport that reads whole answers. An answer that breaks off, never ends or takes too
 // long is an error of the request. The timeout of [http.Client] is no substitute: every transport
-// other than http.Transport sees it as a cancellation by the caller.
+// other than http.Transport sees that timeout as a cancellation by the caller.
 type whole struct {
 	next    http.RoundTripper
 	timeout time.Duration
@@ -34,7 +34,7 @@ type whole struct {
 // RoundTrip implements [http.RoundTripper].
 func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(request.Context(), w.timeout)
-	defer cancel() // after the answer was read
+	defer cancel() // not earlier: read needs the context
 	response, err := w.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func Try(ctx context.Context, client *http.Client, build func(context.Context) (
 		return Answer{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body) // the body is in memory
+	body, err := io.ReadAll(response.Body) // read from memory, because the transport has read the whole answer
 	return Answer{response.StatusCode, response.Header, body}, err
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Settings are an administrator's settings for a provider's calls.
 type Settings struct {
-	// Transport is copied for all connections. Nil means [transport.Default].
+	// Transport is the transport whose copies make all connections. Nil means [transport.Default].
 	Transport *http.Transport
 	// AllowedEndpointHosts are hosts that are allowed although their addresses would be refused.
 	AllowedEndpointHosts endpoint.Allowed
@@ -54,7 +54,8 @@ func (c *Caller) Via(proxy *url.URL) *http.Client { return NewClient(c.pool.Via(
 // Host returns the client for a host that a tenant chose.
 func (c *Caller) Host(target *url.URL) *http.Client { return NewClient(c.pool.Host(target), c.timeout) }
 
-// Environment returns a new transport for one call to a host from the program's own environment.
+// Environment returns a new transport for one call to a host that the program's own environment
+// names.
 func (c *Caller) Environment() *http.Transport { return c.pool.Environment() }
 
 // Close closes idle connections.

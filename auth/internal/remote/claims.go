@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// maxClaim bounds a claim in an error, in bytes. Even the sub of a WorkloadIdentity with the
-// longest names and its UID is shorter.
+// maxClaim bounds a claim in an error, in bytes. Even the longest sub claim is shorter: that of a
+// WorkloadIdentity with the longest names, and with its UID.
 const maxClaim = 512
 
 // Claims are those claims of a proof that error texts contain.
@@ -38,7 +38,8 @@ func (c Claims) Shown(subject auth.Subject) Claims {
 	}
 }
 
-// Payload reads the claims of a JWT (RFC 7519) without verifying it.
+// Payload reads the claims of a JWT (RFC 7519) without verifying the JWT. It reports whether token
+// has such claims.
 func Payload(token string, claims any) bool {
 	_, rest, _ := strings.Cut(token, ".")
 	encoded, _, ok := strings.Cut(rest, ".")

@@ -79,7 +79,8 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 }
 
 // Refusal returns the failure of a call whose answer is an HTTP status other than success. The
-// parameter where is the name of the called service, and health is the page with its state.
+// parameter where is the name of the called service, and health is the page that shows the
+// service's state.
 func (a Answer) Refusal(where, health string) Failure {
 	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.RetryAfter()}
 	switch {

@@ -17,7 +17,7 @@ type Exchange struct {
 }
 
 // Recorder is a transport for an SDK that records the last exchange. Failures describe this
-// exchange, because the SDKs' errors repeat whole answers. It is safe for concurrent use.
+// exchange, because the SDKs' errors repeat whole answers. A Recorder is safe for concurrent use.
 type Recorder struct {
 	ctx  context.Context //nolint:containedctx // SDKs do not all pass theirs on
 	next http.RoundTripper
@@ -42,7 +42,7 @@ func (r *Recorder) Last() Exchange {
 // RoundTrip implements [http.RoundTripper].
 func (r *Recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	defer cancel(nil)                                                         // after the answer was read
+	defer cancel(nil)                                                         // not earlier: read needs the context
 	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) }) //nolint:contextcheck // both contexts count
 	defer stop()
 	x := Exchange{Method: request.Method, Host: request.URL.Hostname()}

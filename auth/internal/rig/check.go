@@ -85,8 +85,8 @@ func Attempts(t *testing.T, ask func(t *testing.T, handler http.HandlerFunc), at
 	}
 }
 
-// DoesNotPrint checks that every way to print a token prints only text. The parameter secret is a
-// part of all secrets of the token.
+// DoesNotPrint checks that every way to print a token prints only the parameter text. The parameter
+// secret is a part of every secret in the token.
 func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 	t.Helper()
 	for _, value := range []any{token, *token, struct{ T *T }{token}, []T{*token}, map[string]any{"t": token}} {
@@ -111,8 +111,8 @@ func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 type Asker func(t *testing.T, allow endpoint.Allowed, deny endpoint.CIDRs, opts ...auth.Option) error
 
 // TenantProxies checks which addresses a tenant's proxy may have. It also checks that a proxy which
-// pretends to be the cloud gets no proof. It removes the proxy of the provider's own transport, so
-// that only the tenant's proxy can reach the local cloud.
+// pretends to be the cloud gets no proof. TenantProxies removes the proxy of the provider's own
+// transport, so that only the tenant's proxy can reach the local cloud.
 func (r *Rig) TenantProxies(t *testing.T, ask Asker) {
 	t.Helper()
 	r.Base.Proxy = nil

@@ -72,7 +72,7 @@ func Start(ctx context.Context, config cloudtest.Config, issuerURL string, algor
 	}}, nil
 }
 
-// As returns the options of a call as this account, with a proof that the issuer signs.
+// As returns the options that make a call act as account, with a proof that the issuer signs.
 func (r *Rig) As(account auth.Account, more ...auth.Option) []auth.Option {
 	return append([]auth.Option{Subject(account, r.Sign)}, more...)
 }

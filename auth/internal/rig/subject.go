@@ -14,7 +14,7 @@ import (
 // SignFunc makes a proof of an account.
 type SignFunc func(auth.Account, auth.ProofRequest) (string, error)
 
-// Subject returns the option for a call as this account, with proofs made by sign.
+// Subject returns the option that makes a call act as account, with proofs made by sign.
 func Subject(account auth.Account, sign SignFunc) auth.Option {
 	accounts := Accounts{Sign: sign, All: []auth.Account{account}}
 	return auth.WithSubject(account.Subject, accounts)

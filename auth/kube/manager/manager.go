@@ -45,10 +45,10 @@ type Options struct {
 	// KeyRing is the namespace and name of the KeyRing of Lanyard's issuer in this cluster. With
 	// KeyRing, WorkloadIdentities can be subjects too. It is zero for a cluster without an issuer.
 	KeyRing types.NamespacedName
-	// Objects has the kinds of objects that can be subjects themselves. The value is an empty
-	// object of the type that the manager's cache stores, or nil for the objects' metadata. Objects
-	// needs Broker or KeyRing: the KeyRing of the SPIFFE trust domain is in KeyRing's namespace and
-	// has the name "spiffe".
+	// Objects has the kinds of objects that can be subjects themselves. The value of a kind is an
+	// empty object of the type that the manager's cache stores, or nil if the cache stores only
+	// metadata. Objects needs Broker or KeyRing: the KeyRing of the SPIFFE trust domain is in
+	// KeyRing's namespace and has the name "spiffe".
 	Objects map[auth.Kind]client.Object
 	// Broker issues the SVIDs of Objects in place of Lanyard's token server. Default: the token
 	// server.
@@ -63,7 +63,7 @@ type Manager struct {
 	ctrlmanager.Manager
 
 	// Accounts has the ServiceAccounts of the manager's cluster, the WorkloadIdentities if
-	// Options.KeyRing is set, and the Options.Objects.
+	// Options.KeyRing is set, and the objects of the kinds in Options.Objects.
 	Accounts auth.AccountsByKind
 	// ServiceAccounts has the ServiceAccounts of Accounts. Its Self is this program's own account.
 	ServiceAccounts *kube.Accounts
@@ -85,8 +85,8 @@ type Manager struct {
 //   - Tokens is the first subscriber of Accounts ([cache.Cache.Invalidate]).
 //   - Start also runs Tokens ([cache.Cache.Run]), with or without leader election.
 //
-// Unless Options.Accounts.APIAudiences is set, New makes two calls to the API server, within ctx.
-// The manager does not run before its Start is called.
+// Unless Options.Accounts.APIAudiences is set, New makes two calls to the API server with ctx. The
+// manager does not run before its Start is called.
 func New(ctx context.Context, config *rest.Config, options Options) (*Manager, error) {
 	if options.Accounts.Annotations == nil {
 		options.Accounts.Annotations = kube.DefaultAnnotations()
@@ -155,7 +155,7 @@ const spiffeKeyRing = "spiffe"
 // addByObject adds entries to the options, in a copy of the caller's map. A second entry for the
 // same kind is an error, because the manager would use an arbitrary one of the two entries.
 func addByObject(options *ctrlmanager.Options, entries map[client.Object]kubecache.ByObject) error {
-	known := cmp.Or(options.Scheme, scheme.Scheme) // as controller-runtime does
+	known := cmp.Or(options.Scheme, scheme.Scheme) // controller-runtime has the same default
 	ours := map[schema.GroupVersionKind]bool{}
 	for object := range entries {
 		ours[object.GetObjectKind().GroupVersionKind()] = true

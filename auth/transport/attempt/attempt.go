@@ -32,7 +32,7 @@ const (
 	Reads = 3
 	// FirstPause is the pause before the second attempt. A random time of up to a quarter is added.
 	FirstPause = 100 * time.Millisecond
-	// Factor is the factor by which each further pause is longer.
+	// Factor is the ratio of each further pause to the previous pause.
 	Factor = 3
 )
 
@@ -57,7 +57,7 @@ func Do(ctx context.Context, most int, once func() (again bool)) error {
 	return nil
 }
 
-// wait waits for d and returns nil. If ctx ends before, it returns the cause of ctx's end.
+// wait waits for d and returns nil. If ctx ends earlier, it returns the cause of ctx's end.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -104,7 +104,7 @@ func again(resp *http.Response, err error) bool {
 	return Again(resp.StatusCode, resp.Header)
 }
 
-// Again reports whether another attempt may follow an answer.
+// Again reports whether another attempt may follow an answer with this status and header.
 func Again(status int, header http.Header) bool {
 	return isPassing(status) && header.Get("Retry-After") == ""
 }

@@ -80,7 +80,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A time-out of the connection must not look like the end of the caller's context.
+// TestTimeoutIsNotTheCallers checks that a time-out of the connection does not look like the end of
+// the caller's context.
 func TestTimeoutIsNotTheCallers(t *testing.T) {
 	dialer := net.Dialer{Timeout: 1}
 	_, err := dialer.DialContext(t.Context(), "tcp", "127.0.0.1:1")

@@ -125,7 +125,8 @@ func expired(c *tls.Config) {
 
 // withoutClientCertificate starts a server that requires a client certificate. In TLS 1.2 the
 // client sees the refusal during the handshake. In TLS 1.3 the client is already sending its
-// request then, and net/http may report that the request could not be sent, without the reason.
+// request when the refusal arrives. Then net/http may report that the request could not be sent,
+// without the reason. So the server uses TLS 1.2.
 func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	t.Helper()
 	//nolint:gosec // a test's own server
@@ -133,7 +134,8 @@ func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	serve(t, base, noAnswer, config)
 }
 
-// guarded dials a name on loopback, which no guard allows.
+// guarded sends all connections to localhost through a zero [endpoint.Guard], which refuses
+// loopback.
 func guarded(t *testing.T, base *http.Transport) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(listen(t).Addr().String())
@@ -141,7 +143,7 @@ func guarded(t *testing.T, base *http.Transport) {
 	base.DialContext = redirect(endpoint.Guard{}.DialContext(&net.Dialer{}), "localhost:"+port)
 }
 
-// through spoils the connection to a proxy.
+// through sends requests through a proxy, and spoils the connection to the proxy.
 func through(scheme string, spoil func(*testing.T, *http.Transport)) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
