@@ -92,7 +92,7 @@ func (c *Cloud) adminRoutes() map[string]http.Handler {
 	return routes
 }
 
-// ServeHTTP writes the result of f, or its error with the invalid field.
+// ServeHTTP writes the result of f, or the error of f with the name of the invalid field.
 func (f adminFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := f(r)
 	if err == nil {

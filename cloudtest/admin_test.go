@@ -129,7 +129,7 @@ func TestAdminRefuses(t *testing.T) {
 		if errors.Is(tt.err, setting.ErrNotFound) != (tt.status == http.StatusNotFound) {
 			t.Errorf("%s: %v is wrong about what exists", name, tt.err)
 		}
-		// The unwrapped setting.Error and the message contain the same text.
+		// Every error except 404 wraps a setting.Error, whose text is part of the answer's message.
 		if e, ok := errors.AsType[*setting.Error](tt.err); ok == (tt.status == http.StatusNotFound) || (ok && !strings.Contains(refusal.Message, e.Error())) {
 			t.Errorf("%s: %v holds %v", name, tt.err, e)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestCloseEndsEverything checks that a synctest bubble can end at once after the cloud is closed.
-// This also holds if a client has not read an answer, so that it would close its connection only
+// This also holds if a client has not read an answer: such a client would close its connection only
 // later.
 func TestCloseEndsEverything(t *testing.T) {
 	for range 100 {

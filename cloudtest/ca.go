@@ -60,8 +60,8 @@ func newAuthority() (*authority, error) {
 	}, nil
 }
 
-// leaf returns a certificate for host. It reuses a cached certificate that has half of its life
-// left.
+// leaf returns a certificate for host. It reuses a cached certificate with more than half of its
+// life left.
 func (a *authority) leaf(host string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

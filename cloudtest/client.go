@@ -113,7 +113,8 @@ func (a *Admin) CAPEM(ctx context.Context) ([]byte, error) {
 	return pem, err
 }
 
-// Env returns the result of [Cloud.Env]; caFile is the path of the file with the CA.
+// Env returns the environment variables with which a program uses the local cloud, as [Cloud.Env]
+// does. The parameter caFile is the path at which that program finds the file with the CA.
 func (a *Admin) Env(ctx context.Context, caFile string) ([]string, error) {
 	var env []string
 	err := a.call(ctx, http.MethodGet, "/env", url.Values{"ca": {caFile}}, nil, &env)
@@ -141,8 +142,8 @@ func (a *Admin) change(ctx context.Context, method, path string, query url.Value
 	return a.call(ctx, method, path, query, body, nil)
 }
 
-// call makes a request. Into receives the answer: nil drops it, a *[]byte gets it raw, and any
-// other pointer gets the decoded JSON.
+// call makes a request. The argument "into" receives the answer: nil drops the answer, a *[]byte
+// gets the raw body, and any other pointer gets the decoded JSON.
 func (a *Admin) call(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	var reader io.Reader
 	if body != nil {
@@ -175,7 +176,7 @@ func (a *Admin) call(ctx context.Context, method, path string, query url.Values,
 	}
 	if res.StatusCode != http.StatusOK {
 		refused := adminError{Error: res.Status}
-		_ = json.Unmarshal(answer, &refused) // if the body has no "error", Error stays the status
+		_ = json.Unmarshal(answer, &refused) // no field "error": refused.Error stays the status
 		return &AdminError{Status: res.StatusCode, Message: refused.Error, Field: refused.Field}
 	}
 	switch into := into.(type) {

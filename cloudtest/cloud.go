@@ -202,8 +202,8 @@ type part struct {
 	changes map[string]func(*http.Request) error
 }
 
-// newPart returns a part for a cloud. List is the function NewAdmin of the cloud's package, which
-// adds the cloud's changes to a table.
+// newPart returns a part for a cloud. The argument "list" is the function NewAdmin of the cloud's
+// package, which adds the cloud's changes to a table.
 func newPart[C interface {
 	Service(host string) service.Service
 }, A any](cloud C, list func(*change.Table[C]) A) part {
@@ -223,8 +223,8 @@ func (c *Cloud) owned(host string) service.Service {
 }
 
 // service returns the service of a host, or nil. If a part and a handler have the same host, the
-// part's service is returned, because a handler checks nothing. This happens if a registry is added
-// after a handler was registered for its host.
+// part's service is returned, because a handler checks nothing. A part gets the host of a handler
+// if a registry is added after the handler was registered for the registry's host.
 func (c *Cloud) service(host string) service.Service {
 	if s := c.owned(host); s != nil {
 		return s

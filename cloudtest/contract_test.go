@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// changes returns the functions that change a cloud, by name. These are the methods of a cloud, or
-// the fields of its Admin.
+// changes returns the functions that change a cloud, by name: the methods of a cloud, or the fields
+// of its Admin.
 func changes(of any) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	add := func(name string, f reflect.Value) {
@@ -49,7 +49,7 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 		}
 		for name, method := range all {
 			if method.Type().NumOut() == 0 {
-				continue // the change returns no error
+				continue // a function without an error result
 			}
 			err := callEmpty(method)
 			refused, named := errors.AsType[*setting.Error](err)
@@ -60,7 +60,8 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// callEmpty calls a change with ctx, if given, and zero values. It returns the change's error.
+// callEmpty calls the method of a change. The arguments are ctx, if given, and zero values. It
+// returns the method's error.
 func callEmpty(method reflect.Value, ctx ...reflect.Value) error {
 	args := ctx
 	for i := len(ctx); i < method.Type().NumIn(); i++ {
@@ -95,7 +96,7 @@ func TestAdminIsTheCloud(t *testing.T) {
 				t.Errorf("%s().%s takes %s there", cloud, name, other.Type())
 			}
 			if method.Type().NumOut() == 0 {
-				continue // the change returns no error
+				continue // a function without an error result
 			}
 			want, got := callEmpty(method), callEmpty(other, ctx)
 			if errors.Is(want, setting.ErrNotFound) != errors.Is(got, setting.ErrNotFound) {

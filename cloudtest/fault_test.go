@@ -121,8 +121,8 @@ func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header ht
 	return res.StatusCode, res.Header, rig.ReadAll(t, res)
 }
 
-// TestFaultsOfAllServices checks every kind of fault at every service. A fault must affect only its
-// own operation, and the journal must record it.
+// TestFaultsOfAllServices checks every kind of fault at every service. A fault must affect only the
+// operation that it names, and the journal must record it.
 func TestFaultsOfAllServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFaultyCloud(t)

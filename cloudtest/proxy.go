@@ -149,7 +149,7 @@ func (c *Cloud) serveConnect(w http.ResponseWriter, r *http.Request) {
 		_ = conn.Close()
 		return
 	}
-	ctx := context.WithoutCancel(r.Context()) // the tunnel exists longer than this request
+	ctx := context.WithoutCancel(r.Context()) // the tunnel must not end when this request ends
 	go c.terminate(ctx, &bufferedConn{Conn: conn, r: buffered.Reader}, host)
 }
 

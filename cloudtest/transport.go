@@ -67,9 +67,9 @@ func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return client, nil
 }
 
-// pipe is the cloud's end of an in-memory connection. [Cloud.Close] closes it below TLS. Otherwise
-// both ends of a TLS connection would first send an alert. If nobody reads the pipe, that alert
-// takes seconds to fail.
+// pipe is the cloud's end of an in-memory connection. [Cloud.Close] closes the pipe, not the TLS
+// connection over the pipe. To end a TLS connection, both ends would first send an alert. If nobody
+// reads the pipe, that alert takes seconds to fail.
 type pipe struct {
 	net.Conn
 

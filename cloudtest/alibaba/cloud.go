@@ -25,14 +25,14 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// tokenLeeway is the allowed difference between an issuer's clock and the local one.
+// tokenLeeway is the allowed difference between an issuer's clock and the local clock.
 const tokenLeeway = 60 * time.Second
 
 // Cloud is the local Alibaba Cloud. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
 	issuers http.RoundTripper
 
-	mu       sync.RWMutex // guards all below; never held during I/O
+	mu       sync.RWMutex // guards the fields below; never held during I/O
 	accounts map[string]*account
 }
 
@@ -51,8 +51,8 @@ type role struct {
 	trust trustPolicy
 }
 
-// New makes the local Alibaba Cloud that cfg describes. Issuers reaches the hosts of OIDC issuers
-// over TLS; it must not reach anything else. The error is a [*setting.Error].
+// New makes the local Alibaba Cloud that cfg describes. The transport issuers reaches the hosts of
+// OIDC issuers over TLS; it must not reach anything else. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{issuers: issuers, accounts: map[string]*account{}}
 	if err := setting.Each("accounts", cfg.Accounts, c.AddAccount); err != nil {

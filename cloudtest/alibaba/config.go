@@ -9,17 +9,17 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// ServiceSTS is the Security Token Service in the journal and in faults.
+// ServiceSTS is the name of the Security Token Service in the journal and in faults.
 const ServiceSTS = "alibaba-sts"
 
 // globalHost is the host of STS without a region. Source: STS API reference, "Endpoints".
 const globalHost = "sts.aliyuncs.com"
 
 // regionalHost matches the hosts of STS in a region, on the internet and in a VPC network. It
-// checks the form of the region's name only.
+// checks only the form of the region's name.
 var regionalHost = regexp.MustCompile(`\Asts(?:-vpc)?\.[a-z]{2}(?:-[a-z0-9]+){1,4}\.aliyuncs\.com\z`)
 
-// Limits of RAM. Sources: RAM, CreateOIDCProvider; STS, AssumeRoleWithOIDC.
+// Limits of Alibaba Cloud's Resource Access Management (RAM) and STS. Sources: RAM, CreateOIDCProvider; STS, AssumeRoleWithOIDC.
 const (
 	maxClientIDs         = 50
 	maxFingerprints      = 5
@@ -49,8 +49,8 @@ type Account struct {
 // OIDCProvider is an issuer. Its tokens may assume the roles whose trust policies name the
 // provider. The provider's ARN is acs:ram::<account>:oidc-provider/<name>.
 type OIDCProvider struct {
-	// Name is the provider's name: 1 to 128 letters, digits and ._-. The first and the last
-	// character are letters or digits.
+	// Name is the provider's name: 1 to 128 letters, digits, dots, underscores and hyphens. The
+	// first and the last character are letters or digits.
 	Name string `json:"name"`
 	// IssuerURL is the issuer, equal to the claim iss: an https URL without port.
 	IssuerURL string `json:"issuerURL"`
@@ -67,7 +67,7 @@ type OIDCProvider struct {
 
 // Role is a RAM role. Its ARN is acs:ram::<account>:role/<name>, the name in lower case.
 type Role struct {
-	// Name is the role's name: 1 to 64 letters, digits and .-
+	// Name is the role's name: 1 to 64 letters, digits, dots and hyphens.
 	Name string `json:"name"`
 	// TrustPolicy says who may assume the role: a RAM policy document of version 1. It may use the
 	// condition keys oidc:iss, oidc:aud and oidc:sub, and the operators StringEquals and

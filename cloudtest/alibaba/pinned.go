@@ -17,14 +17,14 @@ var errFingerprint = errors.New("no certificate of the issuer's host has a finge
 // "Manage an OIDC IdP: fingerprint".
 type pinned struct {
 	to           http.RoundTripper
-	fingerprints []string // empty: every host that the transport trusts
+	fingerprints []string // empty: RoundTrip checks no fingerprint
 }
 
 // RoundTrip returns [errFingerprint] if no certificate of the host has one of the fingerprints.
 func (p *pinned) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := p.to.RoundTrip(r)
 	if err != nil || len(p.fingerprints) == 0 {
-		return res, err // unwrapped, as callers of an http.RoundTripper expect
+		return res, err // unwrapped error, as callers of an http.RoundTripper expect
 	}
 	if res.TLS != nil && slices.ContainsFunc(res.TLS.VerifiedChains, p.known) {
 		return res, nil

@@ -174,7 +174,7 @@ func (c *Cloud) provider(a arn) (OIDCProvider, bool) {
 	return p, ok
 }
 
-// verify parses a token and checks it for an OIDC provider.
+// verify parses a token and checks it by the settings of an OIDC provider.
 func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Token, *service.Refusal) {
 	token, err := oidc.Read(raw)
 	if err != nil {

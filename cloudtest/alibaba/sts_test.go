@@ -72,7 +72,8 @@ func newWorld(t *testing.T) world {
 	return w
 }
 
-// ask sends a request to STS. Pairs are parameters and their new values; "-" removes a parameter.
+// ask sends a request to STS. The argument pairs has names of parameters and their new values; the
+// value "-" removes a parameter.
 func (w world) ask(t *testing.T, token string, pairs ...string) *http.Response {
 	t.Helper()
 	query := url.Values{"Action": {"AssumeRoleWithOIDC"}, "Version": {"2015-04-01"}, "Format": {"JSON"}}
@@ -94,7 +95,8 @@ func (w world) ask(t *testing.T, token string, pairs ...string) *http.Response {
 	return res
 }
 
-// claims returns the claims of tenant A's token. Pairs are claims and their new values.
+// claims returns the claims of tenant A's token. The argument pairs has names of claims and their
+// new values.
 func claims(pairs ...any) oidc.Claims {
 	c := oidc.Claims{"sub": subjectA, "aud": audience}
 	for i := 0; i < len(pairs); i += 2 {
@@ -120,7 +122,7 @@ func TestAssumeRoleWithOIDC(t *testing.T) {
 		for _, tt := range []struct {
 			name, token string
 			pairs       []string
-			code        string // in the journal; empty: granted
+			code        string // error code in the journal; empty if the call is granted
 		}{
 			{name: "good", token: good},
 			{name: "second audience", token: mint(w.issuer.Mint, claims("aud", []string{"second", audience}))},
@@ -227,8 +229,8 @@ func TestUnreachableIssuer(t *testing.T) {
 	})
 }
 
-// TestChangesAreInForceAtOnce: STS gives no session once the role is replaced or deleted, or the
-// provider is deleted.
+// TestChangesAreInForceAtOnce checks that STS gives no session once the role is replaced or
+// deleted, or the provider is deleted.
 func TestChangesAreInForceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -39,7 +39,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 		*t = texts{one}
 		return nil
 	}
-	return json.Unmarshal(data, (*[]string)(t)) // unwrapped: encoding/json's error names the field
+	return json.Unmarshal(data, (*[]string)(t)) // the error stays unwrapped: it names the field
 }
 
 // assumeRole is the action of all operations that assume a role, in lower case.

@@ -24,7 +24,8 @@ type Admin struct {
 	DeleteBucket       func(ctx context.Context, account, name string) error
 }
 
-// NewAdmin adds every change of a [Cloud] to t and returns the clients of the changes.
+// NewAdmin adds every change of a [Cloud] to the table t, and returns the functions that request
+// these changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /aws/accounts/{account}"
 	return Admin{

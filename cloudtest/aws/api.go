@@ -62,7 +62,7 @@ func (c *Cloud) requireOn(call *apiCall, resource, action string) *service.Refus
 	return c.requireIn(call, resource, action, requestContext(call.ep, call.Now))
 }
 
-// requireIn is requireOn with the condition keys in context.
+// requireIn is requireOn with the condition keys of the parameter context.
 func (c *Cloud) requireIn(call *apiCall, resource, action string, context policy.Context) *service.Refusal {
 	return c.permit(call.who, ask{action: action, resource: resource, owner: call.who.account, context: context}, "AccessDenied")
 }
@@ -153,11 +153,12 @@ func (r queryResult) MarshalXML(e *xml.Encoder, start xml.StartElement) error {
 		return nil
 	}
 	start.Name.Local = r.name
-	return e.EncodeElement(r.value, start) // unwrapped, as callers of an xml.Marshaler expect
+	return e.EncodeElement(r.value, start) // unwrapped error, as callers of an xml.Marshaler expect
 }
 
-// jsonAPI is an API of the AWS JSON 1.1 protocol. Target is the part of the header X-Amz-Target
-// before the operation's name. Protocol is json11, possibly with codes and messages of the API.
+// jsonAPI is an API of the AWS JSON 1.1 protocol. The field target is the part of the header
+// X-Amz-Target before the operation's name. The field protocol is json11, or json11 with the API's
+// own codes and messages.
 type jsonAPI struct {
 	target     string
 	protocol   service.Protocol
@@ -194,14 +195,15 @@ func (api jsonAPI) read(call *apiCall) (operation, *service.Refusal) {
 		call.Call.Operation = name
 		return op, nil
 	}
-	// AWS sends no message. The local cloud sends a message, because AWS may have the missing
-	// operation. The message says that only the local cloud lacks it.
+	// AWS sends no message for an unknown operation. But AWS may have an operation that the local
+	// cloud lacks, so the local cloud sends a message that says so.
 	return operation{}, service.Refuse(http.StatusBadRequest, "UnknownOperationException", fmt.Sprintf(
 		"the local cloud does not have the operation %.200q; it has %s",
 		target, strings.Join(slices.Sorted(maps.Keys(api.operations)), ", ")))
 }
 
-// withInput returns an operation of a JSON API. It decodes the call's body for do.
+// withInput returns an operation of a JSON API. The operation decodes the call's body and calls do
+// with the result.
 func withInput[I any](do func(*Cloud, *apiCall, I) (any, *service.Refusal)) operation {
 	return operation{do: func(c *Cloud, call *apiCall) (any, *service.Refusal) {
 		var input I

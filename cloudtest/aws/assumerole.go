@@ -104,7 +104,7 @@ func readTags(p *params, keys, values, transitive []string) map[string]string {
 }
 
 // inherit adds the transitive tags and the source identity of the caller's session to a new
-// session. The request must not override them.
+// session. It refuses a request that would override one of them.
 func inherit(from *session, tags map[string]string, transitive []string, source string) ([]string, string, *service.Refusal) {
 	for _, k := range from.transitive {
 		for asked := range tags {

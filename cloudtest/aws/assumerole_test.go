@@ -119,8 +119,8 @@ func TestRoleChain(t *testing.T) {
 	if got := awssdk.ToString(second.SourceIdentity); got != "alice" {
 		t.Errorf("source identity %q was not handed on", got)
 	}
-	// The second session inherited the tag. To check this, the role trusts only its own sessions
-	// that have the tag.
+	// Check that the second session has inherited the tag team: from now on, the role "chained"
+	// trusts only its own sessions that have this tag.
 	must.Succeed(t, w.AWS().PutTrustPolicy(account, "chained", trusting("arn:aws:iam::"+account+":role/chained",
 		`["sts:AssumeRole","sts:TagSession","sts:SetSourceIdentity"]`, `{"StringEquals":{"aws:PrincipalTag/team":"blue"}}`)))
 	if _, err := stsClient(w.Transport(), static(second.Credentials)).AssumeRole(ctx,

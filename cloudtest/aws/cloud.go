@@ -30,7 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// tokenLeeway is the allowed difference between an issuer's clock and the local one.
+// tokenLeeway is the allowed difference between an issuer's clock and the local clock.
 const tokenLeeway = 60 * time.Second
 
 // Registry identifies the private registry of one account in one region.
@@ -48,7 +48,7 @@ type Cloud struct {
 	public   plane.Slot[struct{}]
 	objects  plane.Slot[struct{}]
 
-	mu       sync.RWMutex // guards all below; never held during I/O
+	mu       sync.RWMutex // guards the fields below; never held during I/O
 	accounts map[string]*account
 	keys     map[string]keyOwner              // long-lived access keys by ID
 	aliases  map[string]string                // public registry alias -> account ID
@@ -67,7 +67,7 @@ type account struct {
 	roles     map[string]*role
 	users     map[string]*user
 	repos     map[repositoryKey]*repository
-	public    map[string]bool // repository names without the alias
+	public    map[string]bool // names of the repositories at public.ecr.aws, without the alias
 }
 
 type provider struct {
@@ -117,8 +117,8 @@ type bucket struct {
 
 func (b *bucket) arn() string { return "arn:" + b.partition.id + ":s3:::" + b.name }
 
-// New makes the local AWS that cfg describes. Issuers reaches the hosts of OIDC issuers; it must
-// not reach anything else. The error is a [*setting.Error].
+// New makes the local AWS that cfg describes. The transport issuers reaches the hosts of OIDC
+// issuers; it must not reach anything else. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
@@ -175,7 +175,7 @@ func (c *Cloud) AddAccount(a Account) error {
 	return nil
 }
 
-// fill adds an account's objects. If it fails, AddAccount drops the account with all of them.
+// fill adds an account's objects. If fill fails, AddAccount drops the account with all its objects.
 func (c *Cloud) fill(acc *account, a Account) error {
 	putUser := func(x User) error { return c.putUser(acc, x) }
 	putBucket := func(x Bucket) error { return c.putBucket(acc, x) }
@@ -294,8 +294,8 @@ func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
 	return c.change(accountID, func(a *account) error { return a.putProvider(p) })
 }
 
-// DeleteOIDCProvider removes an issuer from an account. Sessions of the issuer's tokens stay valid,
-// as at AWS.
+// DeleteOIDCProvider removes an issuer from an account. Sessions that were opened with the issuer's
+// tokens stay valid, as at AWS.
 func (c *Cloud) DeleteOIDCProvider(accountID, url string) error {
 	return c.change(accountID, func(a *account) error { return setting.Remove(a.providers, url, "OIDC provider") })
 }

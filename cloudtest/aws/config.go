@@ -109,12 +109,12 @@ type PublicRegistry struct {
 	Repositories []string `json:"repositories,omitempty"`
 }
 
-// Bucket is an S3 bucket. It is never public, like buckets that AWS creates since 2023: unsigned
-// requests are refused.
+// Bucket is an S3 bucket. Like a bucket that AWS has created since 2023, it is never public:
+// unsigned requests are refused.
 type Bucket struct {
 	// Region is the bucket's region.
 	Region string `json:"region"`
-	// Name is the bucket's name: 3 to 63 of a-z0-9.-
+	// Name is the bucket's name: 3 to 63 characters from a-z, 0-9, dot and hyphen.
 	Name string `json:"name"`
 	// Policy is the bucket's policy. Without it, other accounts have no access.
 	Policy json.RawMessage `json:"policy,omitempty"`

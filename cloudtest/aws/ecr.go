@@ -128,7 +128,7 @@ func (c *Cloud) redeem(password, service, region string, now time.Time) (registr
 	return t, nil
 }
 
-// basicToken returns the password of the user AWS from the request.
+// basicToken returns the token in a request's Basic credentials: the password of the user AWS.
 func basicToken(r *http.Request) (string, bool) {
 	user, password, ok := r.BasicAuth()
 	return password, ok && user == "AWS" && password != ""

@@ -25,7 +25,7 @@ type image struct {
 	mediaType    string
 	artifactType string
 	size         int64     // bytes of the configuration and the layers
-	pushed       time.Time // the repository's creation time, if the push is unknown
+	pushed       time.Time // time of the push; if it is unknown, the repository's creation time
 }
 
 // manifest has the needed fields of the manifest of an image or an index. Source: OCI Image Format
@@ -131,7 +131,7 @@ func (m manifest) size() int64 {
 }
 
 // images reads the images of a repository, sorted by digest. These are the images with a tag, and
-// the existing images that were pushed through the registry.
+// the images that were pushed through the registry and still exist.
 func (c *Cloud) images(call *apiCall, at Registry, repo *repository) ([]image, *service.Refusal) {
 	ctx, store := call.Context(), imageStore{plane: c.registry.Get(at), host: registryHost(call.ep, at.Account), repo: repo}
 	if store.plane == nil {
@@ -178,15 +178,15 @@ type pushKey struct {
 	repository string
 }
 
-// pushedTo returns when manifests were pushed to a repository, by digest.
+// pushedTo returns the times at which manifests were pushed to a repository, by digest.
 func (c *Cloud) pushedTo(key pushKey) map[string]time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return maps.Clone(c.pushes[key])
 }
 
-// recordPush wraps the answer to a push. If the answer succeeds, it records the manifest's digest
-// and the time.
+// recordPush wraps the answer to a push. If the answer succeeds, the wrapper records the manifest's
+// digest and the time.
 func (c *Cloud) recordPush(answer service.Answer, key pushKey, now time.Time) service.Answer {
 	return func(w http.ResponseWriter) *service.Refusal {
 		refusal := answer(w)

@@ -39,8 +39,8 @@ func imageManifest(size int) string {
 
 // ownBody sends a copy of each request's body, which the SDK does not close. The SDK closes its own
 // body as soon as it has the answer's header. If net/http has not read the end of the sent body by
-// then, net/http drops the rest of a long answer. Answers from memory are fast enough for this to
-// happen.
+// then, net/http drops the rest of a long answer. The local cloud answers from memory, fast enough
+// for this to happen.
 type ownBody struct{ next http.RoundTripper }
 
 func (o ownBody) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -162,7 +162,7 @@ func TestListImages(t *testing.T) {
 	}
 }
 
-// TestDescribeImages describes an image, and an index of two.
+// TestDescribeImages checks the details of an image, and of an index of two images.
 func TestDescribeImages(t *testing.T) {
 	w := newWorld(t)
 	client := ecrClient(ownBody{w.Transport()}, pusher())

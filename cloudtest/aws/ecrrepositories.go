@@ -64,8 +64,8 @@ func (in pageInput) refusal() *service.Refusal {
 	return nil
 }
 
-// absentWith checks a parameter that lists n members. It refuses more than longest members. It also
-// refuses maxResults and nextToken in a request that lists members.
+// absentWith checks a parameter that lists n members. It refuses the parameter if n is above
+// longest. If n is above 0, it also refuses maxResults and nextToken.
 func (in pageInput) absentWith(parameter string, n, longest int) *service.Refusal {
 	switch {
 	case n > longest:

@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestRawSTS sends requests that no SDK would send.
+// TestRawSTS checks STS's answers to requests that no SDK would send.
 func TestRawSTS(t *testing.T) {
 	w := newWorld(t)
 	client := w.Client()
@@ -99,8 +99,8 @@ func statusAndMessage(a answer) string {
 	return strconv.Itoa(a.status) + " " + a.message()
 }
 
-// TestManySessions: a session that ended a short time ago has expired. A session that ended long
-// ago is unknown.
+// TestManySessions checks that the error of a session that ended a short time ago is ExpiredToken.
+// A session that ended long ago is unknown to STS.
 func TestManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

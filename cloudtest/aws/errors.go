@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Messages of the errors for which AWS, not the caller, is the cause. Source: AWS STS API
-// Reference, "Common Error Types".
+// Messages of the errors that AWS causes, not the caller. Source: AWS STS API Reference, "Common
+// Error Types".
 const (
 	rateExceeded     = "Rate exceeded"
 	temporaryFailure = "The request has failed due to a temporary failure of the server."
@@ -62,8 +62,8 @@ type ec2Error struct {
 	RequestID string   `xml:"RequestID"`
 }
 
-// ec2Refusals maps codes of refusals to EC2's own status, code and message. If the message is
-// empty, EC2 appends the original message to a sentence of its own.
+// ec2Refusals maps codes of refusals to EC2's own status, code and message. If the message in the
+// map is empty, the answer has a sentence of EC2, followed by the refusal's own message.
 func ec2Refusals() map[string]service.Refusal {
 	const unproved = "AWS was not able to validate the provided access credentials"
 	return map[string]service.Refusal{
@@ -117,7 +117,7 @@ func json11() service.Protocol {
 				e.Status, e.Code = http.StatusBadRequest, code
 			}
 			if e.Code == "MissingAuthenticationTokenException" {
-				e.Message = "Missing Authentication Token" // STS has its own message
+				e.Message = "Missing Authentication Token" // instead of STS's message
 			}
 			return writeJSON(r, e.Status, json11Type, map[string]string{"__type": e.Code, "message": e.Message})
 		},

@@ -35,7 +35,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// genericCall is a call of a generic service with the official client. The function do returns the
+// genericCall is a call to a generic service with the official client. The function do returns the
 // header of a granted call's answer.
 type genericCall struct {
 	client, service, action string
@@ -191,8 +191,8 @@ func TestGenericRefusals(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		creds  func(*testing.T, *world, awssdk.CredentialsProvider) awssdk.CredentialsProvider // nil: those of the role
-		change func(*http.Request)                                                             // after the signature
+		creds  func(*testing.T, *world, awssdk.CredentialsProvider) awssdk.CredentialsProvider // nil: the role's own
+		change func(*http.Request)                                                             // after it is signed
 		fault  fault.Fault
 		want   map[string]outcome
 		reason string

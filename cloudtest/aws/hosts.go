@@ -107,14 +107,14 @@ type endpoint struct {
 	region    string
 	account   string // of a registry
 	bucket    string // first label of an S3 virtual host; empty for other hosts
-	global    bool   // S3's legacy global endpoint; its virtual hosts serve all regions
+	global    bool   // S3's legacy global endpoint, whose virtual hosts serve all regions
 }
 
 // parseHost parses an AWS host name in lower case and without port. It accepts only names that AWS
 // has.
 func parseHost(host string) (endpoint, bool) {
 	switch host {
-	case "sts.amazonaws.com": // the global endpoint signs and answers as us-east-1
+	case "sts.amazonaws.com": // the global endpoint: its signatures and answers are for us-east-1
 		return endpoint{service: ServiceSTS, partition: "aws", region: "us-east-1"}, true
 	case "api.ecr-public.us-east-1.amazonaws.com", "ecr-public.us-east-1.api.aws":
 		return endpoint{service: ServiceECRPublic, partition: "aws", region: "us-east-1"}, true

@@ -122,7 +122,7 @@ func TestParseHost(t *testing.T) {
 		{"123456789123.dkr.ecr.eu-west-1.amazonaws.com.", endpoint{}},
 		{"123456789123-dkr.ecr.eu-west-1.amazonaws.com", endpoint{}},
 		{"123456789123.dkr.ecr.us-gov-west-1.amazonaws.com.cn", endpoint{}},
-		{"lightsail.eu-west-1.amazonaws.com", endpoint{}}, // the local cloud does not have it
+		{"lightsail.eu-west-1.amazonaws.com", endpoint{}}, // AWS has it; the local cloud does not
 		{"ec2.amazonaws.com", endpoint{}},
 		{"ec2-fips.eu-west-1.amazonaws.com", endpoint{}},
 		{"tag.eu-west-1.amazonaws.com", endpoint{}},
@@ -137,8 +137,8 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// TestHostsOfTheSDK asks the real SDK for its hosts, in every region in the table of partitions. It
-// checks that parseHost accepts every host.
+// TestHostsOfTheSDK asks the real SDK which hosts it uses, in every region in the table of
+// partitions. It checks that parseHost accepts every host.
 func TestHostsOfTheSDK(t *testing.T) {
 	type resolved struct {
 		service string
@@ -203,8 +203,8 @@ func TestHostsOfTheSDK(t *testing.T) {
 }
 
 // FuzzParseHost checks that an accepted host name belongs to one service of one partition. It also
-// checks that the name is refused with more text before or after it. The exception is text that
-// makes it the host of another bucket.
+// adds text before or after the name. The longer name must be refused, unless it is the host of
+// another bucket.
 func FuzzParseHost(f *testing.F) {
 	f.Add("sts.eu-west-1.amazonaws.com")
 	f.Add("123456789123.dkr-ecr.eu-west-1.on.aws")

@@ -88,7 +88,7 @@ func (c *Cloud) allowIAM(call *apiCall, resource string) *service.Refusal {
 	return c.requireOn(call, resource, "iam:"+call.Call.Operation)
 }
 
-// inAccount returns the result of f for the caller's account. F runs under the lock.
+// inAccount returns the result of f for the caller's account. The function f runs under the lock.
 func (c *Cloud) inAccount(call *apiCall, f func(*account) (any, *service.Refusal)) (any, *service.Refusal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,8 +215,8 @@ func (c *Cloud) createRole(call *apiCall) (any, *service.Refusal) {
 }
 
 // onRole reads the parameter RoleName and returns the result of do for this role, if the caller's
-// policies allow the call's operation. The call's other parameters must have been read. Do runs
-// under the lock. To change the role, do stores a changed copy.
+// policies allow the call's operation. The caller must have read the call's other parameters. The
+// function do runs under the lock. To change the role, do stores a changed copy.
 func (c *Cloud) onRole(call *apiCall, do func(*account, *role) (any, *service.Refusal)) (any, *service.Refusal) {
 	name := call.params.name("RoleName", maxRoleName)
 	// If the role does not exist, the permission is checked for this ARN.
@@ -254,7 +254,8 @@ func (c *Cloud) updateTrust(call *apiCall) (any, *service.Refusal) {
 	})
 }
 
-// deleteRole removes a role, unless it has policies. Source: IAM API Reference, DeleteRole.
+// deleteRole removes a role, unless the role still has policies. Source: IAM API Reference,
+// DeleteRole.
 func (c *Cloud) deleteRole(call *apiCall) (any, *service.Refusal) {
 	return c.onRole(call, func(a *account, r *role) (any, *service.Refusal) {
 		switch {

@@ -51,8 +51,9 @@ func TestIAMAnswers(t *testing.T) {
 		for _, step := range []struct {
 			name   string
 			caller awssdk.Credentials
-			call   []string // empty in a step with assume
-			// assume is STS's code for a token of the new issuer and the new role, or "granted".
+			call   []string // empty if assume is set
+			// assume is the expected answer of STS for a token of the new issuer and the new role:
+			// an error code, or "granted".
 			assume string
 		}{
 			{name: "provider-unsigned", call: []string{"Action", "CreateOpenIDConnectProvider", "Url", issuer, "ClientIDList.member.1", audience}},

@@ -94,8 +94,9 @@ func keyARN(call *apiCall, name string) (string, *service.Refusal) {
 }
 
 // onKey returns a key, if the policies allow the call's operation. The key's policy must always
-// allow the operation. The key's policy can delegate the decision to the caller's policies. Source:
-// KMS Developer Guide, "Determining access to AWS KMS keys".
+// allow the operation. If it allows the operation only for the caller's account, the caller's
+// policies must allow the operation too. Source: KMS Developer Guide, "Determining access to AWS
+// KMS keys".
 func (c *Cloud) onKey(call *apiCall, name string) (*kmsKey, *service.Refusal) {
 	arn, refusal := keyARN(call, name)
 	if refusal != nil {
@@ -137,7 +138,7 @@ func (c *Cloud) keyByARN(arn string, now time.Time) *kmsKey {
 	return key
 }
 
-// enabledKey is onKey for operations that need an enabled key.
+// enabledKey is like onKey, but refuses a key that is disabled or pending deletion.
 func (c *Cloud) enabledKey(call *apiCall, name string) (*kmsKey, *service.Refusal) {
 	key, refusal := c.onKey(call, name)
 	switch {
@@ -155,7 +156,7 @@ func pendingDeletion(key *kmsKey) *service.Refusal {
 	return kmsRefusal("KMSInvalidStateException", key.arn+" is pending deletion.")
 }
 
-// keyFor is enabledKey for an operation that needs a key of this usage.
+// keyFor is like enabledKey, but also refuses a key of another usage.
 func (c *Cloud) keyFor(call *apiCall, name, usage string) (*kmsKey, *service.Refusal) {
 	key, refusal := c.enabledKey(call, name)
 	if refusal == nil && key.usage != usage {

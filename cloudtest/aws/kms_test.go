@@ -32,7 +32,7 @@ func kmsClient(transport http.RoundTripper, creds awssdk.CredentialsProvider) *k
 	return kms.New(kms.Options{Region: region, Credentials: creds, HTTPClient: &http.Client{Transport: transport}, Retryer: awssdk.NopRetryer{}})
 }
 
-// newKey makes a key as the user who may do everything, and returns its ARN.
+// newKey makes a key with the credentials of a user who may do everything, and returns its ARN.
 func newKey(t *testing.T, w *world, input kms.CreateKeyInput) string {
 	t.Helper()
 	out, err := kmsClient(w.Transport(), pusher()).CreateKey(t.Context(), &input)
@@ -232,7 +232,7 @@ func TestKMSRefuses(t *testing.T) {
 	}
 }
 
-// TestKMSKeyStates follows a key that is disabled, enabled and deleted.
+// TestKMSKeyStates checks calls with a key that is disabled, then enabled, then deleted.
 func TestKMSKeyStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

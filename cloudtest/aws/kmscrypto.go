@@ -88,7 +88,7 @@ func (input signInput) digest() ([]byte, *service.Refusal) {
 	return h.Sum(nil), nil
 }
 
-// forSigning finds the key and the digest of Sign or Verify.
+// forSigning finds the key and the digest for a call of Sign or Verify.
 func (c *Cloud) forSigning(call *apiCall, input signInput) (*kmsKey, []byte, *service.Refusal) {
 	key, refusal := c.keyFor(call, input.KeyID, usageSign)
 	if refusal != nil {
@@ -155,7 +155,7 @@ type cryptOutput struct {
 	EncryptionAlgorithm string `json:"EncryptionAlgorithm"`
 }
 
-// check refuses other algorithms than the one of symmetric keys.
+// check refuses all algorithms except that of symmetric keys.
 func (input cryptInput) check() *service.Refusal {
 	if input.EncryptionAlgorithm != "" && input.EncryptionAlgorithm != symmetricSpec {
 		return kmsRefusal("InvalidKeyUsageException",

@@ -103,8 +103,8 @@ func (c *Cloud) createKey(call *apiCall, input createKeyInput) (any, *service.Re
 	return key.metadata(), nil
 }
 
-// allowCreation checks that the caller's policies allow a new key. Tags need an action of their
-// own.
+// allowCreation checks that the caller's policies allow a new key. For a key with tags, the
+// policies must allow kms:TagResource too.
 func (c *Cloud) allowCreation(call *apiCall, input createKeyInput) *service.Refusal {
 	actions := []string{"kms:CreateKey"}
 	if len(input.Tags) > 0 {

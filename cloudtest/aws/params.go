@@ -53,7 +53,8 @@ func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 
 func (p *params) get(name string) string { return p.values.Get(name) }
 
-// fail records a violated constraint in AWS's words. Shown is the value in quotes, or null.
+// fail records a violated constraint in AWS's words. The argument "shown" is the refused value in
+// quotes, or null.
 func (p *params) fail(shown, member, constraint string) {
 	p.errors = append(p.errors, fmt.Sprintf("Value %s at '%s' failed to satisfy constraint: Member must %s", shown, member, constraint))
 }
@@ -100,8 +101,8 @@ func (p *params) text(name string, l limits) string {
 	return value
 }
 
-// seconds reads a number from lowest to highest. If the parameter is missing, it returns the
-// argument otherwise.
+// seconds reads a number from lowest to highest. If the request does not have the parameter, the
+// result is the default, which the caller passes as "otherwise".
 func (p *params) seconds(name string, lowest, highest, otherwise int) int {
 	if !p.values.Has(name) {
 		return otherwise
@@ -120,8 +121,8 @@ func (p *params) seconds(name string, lowest, highest, otherwise int) int {
 	return n
 }
 
-// list reads name.member.1, name.member.2 … with suffix after each number. More than limit members
-// are an error.
+// list reads name.member.1, name.member.2 … with suffix after each number. If the request has more
+// members than limit, list records an error.
 func (p *params) list(name, suffix string, limit int) []string {
 	var out []string
 	for i := 1; ; i++ {

@@ -149,7 +149,7 @@ func (c *Cloud) roleOf(s *session) *role {
 // verdict is the result of IAM's evaluation of a request.
 type verdict struct {
 	allowed bool
-	// why is the end of AWS's message: "because no identity-based policy allows the
+	// why is the end of AWS's message, such as "because no identity-based policy allows the
 	// ecr:BatchGetImage action".
 	why string
 	// reason says which statement or condition decided, for the journal.
@@ -162,7 +162,7 @@ type ask struct {
 	owner            string          // ID of the account that the resource belongs to
 	policy           policy.Document // of the resource, if it has one
 	// mustName is set if the resource's policy must allow the action, as a role's trust policy
-	// must. Then the caller's policies alone are not enough.
+	// must. If mustName is set, the caller's policies alone are not enough.
 	mustName bool
 	context  policy.Context
 }

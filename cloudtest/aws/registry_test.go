@@ -32,7 +32,8 @@ type answer struct {
 	body   string
 }
 
-// message returns the code and message of the OCI error, or the body.
+// message returns the code and message of the answer's only OCI error. A body without exactly one
+// OCI error is returned itself.
 func (a answer) message() string {
 	var e struct {
 		Errors []struct{ Code, Message string }

@@ -95,8 +95,8 @@ func (c *Cloud) findBucket(name, partition string) *bucket {
 	return nil
 }
 
-// followsBucket reports whether the host serves the bucket in any region. This is true for a
-// virtual host at the legacy global endpoint.
+// followsBucket reports whether the host serves the bucket whatever the bucket's region is. This is
+// true for a virtual host at the legacy global endpoint.
 func (s *s3Call) followsBucket() bool { return s.ep.global && s.ep.bucket != "" }
 
 // signingRegion is the region that the signature must be for.
@@ -107,9 +107,9 @@ func (s *s3Call) signingRegion() string {
 	return s.ep.region
 }
 
-// atHome refuses a request for a missing bucket, or at another region than the bucket's.
-// GetBucketLocation is allowed at the global endpoint too. Source: Amazon S3 User Guide, "Making
-// requests to S3: request redirection and the REST API".
+// atHome refuses a request if the bucket does not exist, or if the endpoint is of another region
+// than the bucket. GetBucketLocation is allowed at the global endpoint too. Source: Amazon S3 User
+// Guide, "Making requests to S3: request redirection and the REST API".
 func (s *s3Call) atHome() *service.Refusal {
 	switch {
 	case s.on == onAccount:
@@ -247,14 +247,14 @@ func (l location) MarshalXML(e *xml.Encoder, _ xml.StartElement) error {
 	if l == "us-east-1" {
 		l = ""
 	}
-	return e.EncodeElement(string(l), xml.StartElement{Name: xml.Name{Space: s3Namespace, Local: "LocationConstraint"}}) // unwrapped, as callers of an xml.Marshaler expect
+	return e.EncodeElement(string(l), xml.StartElement{Name: xml.Name{Space: s3Namespace, Local: "LocationConstraint"}}) // unwrapped error, as callers of an xml.Marshaler expect
 }
 
 // forwardS3 sends an authorized request to the data plane, with the bucket in the path, and without
 // credentials and chunk framing.
 func (c *Cloud) forwardS3(s *s3Call) (service.Answer, *service.Refusal) {
-	// Only a caller who may list learns whether an object exists. Source: Amazon S3 API Reference,
-	// GetObject, "Permissions".
+	// Only a caller who may list the bucket learns whether an object exists. Source: Amazon S3 API
+	// Reference, GetObject, "Permissions".
 	var hidden *service.Refusal
 	if s.name == opGetObject || s.name == opHeadObject {
 		hidden = c.authorizeS3(s, actionListBucket)

@@ -182,7 +182,7 @@ func putObject(bucket, key, content string) func(*testing.T, *s3.Client) (string
 	}
 }
 
-// listObjects lists the objects below a prefix; nil sends no prefix.
+// listObjects lists the objects below a prefix. If prefix is nil, the request has no prefix.
 func listObjects(bucket string, prefix *string) func(*testing.T, *s3.Client) (string, error) {
 	return func(t *testing.T, c *s3.Client) (string, error) {
 		t.Helper()
@@ -256,7 +256,7 @@ func TestS3(t *testing.T) {
 		call    call
 		want    outcome
 		content string
-		reason  string // part of what the journal says
+		reason  string // part of the reason in the journal
 	}{
 		{"own object", tenant, nil, getObject(bucketA, "secret"), outcome{}, bucketA + " secret", ""},
 		{"own object by path", tenant, pathStyle, getObject(bucketA, "secret"), outcome{}, bucketA + " secret", ""},
@@ -433,7 +433,8 @@ func TestS3Uploads(t *testing.T) {
 			}
 		})
 	}
-	// An unsigned content can be changed on the way. But then it does not fit its checksum.
+	// An unsigned content can be changed on the way. But then it does not match its checksum, so S3
+	// must refuse it.
 	flip := roundTripper(func(r *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -508,7 +509,7 @@ func TestS3Presigned(t *testing.T) {
 	})
 }
 
-// TestRawS3 sends requests that no SDK would send.
+// TestRawS3 checks S3's answers to requests that no SDK would send.
 func TestRawS3(t *testing.T) {
 	w, store := s3World(t)
 	user := awssdk.Credentials{AccessKeyID: pusherKey, SecretAccessKey: pusherSecret}

@@ -38,8 +38,9 @@ type bucketEntry struct {
 	BucketRegion string `xml:",omitempty"`
 }
 
-// authorizeAccount checks an action that has no resource. A policy must allow it on all buckets.
-// Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon S3".
+// authorizeAccount checks an action that has no resource. A policy must allow the action on all
+// buckets. Source: Service Authorization Reference, "Actions, resources, and condition keys for
+// Amazon S3".
 func (c *Cloud) authorizeAccount(s *s3Call, action string) *service.Refusal {
 	v := c.authorize(s.who, ask{
 		action: action, resource: "arn:" + s.ep.partition + ":s3:::*", owner: s.who.account, context: requestContext(s.ep, s.Now),
@@ -105,7 +106,8 @@ func (c *Cloud) listBuckets(s *s3Call) (service.Answer, *service.Refusal) {
 		found = found[:page.size]
 		list.ContinuationToken = base64.URLEncoding.EncodeToString([]byte(found[page.size-1].name))
 	}
-	// The answer has regions only if the request has one of the operation's newer parameters.
+	// The answer contains the buckets' regions only if the request has one of the operation's newer
+	// parameters.
 	regions := slices.ContainsFunc(s.params, query.Has)
 	for _, b := range found {
 		entry := bucketEntry{Name: b.name, CreationDate: b.created.UTC().Format(s3Time)}

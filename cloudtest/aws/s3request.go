@@ -23,7 +23,7 @@ type s3Operation struct {
 	method string
 	on     s3Level
 	marker string   // the query parameter that selects the operation; empty: none
-	params []string // further query parameters that it may have
+	params []string // further query parameters that a request may have
 }
 
 // s3Level says whether an operation works on an account, a bucket or an object.
@@ -135,12 +135,14 @@ func plainKey(key string) bool {
 	if key == "" {
 		return true
 	}
-	segments := strings.Split(strings.TrimSuffix(key, "/"), "/") // a folder's marker ends with a slash
+	// The key of a folder's marker ends with a slash, which adds no empty segment.
+	segments := strings.Split(strings.TrimSuffix(key, "/"), "/")
 	bad := slices.ContainsFunc(segments, func(s string) bool { return s == "" || s == "." || s == ".." })
 	return !bad && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
 }
 
-// is reports whether a request is of this operation. Its query must have no unknown parameter.
+// is reports whether a request is of this operation. A request with an unknown query parameter is
+// of no operation.
 func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 	if method != o.method || on != o.on || (o.marker != "" && !query.Has(o.marker)) {
 		return false

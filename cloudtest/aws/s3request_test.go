@@ -102,7 +102,7 @@ func TestS3Headers(t *testing.T) {
 func FuzzS3Path(f *testing.F) {
 	f.Add("my-bucket/a/b", "prefix=a", "")
 	f.Add("my-bucket/../b", "", "")
-	f.Add("/", "", "") // the path "//" has no bucket and is not the root
+	f.Add("/", "", "") // makes the path "//", which has no bucket and is not the root
 	f.Add("a%2f..%2fb", "list-type=2", "my-bucket")
 	f.Fuzz(func(t *testing.T, path, query, bucket string) {
 		u, err := url.Parse("https://x/" + path)

@@ -103,7 +103,7 @@ func TestTokenMatrix(t *testing.T) {
 		role   string
 		token  func() (string, error)
 		want   outcome
-		reason string // part of what the journal says
+		reason string // part of the reason in the journal
 	}{
 		{"good", roleA, mint(good), outcome{}, ""},
 		{"good, audience as a list", roleA, mint(oidc.Claims{"sub": subjectA, "aud": []string{audience}}), outcome{}, ""},
@@ -438,7 +438,7 @@ func TestKeysOfEveryRequest(t *testing.T) {
 	}
 }
 
-// TestOtherPartition checks that policies with ARNs of another partition are refused, as IAM does.
+// TestOtherPartition checks that policies with ARNs of another partition are refused, as by IAM.
 func TestOtherPartition(t *testing.T) {
 	w := newWorld(t)
 	foreign := json.RawMessage(strings.Replace(string(rig.TrustPolicy(subjectA)), "arn:aws:", "arn:aws-cn:", 1))

@@ -67,7 +67,7 @@ func readSessionRequest(call *apiCall) sessionRequest {
 	return s
 }
 
-// check refuses invalid parameters. All parameters must have been read.
+// check refuses invalid parameters. The caller must read all parameters before it calls check.
 func (s *sessionRequest) check(call *apiCall) *service.Refusal {
 	if refusal := call.params.refusal(); refusal != nil {
 		return refusal
@@ -95,7 +95,8 @@ func (c *Cloud) find(a roleARN, arn string) (role, bool) {
 	return *r, true
 }
 
-// sessionPolicies returns the policies that limit the session, and their packed size in percent.
+// sessionPolicies returns the policies that limit the session, and their packed size in percent of
+// STS's limit.
 func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *service.Refusal) {
 	var docs []policy.Document
 	size := 0
@@ -128,8 +129,8 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *serv
 // estimate, because AWS does not document how STS packs policies.
 func packedSize(s string) int { return (len(s)*100 + maxSessionPolicy - 1) / maxSessionPolicy }
 
-// start opens a session of a role that the caller may assume. S has the fields that differ between
-// AssumeRole and AssumeRoleWithWebIdentity.
+// start opens a session of a role that the caller may assume. The parameter s has the fields that
+// differ between AssumeRole and AssumeRoleWithWebIdentity.
 func (c *Cloud) start(req sessionRequest, r role, s session, now time.Time) (*session, *service.Refusal) {
 	if req.duration > r.maxSession {
 		return nil, validation("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")

@@ -99,8 +99,9 @@ func audienceOf(t oidc.Token) (string, bool) {
 }
 
 // sessionClaim finds a claim with session tags or a source identity. For these, AWS also requires
-// sts:TagSession or sts:SetSourceIdentity in the trust policy. Sources: IAM User Guide, "Pass
-// session tags in AWS STS" and "Monitor and control actions taken with assumed roles".
+// sts:TagSession or sts:SetSourceIdentity in the trust policy. The local cloud refuses tokens with
+// such a claim. Sources: IAM User Guide, "Pass session tags in AWS STS" and "Monitor and control
+// actions taken with assumed roles".
 func sessionClaim(t oidc.Token) (string, bool) {
 	for claim := range t.Claims {
 		name, ok := strings.CutPrefix(claim, "https://aws.amazon.com/")
@@ -111,8 +112,8 @@ func sessionClaim(t oidc.Token) (string, bool) {
 	return "", false
 }
 
-// trustWebIdentity returns the role if its trust policy allows the token. The refusal is the same
-// for a role that does not exist.
+// trustWebIdentity returns the role if its trust policy allows the token. A role that does not
+// exist gets the same refusal as a role that does not trust the token.
 func (c *Cloud) trustWebIdentity(
 	req sessionRequest, token oidc.Token, audience, federated string, ctx policy.Context,
 ) (role, *service.Refusal) {

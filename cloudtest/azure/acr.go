@@ -25,7 +25,7 @@ func (c *Cloud) readRegistryTokens(r *service.Request, reg *registry) (service.P
 		r.Call.Operation, give = "GetAccessToken", c.postedToken
 	case "GET /oauth2/token":
 		r.Call.Operation, give = "GetAccessTokenFromLogin", c.loginToken
-	default: // a wrong method gets 404 too
+	default: // a known path with a wrong method gets 404 too
 		return registryProtocol(), service.Refuse(http.StatusNotFound, "NOT_FOUND", "not found").Handle
 	}
 	return registryProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
@@ -88,7 +88,8 @@ func (c *Cloud) exchange(r *service.Request, reg *registry) (any, *service.Refus
 	return map[string]string{"refresh_token": c.issueRefreshToken(reg, token.app, r.Now)}, nil
 }
 
-// registryCaller verifies an access token of Entra ID, with its tenant and its audience.
+// registryCaller verifies an access token of Entra ID, and checks that the token's tenant and
+// audience fit the registry.
 func (c *Cloud) registryCaller(r *service.Request, reg *registry, raw string) (accessToken, *service.Refusal) {
 	refuse := func(reason string) (accessToken, *service.Refusal) {
 		return accessToken{}, service.Refuse(http.StatusUnauthorized, "UNAUTHORIZED", tokenNotAccepted).Because(reason)
@@ -110,7 +111,8 @@ func (c *Cloud) registryCaller(r *service.Request, reg *registry, raw string) (a
 	return token, nil
 }
 
-// postedToken issues an access token for a posted token: a refresh token, or a token as a password.
+// postedToken issues an access token in exchange for a token in the form: a refresh token, or a
+// token that is sent as a password.
 func (c *Cloud) postedToken(r *service.Request, reg *registry) (any, *service.Refusal) {
 	form, no := readRegistryForm(r, reg)
 	if no != nil {
@@ -129,11 +131,12 @@ func (c *Cloud) postedToken(r *service.Request, reg *registry) (any, *service.Re
 	return nil, badRegistryRequest("grant_type must be refresh_token or password")
 }
 
-// passwords returns the kinds of tokens that the null user may send as a password. Source:
-// Azure/acr, "Token-BasicAuth.md".
+// passwords returns the kinds of tokens that a caller with the user name nullUser may send as a
+// password. Source: Azure/acr, "Token-BasicAuth.md".
 func passwords() []string { return []string{grantRefresh, grantAccess} }
 
-// loginToken issues an access token for a token that the null user sends as a password.
+// loginToken issues an access token in exchange for a token that a caller with the user name
+// nullUser sends as a password.
 func (c *Cloud) loginToken(r *service.Request, reg *registry) (any, *service.Refusal) {
 	query, err := readValues(r.URL.RawQuery, "scope")
 	if err != nil {
@@ -149,9 +152,9 @@ func (c *Cloud) loginToken(r *service.Request, reg *registry) (any, *service.Ref
 	return c.registryAccess(r, reg, password, passwords(), query["scope"])
 }
 
-// registryAccess issues an access token for those scopes that the bearer of raw may use. The token
-// raw must be of one of the kinds. If the bearer may use none of the scopes, registryAccess
-// refuses.
+// registryAccess issues an access token for those scopes that the bearer of a token may use. The
+// argument raw is this token, and kinds lists the accepted kinds of tokens. If the bearer may use
+// none of the scopes, registryAccess refuses.
 func (c *Cloud) registryAccess(r *service.Request, reg *registry, raw string, kinds, scopes []string) (any, *service.Refusal) {
 	ask, err := readScopes(scopes)
 	if err != nil {

@@ -27,7 +27,7 @@ func writeRegistryJSON(r *service.Request, status int, body any) service.Answer 
 	return writeJSON(status, body)
 }
 
-// wants is one requested action, in the member detail of an error.
+// wants is one requested action, in the JSON field "detail" of an error.
 type wants struct {
 	Type   string
 	Name   string

@@ -40,8 +40,8 @@ func (c *Cloud) readRegistry(r *service.Request, reg *registry) (service.Protoco
 	}
 }
 
-// authorizeRegistry refuses requests without an access token that allows the action on the
-// repository.
+// authorizeRegistry refuses requests without an access token that allows the request's action on
+// the repository.
 func (c *Cloud) authorizeRegistry(r *service.Request, reg *registry, req registryRequest, understood bool) *service.Refusal {
 	ask := needs(req)
 	raw, ok := wire.Bearer(r.Request)
@@ -68,7 +68,7 @@ func (c *Cloud) authorizeRegistry(r *service.Request, reg *registry, req registr
 	return nil
 }
 
-// covers reports whether all includes each action in ask.
+// covers reports whether the access list "all" includes each action in the list "ask".
 func covers(all, ask []access) bool {
 	for _, a := range ask {
 		for _, action := range a.Actions {

@@ -94,7 +94,7 @@ func (r *registry) granted(who registryToken, wanted []access) []access {
 	return out
 }
 
-// allowed reports whether the access in all includes an action.
+// allowed reports whether the access list "all" includes an action on a resource.
 func allowed(all []access, kind, name, action string) bool {
 	return slices.ContainsFunc(all, func(a access) bool {
 		return a.Type == kind && a.Name == name && slices.Contains(a.Actions, action)
@@ -134,21 +134,21 @@ func registryClaims(r *registry, app *application, now, ends time.Time, grant st
 
 var errRegistryToken = errors.New("the token is not one of this registry")
 
-// readRegistryToken verifies a token of a registry. It allows no clock difference: the registry
-// also issued the token.
+// readRegistryToken verifies a token of a registry. It allows no clock difference, because the
+// registry itself issued the token.
 func (c *Cloud) readRegistryToken(r *registry, raw string, now time.Time) (registryToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {
-		return registryToken{}, err // an error of package oidc, which needs no context
+		return registryToken{}, err // errors of package oidc need no more context
 	}
 	if err := c.registryKeys().CheckSignature(token); err != nil {
-		return registryToken{}, err // an error of package oidc, which needs no context
+		return registryToken{}, err // errors of package oidc need no more context
 	}
 	if token.Issuer != registryIssuer || !slices.Equal(token.Audience, []string{r.endpoint}) {
 		return registryToken{}, fmt.Errorf("%w: it is for %q", errRegistryToken, token.Audience)
 	}
 	if err := token.CheckTime(now, 0); err != nil {
-		return registryToken{}, err // an error of package oidc, which needs no context
+		return registryToken{}, err // errors of package oidc need no more context
 	}
 	clientID, _ := token.Claims["appid"].(string)
 	c.mu.RLock()

@@ -21,7 +21,8 @@ type Admin struct {
 	SetManagedIdentity        func(ctx context.Context, m ManagedIdentity) error
 }
 
-// NewAdmin adds every change of a [Cloud] to t and returns the clients of the changes.
+// NewAdmin adds every change of a [Cloud] to the table t, and returns the functions that request
+// these changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /azure/tenants/{tenant}"
 	return Admin{

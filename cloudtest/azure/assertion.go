@@ -59,7 +59,7 @@ func malformedAssertion(reason string) *service.Refusal {
 
 var algorithmPattern = regexp.MustCompile(`\A[A-Za-z0-9]{1,16}\z`)
 
-// declaredAlgorithm reads the algorithm from a token's header, even if this module cannot read the
+// declaredAlgorithm reads the algorithm from a token's header, even if package oidc cannot read the
 // token.
 func declaredAlgorithm(raw string) (string, bool) {
 	encoded, _, ok := strings.Cut(raw, ".")
@@ -116,9 +116,9 @@ func (c *Cloud) matchCredential(token oidc.Token, app *application) *service.Ref
 		printable(token.Subject), checkCredential)
 }
 
-// isOwnIssuer reports whether an issuer is Entra ID itself. Its tokens are not accepted as external
-// tokens. Source: Microsoft Learn, "Important considerations and restrictions for federated
-// identity credentials".
+// isOwnIssuer reports whether an issuer is Entra ID itself. Entra ID's tokens are not accepted as
+// external tokens. Source: Microsoft Learn, "Important considerations and restrictions for
+// federated identity credentials".
 func (c *Cloud) isOwnIssuer(issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil {

@@ -35,9 +35,9 @@ type blobRequest struct {
 }
 
 // readBlobRequest maps a request to a permission. Source: Microsoft Learn, "Blob Storage REST API".
-// It refuses operations that the local cloud does not have. Among them are batches, which contain
-// further requests, and copies, whose source was not checked. Access policies, tags and delegation
-// keys are refused too, because they need other permissions.
+// readBlobRequest refuses operations that the local cloud does not have. Among them are batches,
+// which contain further requests, and copies, whose sources are not checked. Access policies, tags
+// and delegation keys are refused too, because they need other permissions.
 func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").Because("the local cloud does not have the operation")
 	container, blob, ok := readBlobPath(r)
@@ -154,7 +154,8 @@ func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	if container == "" {
 		return "", "", path == ""
 	}
-	// A blob of the root container: its name has no slash.
+	// A path of one part without restype=container is the name of a blob in the root container.
+	// Such a name must have no slash.
 	if blob == "" && r.URL.Query().Get("restype") != "container" {
 		return container, "", !strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	}

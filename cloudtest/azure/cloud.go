@@ -77,8 +77,8 @@ type application struct {
 	credentials  []FederatedCredential
 }
 
-// New makes the local Azure that cfg describes. Issuers sends requests to the hosts of OIDC
-// issuers; it must not reach other hosts. The error is a [*setting.Error].
+// New makes the local Azure that cfg describes. The argument issuers is the transport to the hosts
+// of OIDC issuers, and must not reach other hosts. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier:     oidc.NewVerifier(issuers, tokenLeeway),

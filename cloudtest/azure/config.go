@@ -62,10 +62,10 @@ type Application struct {
 	// is a new ID. Changes of the application preserve the ID.
 	ObjectID string `json:"objectID,omitempty"`
 	// FederatedCredentials are the external identities that may act as the application: at most
-	// twenty, unique by name and by issuer and subject.
+	// twenty, unique by name, and unique by the pair of issuer and subject.
 	FederatedCredentials []FederatedCredential `json:"federatedCredentials,omitempty"`
 	// GraphPermissions are the application permissions of Microsoft Graph in the application's
-	// tokens: Application.Read.All, Application.ReadWrite.All.
+	// tokens. Allowed values are Application.Read.All and Application.ReadWrite.All.
 	GraphPermissions []string `json:"graphPermissions,omitempty"`
 }
 
@@ -90,7 +90,7 @@ type ManagedIdentity struct {
 	// Tenant is the ID of the tenant to which all identities belong.
 	Tenant string `json:"tenant"`
 	// ClientIDs are the applications that are assigned to the machine. A request that names no
-	// application gets a token of the first.
+	// application gets a token of the first application.
 	ClientIDs []string `json:"clientIDs"`
 }
 

@@ -207,7 +207,8 @@ func TestAddTenantLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAdmin changes the cloud from another process, and checks that each change is in force.
+// TestAdmin changes the cloud through the admin API, as another process does, and checks that each
+// change is in force.
 func TestAdmin(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(t)

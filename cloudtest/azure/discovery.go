@@ -77,9 +77,9 @@ type instanceDiscovery struct {
 	Metadata                []instanceMetadata `json:"metadata"`
 }
 
-// instanceDiscovery returns the hosts of Entra ID. They do not include private clouds, whose
-// clients must disable instance discovery. Source: Microsoft Learn, "Instance metadata and
-// authority validation in MSAL".
+// instanceDiscovery returns the hosts of Entra ID. The hosts of private clouds are left out, so a
+// private cloud's clients must disable instance discovery. Source: Microsoft Learn, "Instance
+// metadata and authority validation in MSAL".
 func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (any, *service.Refusal) {
 	unknown := aadsts(50049, http.StatusBadRequest, "invalid_instance", "Unknown or invalid instance.")
 	authorize, err := url.Parse(r.URL.Query().Get("authorization_endpoint"))
@@ -99,7 +99,7 @@ func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (a
 	for _, e := range known {
 		cache := e.authority()
 		if e.Name == AzureCloud {
-			cache = "login.windows.net" // the first token caches used this host name
+			cache = "login.windows.net" // host name of the first token caches, still in use
 		}
 		doc.Metadata = append(doc.Metadata,
 			instanceMetadata{PreferredNetwork: e.authority(), PreferredCache: cache, Aliases: e.AuthorityHosts})

@@ -25,7 +25,7 @@ const (
 type Environment struct {
 	// Name is the environment's name, to which [Tenant] refers.
 	Name string `json:"name"`
-	// AuthorityHosts are the hosts of Entra ID. The first is in the documents that Entra ID
+	// AuthorityHosts are the hosts of Entra ID. The first host is in the documents that Entra ID
 	// publishes.
 	AuthorityHosts []string `json:"authorityHosts"`
 	// IssuerHost is the host in the claim iss of access tokens, https://<host>/<tenant>/.
@@ -33,7 +33,7 @@ type Environment struct {
 	// ExchangeAudience is the default audience of federated credentials.
 	ExchangeAudience string `json:"exchangeAudience"`
 	// ResourceManagers are the audiences of Azure Resource Manager, without a trailing slash. The
-	// first is its address, if it is an https URL.
+	// first audience is the address of Azure Resource Manager, if it is an https URL.
 	ResourceManagers []string `json:"resourceManagers"`
 	// Resources are the other resources for which Entra ID issues tokens: URLs or application IDs,
 	// without a trailing slash.
@@ -109,7 +109,7 @@ func (e *Environment) issuer(tenant string) string {
 }
 
 // isResource reports whether Entra ID issues tokens for a resource, with or without a trailing
-// slash. Storage accounts are not included.
+// slash. It returns false for a storage account.
 func (e *Environment) isResource(resource string) bool {
 	plain := strings.TrimSuffix(resource, "/")
 	return slices.Contains(e.Resources, plain) || slices.Contains(e.ResourceManagers, plain) || e.isGraph(resource)

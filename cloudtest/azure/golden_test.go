@@ -34,7 +34,8 @@ func mask(s string) string {
 	return s
 }
 
-// tokenForm returns a valid form for Entra ID, with changes.
+// tokenForm returns a form for Entra ID: a valid form, in which it sets the names and values in
+// change.
 func tokenForm(assertion string, change ...string) string {
 	form := url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {clientA}, "scope": {storageScope + " openid offline_access profile"},

@@ -62,8 +62,8 @@ func (c *Cloud) Service(host string) service.Service {
 	}
 }
 
-// named returns a service that calls read(request, of) for each request. Name is the service's name
-// in the journal.
+// named returns a service that calls read(request, of) for each request. The service's name in the
+// journal is the argument name.
 func named[T any](name string, read func(*service.Request, T) (service.Protocol, service.Handler), of T) service.Service {
 	return func(r *service.Request) (service.Protocol, service.Handler) {
 		r.Call.Service = name

@@ -137,7 +137,7 @@ func TestMetadata(t *testing.T) {
 		"429 too_many_requests Too many requests, 503 service_unavailable The service is unavailable., 500 unknown Failed to retrieve token from the Active directory." {
 		t.Errorf("faults: %s", got)
 	}
-	// After its application is deleted, the default identity is not found.
+	// The default identity is not found after the deletion of its application.
 	must.Succeed(t, w.Azure().DeleteApplication(directory, clientA))
 	if got := ask("GET", path+query); got != "400 invalid_request Identity not found" {
 		t.Errorf("after its deletion: %s", got)

@@ -181,8 +181,8 @@ const (
 	typeAssignment = "Microsoft.Authorization/roleAssignments"
 )
 
-// listDefinitions finds a role for registries by name. The answer has no permissions. Source: Azure
-// REST API, "Role Definitions - List".
+// listDefinitions finds a role for registries by name. The answer does not list the role's
+// permissions. Source: Azure REST API, "Role Definitions - List".
 func (c *Cloud) listDefinitions(call *managementCall) (service.Answer, *service.Refusal) {
 	filter := call.query.Get("$filter")
 	name, ok := quoted(filter, "roleName eq '", "'")
@@ -219,7 +219,7 @@ func (s *subscription) definitionID(id string) string {
 	return "/subscriptions/" + s.id + "/providers/" + typeDefinition + "/" + id
 }
 
-// roleOf finds the registry role by the ID of its definition.
+// roleOf finds a role for registries by the ID of the role's definition.
 func (s *subscription) roleOf(definitionID string) (name string, role registryRole) {
 	for name, role := range registryRoles() {
 		if strings.EqualFold(definitionID, s.definitionID(role.id)) ||
@@ -300,7 +300,8 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	}), nil
 }
 
-// find returns an application for which is returns true, or nil. The caller holds the lock.
+// find returns an application of the tenant for which is(application) is true, or nil. The caller
+// holds the lock.
 func (t *tenant) find(is func(*application) bool) *application {
 	for _, app := range t.apps {
 		if is(app) {

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Paths, types and first versions of Azure Resource Manager. In paths, "*" stands for one name, and
-// Azure ignores case.
+// Paths, resource types and first API versions of Azure Resource Manager. In paths, "*" matches one
+// name, and Azure ignores case.
 const (
 	pathGroup              = "/subscriptions/*/resourceGroups/*"
 	pathIdentity           = pathGroup + "/providers/" + typeIdentity + "/*"
@@ -33,7 +33,7 @@ const (
 // managementOperation is an operation of Azure Resource Manager.
 type managementOperation struct {
 	name, method, path string
-	action             string // a role of the caller must allow it; if empty, do checks the caller
+	action             string // the caller's role must allow it; if empty, do checks the role
 	first              string // the first API version with the operation
 	filter             bool   // whether the query may have a filter
 	do                 func(*Cloud, *managementCall) (service.Answer, *service.Refusal)

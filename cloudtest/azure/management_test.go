@@ -75,7 +75,7 @@ func assignment(role, principal, kind string) string {
 // registry.
 type managementStep struct {
 	name   string // of the golden file
-	caller string // the token's name in tokens; empty for no token
+	caller string // key of the caller's token in the map tokens; empty for no token
 	method string
 	target string // api-version is added unless the target has a query or is Microsoft Graph's
 	body   string

@@ -24,8 +24,8 @@ type Registry struct {
 
 // RegistryConfig describes a container registry. Clients create repositories by pushing.
 type RegistryConfig struct {
-	// Name is the registry's name: 5 to 50 small letters and digits. A domain name label adds a
-	// dash and 16 small letters or digits.
+	// Name is the registry's name: 5 to 50 small letters and digits. With a domain name label, a
+	// dash and 16 small letters or digits follow.
 	Name string `json:"name"`
 	// RoleAssignments say what applications of the registry's tenant may do.
 	RoleAssignments []RegistryRole `json:"roleAssignments,omitempty"`
@@ -37,7 +37,7 @@ type RegistryConfig struct {
 	// tokens for registries only, not those for Azure Resource Manager.
 	RefuseARMTokens bool `json:"refuseARMTokens,omitempty"`
 	// DataEndpoints are the regions of the registry's dedicated data endpoints
-	// <name>.<region>.data.azurecr.io. If there are any, blobs are read from the first.
+	// <name>.<region>.data.azurecr.io. If there are any, blobs are read from the first endpoint.
 	DataEndpoints []string `json:"dataEndpoints,omitempty"`
 	// RegionalEndpoints are the regions of the registry's regional endpoints
 	// <name>.<region>.geo.azurecr.io. Each endpoint is a login server of its own and refuses tokens
@@ -224,8 +224,8 @@ func (r *registry) dataHost(region string) string {
 	return r.Name + "." + region + ".data." + r.tenant.environment.RegistrySuffix
 }
 
-// hosts returns the registry under each of its hosts. At a regional endpoint, the value is a copy
-// with that endpoint.
+// hosts returns the registry under each of its hosts. For the host of a regional endpoint, the
+// value is a copy whose field endpoint is that host.
 func (r *registry) hosts() map[string]*registry {
 	hosts := map[string]*registry{r.Host: r}
 	for _, region := range r.regions {
@@ -257,7 +257,7 @@ func (c *Cloud) putRegistry(t *tenant, r RegistryConfig) error {
 	return nil
 }
 
-// dropRegistry removes the registry with a login server from all its hosts.
+// dropRegistry removes the registry that has a login server, from all the registry's hosts.
 func (c *Cloud) dropRegistry(loginServer string) {
 	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.Host == loginServer })
 }

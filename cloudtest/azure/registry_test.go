@@ -378,7 +378,7 @@ func TestRegistryTokensEnd(t *testing.T) {
 		access := w.access(t, client, contoso, refresh, "repository:a/b:pull").Token
 		w.store(t, contoso, "/v2/a/b/manifests/1", "m")
 		var got []string
-		var again string // made from the token access, a minute before access expires
+		var again string // made from the token in access, a minute before that token expires
 		start := time.Now()
 		for _, at := range []time.Duration{64 * time.Minute, 66 * time.Minute, 74 * time.Minute, 75 * time.Minute, 179 * time.Minute, 180 * time.Minute} {
 			time.Sleep(time.Until(start.Add(at)))
@@ -404,8 +404,8 @@ func TestRegistryTokensEnd(t *testing.T) {
 }
 
 // TestWithdrawnRole: an access token contains its permissions, so it works until it expires, even
-// if its role is withdrawn. Every later token depends on the roles at that time, whatever token it
-// is made from.
+// if its role is withdrawn. Every later token depends on the roles at the time when that token is
+// issued, whatever token it is made from.
 func TestWithdrawnRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -540,8 +540,8 @@ func TestRegistryFaults(t *testing.T) {
 	}
 }
 
-// TestOwns: the cloud has a service at a registry's host only if the registry exists in that
-// environment. It has no service at look-alike hosts.
+// TestOwns: the cloud has a service at a registry's host only if the registry exists in the host's
+// environment. The cloud has no service at look-alike hosts.
 func TestOwns(t *testing.T) {
 	w := newWorld(t)
 	for host, want := range map[string]bool{

@@ -28,7 +28,8 @@ type ResourceGroup struct {
 	Name string `json:"name"`
 	// Location is the region of the group and of its resources, such as "westeurope".
 	Location string `json:"location"`
-	// Registries are the names of the tenant's registries in the group. A registry need not exist.
+	// Registries are the names of the tenant's registries in the group. A registry with such a name
+	// need not exist.
 	Registries []string `json:"registries,omitempty"`
 }
 

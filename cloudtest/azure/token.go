@@ -17,7 +17,7 @@ import (
 // lifetimes" (60 to 90 minutes) and "Managed identities: frequently asked questions" (24 hours).
 // The local Entra ID uses the shortest lifetime, so that a client that expects a longer one fails.
 const (
-	// EntraTokenLife is how long an access token lives that was obtained with a client assertion.
+	// EntraTokenLife is the lifetime of an access token that a client assertion was exchanged for.
 	EntraTokenLife = time.Hour
 	// ManagedTokenLife is how long an access token of a managed identity lives.
 	ManagedTokenLife = 24 * time.Hour
@@ -38,8 +38,8 @@ type accessToken struct {
 // principalName returns Entra's name of the caller for the journal.
 func principalName(t *tenant, a *application) string { return a.clientID + "@" + t.id }
 
-// issueAccessToken makes an access token of version 1.0, which the resources of this cloud expect,
-// for an application. Source: Microsoft Learn, "Access token claims reference".
+// issueAccessToken makes an access token for an application. The token is of version 1.0, which the
+// resources of this cloud expect. Source: Microsoft Learn, "Access token claims reference".
 func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, now time.Time, life time.Duration) string {
 	issuer := t.environment.issuer(t.id)
 	claims := oidc.Claims{
@@ -64,11 +64,11 @@ var errPrincipal = errors.New("its application is not in the directory")
 func (c *Cloud) readAccessToken(r *service.Request, raw string) (accessToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {
-		return accessToken{}, err // an error of package oidc, which needs no context
+		return accessToken{}, err // errors of package oidc need no more context
 	}
 	r.Call.Issuer, r.Call.Subject, r.Call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
 	if err := c.entraKeys().CheckSignature(token); err != nil {
-		return accessToken{}, err // an error of package oidc, which needs no context
+		return accessToken{}, err // errors of package oidc need no more context
 	}
 	tenantID, _ := token.Claims["tid"].(string)
 	clientID, _ := token.Claims["appid"].(string)
@@ -83,7 +83,7 @@ func (c *Cloud) readAccessToken(r *service.Request, raw string) (accessToken, er
 		return accessToken{}, fmt.Errorf("%w: it has %d audiences", oidc.ErrMalformed, len(token.Audience))
 	}
 	if err := token.CheckTime(r.Now, tokenLeeway); err != nil {
-		return accessToken{}, err // an error of package oidc, which needs no context
+		return accessToken{}, err // errors of package oidc need no more context
 	}
 	if app == nil || app.objectID != token.Subject {
 		return accessToken{}, errPrincipal

@@ -17,7 +17,8 @@ import (
 	"strings"
 )
 
-// Sender sends a request to the admin API. Body is encoded as the JSON body, unless it is nil.
+// Sender sends a request to the admin API. The argument body is encoded as the JSON body, unless it
+// is nil.
 type Sender func(ctx context.Context, method, path string, query url.Values, body any) error
 
 // Decoder reads a request's JSON body.
@@ -37,7 +38,8 @@ type row[C any] struct {
 	serve   func(cloud C, r *http.Request, decode Decoder) error
 }
 
-// Routes returns the changes of a cloud by their pattern for [http.ServeMux].
+// Routes returns the functions that serve the changes of a cloud, by their patterns for
+// [http.ServeMux].
 func (t *Table[C]) Routes(cloud C, decode Decoder) map[string]func(*http.Request) error {
 	routes := map[string]func(*http.Request) error{}
 	for _, row := range t.rows {
@@ -92,8 +94,8 @@ func (t route) target(texts []string) (string, url.Values) {
 	return path, query
 }
 
-// add adds a row with a body of type B to the table. If B is noBody, the row has no body. Add
-// returns the client's function.
+// add adds a row with a body of type B to the table. If B is noBody, the row has no body. The
+// result is the function that a client calls to request the row's change.
 func add[C, B any](
 	t *Table[C], pattern string, do func(cloud C, texts []string, body B) error,
 ) func(ctx context.Context, body B, texts ...string) error {

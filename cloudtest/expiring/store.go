@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// keep is how long the store remembers an expired entry. In this time, its user gets the error
-// "expired", not "unknown".
+// keep is how long the store remembers an expired entry. In this time, a caller with the entry's
+// secret gets the error "expired", not "unknown".
 const keep = time.Hour
 
 // sweepSize is the number of entries that a store must have before it deletes old entries.

@@ -8,7 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 )
 
-// TestStore: an expired value stays for an hour. Later it is deleted, when the store has grown.
+// TestStore checks that an expired value stays for an hour. After this hour, the store deletes the
+// value once the store has grown.
 func TestStore(t *testing.T) {
 	var s expiring.Store[int]
 	start := time.Unix(0, 0)

@@ -49,8 +49,8 @@ func kinds() []Kind {
 }
 
 // Fault is one injected fault. It applies to the calls whose Host, Service and Operation in the
-// journal equal its own; an empty field applies to all calls. In JSON, durations have Go's format
-// ("1.5s", "-20m").
+// journal equal the fault's; an empty field of the fault applies to all calls. In JSON, durations
+// have Go's format ("1.5s", "-20m").
 type Fault struct {
 	// ID identifies the fault in the journal and for removal. If it is empty, [Set.Add] generates
 	// an ID.
@@ -122,7 +122,7 @@ func (f *Fault) UnmarshalJSON(data []byte) error {
 func decode(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	return dec.Decode(into) // the callers add the context
+	return dec.Decode(into) // the callers wrap the error
 }
 
 type durationField struct {
@@ -188,7 +188,7 @@ type Quota struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// wireQuota is the JSON of a Quota: without its methods, and with the duration as text.
+// wireQuota is the JSON of a Quota. It has none of Quota's methods, and has the duration as text.
 type wireQuota struct {
 	plainQuota
 

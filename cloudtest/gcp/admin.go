@@ -25,7 +25,8 @@ type Admin struct {
 	DeleteMetadata       func(ctx context.Context) error
 }
 
-// NewAdmin adds every change of a [Cloud] to t and returns the clients of the changes.
+// NewAdmin adds every change of a [Cloud] to the table t, and returns the functions that request
+// these changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /gcp/projects/{project}"
 	return Admin{

@@ -11,7 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// TestAdmin makes every change of Google Cloud from another process, and checks the errors.
+// TestAdmin makes every change of the local Google Cloud through the admin API, as another process
+// does, and checks the errors.
 func TestAdmin(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Start(t.Context()); err != nil {

@@ -60,7 +60,7 @@ type project struct {
 
 // pool, cluster, account, repository and bucket are immutable once stored; a change replaces them.
 // A replaced pool keeps its serial and a replaced account its uniqueID. After a deletion, a new
-// pool or account gets a new value.
+// pool gets a new serial, and a new account a new uniqueID.
 type pool struct {
 	id, serial string
 	disabled   bool
@@ -92,8 +92,8 @@ type bucket struct {
 	policy        policy
 }
 
-// New makes the local Google Cloud that cfg describes. Issuers sends requests to the hosts of OIDC
-// issuers; it must not reach other hosts. The error is a [*setting.Error].
+// New makes the local Google Cloud that cfg describes. The argument issuers is the transport to the
+// hosts of OIDC issuers, and must not reach other hosts. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),

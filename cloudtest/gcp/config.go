@@ -64,7 +64,8 @@ type Binding struct {
 type Pool struct {
 	// ID is the pool's ID: 4 to 32 small letters, digits and hyphens, not beginning with "gcp-".
 	ID string `json:"id"`
-	// Disabled stops exchanges, and makes tokens from earlier exchanges invalid.
+	// Disabled stops exchanges of tokens through the pool, and makes tokens from earlier exchanges
+	// invalid.
 	Disabled bool `json:"disabled,omitempty"`
 	// Providers are the pool's providers, unique by ID.
 	Providers []Provider `json:"providers,omitempty"`
@@ -77,8 +78,8 @@ type Provider struct {
 	ID string `json:"id"`
 	// IssuerURI is the issuer, as in the claim iss.
 	IssuerURI string `json:"issuerURI"`
-	// AllowedAudiences are the accepted audiences of tokens: at most ten of at most 256 characters.
-	// Default: the provider's full resource name, with and without "https:" before it.
+	// AllowedAudiences are the accepted audiences of tokens: at most ten, each of at most 256
+	// characters. Default: the provider's full resource name, with and without "https:" before it.
 	AllowedAudiences []string `json:"allowedAudiences,omitempty"`
 	// JWKS are the issuer's uploaded keys. If empty, the keys are found through the issuer's
 	// discovery document.
@@ -89,7 +90,8 @@ type Provider struct {
 	// AttributeCondition must be true for a token; it is optional. Its variables are assertion,
 	// google.subject and attribute.<name>.
 	AttributeCondition string `json:"attributeCondition,omitempty"`
-	// Disabled stops exchanges. Tokens from earlier exchanges stay valid.
+	// Disabled stops exchanges of tokens through the provider. Tokens from earlier exchanges stay
+	// valid.
 	Disabled bool `json:"disabled,omitempty"`
 }
 
@@ -144,16 +146,16 @@ type Bucket struct {
 type Metadata struct {
 	// Project is the ID of the project.
 	Project string `json:"project"`
-	// ClusterLocation and ClusterName are the GKE cluster's: both or neither.
+	// ClusterLocation and ClusterName identify the GKE cluster: set both or neither.
 	ClusterLocation string `json:"clusterLocation,omitempty"`
 	ClusterName     string `json:"clusterName,omitempty"`
 	// KubernetesServiceAccount is the workload's ServiceAccount, "<namespace>/<name>". Only with a
 	// cluster.
 	KubernetesServiceAccount string `json:"kubernetesServiceAccount,omitempty"`
 	// ServiceAccount is the address of the workload's service account. With
-	// KubernetesServiceAccount it is the annotation iam.gke.io/gcp-service-account. The Kubernetes
-	// ServiceAccount must then be allowed to impersonate it. If both fields are empty, there are no
-	// tokens.
+	// KubernetesServiceAccount, it is the value of the annotation iam.gke.io/gcp-service-account.
+	// In this case, the Kubernetes ServiceAccount must be allowed to impersonate the service
+	// account. If both fields are empty, there are no tokens.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Scopes are the tokens' scopes; default: https://www.googleapis.com/auth/cloud-platform.
 	Scopes []string `json:"scopes,omitempty"`
@@ -215,7 +217,7 @@ const (
 	maxMapping        = 2048 // characters of an expression
 	maxCondition      = 4096 // characters
 	maxSubject        = 127  // bytes of google.subject
-	maxAttributeBytes = 8192 // of all mapped attributes together
+	maxAttributeBytes = 8192 // bytes of all mapped attributes together
 )
 
 // mapping is one entry of an attribute mapping.

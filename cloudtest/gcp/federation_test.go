@@ -261,7 +261,7 @@ func TestTokenLives(t *testing.T) {
 		}{
 			{599 * time.Second, short.text(t, "accessToken"), 200, ""},
 			{time.Second, short.text(t, "accessToken"), 401, "ACCESS_TOKEN_EXPIRED"},
-			{0, token, 403, ""}, // valid, but may not impersonate the controller
+			{0, token, 403, ""}, // valid token, not allowed to impersonate
 			{50 * time.Minute, token, 401, "ACCESS_TOKEN_EXPIRED"},
 			{0, token + "x", 401, "ACCESS_TOKEN_TYPE_UNSUPPORTED"},
 			{0, "", 401, "CREDENTIALS_MISSING"},
@@ -365,8 +365,8 @@ func TestChangesAreInForce(t *testing.T) {
 	}
 }
 
-// TestUploadedKeys checks that only uploaded keys are used, if there are any. Then the issuer need
-// not be reachable.
+// TestUploadedKeys checks that only uploaded keys are used, if there are any. With uploaded keys,
+// the issuer need not be reachable.
 func TestUploadedKeys(t *testing.T) {
 	w := newWorld(t)
 	hidden, err := oidc.NewIssuer("https://kubernetes.default.svc.cluster.local", oidc.ES256)

@@ -50,7 +50,7 @@ func regions() []string {
 	}
 }
 
-// multiRegions returns the locations besides the regions in which Artifact Registry has
+// multiRegions returns the locations that are not regions and in which Artifact Registry has
 // repositories.
 func multiRegions() []string { return []string{"asia", "europe", "us"} }
 
@@ -78,8 +78,9 @@ type endpoint struct {
 	bucket   string // of a host <bucket>.storage.googleapis.com
 }
 
-// parseHost parses a host name of Google Cloud, in lower case and without port. Universes are the
-// universe domains of the projects. Only names that Google Cloud has are accepted.
+// parseHost parses a host name of Google Cloud, in lower case and without port. The parameter
+// universes has the universe domains of the projects. Only names that Google Cloud has are
+// accepted.
 func parseHost(host string, universes []string) (endpoint, bool) {
 	if host == issuerHost {
 		return endpoint{service: ServiceAccounts, universe: DefaultUniverse}, true

@@ -59,8 +59,9 @@ func creation(name, metadata string) operation {
 	}
 }
 
-// creates returns the function of a method that creates an object in a project. It decodes the
-// call's body for do, and requires the permission in the project. Do runs under the lock.
+// creates returns the function of a method that creates an object in a project. This function
+// decodes the call's body for do, and requires the permission in the project. The function do runs
+// under the lock.
 func creates[B any](
 	permission string, do func(*Cloud, *managementCall, *project, B) (any, *service.Refusal),
 ) func(*Cloud, *managementCall) (any, *service.Refusal) {
@@ -166,9 +167,9 @@ func (c *Cloud) createAccount(_ *managementCall, p *project, q newAccount) (any,
 	}, nil
 }
 
-// accountPolicy finds a service account, whose policy the caller then reads or changes. The caller
-// must have the permission on it. If the call's project is "-", the account's own project is used.
-// The lock must be held.
+// accountPolicy finds a service account for a method that reads or changes the account's policy.
+// The method's caller must have the permission on the account. If the call's project is "-", the
+// account's own project is used. The lock must be held.
 func (c *Cloud) accountPolicy(call *managementCall, permission string) (*account, *service.Refusal) {
 	projectName, name := call.names[0], call.names[1]
 	a := c.findAccount(name, call.who.universe)

@@ -47,7 +47,7 @@ func (c *Cloud) readIAMCredentials(r *service.Request, ep endpoint) (service.Pro
 }
 
 // authenticate verifies the caller's access token. The token must have at least one of the scopes.
-// Its refusals have details for APIs that answer with google.rpc.Status. Source: Google, "API
+// The refusals have details for APIs that answer with google.rpc.Status. Source: Google, "API
 // errors"; google.api.ErrorReason.
 func (c *Cloud) authenticate(r *service.Request, universe, method string, scopes ...string) (principal, *service.Refusal) {
 	const expected = "Expected OAuth 2 access token, login cookie or other valid authentication credential. " +

@@ -28,7 +28,7 @@ func tokenError(err error, t oidc.Token) *service.Refusal {
 }
 
 // identify applies the attribute mapping to a verified token's claims, and then evaluates the
-// condition. In the parameter who, the pool is already set.
+// condition. The caller has already set the pool of the argument who.
 func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Refusal) {
 	variables := map[string]any{"assertion": t.Claims}
 	attributes, size := map[string]any{}, 0
@@ -75,9 +75,9 @@ func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Re
 	return who, nil
 }
 
-// kubernetesPrincipal returns the identity of a Kubernetes ServiceAccount in its project's pool.
-// Sources: GKE, "Workload Identity Federation for GKE: principal identifiers"; IAM, "Principal
-// identifiers".
+// kubernetesPrincipal returns the identity of a Kubernetes ServiceAccount in the pool of the
+// cluster's project. Sources: GKE, "Workload Identity Federation for GKE: principal identifiers";
+// IAM, "Principal identifiers".
 func kubernetesPrincipal(t oidc.Token, number, pool, clusterURL string) (principal, *service.Refusal) {
 	namespace, name, ok := parseSubject(t.Subject)
 	if !ok {

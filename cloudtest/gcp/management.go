@@ -17,9 +17,9 @@ import (
 // managementMethod is a method of an API that manages projects.
 type managementMethod struct {
 	name string // the method's name in the journal
-	api  string // in ErrorInfo, the method is api, a dot and name
+	api  string // in ErrorInfo, the method is <api>.<name>
 	verb string // HTTP method
-	path string // below /v1/; each "*" stands for one name
+	path string // below /v1/; each "*" matches one name
 	// query are the method's parameters, in addition to those of all methods.
 	query []string
 	do    func(*Cloud, *managementCall) (any, *service.Refusal)
@@ -130,8 +130,8 @@ func invalidArgument(message string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, codeInvalid, message)
 }
 
-// invalidSetting returns the refusal to create an object with an invalid setting. Fields maps the
-// configuration's field names to the API's names.
+// invalidSetting returns the refusal to create an object with an invalid setting. The argument
+// "fields" maps the configuration's field names to the API's names.
 func invalidSetting(err error, fields map[string]string) *service.Refusal {
 	if invalid, ok := errors.AsType[*setting.Error](err); ok {
 		if name, named := fields[invalid.Field]; named {
@@ -151,9 +151,9 @@ func (c *Cloud) findProject(name, universe string) *project {
 	return p
 }
 
-// require finds a project in which the caller has a permission, by the policy of the project or of
-// a resource. A caller without the permission does not learn whether the project exists. The lock
-// must be held.
+// require finds a project. The caller must have the permission by the policy of the project, or by
+// own, which is a resource's policy. A caller without the permission does not learn whether the
+// project exists. The lock must be held.
 func (c *Cloud) require(call *managementCall, projectName, permission string, own policy) (*project, *service.Refusal) {
 	p := c.findProject(projectName, call.who.universe)
 	if p == nil || !c.allowed(call.who, permission, p.id, own) {

@@ -86,7 +86,7 @@ func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler)
 		tree = c.metadataTree(m)
 	}
 	if _, known := tree[path]; below && known {
-		r.Call.Operation = path // a caller must not add names to the journal
+		r.Call.Operation = path // known paths only: a caller must not add names to the journal
 	}
 	return metadataProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
 		r.Reply.Set("Metadata-Flavor", "Google")
@@ -114,8 +114,8 @@ func forbidden(reason string) *service.Refusal {
 		"Your client does not have permission to get this URL from this server. "+reason).Because(reason)
 }
 
-// metadataTree returns the metadata server's values, by path below metadataRoot. The values of
-// tokens are empty.
+// metadataTree returns the metadata server's values, by path below metadataRoot. For the paths of
+// tokens, the values are empty.
 func (c *Cloud) metadataTree(m *Metadata) map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -44,7 +44,8 @@ var uniqueIDPattern = regexp.MustCompile(`\A[0-9]{21}\z`)
 // clusterPattern matches a GKE cluster's name. Source: GKE API, Cluster.name.
 var clusterPattern = regexp.MustCompile(`\A[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?\z`)
 
-// locationPattern matches a region or a zone. Outside the public universe, they begin with "u-".
+// locationPattern matches a region or a zone. Outside the public universe, the name begins with
+// "u-".
 var locationPattern = regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])?\z`)
 
 // kubernetesPattern matches a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as
@@ -115,7 +116,7 @@ func parseProviderName(name string) (number, pool, provider string, ok bool) {
 		numberPattern.MatchString(number) && poolPattern.MatchString(pool) && poolPattern.MatchString(provider)
 }
 
-// parseSubject splits the sub of a Kubernetes token.
+// parseSubject splits the claim sub of a Kubernetes token.
 func parseSubject(sub string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(sub, "system:serviceaccount:")
 	if !ok {

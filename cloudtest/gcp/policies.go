@@ -90,8 +90,8 @@ const maxMembers = 1500
 func plainBase64(s string) string { return strings.NewReplacer("-", "+", "_", "/").Replace(s) }
 
 // replacePolicy checks and returns the policy that replaces the current policy. If q has an etag,
-// it must equal the current policy's etag. Roles are prefixes of the roles that the resource can
-// have. The lock must be held.
+// it must equal the current policy's etag. The argument roles has prefixes of the roles that the
+// resource can have. The lock must be held.
 func (c *Cloud) replacePolicy(call *managementCall, current policy, q policyMessage, roles ...string) (policy, *service.Refusal) {
 	if q.ETag != "" && plainBase64(q.ETag) != current.answer().ETag {
 		return nil, service.Refuse(http.StatusConflict, codeAborted,
@@ -157,8 +157,8 @@ func (c *Cloud) repositoryIn(projectName, universe string, key repositoryKey) (*
 	return repo, cmp.Or(repo, &repository{}).policy
 }
 
-// repositoryPolicy finds a repository, whose policy the caller then reads or changes. The caller
-// must have the permission on it. The lock must be held.
+// repositoryPolicy finds a repository for a method that reads or changes the repository's policy.
+// The method's caller must have the permission on the repository. The lock must be held.
 func (c *Cloud) repositoryPolicy(call *managementCall, permission string) (*project, *repository, *service.Refusal) {
 	repo, own := c.repositoryIn(call.names[0], call.who.universe, repositoryKey{location: call.names[1], name: call.names[2]})
 	p, refusal := c.require(call, call.names[0], permission, own)

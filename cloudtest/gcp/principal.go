@@ -59,8 +59,9 @@ var (
 	errEnded         = errors.New("the token's principal was deleted or disabled")
 )
 
-// redeem looks up an issued token: the own token of a registry if registry is not empty, otherwise
-// an access token. It refuses a token whose principal was deleted or disabled.
+// redeem looks up an issued token. If the argument registry names a registry, the token must be one
+// that this registry issued; otherwise it must be an access token. A token whose principal was
+// deleted or disabled is refused.
 func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessToken, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -93,8 +94,8 @@ func (c *Cloud) lives(p principal) bool {
 	return true
 }
 
-// allowed reports whether a principal has a permission, by the resource's own policy or by its
-// project's. The lock must be held.
+// allowed reports whether a resource's own policy, or the policy of the resource's project, gives a
+// permission to a principal. The lock must be held.
 func (c *Cloud) allowed(p principal, permission, projectID string, own policy) bool {
 	members := p.members()
 	if own.allows(permission, members) {

@@ -70,7 +70,8 @@ func (c *Cloud) enableServices(call *managementCall) (any, *service.Refusal) {
 		return nil, invalidArgument("Between 1 and 20 services can be enabled in one call.")
 	}
 	for _, id := range q.ServiceIDs {
-		// A service has the same name in every universe.
+		// A service's name, which ends in the public universe's domain, is the same in every
+		// universe.
 		api, ok := strings.CutSuffix(id, "."+DefaultUniverse)
 		if !ok || apis()[api] == "" {
 			return nil, invalidArgument("Not found or permission denied for service(s): " + id + ".").

@@ -56,7 +56,7 @@ func writeDistribution(_ *service.Request, status int, body any) service.Answer 
 	return writeJSON("application/json", status, body)
 }
 
-// place identifies a repository of Artifact Registry, whose policy is checked.
+// place identifies the repository of Artifact Registry whose policy is checked.
 type place struct{ project, location, repository string }
 
 // resource returns the repository's full name. A colon in the project's ID stays a colon.
@@ -83,8 +83,8 @@ func readPlace(name string, ep endpoint) (place, bool) {
 	return p, ok && rest != "" && oci.IsName(name) && projectPattern.MatchString(p.project) && repositoryPattern.MatchString(p.repository)
 }
 
-// permissionFor returns the permission that Artifact Registry requires. Source: Artifact Registry,
-// "Roles and permissions".
+// permissionFor returns the permission that Artifact Registry requires for a kind of request.
+// Source: Artifact Registry, "Roles and permissions".
 func permissionFor(k oci.Kind) string {
 	switch {
 	case k.Reads():
@@ -138,7 +138,8 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 	}
 }
 
-// scopeOf returns the scope for a challenge. Source: distribution, "Token Scope Documentation".
+// scopeOf returns the actions of a challenge's scope, for a kind of request. Source: distribution,
+// "Token Scope Documentation".
 func scopeOf(k oci.Kind) string {
 	if k.Reads() {
 		return "pull"
@@ -147,8 +148,9 @@ func scopeOf(k oci.Kind) string {
 }
 
 // registryCaller authenticates the caller. Without credentials, the caller is anonymous. Otherwise
-// it accepts an access token as a password or a bearer token, or the registry's own token. Source:
-// Artifact Registry, "Configure authentication to Artifact Registry for Docker".
+// the credential must be the registry's own token, or an access token that was sent as a password
+// or as a bearer token. Source: Artifact Registry, "Configure authentication to Artifact Registry
+// for Docker".
 func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (accessToken, *service.Refusal) {
 	no := func(err error) (accessToken, *service.Refusal) {
 		return accessToken{}, service.Refuse(http.StatusUnauthorized, codeUnauthorized, "failed authentication").Because(err.Error())

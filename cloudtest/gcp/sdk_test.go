@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestSDKExternalAccount uses Google's own library for Go, unmodified, with a token in a file:
-// directly, and as a service account.
+// TestSDKExternalAccount uses Google's own library for Go, unmodified, with a token in a file. The
+// library gets one access token without impersonation, and one of a service account.
 func TestSDKExternalAccount(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, w.client)
@@ -63,8 +63,8 @@ func (s supplier) SubjectToken(context.Context, externalaccount.SupplierOptions)
 	return string(s), nil
 }
 
-// TestSDKExternalAccountOfGKE: the library's token source accepts GKE's audience, and reports STS's
-// refusals.
+// TestSDKExternalAccountOfGKE checks that the token source of Google's library accepts GKE's
+// audience, and reports STS's refusals.
 func TestSDKExternalAccountOfGKE(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, w.client)
@@ -134,8 +134,8 @@ func TestSDKMetadata(t *testing.T) {
 	}
 }
 
-// TestMetadataRefusals: the header is required, forwarded requests are refused, and unknown paths
-// are not found.
+// TestMetadataRefusals: the header Metadata-Flavor is required, forwarded requests are refused, and
+// unknown paths are not found.
 func TestMetadataRefusals(t *testing.T) {
 	w := newWorld(t)
 	const root = "http://metadata.google.internal"

@@ -69,10 +69,10 @@ func storageScopes(permission string) []string {
 }
 
 // authorizeStorage checks whether the bucket exists, which every caller may learn, and then the
-// policies of bucket and project. Lists says whether the caller may list the bucket's objects. At
-// Google, replacing an object also needs storage.objects.delete. Only the data plane knows whether
-// an object is replaced, so storage.objects.create is enough here. Source: Cloud Storage, "IAM
-// permissions for JSON methods" and "… for XML requests".
+// policies of bucket and project. The result "lists" says whether the caller may list the bucket's
+// objects. At Google, replacing an object also needs storage.objects.delete. Only the data plane
+// knows whether an object is replaced, so storage.objects.create is enough here. Source: Cloud
+// Storage, "IAM permissions for JSON methods" and "… for XML requests".
 func (c *Cloud) authorizeStorage(token accessToken, req storageRequest, ep endpoint) (lists bool, refusal *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// storageRequest says which permission a request to Cloud Storage needs, and for which object. A
-// request without a permission is unknown, and is always refused.
+// storageRequest says which permission a request to Cloud Storage needs, and for which object. An
+// empty permission means that the request is unknown; such a request is always refused.
 type storageRequest struct {
 	xml            bool
 	bucket, object string
@@ -61,7 +61,7 @@ func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	return readXMLStorage(r, segments)
 }
 
-// unescape decodes the escapes of a path. The escapes must have been checked.
+// unescape decodes the escapes of a path. The caller must have checked the escapes.
 func unescape(path string) string {
 	plain, _ := url.PathUnescape(path)
 	return plain
@@ -124,7 +124,7 @@ func xmlParameters() []string {
 	}
 }
 
-// readXMLStorage reads <bucket> and <bucket>/<object>.
+// readXMLStorage parses a request of the XML API. Its URL path is /<bucket> or /<bucket>/<object>.
 func readXMLStorage(r *http.Request, segments []string) storageRequest {
 	q := storageRequest{xml: true, bucket: segments[0], object: unescape(strings.Join(segments[1:], "/"))}
 	if !isBucketName(q.bucket) {

@@ -40,8 +40,8 @@ type exchangeRequest struct {
 	grantType, audience, scope, requestedTokenType, subjectToken, subjectTokenType string
 }
 
-// field returns the field for a parameter in either spelling, or nil. The parameter options has no
-// effect on the exchange of OIDC tokens.
+// field returns the field for a parameter in either spelling, or nil. The parameter "options" of
+// STS has no effect on the exchange of OIDC tokens.
 func (q *exchangeRequest) field(name string) *string {
 	switch name {
 	case "grantType", "grant_type":
@@ -208,7 +208,8 @@ type target struct {
 	identify  func(oidc.Token) (principal, *service.Refusal)
 }
 
-// target finds the target of an audience. Workforce pools are not supported.
+// target finds the provider, or the pool of a GKE cluster, that an audience names. Workforce pools
+// are not supported.
 func (c *Cloud) target(audience, universe string) (target, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -54,9 +54,9 @@ func parseRegistryHost(host string) (endpoint, bool) {
 }
 
 // kubernetesPool returns the workload identity pool of a project's GKE clusters. Outside the public
-// universe, the project's prefix follows its name, as in the addresses of its accounts. Sources:
-// GKE, "About Workload Identity Federation for GKE"; Cloud de Confiance by S3NS, "GKE:
-// differences".
+// universe, the project's prefix follows the project's name, as in the addresses of the project's
+// service accounts. Sources: GKE, "About Workload Identity Federation for GKE"; Cloud de Confiance
+// by S3NS, "GKE: differences".
 func kubernetesPool(projectID, universe string) string {
 	if universe != DefaultUniverse {
 		return addressForm(projectID) + workloadPool

@@ -215,7 +215,7 @@ type totalKey struct{ service, operation, code string }
 // Journal records calls. It is safe for concurrent use. Make one with [New].
 type Journal struct {
 	mu      sync.Mutex
-	ring    []Call // calls in order of Seq from start on, at most cap(ring)
+	ring    []Call // calls in order of Seq from index start on, at most cap(ring)
 	start   int
 	last    uint64
 	dropped uint64
@@ -231,7 +231,7 @@ func New(size int) *Journal {
 	return &Journal{ring: make([]Call, 0, size), totals: map[totalKey]uint64{}, changed: make(chan struct{})}
 }
 
-// Record appends a call and returns its Seq, which it assigns. Long fields are cut.
+// Record gives a call the next Seq, appends the call, and returns the Seq. Long fields are cut.
 func (j *Journal) Record(c Call) uint64 {
 	for _, s := range []*string{
 		&c.Host, &c.Operation, &c.Principal, &c.Role, &c.Session, &c.Issuer, &c.Subject, &c.Audience, &c.Resource, &c.Reason,

@@ -42,8 +42,9 @@ func (k Kind) Reads() bool {
 // Request describes a request to a registry.
 type Request struct {
 	Kind Kind
-	// Repository is the repository's name after /v2/. It is empty for [Ping] and [Unknown]. The
-	// path can be read in one way only, so that the data plane reads the same name.
+	// Repository is the repository's name after /v2/. It is empty for [Ping] and [Unknown]. [Read]
+	// refuses a path that two servers could read in two ways, so the data plane reads the same
+	// name.
 	Repository string
 }
 
@@ -171,7 +172,7 @@ func Forwarded(r *http.Request) *http.Request {
 }
 
 // isManifest reports whether a body with this media type can be a manifest. The registry needs the
-// media type of a manifest. The content of all other bodies is opaque.
+// media type of a manifest, but not that of any other body.
 func isManifest(media string) bool {
 	return strings.HasPrefix(media, "application/vnd.") || media == "application/json"
 }

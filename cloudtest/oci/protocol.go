@@ -15,9 +15,9 @@ const (
 	Version       = "registry/2.0"
 )
 
-// Protocol returns the error format of registries. Write writes the cloud's JSON. A refusal's
-// Detail becomes the error's member "detail". Source: OCI Distribution Specification v1.1, "Error
-// Codes".
+// Protocol returns the error format of registries. The function write writes JSON as the cloud
+// does. A refusal's Detail becomes the error's member "detail". Source: OCI Distribution
+// Specification v1.1, "Error Codes".
 func Protocol(words Words, write func(r *service.Request, status int, body any) service.Answer) service.Protocol {
 	type one struct {
 		Code    string `json:"code"`

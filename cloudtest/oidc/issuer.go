@@ -111,7 +111,7 @@ func (i *Issuer) Rotate(retire bool) error {
 }
 
 // Mint signs a token with the newest key. It sets iss to the issuer, iat and nbf to now and exp to
-// an hour later; claims override these.
+// an hour later; entries of claims override these values.
 func (i *Issuer) Mint(claims Claims) (string, error) {
 	return i.sign(i.newest(), claims)
 }

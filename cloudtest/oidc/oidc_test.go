@@ -237,7 +237,7 @@ func TestStatic(t *testing.T) {
 }
 
 // TestProxy: a kube-apiserver's documents are served under the public issuer. The proxy replaces
-// jwks_uri, and leaves the issuer that the API server claims.
+// jwks_uri, and keeps the issuer that the API server claims.
 func TestProxy(t *testing.T) {
 	const issuer = "https://oidc.eks.eu-west-1.amazonaws.com/id/A"
 	i := newIssuer(t, issuer, oidc.RS256)

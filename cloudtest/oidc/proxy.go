@@ -14,12 +14,12 @@ const (
 	kubeKeysPath      = "/openid/v1/jwks"
 )
 
-// Proxy serves the documents of the kube-apiserver at upstream under the issuer's public URL, as
-// the cloud of a managed cluster does. The discovery document keeps its issuer, so that a verifier
-// notices a cluster with another --service-account-issuer. Its jwks_uri, which has the API server's
-// own address, becomes <issuer>/keys. Transport must trust upstream and be allowed to read both
-// documents (ClusterRole system:service-account-issuer-discovery). All other paths of the issuer's
-// host are 404.
+// Proxy serves a kube-apiserver's documents under the issuer's public URL, as the cloud of a
+// managed cluster does. The kube-apiserver is at the URL upstream. The discovery document keeps its
+// issuer, so that a verifier notices a cluster with another --service-account-issuer. The
+// document's jwks_uri, which has the API server's own address, becomes <issuer>/keys. The transport
+// must trust upstream and be allowed to read both documents (ClusterRole
+// system:service-account-issuer-discovery). All other paths of the issuer's host are 404.
 func Proxy(issuer string, upstream *url.URL, transport http.RoundTripper) (http.Handler, error) {
 	u, err := ParseURL(issuer)
 	if err != nil {

@@ -51,6 +51,6 @@ func ParseURL(issuer string) (*url.URL, error) {
 	return u, nil
 }
 
-// documentURL returns the URL of an issuer's document: the issuer without its trailing slash, and
-// then path. Source: OpenID Connect Discovery 1.0 §4.
+// documentURL returns the URL of an issuer's document: the issuer without its trailing slash,
+// followed by path. Source: OpenID Connect Discovery 1.0 §4.
 func documentURL(issuer, path string) string { return strings.TrimSuffix(issuer, "/") + path }

@@ -117,8 +117,8 @@ type Verifier struct {
 // issuerTimeout limits the time to fetch one document of an issuer.
 const issuerTimeout = 10 * time.Second
 
-// NewVerifier makes a verifier that fetches the issuers' documents by transport. The transport must
-// reach nothing else.
+// NewVerifier makes a verifier that fetches the issuers' documents through the argument transport.
+// The transport must reach nothing else.
 func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
 	return &Verifier{
 		Client: &http.Client{

@@ -1,5 +1,5 @@
-// Package plane prepares requests that a cloud has allowed for the data planes that answer them. A
-// data plane checks no permissions, so it must read exactly the request that the cloud checked.
+// Package plane prepares allowed requests for the data planes that answer the requests. A data
+// plane checks no permissions, so it must read exactly the request that the cloud checked.
 package plane
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 // Slot has the data planes of a service, by a key such as the registry that a request is for. The
-// zero value has none. It is safe for concurrent use.
+// zero value has no data planes. It is safe for concurrent use.
 type Slot[K any] struct {
 	planes atomic.Pointer[func(K) http.Handler]
 }

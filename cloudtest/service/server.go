@@ -63,7 +63,7 @@ func (s *Server) decide(r *Request, handle Handler) (Answer, *Refusal) {
 	}
 	r.Now = time.Now().Add(effect.Skew)
 	if effect.Skew != 0 {
-		// Clients adjust their clock to this header.
+		// Clients adjust their clock to this header, so it must have the moved time.
 		r.Reply.Set("Date", r.Now.UTC().Format(http.TimeFormat))
 	}
 	if after := effect.RetryAfterHeader(); after != "" {
@@ -138,8 +138,8 @@ func (r *recorder) Flush() {
 // Unwrap returns the wrapped writer, for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// hidingWriter forwards a data plane's answer, unless the answer is "not found". Then it discards
-// the whole answer.
+// hidingWriter forwards a data plane's answer. If the answer is "not found", hidingWriter discards
+// the whole answer instead.
 type hidingWriter struct {
 	to             http.ResponseWriter
 	header         http.Header
@@ -178,5 +178,5 @@ func (h *hidingWriter) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	h.pass()
-	return h.to.Write(b) // unwrapped, as callers of an http.ResponseWriter expect
+	return h.to.Write(b) // unwrapped error, as callers of an http.ResponseWriter expect
 }

@@ -56,9 +56,9 @@ func (r *Request) ReadBody(limit int64) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) // unwrapped: each service has its own error message
 }
 
-// Forward returns an answer that a data plane writes for out, a copy of an allowed request. If the
-// data plane answers "not found" and hidden is not nil, the caller gets hidden instead. Without a
-// data plane, the service is unavailable.
+// Forward returns an answer that the data plane writes for out, which is a copy of an allowed
+// request. If the data plane answers "not found" and hidden is not nil, the caller gets the refusal
+// in hidden instead. Without a data plane, the service is unavailable.
 func (r *Request) Forward(to http.Handler, out *http.Request, hidden *Refusal) (Answer, *Refusal) {
 	if to == nil {
 		return nil, r.protocol.Unavailable.Because("no data plane was handed in for the service " + r.Call.Service)

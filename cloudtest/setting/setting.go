@@ -1,4 +1,4 @@
-// Package setting has the errors of changes to the local cloud's settings. There are two: an
+// Package setting has the errors of changes to the local cloud's settings. There are two errors. An
 // [*Error] names the field of an invalid setting. An error that wraps [ErrNotFound] says that the
 // object to change does not exist.
 package setting
@@ -34,8 +34,9 @@ func Invalid(field, format string, args ...any) error {
 	return &Error{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// In returns err with the parent's path before the field of an [*Error]. Any other error becomes an
-// [*Error] whose field is parent. If err is nil, In returns nil.
+// In adds the path of a parent to err. If err is an [*Error], the path parent comes before the
+// field of err. Any other error becomes an [*Error] whose field is parent. If err is nil, In
+// returns nil.
 func In(parent string, err error) error {
 	if err == nil {
 		return nil
@@ -52,8 +53,9 @@ func At(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 // Of returns the path of a map's value.
 func Of(table, key string) string { return table + "[" + strconv.Quote(key) + "]" }
 
-// Fill calls put with each member of a list. It fails if two members have the same name, or if put
-// fails. The error names the member's path. Kind is the members' kind in error texts.
+// Fill calls the function put with each member of a list. It fails if two members have the same
+// name, or if put fails. The error names the member's path. In error texts, the argument kind names
+// the members.
 func Fill[T any](list, kind string, members []T, name func(T) string, put func(T) error) error {
 	seen := map[string]bool{}
 	return Each(list, members, func(m T) error {
@@ -65,7 +67,8 @@ func Fill[T any](list, kind string, members []T, name func(T) string, put func(T
 	})
 }
 
-// Each calls put with each member of a list, until put fails. The error names the member's path.
+// Each calls the function put with each member of a list, until put fails. The error names the
+// member's path.
 func Each[T any](list string, members []T, put func(T) error) error {
 	for i, m := range members {
 		if err := put(m); err != nil {
@@ -75,7 +78,8 @@ func Each[T any](list string, members []T, put func(T) error) error {
 	return nil
 }
 
-// Change calls do with the named object, under the lock. It fails if there is no such object.
+// Change calls the function do with the named object, under the lock. It fails if there is no such
+// object.
 func Change[V any](lock sync.Locker, objects map[string]*V, kind, name string, do func(*V) error) error {
 	lock.Lock()
 	defer lock.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // Context holds the values of condition keys for one request. Names are case-insensitive;
-// [Context.Set] folds them. A key with no value is absent.
+// [Context.Set] writes them in lower case. A key with no value is absent.
 type Context map[string][]string
 
 // Set sets the values of a key. Without values, it removes the key.
@@ -48,7 +48,7 @@ type condition struct {
 type operator struct {
 	negated bool
 	match   func(pattern, value string) bool
-	check   func(pattern string) bool // whether a pattern is valid; nil: every pattern is
+	check   func(pattern string) bool // whether a pattern is valid; nil accepts every pattern
 }
 
 // operators returns the condition operators that this package evaluates, by name. The operator Null
@@ -153,9 +153,9 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 }
 
 // evaluated reports whether the local cloud sets a condition key as AWS does. The key is in lower
-// case. A key of an AWS service that the local cloud does not set would seem absent. But an absent
-// key satisfies negated operators and IfExists, and can switch off a deny. So Parse must refuse
-// such a key. Keys with another prefix belong to an issuer.
+// case. Parse must refuse every other key of an AWS service, because the key would seem absent. An
+// absent key satisfies negated operators and IfExists, and can switch off a deny. Keys without an
+// AWS service's prefix belong to an issuer, so the result is true.
 func evaluated(key string) bool {
 	prefix, _, _ := strings.Cut(key, ":")
 	switch prefix {
@@ -171,7 +171,8 @@ func evaluated(key string) bool {
 		"sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
 		return true
 	}
-	// Of the local cloud's resources, only KMS's keys can have tags.
+	// The local cloud sets aws:ResourceTag for KMS's keys only: its other resources cannot have
+	// tags.
 	return strings.HasPrefix(key, "aws:principaltag/") ||
 		strings.HasPrefix(key, "aws:requesttag/") || strings.HasPrefix(key, "aws:resourcetag/")
 }

@@ -26,7 +26,7 @@ type Request struct {
 	// Action is service:Operation.
 	Action string
 	// Resource is the ARN of the resource that the action is for. Trust policies and repositories'
-	// policies do not use it.
+	// policies do not use Resource.
 	Resource string
 	// Context has the values of the condition keys.
 	Context Context
@@ -67,8 +67,8 @@ type Decision struct {
 	// not hold, if there is one.
 	Reason string
 	// ByAccount is set if the effect is Allow and the document names only the principal's account
-	// (or everyone), not the principal. The principal's own policies must then allow the action
-	// too. Source: IAM User Guide, "Cross-account policy evaluation logic".
+	// (or everyone), not the principal. If ByAccount is set, the principal's own policies must
+	// allow the action too. Source: IAM User Guide, "Cross-account policy evaluation logic".
 	ByAccount bool
 }
 
@@ -104,8 +104,8 @@ func (s statement) label(i int) string {
 }
 
 // concerns reports whether the statement's action, resource and principal match the request. It
-// ignores the statement's conditions. Named is set if the statement names the principal itself, not
-// only its account or everyone.
+// ignores the statement's conditions. The result "named" is true if the statement names the
+// principal itself, not only its account or everyone.
 func (s statement) concerns(kind Kind, r Request) (named, matched bool) {
 	action := strings.ToLower(r.Action)
 	if action == "" || !slices.ContainsFunc(s.actions, func(p string) bool { return glob(p, action) }) {

@@ -23,7 +23,7 @@ import (
 // 10,240 by kind), but they do not count white space.
 const maxDocument = 64 << 10
 
-// Kind is the kind of resource to which a document is attached. It decides which elements the
+// Kind is the kind of resource to which a document is attached. The kind decides which elements the
 // document may have.
 type Kind int
 
@@ -44,7 +44,7 @@ const (
 )
 
 // hasPrincipals and hasResources report whether a document of the kind must have principals and
-// resources. If not, the document must not have them.
+// resources. If the result is false, the document must not have them.
 func (k Kind) hasPrincipals() bool { return k != Permissions }
 func (k Kind) hasResources() bool  { return k == Permissions || k == Bucket || k == Key }
 
@@ -381,8 +381,8 @@ func checkValue(dec *json.Decoder, path string) error {
 	return nil
 }
 
-// object reads a JSON object. It refuses keys that are not in allowed, even if only their case
-// differs.
+// object reads a JSON object. The argument "allowed" lists the valid keys. Every other key is
+// refused, even if only its case differs.
 func object(path string, raw json.RawMessage, allowed ...string) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
-// wrap returns a document with one statement, which has these fields.
+// wrap returns a document whose only statement has the given fields.
 func wrap(statement string) string {
 	return `{"Version":"2012-10-17","Statement":[{` + statement + `}]}`
 }
@@ -97,8 +97,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestPartition checks that a document that names another partition is refused, as by IAM. Its
-// statements would deny nobody.
+// TestPartition checks that a document with an ARN of another partition is refused, as by IAM. A
+// statement with such an ARN would deny nobody.
 func TestPartition(t *testing.T) {
 	tests := []struct {
 		kind            policy.Kind
@@ -167,7 +167,7 @@ func TestPermissions(t *testing.T) {
 func TestConditions(t *testing.T) {
 	tests := []struct {
 		condition string   // operator, key and values as JSON
-		values    []string // of the key; absent if nil
+		values    []string // values of the key in the request; nil: the key is absent
 		want      bool
 	}{
 		{`{"StringEquals":{"k:v":"a"}}`, []string{"a"}, true},
@@ -319,8 +319,8 @@ func TestBucketPolicies(t *testing.T) {
 	}
 }
 
-// FuzzPattern checks that a pattern without wildcards matches only itself. It also checks that a
-// pattern matches the text that results if its wildcards are replaced.
+// FuzzPattern checks that a pattern without wildcards matches only itself. It also replaces a
+// pattern's wildcards with text, and checks that the pattern matches the result.
 func FuzzPattern(f *testing.F) {
 	f.Add("system:serviceaccount:a:b", "system:serviceaccount:a:bb")
 	f.Add("a*b", "axxb")
@@ -354,7 +354,7 @@ func FuzzPattern(f *testing.F) {
 }
 
 // FuzzParse checks that a parsed document can be written and parsed again, and then gives the same
-// decisions. Other documents must give an [*policy.Error].
+// decisions. For every other document, the error of Parse must be a [*policy.Error].
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(wrap(allowAll)))
 	f.Add([]byte(wrap(allowAll + `,"Condition":{"StringEquals":{"a:b":["c"]}}`)))

@@ -136,7 +136,8 @@ func (c *chunks) readTrailer() (http.Header, error) {
 		if line == "" {
 			break
 		}
-		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":") // some clients add a LF
+		// Some clients add a LF before the CRLF.
+		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
 		name, value = strings.ToLower(name), strings.TrimSpace(value)
 		switch {
 		case !ok || signature != "" || slices.Contains(names, name):

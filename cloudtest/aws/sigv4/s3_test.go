@@ -255,8 +255,8 @@ func TestS3ChunkSignatures(t *testing.T) {
 	}
 }
 
-// FuzzChunks checks that the content of accepted chunks is part of the body. A body with more bytes
-// after its end must be refused.
+// FuzzChunks checks that the content of accepted chunks is part of the body. The same body with
+// more bytes at its end must be refused.
 func FuzzChunks(f *testing.F) {
 	f.Add("3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "5")
 	f.Add("0\r\nx:y\r\n\r\n", "0")

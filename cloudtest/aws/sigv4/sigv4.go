@@ -47,8 +47,8 @@ var (
 	ErrMissing = errors.New("request is not signed")
 	// ErrIncomplete: a part of the signature is missing or malformed.
 	ErrIncomplete = errors.New("signature is incomplete")
-	// ErrMismatch: the secret key makes another signature for this request, or the signature does
-	// not cover all required parts.
+	// ErrMismatch: the secret key gives a different signature for this request, or the signature
+	// does not cover all required parts.
 	ErrMismatch = errors.New("signature does not match")
 	// ErrTime: the signature has expired, or its time is too far in the future.
 	ErrTime = errors.New("signature's time is not now")
@@ -89,7 +89,7 @@ func incomplete(message string) error {
 // Signature has the parts of a request's signature. They are unverified until [Signature.Verify]
 // returns no error.
 type Signature struct {
-	// AccessKeyID, Date (YYYYMMDD), Region and Service are the credential scope.
+	// AccessKeyID, Date (YYYYMMDD), Region and Service are the parts of the signature's Credential.
 	AccessKeyID, Date, Region, Service string
 	// Time is the signing time, UTC.
 	Time time.Time
@@ -100,9 +100,9 @@ type Signature struct {
 	SecurityToken string
 	// Presigned is set if the signature is in the query.
 	Presigned bool
-	// Expires is how long a presigned request is valid: the value of X-Amz-Expires, but for every
-	// service except S3 at most fifteen minutes. Source: aws-iam-authenticator, pkg/token
-	// ("presigned STS urls are valid for 15 minutes after timestamp in x-amz-date").
+	// Expires is how long a presigned request is valid: the value of X-Amz-Expires. For every
+	// service except S3, Expires is at most fifteen minutes. Source: aws-iam-authenticator,
+	// pkg/token ("presigned STS urls are valid for 15 minutes after timestamp in x-amz-date").
 	Expires time.Duration
 
 	signature []byte
@@ -249,9 +249,9 @@ func (s *Signature) fill(credential, signedHeaders, signature string) error {
 	return nil
 }
 
-// Verify checks that secret signed exactly this request and that the signature is valid at the time
-// now. It also checks that the signature covers the host and every X-Amz- header. Body is the
-// request's whole body. The error is an [*Error].
+// Verify checks that the holder of the secret key signed exactly this request and that the
+// signature is valid at the time now. It also checks that the signature covers the host and every
+// X-Amz- header. The argument body is the request's whole body. The error is an [*Error].
 func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.Time) error {
 	if err := s.checkTime(now); err != nil {
 		return err
@@ -329,7 +329,7 @@ func (s Signature) canonicalRequest(r *http.Request, path, payloadHash string) (
 		switch name {
 		case "host":
 			values = []string{r.Host}
-		case "content-length": // net/http has parsed this header
+		case "content-length": // net/http has parsed the header into r.ContentLength
 			values = []string{strconv.FormatInt(r.ContentLength, 10)}
 		default:
 			values = r.Header.Values(name)

@@ -185,11 +185,11 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, segment, key, value string, body []byte, header string) {
 		for _, r := range header {
 			if r < ' ' || r > '~' {
-				return // not a valid value of a header
+				return // header is not valid as the value of a header
 			}
 		}
 		if strings.HasPrefix(strings.ToLower(key), "x-amz-") {
-			return // the verifier may read it as part of a presigned signature
+			return // the verifier may read the parameter as part of a presigned signature
 		}
 		segment = strings.NewReplacer("/", "", ".", "").Replace(segment) // the SDK does not normalise paths, AWS does
 		query := ""

@@ -69,8 +69,8 @@ func TenantRole(tenant, subject string) aws.Role {
 	}
 }
 
-// AWSConfig returns a configuration like the demonstration's. It has two tenants, a user who may do
-// everything, a public registry, and a second account.
+// AWSConfig returns a configuration like that of Lanyard's demonstration. It has two tenants, a
+// user who may do everything, a public registry, and a second account.
 func AWSConfig() cloudtest.Config {
 	const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 	return cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{

@@ -27,8 +27,8 @@ type Golden struct {
 }
 
 // Answer compares an answer's status, headers and body with the named file, and closes the body. It
-// leaves out the headers Date and Content-Length. Of headers with a new request ID, it leaves out
-// the value.
+// leaves out the headers Date and Content-Length. If a header has a new request ID, Answer leaves
+// out the header's value.
 func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 	t.Helper()
 	body := ReadAll(t, res)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Plane is a registry in memory. It has blobs and manifests by path, uploads in one piece, and
-// tags. It fails on a request that still carries credentials.
+// Plane is a registry in memory. It stores blobs and manifests by path, takes each upload in one
+// piece, and lists tags. It fails on a request that still carries credentials.
 type Plane struct {
 	mu      sync.Mutex
 	content map[string][]byte

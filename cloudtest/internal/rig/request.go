@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
-// NewRequest makes a request. It sets the content type unless it is empty.
+// NewRequest makes a request. If contentType is not empty, it sets the header Content-Type.
 func NewRequest(t *testing.T, method, target, contentType, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
