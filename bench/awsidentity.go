@@ -55,8 +55,8 @@ func lentIdentities(ctx context.Context, _ settings) ([]result, error) {
 	}, nil
 }
 
-// capa measures Cluster API Provider AWS with that project's package, which needs a separate
-// module.
+// capa runs the command in the folder capa, which measures Cluster API Provider AWS with that
+// project's own package. The package needs a separate module.
 func capa(ctx context.Context) (cost, error) {
 	var theirs cost
 	command := exec.CommandContext(ctx, "go", "run", ".")

@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// cloud is the fake cloud at which Lanyard's and Flux's library exchange.
+// cloud is the fake cloud at which Lanyard's library and Flux's library exchange tokens.
 type cloud struct {
 	pause     func(scopes string) time.Duration
 	err       error
@@ -45,8 +45,8 @@ type token struct{ ends time.Time }
 
 func (t *token) GetDuration() time.Duration { return time.Until(t.ends) }
 
-// side gets a controller token with this scope from Lanyard's or from Flux's library. Such a token
-// takes the shortest code path through each library.
+// side requests a token of the controller for this scope, from Lanyard's or from Flux's library. A
+// request for such a token takes the shortest code path through each library.
 type side func(ctx context.Context, scope string) error
 
 func ours(c *cloud, tokens *cache.Cache) side {
@@ -66,7 +66,8 @@ func flux(c *cloud, tokens *fluxcache.TokenCache) side {
 	}
 }
 
-// both calls measure for Lanyard's side and for Flux's side. Each side has its own cloud and cache.
+// both calls the function measure twice: for Lanyard's side and for Flux's side. Each side has its
+// own cloud and cache.
 func both[T any](capacity int, prepare func() *cloud, measure func(side, *cloud) (T, error)) (our, theirs T, err error) {
 	c := prepare()
 	if our, err = measure(ours(c, cache.New(cache.Options{MaxSize: capacity})), c); err != nil {
@@ -113,7 +114,8 @@ func hitDuringForeignExchange(ctx context.Context, _ *cluster) ([]result, error)
 			return 2 * time.Second
 		}}
 	}
-	// during runs call while the exchange for another cache key, "cold", is under way.
+	// during calls the function in the parameter call while an exchange for another scope, "cold",
+	// is under way. It returns how long the call takes.
 	during := func(get side, c *cloud, call func()) time.Duration {
 		began := c.exchanges.Load()
 		var wg sync.WaitGroup
@@ -128,7 +130,7 @@ func hitDuringForeignExchange(ctx context.Context, _ *cluster) ([]result, error)
 		return took
 	}
 	hit, fluxHit, err := both(100, slowButHot, func(get side, c *cloud) (time.Duration, error) {
-		for range 2 { // the second call is a hit: the case does not measure a first use
+		for range 2 { // first an exchange, then a first hit: neither is measured
 			if err := get(ctx, "hot"); err != nil {
 				return 0, err
 			}
@@ -244,8 +246,8 @@ func (i identity) clone() identity {
 	return identity{strings.Clone(i.namespace), strings.Clone(i.name), strings.Clone(i.uid), strings.Clone(i.role)}
 }
 
-// manyTokens measures the memory of cached tokens, and the time of a hit, from an account to its
-// token. Each side makes its own key for every hit.
+// manyTokens measures the memory of cached tokens, and the time in which a side finds an account's
+// token in its cache. This time includes making the account's key.
 func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	const n = 100_000
 	accounts := make([]identity, n)
@@ -356,8 +358,8 @@ func twoCores(ctx context.Context, c *cluster) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// rate returns the hits per second of procs callers with one cache key, the worst case for
-	// shared memory.
+	// rate returns the hits per second of concurrent callers, whose number is procs. All callers
+	// use the same cache key, which is the worst case for shared memory.
 	rate := func(get func(int) error, procs int) float64 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var hits atomic.Int64
@@ -377,8 +379,8 @@ func twoCores(ctx context.Context, c *cluster) ([]result, error) {
 		})
 		return float64(hits.Load()) / time.Since(start).Seconds()
 	}
-	// Make many short runs, and take the best of each side: two cores can only be measured while
-	// both are free.
+	// Make many short runs, and keep the best rate of one core and of two cores: the rate of two
+	// cores is only right while both are free.
 	scale := func(get func(int) error) float64 {
 		var one, two float64
 		for range 30 {

@@ -35,7 +35,7 @@ const (
 // cluster is a real API server with one annotated ServiceAccount, and informers on it.
 type cluster struct {
 	config   *rest.Config
-	requests atomic.Int64 // to the API server; a watch counts once
+	requests atomic.Int64 // requests to the API server; a watch counts once
 	stop     func()
 }
 
@@ -74,8 +74,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// informers starts a cache, calls use, which requests informers from the cache, and waits until the
-// cache has synced.
+// informers makes a cache and calls the function use, which requests informers from the cache. Then
+// it starts the cache, and waits until the cache has synced.
 func (c *cluster) informers(ctx context.Context, options ctrlcache.Options, use func(ctrlcache.Cache) error) error {
 	informers, err := ctrlcache.New(c.config, options)
 	if err != nil {
@@ -93,8 +93,8 @@ func (c *cluster) informers(ctx context.Context, options ctrlcache.Options, use 
 	return nil
 }
 
-// ours returns a warm call of Lanyard's library, as a controller makes it, with options that are
-// built once.
+// ours returns a function that gets a cached token from Lanyard's library, as a controller does.
+// All calls of the function have the same options, which ours builds once.
 func (c *cluster) ours(ctx context.Context) (func(int) error, error) {
 	live, err := client.New(c.config, client.Options{})
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *cluster) ours(ctx context.Context) (func(int) error, error) {
 	})
 }
 
-// flux returns the same call of Flux's library.
+// flux returns the same function for Flux's library.
 func (c *cluster) flux(ctx context.Context) (func(int) error, error) {
 	var reader client.Reader
 	err := c.informers(ctx, ctrlcache.Options{Scheme: scheme.Scheme}, func(informers ctrlcache.Cache) error {

@@ -55,7 +55,7 @@ type settings struct {
 type result struct {
 	name         string
 	ours, theirs string
-	ratio        string // of ours and theirs; empty if the case has no ratio
+	ratio        string // of the fields ours and theirs; empty if the case has no ratio
 	target       string // empty if the case has no target
 	met          bool
 }

@@ -45,8 +45,8 @@ const (
 
 const (
 	callers = 32
-	// turn is how long tokens are requested from one side, Lanyard or kube-apiserver, before the
-	// other side. pairs is how many turns each side has.
+	// turn is how long tokens are requested from one side, Lanyard or kube-apiserver. Then the
+	// other side has its turn. pairs is how many turns each side has.
 	turn  = time.Second
 	pairs = 25
 	// firstToken bounds the wait for the first token, which cannot be signed until the keys are
@@ -85,9 +85,8 @@ func program(w *stage.World, name string) local.ProgramOptions {
 	return local.ProgramOptions{Workload: name, Binary: w.Binary(name)}
 }
 
-// newCaller makes a ServiceAccount and a WorkloadIdentity of the same name, and returns the client
-// of the ServiceAccount, which may request tokens of the ServiceAccount and of the
-// WorkloadIdentity.
+// newCaller makes a ServiceAccount and a WorkloadIdentity of the same name. It returns an HTTP
+// client that acts as the ServiceAccount, and that may request tokens of both objects.
 func newCaller(ctx context.Context, w *stage.World) (*http.Client, error) {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: account}
 	for _, object := range []client.Object{
@@ -149,8 +148,8 @@ func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) 
 	if err := awaitKeys(ctx, w, sides); err != nil {
 		return nil, err
 	}
-	var rates [2][]float64           // tokens per second, in each turn
-	var latencies [2][]time.Duration // of all requests
+	var rates [2][]float64           // of each side: the tokens per second in each of its turns
+	var latencies [2][]time.Duration // of each side: the latencies of all its requests
 	var ratios []float64
 	for n := range pairs {
 		for i := range sides {
@@ -182,8 +181,8 @@ func awaitKeys(ctx context.Context, w *stage.World, sides []func() error) error 
 	return w.Await(ctx, time.Second, func(context.Context) error { return errors.Join(sides[0](), sides[1]()) })
 }
 
-// under calls ask from all callers for one turn. It returns how long each request took, and the
-// requests per second.
+// under makes all callers call the function ask for one turn. It returns how long each request
+// took, and the requests per second.
 func under(ask func() error) (took []time.Duration, perSecond float64, err error) {
 	var mu sync.Mutex
 	start := time.Now()
@@ -212,9 +211,9 @@ func p99(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)*99/100]
 }
 
-// signing measures how many tokens are made per second, beside how many signatures. Making a token
-// begins with a WorkloadIdentity in memory, and ends with the signed text. Tokens and signatures
-// use the keys of the cluster's issuer.
+// signing compares the number of tokens per second with the number of signatures per second. Making
+// a token begins with a WorkloadIdentity in memory, and ends with the signed text. Tokens and
+// signatures use the keys of the cluster's issuer.
 func signing(ctx context.Context, c client.Client) ([]result, error) {
 	ring := sign.Object{Client: c, Namespace: local.Namespace, Name: keyring.IssuerRing}
 	keys := sign.NewSecrets(ring)
@@ -249,8 +248,8 @@ func signing(ctx context.Context, c client.Client) ([]result, error) {
 			_, err := signer.JWT(algorithm, claims, time.Unix(claims.ExpiresAt, 0))
 			return err
 		})
-		// ES256 has no target: an ES256 signature takes no longer than making the rest of the
-		// token.
+		// ES256 has no target, because making the rest of the token takes at least as long as an
+		// ES256 signature.
 		if algorithm == identityv1.ES256 {
 			r.target = ""
 		}

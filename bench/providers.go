@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 )
 
-// ourProvider is a provider of Lanyard's library that only exchanges at a [cloud].
+// ourProvider is a provider for Lanyard's library. All it does is to exchange tokens at a [cloud].
 type ourProvider struct{ cloud *cloud }
 
 func (ourProvider) GetName() string { return "bench" }
@@ -32,7 +32,7 @@ func (p ourProvider) NewControllerToken(ctx context.Context, request *auth.Reque
 	return p.cloud.exchange(ctx, request.Key.Scopes.String())
 }
 
-// fluxProvider is the same provider for Flux's library.
+// fluxProvider is like ourProvider, for Flux's library.
 type fluxProvider struct{ cloud *cloud }
 
 func (fluxProvider) GetName() string { return "bench" }

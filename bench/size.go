@@ -13,9 +13,9 @@ import (
 	"text/tabwriter"
 )
 
-// sizes builds the programs below size/, in this module's folder, and prints their sizes without
-// symbols and the number of each cloud's modules in them. All programs have the same connection to
-// a cluster; they differ in the library and its providers.
+// sizes builds the programs below size/, in this module's folder, without symbols. For each
+// program, it prints the size, and the number of each cloud's modules. All programs have the same
+// connection to a cluster; they differ in the library and its providers.
 func sizes(ctx context.Context, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "lanyard-bench-size-")
 	if err != nil {

@@ -23,8 +23,8 @@ type svidSubject struct {
 	now       time.Time
 }
 
-// mintSVIDs measures how many SVIDs are made per second, beside how many signatures of the same
-// keys.
+// mintSVIDs compares the number of SVIDs per second with the number of signatures per second. Both
+// use the same keys.
 func mintSVIDs(context.Context, settings) ([]result, error) {
 	domain, err := svid.ParseTrustDomain("example.com")
 	if err != nil {
@@ -65,8 +65,8 @@ func (s svidSubject) jwt(name string, key crypto.Signer, hash crypto.Hash) resul
 	})
 }
 
-// certificate measures X.509-SVIDs of an authority on P-256. The certificate's key already exists,
-// because the controller makes this key.
+// certificate measures X.509-SVIDs of an authority on P-256. The time does not include making the
+// certificate's key, because the controller makes this key.
 func (s svidSubject) certificate(domain spiffeid.TrustDomain, key *ecdsa.PrivateKey) (result, error) {
 	authority, err := svid.NewAuthority(domain, key, 24*time.Hour, s.now)
 	if err != nil {
@@ -86,7 +86,8 @@ func (s svidSubject) certificate(domain spiffeid.TrustDomain, key *ecdsa.Private
 	}), nil
 }
 
-// besideSignature compares mint, which makes one signature, with the signature alone.
+// besideSignature compares the speed of mint, whose call makes one signature, with the speed of the
+// signature alone.
 func besideSignature(name string, key crypto.Signer, hash crypto.Hash, mint func(int) error) result {
 	digest := make([]byte, hash.Size())
 	best := benchmark(mint, func(int) error {

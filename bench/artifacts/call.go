@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// call does one thing with a library: push or pull a folder, or list tags.
+// call pushes or pulls a folder, or lists tags, with the library of a tool.
 func call(ctx context.Context, tool, verb, reference, folder string) error {
 	switch tool + " " + verb {
 	case "lanyard push":
@@ -46,7 +46,7 @@ func call(ctx context.Context, tool, verb, reference, folder string) error {
 	return fmt.Errorf("%s does not %s", tool, verb)
 }
 
-// orasRepository returns a repository, and the tag of the reference.
+// orasRepository returns ORAS's client of the reference's repository, and the reference's tag.
 func orasRepository(reference string) (*remote.Repository, string, error) {
 	colon := strings.LastIndex(reference, ":")
 	repository, err := remote.NewRepository(reference[:colon])

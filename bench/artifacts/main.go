@@ -4,10 +4,11 @@
 //	artifacts --lanyard ../bin/lanyard
 //
 // The registry is CNCF Distribution on loopback, with its data on disk. Each measurement is a
-// separate process, so that its peak memory is that of one tool. Each process is this program with
-// the calls of one library, so that their start-up is the same. The start-up and the size of the
-// programs have separate lines. Each library pulls what it pushed. Time and memory are the least of
-// --runs. The command is not a test: a busy machine must not fail a build.
+// separate process, so that its peak memory is that of one tool. Each process is this program and
+// calls one library, so that all processes have the same start-up. Separate lines show the start-up
+// and the size of the programs lanyard, flux and oras. Each library pulls what it pushed. Time and
+// memory are the least values of all runs, whose number is --runs. The command is not a test: a
+// busy machine must not fail a build.
 package main
 
 import (
@@ -40,14 +41,14 @@ func main() {
 
 // settings are the flags of a run.
 type settings struct {
-	lanyard, flux, oras string // programs
+	lanyard, flux, oras string // paths of the programs
 	only                string
 	bytes               int64
 	runs, tags          int
 }
 
-// run measures all cases. With the arguments TOOL VERB REFERENCE FOLDER, this process is one of the
-// measured processes.
+// run measures all cases. With the arguments TOOL VERB REFERENCE FOLDER, run only makes one call of
+// a tool's library, which the parent process measures.
 func run(ctx context.Context, s settings, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return measure(ctx, s, out)

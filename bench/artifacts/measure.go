@@ -29,15 +29,15 @@ const (
 	maxMemory      = 100 << 20 // bytes, the target of push and pull
 )
 
-// tools are the compared tools; the first is ours.
+// tools are the compared tools; the first is Lanyard.
 var tools = [...]string{"lanyard", "flux", "oras"} //nolint:gochecknoglobals // a list
 
-// lab has the registry and the folder in which a case is measured.
+// lab is the environment in which a case is measured: a registry and a folder.
 type lab struct {
 	settings
 
 	dir  string
-	self string // this program
+	self string // path of this program
 	host string // address of the registry
 	out  io.Writer
 }
@@ -45,16 +45,16 @@ type lab struct {
 // spent has the time and the memory of one measurement.
 type spent struct {
 	time   time.Duration
-	cpu    time.Duration // of all threads; other programs disturb it less than the time
-	memory int64         // the peak, in bytes
+	cpu    time.Duration // processor time of all threads; other programs affect it less than time
+	memory int64         // peak of the memory, in bytes
 }
 
 // content describes an artifact that is pushed.
 type content struct {
 	name  string
 	files int
-	bytes int64 // of all files together
-	times int   // number of artifacts
+	bytes int64 // size of all files together
+	times int   // how often a run pushes and pulls the files
 }
 
 func measure(ctx context.Context, s settings, out io.Writer) error {
@@ -86,14 +86,14 @@ func measure(ctx context.Context, s settings, out io.Writer) error {
 	return table.Flush()
 }
 
-// programs measures the programs that the flags name: their sizes, and the least time of a command
-// that does nothing.
+// programs measures the programs that the flags name: their sizes, and the least time of a run that
+// only prints the program's version.
 func (l *lab) programs(ctx context.Context) error {
 	const (
 		maxSize  = 40_000_000
 		maxStart = 20 * time.Millisecond
 	)
-	var found [len(tools)]spent // the time of a start, and the size as memory
+	var found [len(tools)]spent // here, memory is the size of the program's file
 	for i, command := range [len(tools)][]string{{l.lanyard, "version"}, {l.flux, "version", "--client"}, {l.oras, "version"}} {
 		if command[0] == "" {
 			continue
@@ -157,7 +157,7 @@ func (l *lab) inRegistry(ctx context.Context, call func() error) (err error) {
 // roots is the file of the certificates that the tools trust.
 func (l *lab) roots() string { return filepath.Join(l.dir, "roots.pem") }
 
-// pushAndPull measures each tool with the same content.
+// pushAndPull measures how each tool pushes and pulls the same content.
 func (l *lab) pushAndPull(ctx context.Context, c content) error {
 	source := filepath.Join(l.dir, "source")
 	if err := c.write(source); err != nil {
@@ -195,7 +195,7 @@ func (l *lab) pushAndPull(ctx context.Context, c content) error {
 	return nil
 }
 
-// write writes the content: text that compresses to about a third.
+// write fills a folder with the content: text that compresses to about a third of its size.
 func (c content) write(folder string) error {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // content, not a secret
 	words := make([]string, 4096)
@@ -229,7 +229,8 @@ func (c content) write(folder string) error {
 	return nil
 }
 
-// spend runs a tool. It adds the tool's time to a measurement, and updates the peak memory.
+// spend runs a tool in a process. It adds the process's times to the measurement in the parameter
+// to, and updates the peak memory there.
 func (l *lab) spend(ctx context.Context, to *spent, tool, verb, reference, folder string) error {
 	cmd := exec.CommandContext(ctx, l.self, tool, verb, reference, folder) //nolint:gosec // this program
 	cmd.Env = append(os.Environ(), "TMPDIR="+l.dir, "HOME="+l.dir, "SSL_CERT_FILE="+l.roots(), "SSL_CERT_DIR="+l.dir)
@@ -261,8 +262,9 @@ func (s *spent) keepLeast(other spent) {
 	}
 }
 
-// rows writes time and memory of a case. The target of our time is the time best. A twentieth more
-// is allowed, because the runs of one tool differ by this much. The processor time has no target.
+// rows writes the rows of a case: time, processor time and memory. Lanyard's time must be at most
+// the parameter best plus a twentieth, because the runs of one tool differ by this much. The
+// processor time has no target.
 func (l *lab) rows(name string, all []spent, target string, best time.Duration) {
 	l.row(name, all, func(s spent) string { return fmt.Sprintf("%.3f s", s.time.Seconds()) }, target, all[0].time <= best+best/20)
 	l.cells(name+", CPU", all, func(s spent) string { return fmt.Sprintf("%.2f s", s.cpu.Seconds()) }, "-", "-")

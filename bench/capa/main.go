@@ -2,9 +2,10 @@
 // with its own package: the hash by which it finds a credential. The output is one [Cost] as JSON.
 // Package bench runs the command, and prints Lanyard's cost beside it.
 //
-// The module is apart, because the package needs other versions of Kubernetes' libraries than
-// Lanyard. The lookup of a session is not measured: only package scope exports it, as a part of
-// NewClusterScope, and with it come the SDK's whole EC2 client and the libraries of ROSA.
+// The command has its own module, because the provider's package needs other versions of
+// Kubernetes' libraries than Lanyard. The command does not measure the lookup of a session: only
+// the provider's package scope exports the lookup, as a part of NewClusterScope. This function
+// needs the SDK's whole EC2 client and the libraries of ROSA.
 package main
 
 import (

@@ -52,10 +52,10 @@ func kindOf(verb, resource string) kind {
 	return otherWrite
 }
 
-// calls are the numbers of successful requests of one user.
+// calls has the number of one user's successful requests of each kind.
 type calls map[kind]int
 
-// since returns the calls that were made after earlier ones.
+// since returns the number of calls of each kind after an earlier count, the parameter before.
 func (c calls) since(before calls) calls {
 	made := calls{}
 	for k, n := range c {

@@ -76,7 +76,8 @@ func (a *awsClusters) measure(ctx context.Context, w *world) (table, error) {
 		return nil, err
 	}
 	w.say("all are ready after %s and %d exchanges; watching", controller.done.Round(time.Second), startExchanges)
-	// In this minute, the controller counts the users of the identities, which is no work at rest.
+	// For a minute, the controller still counts the users of the identities. This work is not work
+	// at rest, so wait until it is done.
 	if err := stage.Sleep(ctx, time.Minute); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,8 @@ func (a *awsClusters) measure(ctx context.Context, w *world) (table, error) {
 	if early > 0 {
 		return t, fmt.Errorf("%d exchanges before a credential was due", early)
 	}
-	// A start that takes longer than a credential's life includes the first refreshes.
+	// Check the exchanges only if the start is shorter than earliestDue: a longer start includes
+	// the first refreshes.
 	if controller.done < a.earliestDue() && startExchanges != a.identities {
 		return t, fmt.Errorf("%d exchanges at the start for %d identities", startExchanges, a.identities)
 	}
@@ -162,8 +164,8 @@ func (a *awsClusters) cluster(i int) *infrav1.AWSCluster {
 	}}
 }
 
-// refreshAll uses all credentials until each of them was refreshed. It ignores refreshes before the
-// entry since of the cloud's journal.
+// refreshAll uses all credentials until each of them was refreshed. It ignores refreshes whose
+// number in the cloud's journal is not greater than the parameter since.
 func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) error {
 	longest := a.tokenLife + 2*pokeEvery
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it takes longer than %s", longest))
@@ -201,16 +203,16 @@ func (a *awsClusters) poke(ctx context.Context, w *world) error {
 	return nil
 }
 
-// exchanges returns the granted calls of AssumeRole after an entry of the journal, the oldest
-// first.
+// exchanges returns the granted calls of AssumeRole, the oldest first. Their numbers in the journal
+// are greater than the parameter after.
 func exchanges(w *world, after uint64) []journal.Call {
 	return w.Cloud().Journal().Calls(journal.Filter{
 		Service: "sts", Operation: "AssumeRole", Verdict: journal.Granted, After: after,
 	})
 }
 
-// early counts the exchanges that came too soon: the last credential of the role cannot have been
-// due.
+// early counts the exchanges that came too soon: less than earliestDue after the previous exchange
+// of the same role.
 func (a *awsClusters) early(exchanges []journal.Call) (n int) {
 	last := map[string]time.Time{}
 	for _, call := range exchanges {

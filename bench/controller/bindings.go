@@ -18,11 +18,13 @@ import (
 )
 
 const (
-	// longLife is the life of tokens during the start and the restart. No token becomes due then.
+	// longLife is the life of tokens during the start and the restart. It is so long that no token
+	// becomes due meanwhile.
 	longLife = time.Hour
 	// shortestRestLife is the least spec.duration of a WorkloadIdentity.
 	shortestRestLife = 10 * time.Minute
-	// longestRestLife differs so much from longLife that a change to it renews all credentials.
+	// longestRestLife is so much shorter than longLife that a change from longLife to
+	// longestRestLife renews all credentials.
 	longestRestLife = 45 * time.Minute
 	// bindingKind is in the names of bindings, identities and Secrets.
 	bindingKind = "binding"
@@ -35,7 +37,8 @@ const (
 type bindings struct {
 	// life is the life of tokens at rest.
 	life time.Duration
-	// renewals is how often each credential becomes due at rest, after half of its life.
+	// renewals is how often each credential becomes due at rest. A credential becomes due after
+	// half of its life.
 	renewals int
 }
 
@@ -59,12 +62,12 @@ func (*bindings) cloud(*local.CloudOptions, int) {}
 
 // bindingRun has the results of a run.
 type bindingRun struct {
-	start     time.Duration // until all Secrets were written
-	restart   time.Duration // until a new process had read all Secrets
+	start     time.Duration // time until all Secrets were written
+	restart   time.Duration // time until a new process had read all Secrets
 	atRestart calls         // all calls of the restart
-	renewed   time.Duration // until all credentials were renewed, after all identities had changed
+	renewed   time.Duration // time from the change of all identities until all credentials were renewed
 
-	window  time.Duration // time in which the following is counted
+	window  time.Duration // how long the fields of atRest are counted
 	atRest  counters
 	overdue time.Duration // delay of the credential that is overdue the longest at the end
 }
@@ -75,7 +78,8 @@ type counters struct {
 	controller, tokenServer metrics.Process
 }
 
-// measure starts the controller, starts it again, changes all identities, and watches at rest.
+// measure starts the controller, starts it again, changes all identities, and then watches the
+// controller at rest.
 func (b *bindings) measure(ctx context.Context, w *world) (_ table, err error) {
 	user := "system:serviceaccount:" + local.Namespace + ":" + identityController
 	log, err := openAuditLog(w.Path("cluster", "audit.log"), user)
@@ -182,7 +186,8 @@ func (r bindingRun) writtenAtRestart() int {
 	return r.atRestart[secretWrite] + r.atRestart[statusWrite] + r.atRestart[bindingWrite]
 }
 
-// check fails if the controller has written too much or too little.
+// check fails if the restart has written anything, or if the writes at rest do not match the
+// renewals.
 func (r bindingRun) check() error {
 	if n := r.writtenAtRestart(); n > 0 {
 		return fmt.Errorf("a restart has written %d times", n)
@@ -218,8 +223,8 @@ func createBindings(ctx context.Context, w *world) error {
 	})
 }
 
-// changeAll changes the token life of all identities to the life at rest. It returns the time until
-// the look renewed succeeds.
+// changeAll changes the token life of all identities to the life at rest. The parameter renewed is
+// a look that succeeds when all credentials are renewed. changeAll returns the time until then.
 func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.Duration, error) {
 	began := time.Now()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"duration":%q}}`, b.life))
@@ -232,8 +237,8 @@ func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.
 	return time.Since(began), err
 }
 
-// called returns a look for calls of a kind that were made after the earlier calls. The look fails
-// while there are fewer such calls than bindings.
+// called returns a look that fails until the log has a call of a kind for each binding. Calls in
+// the parameter before do not count.
 func (w *world) called(log *auditLog, before calls, k kind) look {
 	return func(context.Context, *program) error {
 		now, err := log.read()
@@ -244,7 +249,7 @@ func (w *world) called(log *auditLog, before calls, k kind) look {
 	}
 }
 
-// overdue returns the longest time since a credential became due, among those that are due.
+// overdue returns for how long the most overdue credential has been due. It is 0 if none is due.
 func overdue(ctx context.Context, c client.Client) (longest time.Duration, err error) {
 	var list identityv1.WorkloadIdentityBindingList
 	err = c.List(ctx, &list)

@@ -6,11 +6,11 @@ import (
 )
 
 // figure identifies a measured number of a controller. Times are in seconds. Figures at rest are
-// for each reconciliation, except the memory.
+// means for one reconciliation, except the memory.
 type figure int
 
 const (
-	startTime figure = iota // all objects ready, from an empty store
+	startTime figure = iota // from a start with an empty store until all objects are ready
 	startCPU
 	startCalls
 	restCPU
@@ -29,12 +29,12 @@ const (
 type line struct {
 	figure figure
 	name   string
-	format string  // of the printed number
+	format string  // format of the printed number
 	factor float64 // the printed number is the figure times this factor
 	target target
 }
 
-// target is a limit of Lanyard's figure: a part of Flux's figure, or a number.
+// target is a limit for Lanyard's figure: a part of Flux's figure, or a number.
 type target struct {
 	text  string
 	flux  bool // the target needs Flux's figure

@@ -32,8 +32,8 @@ type controller struct {
 	apiVersion string
 	// request is the annotation that asks for a reconciliation.
 	request string
-	// args returns the controller's flags. The store is a folder. The controller serves artifacts,
-	// metrics and health at the three addresses.
+	// args returns the controller's flags. The parameter store is the folder of the artifacts. The
+	// three addresses in listen are those for artifacts, metrics and health.
 	args func(store string, listen []string) []string
 }
 
@@ -72,7 +72,7 @@ type course struct {
 	controller
 
 	store    string
-	reserved *local.Reservation // of artifacts, metrics and health
+	reserved *local.Reservation // addresses for artifacts, metrics and health
 	process  *process           // nil between two cases
 	figures  map[figure]float64
 }
@@ -162,7 +162,8 @@ func (c *course) processUsage(ctx context.Context) (metrics.Process, error) {
 	return samples.Process(), err
 }
 
-// spec returns the specs of objects without credentials. All objects have the same repository.
+// spec returns a function that makes the specs of objects. The objects have the same repository,
+// and use no credential.
 func (c *course) spec(server *httptest.Server, repository string) func(int) map[string]any {
 	return func(int) map[string]any {
 		return map[string]any{
@@ -172,7 +173,8 @@ func (c *course) spec(server *httptest.Server, repository string) func(int) map[
 	}
 }
 
-// awsSpec returns the specs of objects that use the role of their account, in a region.
+// awsSpec returns a function that makes the spec of the i-th object. The object uses the role of
+// its ServiceAccount at AWS, for the registry of a region.
 func (c *course) awsSpec(region string) func(int) map[string]any {
 	return func(i int) map[string]any {
 		return map[string]any{
@@ -224,7 +226,8 @@ func (c *course) clear(ctx context.Context) error {
 }
 
 // awaitReady waits until n objects are ready. It watches them: repeated lists of all objects would
-// need as much CPU as a controller. The API server ends each watch after a time.
+// need as much CPU as a controller. The API server ends each watch after a time, so Await then
+// starts another.
 func (c *course) awaitReady(ctx context.Context, n int) error {
 	return c.Await(ctx, 10*time.Millisecond, func(ctx context.Context) error {
 		watcher, err := c.watching.Watch(ctx, c.list()) // the watch sends the present objects first

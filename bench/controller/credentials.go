@@ -26,8 +26,8 @@ type credentials struct {
 	identitiesName, proofsName, exchangesName string
 	// identities is the number of credentials that are used at the same time.
 	identities int
-	// complete sets the fields of a spec that concern the credential. The account is the object's
-	// ServiceAccount.
+	// complete sets the fields of a spec that concern the credential. The parameter account is the
+	// object's ServiceAccount.
 	complete func(spec *v1alpha1.OCIRepositorySpec, account string)
 	// proofs returns the number of calls to the API server for proofs, such as ServiceAccount
 	// tokens.
@@ -70,7 +70,7 @@ func installRoles(ctx context.Context, w *world, values map[string]any) (*creden
 // registry on this machine admits every client with a certificate.
 func installCertificates(ctx context.Context, w *world, values map[string]any) (_ *credentials, err error) {
 	const repository = "app"
-	var closed atomic.Bool // refuse clients without a certificate
+	var closed atomic.Bool // true if the registry refuses clients without a certificate
 	storage := ocihandler.New(ocihandler.Logger(log.New(io.Discard, "", 0)))
 	r := startRegistry(http.HandlerFunc(func(answer http.ResponseWriter, req *http.Request) {
 		if closed.Load() && len(req.TLS.PeerCertificates) == 0 {
@@ -122,8 +122,8 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 			spec.URL = r.url(r.secure, repository)
 			spec.Credential = &v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}
 		},
-		// Count the reads of objects by the controller and by the token server. The API server does
-		// not count the calls that it forwards to the token server.
+		// The API server does not count the calls that it forwards to the token server. So count
+		// the reads of objects by the controller and by the token server instead.
 		proofs: func(s metrics.Samples) float64 {
 			return s.Sum("apiserver_request_total", `resource="ocirepositories"`, `subresource=""`, `verb="GET"`)
 		},
@@ -132,7 +132,7 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 	}, err
 }
 
-// authority is a look that fails until an authority of the trust domain signs.
+// authority is a look that fails until the trust domain has an active authority.
 func (w *world) authority(ctx context.Context, _ *program) error {
 	ring, key := &identityv1.KeyRing{}, client.ObjectKey{Namespace: local.Namespace, Name: identityv1.SPIFFEKeyRing}
 	if err := w.Client().Get(ctx, key, ring); err != nil {

@@ -24,9 +24,10 @@ import (
 )
 
 const (
-	// minAccounts is the least number of accounts. Their objects are in two namespaces.
+	// minAccounts is the least number of accounts. It makes sure that there are two namespaces with
+	// objects, which oneHangs needs.
 	minAccounts = 20
-	// restarts and repetitions are large enough for steady figures.
+	// restarts and repetitions say how often a case is measured, often enough for steady figures.
 	restarts, repetitions = 5, 3
 	// otherRegion is the region whose STS hangs.
 	otherRegion = "us-east-1"
@@ -39,9 +40,9 @@ const (
 // the same registry and the same cloud. Both controllers have ten workers, no leader election, and
 // otherwise their own defaults. They run as one ServiceAccount that may do everything.
 type flux struct {
-	crds, fluxCRDs   string // folders
+	crds, fluxCRDs   string // folders of the CRDs
 	onlyOurs         bool
-	only             string // part of the names of the cases that are measured
+	only             string // text in the names of the cases to measure; empty for all cases
 	interval, window time.Duration
 }
 
@@ -121,7 +122,7 @@ type lab struct {
 
 	registry   *registry
 	watching   client.WithWatch // client of the administrator
-	kubeconfig string           // path
+	kubeconfig string           // path of the kubeconfig file
 	env        []string         // environment of the controllers
 }
 
@@ -181,7 +182,7 @@ func (l *lab) writeKubeconfig(ctx context.Context) error {
 	return clientcmd.WriteToFile(*config, l.kubeconfig)
 }
 
-// take runs one case. Afterwards, the controller does not run, and there are no objects.
+// take runs one case. Then it deletes all objects and stops the controller.
 func (c *course) take(ctx context.Context, run func(*course, context.Context) error) error {
 	defer c.end()
 	if err := run(c, ctx); err != nil {
@@ -265,7 +266,7 @@ func (c *course) insecure(ctx context.Context) error {
 	return err
 }
 
-// large measures the mean of several objects, one after the other.
+// large measures several objects with a large artifact, one after the other. The figures are means.
 func (c *course) large(ctx context.Context) error {
 	if err := c.restart(ctx); err != nil {
 		return err
@@ -298,7 +299,7 @@ func (c *course) large(ctx context.Context) error {
 // oneHangs measures reconciliations of a tenant while another tenant's exchange hangs. The slowest
 // reconciliation counts.
 func (c *course) oneHangs(ctx context.Context) error {
-	const other = (minAccounts - 1) * fleet.ObjectsPerAccount // in another namespace than object 0
+	const other = (minAccounts - 1) * fleet.ObjectsPerAccount // index of an object in another namespace than object 0
 	if _, err := c.startWith(ctx, 1, c.awsSpec(local.Region)); err != nil {
 		return err
 	}
@@ -350,11 +351,11 @@ func (c *course) startWith(ctx context.Context, n int, spec func(int) map[string
 	return time.Since(begin), err
 }
 
-// atRest are the costs of each reconciliation, and the memory in the end.
+// atRest has the mean costs of a reconciliation at rest, and the memory at the end.
 type atRest struct{ cpu, requests, connections, memory float64 }
 
-// rest watches n objects for the window. Before, it waits for one interval, in which jitter spreads
-// the reconciliations a little.
+// rest first waits for one interval, in which jitter spreads the reconciliations a little. Then it
+// watches n objects during the window.
 func (c *course) rest(ctx context.Context, n int) (atRest, error) {
 	type reading struct {
 		used                  metrics.Process

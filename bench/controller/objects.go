@@ -84,7 +84,7 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 	}
 	window := time.Duration(o.refreshes) * o.due()
 	w.say("all are pulled after %s; watching for %s", controller.done.Round(time.Second), window)
-	// Meanwhile, jitter spreads the reconciliations that began together a little.
+	// Wait for one interval. The reconciliations began together, and jitter spreads them a little.
 	if err := stage.Sleep(ctx, o.interval); err != nil {
 		return nil, err
 	}

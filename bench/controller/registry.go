@@ -73,8 +73,8 @@ func (r *registry) close() {
 	r.plain.Close()
 }
 
-// hosts returns the addresses with TLS and without TLS, which a controller must be allowed to
-// reach.
+// hosts returns the registry's address with TLS and its address without TLS. The settings of a
+// controller must allow both.
 func (r *registry) hosts() []string {
 	return []string{r.secure.Listener.Addr().String(), r.plain.Listener.Addr().String()}
 }
@@ -83,8 +83,8 @@ func (r *registry) url(server *httptest.Server, repository string) string {
 	return "oci://" + server.Listener.Addr().String() + "/" + repository
 }
 
-// trust writes a file with these certificates of authorities and with the registry's own
-// certificate.
+// trust writes a file with the certificates that a program shall trust: those of the authorities,
+// and the registry's own.
 func (r *registry) trust(authorities []byte, path string) error {
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.secure.Certificate().Raw})
 	return os.WriteFile(path, append(authorities, own...), 0o600)

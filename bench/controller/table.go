@@ -12,7 +12,7 @@ import (
 // table is a table in Markdown: rows of cells. The first cell of a row is its name.
 type table [][]string
 
-// newTable returns a table with a column for n objects.
+// newTable returns a table with two columns: the names of the rows, and the values for n objects.
 func newTable(name string, n int) table {
 	return table{{name, fmt.Sprint(n)}, {"---", "---:"}}
 }

@@ -67,7 +67,7 @@ func (w *world) start(ctx context.Context, name string, pause time.Duration, loo
 }
 
 // startIssuer starts the token server and the program that publishes its keys, and waits until the
-// look succeeds.
+// look in the parameter working succeeds.
 func (w *world) startIssuer(ctx context.Context, working look) (*program, error) {
 	server, err := w.start(ctx, tokenServer, time.Second)
 	if err != nil {
@@ -103,8 +103,8 @@ func beforeAfter[T any](
 }
 
 // seen returns a look that fails until the program has reconciled as often as there are objects.
-// The labels select reconciliations. Unlike a list of all objects, this look hardly slows the
-// program.
+// Only reconciliations with all these labels count. Unlike a list of all objects, this look hardly
+// slows the program.
 func (w *world) seen(labels ...string) look {
 	return func(ctx context.Context, p *program) error {
 		samples, err := w.samples(ctx, p)

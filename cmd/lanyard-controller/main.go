@@ -66,7 +66,8 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return err
 	}
 
-	// Identities: the manager with the accounts and the token cache, and the clouds.
+	// Make the parts for identities: the manager, which has the ServiceAccounts and the token
+	// cache, and the clouds' providers.
 	svids, err := newBroker(ctx, f)
 	if err != nil {
 		return err
@@ -87,7 +88,8 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return err
 	}
 
-	// Artifacts: the connections to their sources, their store and their server.
+	// Make the parts for artifacts: the connections to the artifacts' sources, the store, and the
+	// server that serves artifacts.
 	hosts, err := connections(f)
 	if err != nil {
 		return err
@@ -196,8 +198,8 @@ func reconciled() kinds.Table {
 	return kinds.All().Where(func(k kinds.Kind) bool { return k.Program == kinds.Controller })
 }
 
-// objects returns the kinds that can have SVIDs. It is nil if there is no token server and no
-// SPIFFE broker.
+// objects returns an empty object of each kind that can have SVIDs. It returns nil if the flags
+// name neither a token server nor a SPIFFE broker, because then nobody issues SVIDs.
 func objects(f flags.Flags) map[auth.Kind]client.Object {
 	if f.KeyRingNamespace == "" && f.SPIFFEBroker.Endpoint == "" {
 		return nil
@@ -209,8 +211,8 @@ func objects(f flags.Flags) map[auth.Kind]client.Object {
 	return objects
 }
 
-// credentials returns the function that finds a provider by its name: a cloud, or a type of
-// spec.credential.
+// credentials returns the function that finds a provider by its name. The name is that of a cloud,
+// or a value of spec.credential.type.
 func credentials(mgr *authmanager.Manager, svids *broker.Broker, served *providers.Set) (func(string) (auth.Provider, error), error) {
 	tokens, err := bearer.NewProvider(bearer.Config{Self: mgr.ServiceAccounts.Self(), Prover: mgr.ServiceAccounts})
 	if err != nil {
@@ -239,7 +241,8 @@ func credentials(mgr *authmanager.Manager, svids *broker.Broker, served *provide
 	}, nil
 }
 
-// keyRing returns the name of the issuer's KeyRing. It is zero without an issuer.
+// keyRing returns the namespace and name of the issuer's KeyRing. Both are empty if no flag sets
+// the namespace.
 func keyRing(f flags.Flags) types.NamespacedName {
 	if f.KeyRingNamespace == "" {
 		return types.NamespacedName{}
@@ -267,7 +270,7 @@ func connections(f flags.Flags) (*transport.Pool, error) {
 }
 
 // memory returns the options of the manager's cache. The cache stores only the shard's objects, and
-// only the parts of them that the program reads. Package auth/kube/manager adds the
+// only the parts of them that the program reads. Package auth/kube/manager adds the options for
 // ServiceAccounts.
 func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	kept := map[client.Object]kubecache.ByObject{}
@@ -300,8 +303,8 @@ func rules(f flags.Flags, providers []string, live client.Reader) spec.Rules {
 	}
 }
 
-// storeSize returns the size of the artifact store as a metric. Tenants cannot influence its name
-// and labels.
+// storeSize returns the size of the artifact store as a metric. The name is fixed and there are no
+// labels, so tenants cannot add series to the metric.
 func storeSize(artifacts *store.Store) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "lanyard_artifact_store_bytes", Help: "Bytes of all artifacts in the artifact store.",

@@ -42,7 +42,7 @@ func TestRunAnswersWithoutACluster(t *testing.T) {
 }
 
 func TestRunNamesWhatIsWrong(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "") // a Pod sets it, and tests may run in a Pod
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // a test that runs in a Pod must not find its cluster
 	missing := filepath.Join(t.TempDir(), "missing")
 	empty := filepath.Join(t.TempDir(), "empty")
 	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
@@ -61,10 +61,10 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreGuarded checks that the flags for addresses apply to every connection to a host
-// that a tenant names, and to every proxy.
+// TestConnectionsAreGuarded checks that --deny-cidrs and --allowed-endpoint-hosts apply to every
+// connection to a host that a tenant names, and to every proxy.
 func TestConnectionsAreGuarded(t *testing.T) {
-	const host = "192.0.2.1:5000" // of a documentation network (RFC 5737): no host answers
+	const host = "192.0.2.1:5000" // address of a documentation network (RFC 5737): no host answers
 	for name, c := range map[string]struct {
 		flag   string
 		target string
@@ -106,8 +106,8 @@ func TestConnectionsAreGuarded(t *testing.T) {
 	}
 }
 
-// TestMemoryIsOfWhatIsRead checks that the cache stores no data that tenants attach to objects of
-// any kind, and no objects of other shards.
+// TestMemoryIsOfWhatIsRead checks that the manager's cache stores no annotations of objects, which
+// tenants choose, and no objects of other shards.
 func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must.Succeed(t, v1alpha1.AddToScheme(scheme))
@@ -120,7 +120,7 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	for name, kind := range scheme.KnownTypes(v1alpha1.GroupVersion()) {
 		o, ok := reflect.TypeAssert[client.Object](reflect.New(kind))
 		if !ok {
-			continue // a list, or options of a call
+			continue // no kind of objects: a list, or the options of a request
 		}
 		kinds++
 		by := kept[kind]
@@ -138,8 +138,8 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestTokenCacheSize checks that the cache stores no token if the flag is 0. In the cache's
-// options, 0 means the default.
+// TestTokenCacheSize checks that the cache stores no token if --token-cache-max-size is 0. In the
+// cache's own options, 0 means the default size.
 func TestTokenCacheSize(t *testing.T) {
 	for flag, want := range map[string]int{"--log-level=info": 10_000, "--token-cache-max-size=0": cache.KeepNothing, "--token-cache-max-size=7": 7} {
 		f, _, err := flags.Parse([]string{base, flag}, nothing, "", io.Discard)

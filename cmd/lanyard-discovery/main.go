@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			if !slices.ContainsFunc(issuers, func(i *discovery.Issuer) bool { return i.Documents() != nil }) {
 				return document.ErrNoKeys
 			}
-			return nil // an issuer without keys must not hide another issuer's documents
+			return nil // documents must be served even if another issuer has no keys
 		}),
 	)
 	if err != nil {
@@ -86,9 +86,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// listen opens the address on which documents are served. With TLS, it also returns the
-// certificate. The caller starts the returned watcher, which reads the certificate again when its
-// file changes.
+// listen opens the address on which documents are served. With TLS, it also returns a watcher of
+// the certificate. The caller starts the watcher, which reads the certificate again when its file
+// changes.
 func listen(ctx context.Context, f flags.Flags) (net.Listener, *certwatcher.CertWatcher, error) {
 	var certificate *certwatcher.CertWatcher
 	var err error
@@ -123,8 +123,8 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	return manager.New(config, options)
 }
 
-// newIssuers makes the issuers. Their documents follow the KeyRings, or the API server for a
-// mirror.
+// newIssuers makes the issuers whose documents the program serves. The documents of Lanyard's own
+// issuers follow their KeyRings. Those of a mirror follow the API server.
 func newIssuers(ctx context.Context, f flags.Flags, mgr manager.Manager, log *slog.Logger) ([]*discovery.Issuer, error) {
 	var issuers []*discovery.Issuer
 	for _, own := range []struct{ url, ring string }{{f.Issuer, keyring.IssuerRing}, {f.SPIFFEIssuer, keyring.SPIFFERing}} {

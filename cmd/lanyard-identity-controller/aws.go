@@ -59,7 +59,8 @@ func newAWSIdentities(ctx context.Context, f flags.Flags, mgr manager.Manager, e
 	return &awsIdentities{flags: f, provider: provider, accounts: accounts, tokens: tokens, identities: identities, users: users}, nil
 }
 
-// synced reports whether the caches have all objects that existed when the program started.
+// synced reports whether the caches of ServiceAccounts and AWS identities have all objects that
+// existed when the program started.
 func (a *awsIdentities) synced() bool { return a.accounts.Synced() && a.identities.Synced() }
 
 func (a *awsIdentities) close() { a.provider.Close() }
@@ -86,7 +87,8 @@ func (a *awsIdentities) setup(ctx context.Context, objects *object.Shared, mgr m
 }
 
 // createControllerIdentity returns a function that creates the AWSClusterControllerIdentity. This
-// object lends the program's identity to every namespace. An existing object is left unchanged.
+// object lends the program's own AWS identity to every namespace. An existing object is left
+// unchanged.
 func createControllerIdentity(kube client.Client) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		err := kube.Create(ctx, &identityv1.AWSClusterControllerIdentity{

@@ -27,14 +27,15 @@ type bindings struct {
 	concurrent int
 	clouds     *providers.Set
 	hub        *hub.Hub // nil if the identities are in this cluster
-	// measured measures exchanges, and stores no tokens. It is nil if the cache of awsIdentities
-	// measures exchanges.
+	// measured is a cache that stores no tokens: it only measures exchanges. It is nil if the
+	// program reconciles AWS identities, because then the cache of awsIdentities measures them.
 	measured *cache.Cache
 	options  binding.Options
 }
 
-// newBindings returns the part for WorkloadIdentityBindings. Owned is nil if the identities are at
-// a hub. Lent is nil if the program does not reconcile AWS identities.
+// newBindings returns the part for WorkloadIdentityBindings. The parameter owned is nil if the
+// identities are at a hub. The parameter lent is nil if the program does not reconcile AWS
+// identities.
 func newBindings(ctx context.Context, f flags.Flags, mgr manager.Manager, env func(string) string, owned *workloadIdentities, lent *awsIdentities) (*bindings, error) {
 	clouds, err := providers.New(providers.Config{Env: env, AWSRegion: f.AWSRegion})
 	if err != nil {

@@ -115,11 +115,12 @@ func newParts(ctx context.Context, f flags.Flags, mgr manager.Manager) ([]part, 
 
 // part reconciles one group of kinds.
 type part interface {
-	// subscribe registers changed, which is called when a dependency of the kinds' objects changes.
+	// subscribe registers the function changed. The part calls it when a dependency of the kinds'
+	// objects changes.
 	subscribe(changed func(object.Dependency))
 	// setup adds the reconcilers to the manager.
 	setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error
-	// close ends connections.
+	// close ends the part's connections to clouds.
 	close()
 }
 
@@ -130,12 +131,12 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 		return nil, err
 	}
 	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.Namespace)
-	// Secrets with static keys have their own informer. The Secret of a binding is read when the
-	// binding is reconciled.
+	// The client reads Secrets from the API server. The Secret of a binding is read when the
+	// binding is reconciled. Secrets with static keys have their own informer.
 	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
-	// At shutdown, running work ends at once. But workers in a deadlock of the queue never end
-	// (kubernetes-sigs/controller-runtime#3538), and the next replica waits for the lease. So the
-	// manager waits for workers only this long.
+	// At shutdown, running work ends at once. But a deadlock in the work queue
+	// (kubernetes-sigs/controller-runtime#3538) can keep workers from ending. Meanwhile, the next
+	// replica waits for the lease. So the manager waits for its workers only this long.
 	options.GracefulShutdownTimeout = new(5 * time.Second)
 	return manager.New(config, options)
 }
@@ -150,7 +151,7 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 			Field:      fields.OneTermEqualSelector("metadata.name", keyring.IssuerRing),
 		}
 	}
-	if f.Bindings && !f.AWSIdentities { // with AWS identities, UsersByObject adds bindings
+	if f.Bindings && !f.AWSIdentities { // with AWS identities, UsersByObject adds them below
 		kept[&identityv1.WorkloadIdentityBinding{}] = kubecache.ByObject{Transform: object.Remember}
 	}
 	if f.AWSIdentities {
@@ -161,8 +162,8 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	return kept
 }
 
-// identityUsers returns the kinds whose objects can name an AWS identity. Bindings count only if
-// this program reconciles them.
+// identityUsers returns the kinds whose objects can name an AWS identity. WorkloadIdentityBindings
+// are among them only if this program reconciles bindings.
 func identityUsers(f flags.Flags) kinds.Table {
 	return kinds.All().Where(func(k kinds.Kind) bool {
 		return k.UsesAWSIdentities() && (f.Bindings || k.Kind != identityv1.WorkloadIdentityBindingKind)

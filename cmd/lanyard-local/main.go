@@ -23,7 +23,7 @@ func main() {
 	}
 	status := world.Run(ctx, os.Args[1:], world.IO{
 		Out: os.Stdout, Err: os.Stderr, Terminal: frame.IsTerminal(os.Stderr, os.Getenv("TERM")), Programs: programs,
-		Program: strings.TrimSuffix(os.Args[0], "-local"), // lanyard passes its own name as argv[0]
+		Program: strings.TrimSuffix(os.Args[0], "-local"), // if the program lanyard runs this one, argv[0] is "lanyard"
 	})
 	stop()
 	os.Exit(status)

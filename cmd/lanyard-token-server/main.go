@@ -76,8 +76,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	rings := slices.DeleteFunc([]*ring{issuerRing, spiffeRing}, func(r *ring) bool { return r == nil })
 
-	// Preconditions for making tokens. The program does not start if a ring has the API server's
-	// issuer or keys.
+	// These preconditions must hold before the program makes tokens. The program does not even
+	// start if a KeyRing has the API server's issuer or keys.
 	rights := tokenserver.NewPrecondition("rights", "it is not certain that no other program of Lanyard can reach the signing keys", tokenserver.Rights{
 		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: f.Namespace, Accounts: f.OtherAccounts, Accepted: f.AcceptOtherAccounts, Log: log,
 	}.Check)
@@ -135,8 +135,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		add(server.Run),
 		every(tokenserver.CertificateInterval, certificate.Step),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		// Readiness depends only on this replica. If no replica may make tokens, each request is
-		// refused instead.
+		// A replica is ready once it has checked the rights, whatever the result. If the check
+		// fails, the replica refuses each request instead.
 		mgr.AddReadyzCheck("rights", rights.Checked),
 	}
 	for _, p := range preconditions {
@@ -147,7 +147,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		errs, names = append(errs, r.add(ctx, mgr, clientset)), append(names, r.key)
 	}
 	if spiffeRing == nil {
-		// This ring only retires the objects that a former trust domain left.
+		// Without a trust domain, the SPIFFE ring only retires the keys and authorities of a former
+		// trust domain.
 		retired, err := newRing(f, keyring.SPIFFERing, f.SPIFFEPolicy(), live, clientset, clock, log)
 		if err != nil {
 			return err
@@ -164,7 +165,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// newManager makes a manager with the caches, and the servers of metrics and health.
+// newManager makes a manager. The manager has the program's caches, and the servers of metrics and
+// health.
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	options, err := f.ManagerOptions(map[client.Object]kubecache.ByObject{
 		&corev1.Namespace{}:   {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
@@ -178,7 +180,7 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	return manager.New(config, options)
 }
 
-// newServing returns the server's configuration, as far as it decides what tokens and SVIDs
+// newServing returns the part of the server's configuration that decides what tokens and SVIDs
 // contain.
 func newServing(
 	ctx context.Context, f flags.Flags, mgr manager.Manager, live client.Client, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
@@ -212,7 +214,8 @@ func newServing(
 	return c, err
 }
 
-// newContexts returns the resolver that checks the objects for which tokens are used.
+// newContexts returns the resolver that checks context objects: the objects for which callers use
+// tokens.
 func newContexts(f flags.Flags, objects dynamic.Interface, clientset kubernetes.Interface, log *slog.Logger) (tokenserver.Contexts, error) {
 	contexts, err := contextobject.Load(kinds.All(), f.ClaimsConfig)
 	if err != nil {

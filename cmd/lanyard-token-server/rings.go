@@ -33,8 +33,9 @@ type ring struct {
 	distinct *tokenserver.Precondition
 }
 
-// newRings makes the rings of the issuer and of the trust domain. A ring is nil if no flag sets its
-// issuer or its trust domain. [ring.retire] handles the ring of a former trust domain.
+// newRings makes the rings of the issuer and of the trust domain. The first is nil if no flag sets
+// the issuer, and the second if no flag sets the trust domain. [ring.retire] handles the ring of a
+// former trust domain.
 func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (issuer, spiffe *ring, err error) {
 	if f.Issuer != "" {
 		if issuer, err = newRing(f, keyring.IssuerRing, f.Policy(), live, clientset, clock, log); err != nil {
@@ -71,8 +72,8 @@ func (r *ring) retire(mgr manager.Manager, clientset kubernetes.Interface) error
 	}))
 }
 
-// newImport returns the function that reads the CA of the trust domain. It is nil if the ring makes
-// its own CAs.
+// newImport returns the function that reads the trust domain's CA from a Secret. The function is
+// nil if the ring makes its own CAs.
 func newImport(f flags.Flags, live client.Client) (func(context.Context) (*sign.CA, error), error) {
 	secret := client.ObjectKey{Namespace: f.Namespace, Name: f.SPIFFESecretName}
 	switch {
@@ -114,8 +115,8 @@ func newRing(
 	return r, nil
 }
 
-// add adds the ring's signer and rotator to a manager. The signer and the rotator see a change of
-// the ring at once, so a revocation does not wait for the next check.
+// add adds the ring's signer and rotator to a manager. A change of the ring wakes the signer and
+// the rotator, so a revocation does not wait for their next periodic check.
 func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernetes.Interface) error {
 	toSigner, toRotator := make(chan struct{}, 1), make(chan struct{}, 1)
 	if err := tokenserver.FollowRing(ctx, mgr.GetCache(), r.key, toSigner, toRotator); err != nil {
@@ -135,7 +136,7 @@ func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernete
 }
 
 // keyVaults returns the services that make and store private keys outside Secrets; by default,
-// there are none. Name identifies the ring in the descriptions of keys.
+// there are none. The parameter name identifies the ring in the descriptions of keys.
 func keyVaults(f flags.Flags, name string) ([]sign.Vault, error) {
 	if f.KeyStore != flags.KeysInAWSKMS {
 		return nil, nil
@@ -147,11 +148,12 @@ func keyVaults(f flags.Flags, name string) ([]sign.Vault, error) {
 	return []sign.Vault{vault}, nil
 }
 
-// stranger returns a client that reads public documents as other services do.
+// stranger returns the HTTP client of the probe. It reads the public documents like a verifier
+// outside the cluster.
 func stranger() *http.Client {
 	direct := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-		DisableKeepAlives: true, // a new connection each time, like a stranger's
+		DisableKeepAlives: true, // each read makes a new connection, like a first-time verifier
 	}
 	return &http.Client{Transport: direct, Timeout: 10 * time.Second}
 }

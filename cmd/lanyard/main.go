@@ -23,10 +23,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)  // a second interrupt ends the process at once
 	home, _ := os.UserHomeDir()   // empty after an error: then there is no default kubeconfig
-	cache, _ := os.UserCacheDir() // likewise: then interrupted uploads are not remembered
+	cache, _ := os.UserCacheDir() // empty after an error: then interrupted uploads are not remembered
 	file, err := os.Executable()
 	if err != nil {
-		file = "" // then lanyard-local is looked for in PATH only
+		file = "" // without this path, lanyard-local is looked for in PATH only
 	}
 	status := cli.Run(ctx, os.Args[1:], cli.IO{
 		IO:       frame.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: home, Mount: mount, Kinds: kinds.All()},

@@ -29,12 +29,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// registry accepts one token, has one tag, and records the command lines of all processes.
+// registry is a registry that accepts one token and has one tag. At each request, it records the
+// command lines of all processes, which must not contain the token.
 type registry struct {
 	token string
 
 	mu           sync.Mutex
-	shown        bool // the token was sent over HTTP/2
+	shown        bool // true if the token was sent over HTTP/2
 	commandLines []byte
 }
 
@@ -49,7 +50,7 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.shown = r.ProtoMajor == 2
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
-		line, _ := os.ReadFile(file) // the process may have ended
+		line, _ := os.ReadFile(file) // an error is ignored: the process may have ended
 		g.commandLines = append(g.commandLines, line...)
 	}
 	w.Header().Set("Content-Type", "application/json")

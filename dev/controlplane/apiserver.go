@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
 )
 
-// clusterAudience is the second audience that the API server accepts beside the issuer; clusters
-// usually have it.
+// clusterAudience is an audience that the API server accepts in addition to the issuer's URL.
+// Clusters usually accept it.
 const clusterAudience = "https://kubernetes.default.svc"
 
 // auditPolicy logs every request once it is answered, without bodies. A watch
@@ -29,7 +29,7 @@ rules:
 - level: Metadata
 `
 
-// newAPIServer prepares kube-apiserver on l and returns its Run.
+// newAPIServer prepares kube-apiserver with the listener l, and returns the function that runs it.
 func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listener) (func(context.Context) error, error) {
 	if err := pki.WriteFile(files.AuditPolicy, []byte(auditPolicy)); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		// The API server writes no Endpoints for its Service: Endpoints must not hold a loopback
-		// address, and nothing here reaches the API server by its Service.
+		// address, and no program on this machine reaches the API server by its Service.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + pki.ServiceCIDR,
 		"--etcd-servers=" + etcdEndpoint,
@@ -69,8 +69,8 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--audit-log-path=" + filepath.Join(o.DataDir, "audit.log"),
 		// A request is answered only after its line in the log is written.
 		"--audit-log-mode=blocking",
-		// In MiB, so large that the log stays one file, as the programs that read it expect. 0
-		// would mean 100.
+		// The size is in MiB, and so large that the log stays one file, as the programs that read
+		// the log expect. The value 0 would mean 100 MiB.
 		"--audit-log-maxsize=1048576",
 
 		// Without this flag, a stop waits up to a minute for clients to end their watches.
@@ -88,7 +88,8 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return nil, err
 	}
-	// The server's own loopback clients would log the warnings that the server sends them.
+	// Discard warnings. Otherwise the server's own loopback clients would log the warnings that the
+	// server sends to them.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 
 	completed, err := s.Complete(ctx)

@@ -55,9 +55,9 @@ type manager struct {
 // that an API without nodes needs, and returns a function that runs them until
 // its context ends. kube-apiserver must be ready.
 //
-// The package of kube-controller-manager's command imports all other controllers
-// too. The other controllers are three hundred packages, which take minutes to
-// compile.
+// newControllerManager does not use the package of kube-controller-manager's
+// command. That package also imports all other controllers: three hundred
+// packages, which take minutes to compile.
 func newControllerManager(files pki.Files) (func(context.Context) error, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", files.ControllerKubeconfig)
 	if err != nil {
@@ -80,7 +80,7 @@ func runControllers(ctx context.Context, config *rest.Config, authority []byte) 
 		return err
 	}
 	m := &manager{
-		// As in a cluster: each controller under its own ServiceAccount and RBAC.
+		// As in a cluster, each controller has its own ServiceAccount, with its own permissions.
 		clients:  clientbuilder.NewDynamicClientBuilder(rest.AnonymousClientConfig(config), client.CoreV1(), metav1.NamespaceSystem),
 		typed:    informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trim)),
 		metadata: metadatainformer.NewSharedInformerFactoryWithOptions(metadataClient, resync, metadatainformer.WithTransform(trim)),
@@ -205,7 +205,7 @@ func (m *manager) addGarbageCollector(ctx context.Context, watched metadata.Inte
 		return err
 	}
 	started := make(chan struct{})
-	close(started) // the informers run before any controller does
+	close(started) // closed already, because the informers run before any controller
 	graph := garbagecollector.NewDependencyGraphBuilder(ctx, watched, m.mapper, garbagecollector.DefaultIgnoredResources(),
 		informerfactory.NewInformerFactory(m.typed, m.metadata), started)
 	collector, err := garbagecollector.NewComposedGarbageCollector(ctx, client, metadataClient, m.mapper, graph)

@@ -36,7 +36,8 @@ func main() {
 	switch os.Args[1] {
 	case "kubectl":
 		// kubectl's root command, its plugins and its preferences each read os.Args by themselves.
-		// An explicit argument list would reach only one of them.
+		// An explicit argument list would reach only one of these three, so os.Args itself is
+		// changed.
 		os.Args = os.Args[1:]
 		kubectl()
 	case "serve":

@@ -45,12 +45,12 @@ func newProbe(server string, files pki.Files) (*probe, error) {
 	}}, nil
 }
 
-// healthy is nil once kube-apiserver's /readyz is ok, which includes RBAC's
-// default roles.
+// healthy returns nil once kube-apiserver's /readyz is ok. Then RBAC's default
+// roles exist too.
 func (p *probe) healthy(ctx context.Context) error { return p.get(ctx, "/readyz") }
 
-// populated is nil once the controllers have given the namespace default its
-// ServiceAccount.
+// populated returns nil once the controllers have made the ServiceAccount of
+// the namespace default.
 func (p *probe) populated(ctx context.Context) error {
 	return p.get(ctx, "/api/v1/namespaces/default/serviceaccounts/default")
 }

@@ -100,7 +100,8 @@ func untilEOF(ctx context.Context, r io.Reader) context.Context {
 }
 
 // serve runs the control plane until ctx ends or a component fails. It returns
-// nil only if all stopped in order and in time.
+// nil only if ctx ended and no component failed. A component that does not stop
+// in time has not failed.
 func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return fmt.Errorf("create data directory: %w", err)
@@ -120,7 +121,7 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = listener.Close() }() // closed twice after a regular stop
+	defer func() { _ = listener.Close() }() // fails after a regular stop: then it is already closed
 	server := "https://" + listener.Addr().String()
 
 	files, err := pki.Prepare(o.DataDir, server, time.Now())
@@ -132,16 +133,16 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 
-	// Components outlive ctx: they are stopped one after the other, dependents
-	// first.
+	// Components run on when ctx has ended, so that they can be stopped one after
+	// the other: each component before those on which it depends.
 	base := context.WithoutCancel(ctx)
 	var started []*component.Component
 	defer func() {
 		for _, c := range slices.Backward(started) {
 			late := c.Stop()
 			if errors.Is(late, component.ErrStillRunning) {
-				// A client or a controller that does not end is no failure: the end of the process
-				// ends it, after etcd has closed.
+				// It is no failure if a client or a controller does not end in time. After etcd has
+				// closed, the process exits, and that ends them.
 				say(out, "%v: ending without it", late)
 				continue
 			}
@@ -185,7 +186,8 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	return nil
 }
 
-// say reports a step. Errors of the output are ignored, because serve works without a reader.
+// say reports a step. Errors of the output are ignored, because serve goes on even if nobody reads
+// the output.
 func say(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }
@@ -198,15 +200,15 @@ func lock(path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close() // the lock's error is the one to report
+		_ = f.Close() // the error of Flock is reported instead
 		return nil, fmt.Errorf("%s is in use by another control plane: %w", filepath.Dir(path), err)
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-// listen opens the API server's loopback listener and notes its port: the port of the last start if
-// it is free, else any free one. The listener stays open from here on, so that no other program
-// takes the port.
+// listen opens the API server's loopback listener, and writes its port into portFile. The port is
+// that of the last start if it is free, else any free port. The listener stays open from here on,
+// so that no other program takes the port.
 func listen(ctx context.Context, portFile string) (net.Listener, error) {
 	var lc net.ListenConfig
 	last, _ := os.ReadFile(portFile) //nolint:gosec // in the operator's own directory; without the file any port is chosen

@@ -64,8 +64,8 @@ func TestAccounts(t *testing.T) {
 		_, err = accounts.Prove(t.Context(), before, audience)
 		wantCode(t, err, auth.CodeSubjectReplaced)
 	})
-	// Without configuration, accounts must refuse these audiences: they are audiences of the API
-	// server.
+	// auth/kube must refuse these audiences without any configuration, because they are audiences
+	// of the API server itself.
 	for _, audience := range []string{local.Issuer, "https://kubernetes.default.svc", ""} {
 		t.Run("audience "+audience, func(t *testing.T) {
 			_, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{audience}})

@@ -28,8 +28,8 @@ type gate struct {
 	released chan struct{}
 }
 
-// shut makes the next upload wait. Reached is closed when the upload has arrived; release ends its
-// request without an answer.
+// shut makes the next upload wait. The channel reached is closed when the upload has arrived. The
+// function release ends the upload's request without an answer.
 func (g *gate) shut() (reached <-chan struct{}, release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,7 +50,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	close(reached)
 	<-released
-	panic(http.ErrAbortHandler) // the client is gone: nobody needs an answer
+	panic(http.ErrAbortHandler) // no answer: the test has ended the client
 }
 
 // newPlainRegistry starts distribution without authentication, under this host.

@@ -151,8 +151,8 @@ func judgeRun(tb testing.TB) {
 	for agent, n := range admins {
 		name, _, _ := strings.Cut(agent, "/")
 		switch name {
-		case "kubectl", userAgent, local.FieldManager: // people, and the test harness
-		case "controlplane": // the API server's requests to itself, and its kubectl
+		case "kubectl", userAgent, local.FieldManager: // requests of people and of the test harness
+		case "controlplane": // requests of the API server to itself, and of the kubectl that is part of it
 		default:
 			tb.Errorf("program %q made %d requests with an administrator's credential", agent, n)
 		}
@@ -166,9 +166,9 @@ func judgeRun(tb testing.TB) {
 	wantNoSecretsInLogs(tb)
 }
 
-// abandonedRequests returns when the API server stopped authenticating a request because its client
-// had gone. A program that is killed leaves such requests behind. The times are those of the
-// server's log, in the layout [logTime].
+// abandonedRequests returns the times at which the API server stopped authenticating a request
+// because the client was gone. A program that is killed leaves such requests behind. The times are
+// those of the server's log, in the layout [logTime].
 func abandonedRequests(tb testing.TB) []string {
 	tb.Helper()
 	log, err := os.ReadFile(world.Path("controlplane.log"))
@@ -179,7 +179,7 @@ func abandonedRequests(tb testing.TB) []string {
 func abandonedIn(log string) (times []string) {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "Unable to authenticate the request") && strings.Contains(line, "context canceled") && len(line) > len(logTime) {
-			times = append(times, line[1:1+len(logTime)]) // after the severity's letter
+			times = append(times, line[1:1+len(logTime)]) // the time follows the letter of the severity
 		}
 	}
 	return times
@@ -189,8 +189,8 @@ func abandonedIn(log string) (times []string) {
 // alphabetical order of such texts is the order of their times.
 const logTime = "0102 15:04:05.000000"
 
-// isRefusedAt reports whether the API server refused the request's credential, and handled the
-// request at a time from its log. The time has the layout [logTime].
+// isRefusedAt reports whether the API server refused the request's credential, and was handling the
+// request at the time in the parameter at. This time has the layout [logTime].
 func (e auditEvent) isRefusedAt(at string) bool {
 	return e.ResponseStatus.Code == http.StatusUnauthorized &&
 		e.RequestReceivedTimestamp.Local().Format(logTime) <= at && at <= e.StageTimestamp.Local().Format(logTime)
@@ -224,8 +224,8 @@ func wholeRun() bool {
 	return true
 }
 
-// judgeCaller checks that the program that made a request owns the ServiceAccount that was used.
-// Either program may be nil.
+// judgeCaller checks that the caller, which made a request, is the owner of the ServiceAccount that
+// was used. The caller or the owner is nil if it is not a program of the chart.
 func judgeCaller(tb testing.TB, e auditEvent, caller, owner *program) {
 	tb.Helper()
 	switch {
@@ -263,8 +263,8 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 func TestControllerUsesItsRights(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
 	// Run the controller as with an API server before 1.34, which does not stream lists, so that it
-	// uses its permissions for listing. Lend the controller's identity by namespace labels, because
-	// otherwise the chart does not grant to read namespaces.
+	// uses its permissions for listing. Lend the controller's identity to namespaces selected by
+	// label, because otherwise the chart does not let the controller read namespaces.
 	install(t, map[string]any{
 		"extraEnv": environment("KUBE_FEATURE_WatchListClient=false"),
 		"identity": map[string]any{

@@ -42,8 +42,8 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// issue issues a certificate for a server on this machine, with DNS names and further IP addresses.
-// It returns certificate and key, PEM.
+// issue issues a certificate for a server at 127.0.0.1. The certificate also has the DNS names and
+// IP addresses in the parameter names. issue returns certificate and key, PEM.
 func (a *authority) issue(t *testing.T, names ...string) (certificate, key []byte) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -214,8 +214,8 @@ func TestAWSCommandChains(t *testing.T) {
 			config := secretFile(t, "config", "[profile owner]\naws_access_key_id = "+ownerKey+"\naws_secret_access_key = "+ownerSecret+
 				"\n[profile landing]\nsource_profile = owner\nrole_arn = "+role+"landing\nrole_session_name = chained\n"+
 				"[profile target]\nsource_profile = "+source+"\nrole_arn = "+role+c.role+"\nrole_session_name = chained\n"+external)
-			// The command caches sessions in its home by role, without their source, so each case
-			// has its own home.
+			// The aws command caches sessions in its home folder by role, and ignores their source
+			// profile. So each case has a home folder of its own.
 			asProfile := awsCommand{path: command.path, env: append(slices.Clone(command.env), "HOME="+t.TempDir(), "AWS_CONFIG_FILE="+config, "AWS_PROFILE=target")}
 			out, errs, err := asProfile.run(t, "", "sts", "get-caller-identity", "--query", "Arn")
 			switch want := "arn:aws:sts::" + workloadAccount + ":assumed-role/" + c.role + "/chained"; {

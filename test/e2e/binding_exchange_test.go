@@ -34,8 +34,8 @@ func mayPull(account, repository string) map[string]json.RawMessage {
 		fmt.Sprintf(`{"Effect":"Allow","Action":["ecr:BatchGetImage","ecr:GetDownloadUrlForLayer"],"Resource":"arn:aws:ecr:%s:%s:repository/%s"}`, local.Region, account, repository)))
 }
 
-// exchangedInSecrets tests bindings whose Secrets hold what a token was exchanged for: a session of
-// AWS, and logins at the registries of all clouds.
+// exchangedInSecrets tests bindings whose Secrets hold a credential for which a token was
+// exchanged: a session of AWS, or a login at the registry of each cloud.
 func exchangedInSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const role, repository = "bindings", "bindings/app"
@@ -233,7 +233,7 @@ spec:
 	}
 	lent := &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "images"}}
 	own := &identityv1.AWSServiceAccountIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: "deployer"}}
-	// Session is the name of the binding's session at AWS.
+	// The field session has the name of the binding's session at AWS.
 	for _, b := range []struct{ kind, name, session string }{
 		{identityv1.AWSClusterRoleIdentityKind, lent.Name, "images@images-keys." + identityNamespace},
 		{identityv1.AWSServiceAccountIdentityKind, own.Name, "deployer-keys." + identityNamespace + "@WorkloadIdentityBinding"},
@@ -258,8 +258,8 @@ spec:
 	fixed := w.secret(t, "images-fixed")
 	before := fixed.DeepCopy()
 	fixed.Immutable = new(true)
-	// Use a patch: it does not depend on the Secret's version, which the refresher may change
-	// meanwhile.
+	// Use a patch: it does not depend on the Secret's version, which the identity controller may
+	// change meanwhile.
 	must(t, "make a Secret immutable", w.people.Patch(t.Context(), fixed, client.MergeFrom(before)))
 	eventually(t, "the identity counts its bindings", func(ctx context.Context) error {
 		err := w.people.Get(ctx, client.ObjectKeyFromObject(lent), lent)
@@ -270,7 +270,8 @@ spec:
 		w.awaitBinding(t, name, isRefused(meta.ReasonPrincipalUsageUnauthorized, "may not use AWSClusterRoleIdentity images"))
 		w.awaitSecret(t, name, withdrawn)
 	}
-	// The refresher may replace the immutable Secret before it sees that the grant is withdrawn.
+	// The identity controller may replace the immutable Secret before it sees that the grant is
+	// withdrawn.
 	eventually(t, "the immutable Secret is gone, and its successor has nothing", func(ctx context.Context) error {
 		var successor corev1.Secret
 		switch err := w.people.Get(ctx, client.ObjectKeyFromObject(fixed), &successor); {

@@ -33,7 +33,7 @@ import (
 const bindingIssuer = "https://bindings.e2e.example.com"
 
 // proposedBinding is the WorkloadIdentityBinding of Gardener's proposal GEP-26, in Lanyard's API
-// group. It is in the namespace of its identity, so that it does not set the identity's namespace.
+// group. The binding is in its identity's namespace, so it does not set this namespace.
 const proposedBinding = `
 apiVersion: identity.lanyard.dev/v1alpha1
 kind: WorkloadIdentityBinding
@@ -88,8 +88,9 @@ type bindingWorld struct {
 	refresher *local.Program
 }
 
-// newBindingWorld starts a cluster and the programs that bindings need. The chart gets issuer,
-// values, and further values that all these clusters have.
+// newBindingWorld starts a cluster and the programs that bindings need. The chart gets the values
+// in the parameters issuer and values, in addition to values that all clusters of newBindingWorld
+// have.
 func newBindingWorld(t *testing.T, name, url string, issuer, values map[string]any) *bindingWorld {
 	t.Helper()
 	cluster := startCluster(t, name, "", nil)
@@ -147,16 +148,16 @@ func trustIdentity(t *testing.T, url, uid string) {
 	}))
 }
 
-// proposedTrust has the trust policy of the role in Gardener's proposal: a statement for each
-// issuer, because several tests use an identity of the proposal.
+// proposedTrust has the trust policy of the role in Gardener's proposal. The policy has a statement
+// for each issuer, because several tests, each with its own issuer, use the proposal's identity.
 var proposedTrust = struct {
 	mu         sync.Mutex
 	statements map[string]string // by the issuer's URL
 }{statements: map[string]string{}}
 
-// proposedBindingWorks applies the binding in Gardener's proposal. A consumer that reads only the
-// proposal's keys of the Secret gets a token for a Shoot, whose UID is in the claims. AWS must
-// accept the token.
+// proposedBindingWorks applies the binding in Gardener's proposal GEP-26. A consumer that reads
+// only the proposal's keys of the Secret gets a token for a Shoot, whose UID is in the claims. AWS
+// must accept the token.
 func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	makeGardenerKinds(t, w.people)
@@ -168,7 +169,8 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 			shoot = string(o.GetUID())
 		}
 	}
-	// The refresher may set an object as a token's context only if it may read the object.
+	// The identity controller may set an object as a token's context only if it may read the
+	// object.
 	reads := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "refresher-reads-shoots"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"core.gardener.cloud"}, Resources: []string{"shoots"}, Verbs: []string{"get"}},
 	}}
@@ -202,7 +204,7 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 			} `json:"shoot"`
 		} `json:"gardener.cloud"`
 	}
-	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims)) // AWS verifies them below
+	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims)) // AWS verifies the token below
 	if claims.Gardener.Shoot.UID != shoot {
 		t.Errorf("the claims are %+v", claims)
 	}
@@ -240,7 +242,8 @@ func isFresh(o *v1alpha1.WorkloadIdentityBinding) error {
 	return wantf(c != nil && c.Status == metav1.ConditionTrue && o.Status.ObservedGeneration == o.Generation, "%+v", o.Status)
 }
 
-// isRefused returns a check that a binding has no credential, with this reason.
+// isRefused returns a check that a binding is not Ready for this reason, with these words in the
+// message.
 func isRefused(reason, words string) func(*v1alpha1.WorkloadIdentityBinding) error {
 	return func(o *v1alpha1.WorkloadIdentityBinding) error {
 		c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
@@ -255,7 +258,7 @@ func (w *bindingWorld) secret(t *testing.T, name string) *corev1.Secret {
 	return s
 }
 
-// awaitSecret waits until want returns nil for a Secret.
+// awaitSecret waits until the function want returns nil for a Secret.
 func (w *bindingWorld) awaitSecret(t *testing.T, name string, want func(*corev1.Secret) error) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}

@@ -126,7 +126,8 @@ func judge(t *testing.T, cases []bucketCase) {
 	}
 }
 
-// wantUncalled asserts that nobody tried to reach hosts with this suffix.
+// wantUncalled asserts that nobody tried to reach a host with this ending after the call with the
+// number in the parameter after.
 func wantUncalled(t *testing.T, after uint64, ending string) {
 	t.Helper()
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{After: after}) {

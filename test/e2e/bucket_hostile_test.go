@@ -22,13 +22,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// hostileStore implements a part of S3. Each of its buckets misbehaves in its own way.
+// hostileStore implements a part of S3. Each of its buckets has a different fault.
 type hostileStore struct {
 	mu       sync.Mutex
 	listings map[string]int // number of list requests by bucket
 	reads    map[string]int
 	at       map[string][]time.Time // times of list requests
-	// changed is the index of the object in the crowded bucket whose content has changed.
+	// changed is the index of the object in the crowded bucket whose content has changed; 0 if none
+	// has.
 	changed atomic.Int64
 }
 
@@ -108,7 +109,8 @@ func (s *hostileStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hostileKeys are object keys that are invalid as file names, by bucket.
+// hostileKeys has, for each bucket, the key of the bucket's second object. The key is invalid as a
+// file name.
 var hostileKeys = map[string]string{
 	"key-parent":      "../evil",
 	"key-deep-parent": "a/../../evil",
@@ -142,7 +144,7 @@ func (s *hostileStore) read(w http.ResponseWriter, r *http.Request, bucket, key 
 }
 
 // content returns the content of an object in the crowded bucket. All versions have the same
-// length.
+// length, so only the ETag shows a change.
 func (s *hostileStore) content(key string) string {
 	version := 0
 	if changed := s.changed.Load(); changed > 0 && key == crowdKey(int(changed)) {
@@ -177,7 +179,7 @@ type object struct {
 	size     int
 }
 
-// pageOf returns the objects of page n of many.
+// pageOf returns the objects on page n of a listing. Their keys begin with the parameter name.
 func pageOf(n int, name string) []object {
 	objects := make([]object, 0, pageSize)
 	for i := range pageSize {
@@ -186,7 +188,7 @@ func pageOf(n int, name string) []object {
 	return objects
 }
 
-// page writes a page of a listing that is followed by another page. last writes the last page.
+// page writes a page of a listing, after which another page follows. last writes the last page.
 func page(w io.Writer, objects []object, next string) { listing(w, objects, true, next) }
 func last(w io.Writer, objects ...object)             { listing(w, objects, false, "") }
 
@@ -305,7 +307,7 @@ func TestHostileBuckets(t *testing.T) {
 	})
 	t.Run("a crowded bucket", func(t *testing.T) {
 		o := patient("crowd")
-		// No TLS: it would take most of the time.
+		// No TLS, because TLS would take most of the measured time.
 		o.Spec.Endpoint, o.Spec.CertSecretRef, o.Spec.Insecure = plainHost, nil, true
 		crowded(t, c, rest, store, o)
 	})

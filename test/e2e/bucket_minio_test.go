@@ -22,7 +22,8 @@ func (tn *tenant) atMinIO(t *testing.T, m *minio, name, bucketName string) *v1al
 	return o
 }
 
-// exchanging makes a Bucket exchange a ServiceAccount's token for a session at MinIO's own STS.
+// exchanging changes a Bucket so that the controller exchanges a ServiceAccount's token for a
+// session at MinIO's own STS.
 func exchanging(o *v1alpha1.Bucket, account string) *v1alpha1.Bucket {
 	o.Spec.ServiceAccountName = account
 	o.Spec.STS = &v1alpha1.BucketSTS{Provider: v1alpha1.ProviderAWS, Endpoint: "https://" + o.Spec.Endpoint}
@@ -74,8 +75,8 @@ func TestBucketAtMinIO(t *testing.T) {
 			}
 		}
 	})
-	// The controller that all tests share runs this test. Its administrator lists no host, so the
-	// controller must refuse MinIO.
+	// The controller that all tests share reconciles this object. Its administrator lists no host
+	// in --allowed-endpoint-hosts, so the controller must refuse MinIO.
 	t.Run("nobody is trusted for being asked", func(t *testing.T) {
 		before := proofs(t, a.namespace)
 		unlisted := exchanging(a.atMinIO(t, m, "unlisted", a.namespace), puller)

@@ -78,7 +78,8 @@ func holding(t *testing.T, want map[string]string) func(o *v1alpha1.Bucket) erro
 	}
 }
 
-// contents returns the files of an artifact. The artifact must match its status.
+// contents downloads an artifact, and returns its files. The download must match the status in the
+// parameter a.
 func contents(t *testing.T, a *v1alpha1.Artifact) (map[string]string, error) {
 	t.Helper()
 	if err := fetch(t.Context(), a, a.URL); err != nil {
@@ -119,7 +120,7 @@ func putInto(t *testing.T, plane http.Handler, target, content string, header ht
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, target, strings.NewReader(content))
 	maps.Copy(req.Header, header)
-	// Set the header as if the request came through a server.
+	// Set this header, because a request that comes through a server has it.
 	req.Header.Set("Content-Length", strconv.Itoa(len(content)))
 	res := httptest.NewRecorder()
 	plane.ServeHTTP(res, req)
@@ -263,7 +264,7 @@ func (tn *tenant) secret(t *testing.T, name string, data map[string]string) *met
 	return &meta.LocalReference{Name: name}
 }
 
-// ca refers to the tenant's Secret with certificate authorities.
+// ca returns a reference to the tenant's Secret with certificate authorities.
 func (*tenant) ca() *meta.LocalReference { return &meta.LocalReference{Name: "ca"} }
 
 // statements returns a policy with these statements.

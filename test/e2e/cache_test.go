@@ -85,7 +85,8 @@ func TestOneExchange(t *testing.T) {
 		}
 		return nil
 	})
-	// Each reconciliation resolves the tag at the registry once.
+	// Each reconciliation resolves the tag at the registry once, so these requests count the
+	// reconciliations.
 	eventually(t, "three intervals of all", func(context.Context) error {
 		n := len(resolutions(tn, tn.namespace, begin))
 		return wantf(n >= count*(rounds+1), "the registry was asked %d times of %d", n, count*(rounds+1))
@@ -115,7 +116,7 @@ func TestAccountChanges(t *testing.T) {
 	other := tn.namespace + "-other"
 	putRole(t, other, tn.subject, tn.namespace+"/app")
 	o := tn.object("app")
-	o.Spec.Interval.Duration = time.Hour // only the changes cause reconciliations
+	o.Spec.Interval.Duration = time.Hour // so long that only changes of the account cause reconciliations
 	create(t, o)
 	await(t, o, "the artifact", pulled)
 	if o.Status.Identity.CloudIdentity != tn.role {
@@ -209,7 +210,7 @@ func TestTrustRevoked(t *testing.T) {
 	}
 
 	tn.putRole(t)
-	at = request(t, o) // the request ignores the cached failure
+	at = request(t, o) // a requested reconciliation ignores the cached failure
 	await(t, o, "the request is handled", handled(at))
 	must(t, "pulled again at once", pulled(o))
 }

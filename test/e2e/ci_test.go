@@ -52,7 +52,7 @@ const (
 // ciJob is a job of a CI system: it runs the program lanyard in an environment of its own.
 type ciJob struct {
 	env    []string
-	folder string // with the content to push
+	folder string // folder with the content to push
 }
 
 // newCIJob returns a job in the local cloud's network. Its only identity is in env.
@@ -236,7 +236,7 @@ func jobsInTheCluster(t *testing.T, namespace string) {
 }
 
 // kubectlAsTheJob makes kubectl run lanyard as its credential plugin. Lanyard needs another
-// kubeconfig than kubectl, and its error message says so.
+// kubeconfig than kubectl, and lanyard's error message says so.
 func kubectlAsTheJob(t *testing.T, job *ciJob, config, namespace string) {
 	t.Helper()
 	lanyard, err := filepath.Abs(binary("lanyard"))
@@ -419,7 +419,7 @@ func jobsInClouds(t *testing.T) {
 	for cloud, tt := range map[string]struct {
 		env  []string
 		own  string
-		host string // of another registry at the cloud
+		host string // host of another registry at the cloud
 	}{
 		"aws":   {[]string{"AWS_ACCESS_KEY_ID=" + publisherKey, "AWS_SECRET_ACCESS_KEY=" + publisherSecret}, tn.url, "000000000000.dkr.ecr.eu-west-1.amazonaws.com"},
 		"azure": {[]string{"AZURE_CLIENT_ID=" + application, "AZURE_TENANT_ID=" + local.AzureTenant, "AZURE_FEDERATED_TOKEN_FILE=" + tokenOf(azureAudience)}, "oci://" + tn.azureRegistry() + ".azurecr.io/app", "other.azurecr.io"},
@@ -522,8 +522,8 @@ func skopeoCopies(t *testing.T, job *ciJob, host string) {
 // helmProgram is the value of programVar for helmPushes.
 const helmProgram = "helm"
 
-// helmPushes makes Helm push a chart, list its versions and pull it again. Config is the path of
-// Docker's configuration, and host is the registry's.
+// helmPushes makes Helm push a chart, list its versions and pull it again. The parameter config is
+// the path of Docker's configuration, and host is the registry's host.
 func helmPushes(config, host string) error {
 	dir, err := os.MkdirTemp("", "helm-")
 	if err != nil {
@@ -571,8 +571,9 @@ func helmPushes(config, host string) error {
 	return nil
 }
 
-// openDoorForBasic opens a second host of a registry, for clients that use Basic authentication. It
-// forwards the password to the registry as bearer token, and the registry decides.
+// openDoorForBasic serves a second host of a registry, for clients that use Basic authentication.
+// The second host forwards a client's password as a bearer token to the registry, which accepts or
+// refuses the token.
 func openDoorForBasic(t *testing.T, host, upstream string) {
 	t.Helper()
 	door := &httputil.ReverseProxy{

@@ -28,7 +28,7 @@ const (
 	// azureAudience is the audience of tokens for Microsoft Entra.
 	azureAudience = "api://AzureADTokenExchange"
 	// googleProject is the demonstration's project. googlePool is the workload identity pool of its
-	// clusters, and also the audience of tokens.
+	// clusters. ServiceAccount tokens for Google have the pool as audience.
 	googleProject = "my-org-project"
 	googlePool    = googleProject + ".svc.id.goog"
 	// googleAudience identifies the demonstration's cluster at Google's STS. Source: GKE, "About

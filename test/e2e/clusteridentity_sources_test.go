@@ -48,7 +48,7 @@ func lendChain(t *testing.T, namespaces ...string) {
 	}
 }
 
-// asRole sets an object's role identity in place of its ServiceAccount.
+// asRole makes an object use the role identity with this name in place of its ServiceAccount.
 func asRole(account *string, ref **meta.AWSIdentityReference, name string) {
 	*account, *ref = "", &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: name}
 }
@@ -127,7 +127,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 			return wantf(o.Status.Identity == nil && apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "%+v", o.Status)
 		})
 		await(t, bucket(b), "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized, "namespace lent-b"))
-		// A grant of only one link of the chain is not enough.
+		// A grant of only one identity of the chain is not enough: its source identity must be
+		// granted too.
 		patch(t, lent, func(o *identityv1.AWSClusterRoleIdentity) {
 			o.Spec.AllowedNamespaces.List = append(o.Spec.AllowedNamespaces.List, "lent-b")
 		})

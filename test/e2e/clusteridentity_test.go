@@ -81,14 +81,14 @@ func trustPrincipal(arn string) json.RawMessage {
 }
 
 // startIdentities installs the chart for AWS identities, and starts the identity controller until
-// the test ends. Both controllers use the access key of the user ClusterAPI-Owner at AWS. Only
-// these namespaces belong to tenants.
+// the test ends. The identity controller and the fetching controller use the access key of the user
+// ClusterAPI-Owner at AWS. Only these namespaces belong to tenants.
 func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 	t.Helper()
 	variables := []string{"AWS_ACCESS_KEY_ID=" + ownerKey, "AWS_SECRET_ACCESS_KEY=" + ownerSecret}
-	// The fetching controller lists as with an API server before 1.34, which does not stream lists:
-	// [judgeRun] requires that each granted verb is used, and only this test grants to list
-	// Secrets.
+	// Make the fetching controller send list requests, as with an API server before 1.34, which
+	// does not stream lists. [judgeRun] requires that each granted verb is used, and only this test
+	// grants the verb list for Secrets.
 	listing := environment(append(variables, "KUBE_FEATURE_WatchListClient=false")...)
 	all := map[string]any{"awsIdentities": true}
 	maps.Copy(all, identity)
@@ -135,7 +135,8 @@ func removeIdentities(t *testing.T) {
 	}
 }
 
-// deleteIdentities deletes the objects of removeIdentities. It returns how many are left.
+// deleteIdentities requests the deletion of all objects that removeIdentities deletes. It returns
+// how many objects still existed.
 func deleteIdentities(ctx context.Context) (left int, err error) {
 	used := func(k kinds.Kind) bool { return k.Server == kinds.AWS || k.AWSIdentity && k.ClusterScoped }
 	for _, kind := range kinds.All().Where(used) {

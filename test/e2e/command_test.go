@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// TestOperations suspends, resumes and reconciles an object with the command. The user is a tenant
-// who may only write its own objects.
+// TestOperations suspends, resumes and reconciles an object with the command lanyard. The user is a
+// tenant who may only write its own objects.
 func TestOperations(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "operations")
@@ -81,7 +81,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestImagesOfRealRegistry calls DescribeImages and ListImages for an image in a real registry.
+// TestImagesOfRealRegistry checks what DescribeImages and ListImages of the local cloud's Amazon
+// ECR return for an image in a real registry.
 func TestImagesOfRealRegistry(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "images-described")

@@ -46,7 +46,7 @@ func kindsOfCredentials() []string {
 // answers to good and bad credentials of one type.
 type judgement struct {
 	service, credential string
-	answers             map[string]string // by the kinds above
+	answers             map[string]string // by the kind of the credential
 	// takes has the kinds that the service accepts although it should not.
 	takes []string
 }
@@ -56,7 +56,7 @@ const letIn = "yes"
 
 // TestCredentialMatrix presents each type of credential, good and bad, to services of other
 // projects. It compares their answers with the table in the README. With -update it writes the
-// table there.
+// table into the README.
 func TestCredentialMatrix(t *testing.T) {
 	beside(t, lane2)
 	w := startMatrix(t)
@@ -84,7 +84,8 @@ func TestCredentialMatrix(t *testing.T) {
 	compareTable(t, matrixTable(all))
 }
 
-// compareTable compares the table with the README. With -update it writes the table there.
+// compareTable compares the table with that in the README. With -update it writes the table into
+// the README.
 func compareTable(t *testing.T, table string) {
 	t.Helper()
 	const first, last = "<!-- The table is written by TestCredentialMatrix. -->\n", "<!-- The end of the table. -->\n"
@@ -104,8 +105,8 @@ func compareTable(t *testing.T, table string) {
 	}
 }
 
-// matrixTable formats judgements as a table. Credentials with the same answers of a service share a
-// row.
+// matrixTable formats judgements as a table. Credentials that get the same answers from a service
+// share a row.
 func matrixTable(all []judgement) string {
 	var out strings.Builder
 	out.WriteString("| service | credential | " + strings.Join(kindsOfCredentials(), " | ") + " |\n|---|---|" + strings.Repeat("---|", len(kindsOfCredentials())) + "\n")
@@ -184,7 +185,7 @@ const (
 type issued struct {
 	credential   string
 	issuer, jwks string
-	subject      string // of the tenant in productionNamespace
+	subject      string // subject of the tenant in productionNamespace
 	mint         func(t *testing.T, namespace, audience string) string
 	key          *rsa.PrivateKey // signs the tokens
 }
@@ -297,7 +298,7 @@ func (w *matrixWorld) judgeCertificates(t *testing.T) []judgement {
 		own[namespace] = w.certificate(t, w.newObject(t, namespace, name, "oci://"+w.guarded+"/"+matrixApp, v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}))
 	}
 	now := w.signing(t)
-	signer := openKey(t, w.people, identityv1.SPIFFEKeyRing, now.authority.KID)
+	signer := openKey(t, w.people, identityv1.SPIFFEKeyRing, now.authority.Key.ID)
 	signed := func(id string, end time.Time) tls.Certificate {
 		return certify(t, now.authority.Certificate, signer, id, end)
 	}

@@ -19,8 +19,8 @@ import (
 )
 
 // fetchers prepares something to fetch for each client in the controller. It returns a function
-// that creates an object for each client: both kinds for registries, and a Bucket at each cloud.
-// Each cloud's own client needs a test, because it could open connections of its own.
+// that creates an object for each client: an OCIRepository, an ImageRepository, and a Bucket at
+// each cloud. Each cloud's own client needs a test, because it could open connections of its own.
 func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.LocalReference) []client.Object {
 	t.Helper()
 	tn.pushFile(t, "1.0.0", "app")
@@ -136,7 +136,8 @@ func TestTenantsProxy(t *testing.T) {
 	if used.Load() == 0 {
 		t.Error("nothing was fetched through the tenant's proxy")
 	}
-	// The credentials are cached. Without the proxy, no connection to the services is possible.
+	// The credentials are cached, so these objects need no exchange. Without the tenant's proxy,
+	// they cannot reach the services.
 	direct := fetchers("direct", nil, nil)
 	for _, o := range direct {
 		create(t, o)

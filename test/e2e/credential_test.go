@@ -88,8 +88,8 @@ func (r *federatedRegistry) push(t *testing.T, repository, tag, content string) 
 	return publish(t, "oci://"+r.host+"/"+repository, tag, layer(t, file("app.yaml", content)), authn.Anonymous)
 }
 
-// protect lets only these subjects of an issuer read their repositories, with tokens for the
-// registry's host. The URL jwks has the issuer's keys.
+// protect lets only one subject of an issuer read each repository, with tokens for the registry's
+// host. The map subjects has the subject of each repository. The URL jwks has the issuer's keys.
 func (r *federatedRegistry) protect(t *testing.T, issuer, jwks string, subjects map[string]string) {
 	t.Helper()
 	r.protectFor(t, issuer, jwks, r.host, subjects)
@@ -128,8 +128,8 @@ func applyStory(t *testing.T, name, namespace string) {
 	must(t, "apply a story", err)
 }
 
-// readStory reads the manifests in a file of testdata/stories. Replace has pairs of old and new
-// text.
+// readStory reads the manifests in a file of testdata/stories. The parameter replace has pairs of
+// old and new text.
 func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 	t.Helper()
 	data, err := os.ReadFile("testdata/stories/" + name)
@@ -175,7 +175,7 @@ func TestServiceAccountToken(t *testing.T) {
 	t.Run("user name", func(t *testing.T) { takesUserNames(t, zot, named) })
 	t.Run("Story 4 of another tenant", func(t *testing.T) {
 		tn := newTenant(t, "tenant-d")
-		// This account has the same name as the story's account.
+		// This account has the same name as the story's account, in another namespace.
 		tn.putAccount(t, scanned.Spec.ServiceAccountName, "")
 		theirs := scanned.DeepCopy()
 		theirs.ObjectMeta, theirs.Status = metav1.ObjectMeta{Namespace: tn.namespace, Name: scanned.Name}, v1alpha1.ImageRepositoryStatus{}
@@ -187,12 +187,12 @@ func TestServiceAccountToken(t *testing.T) {
 	})
 }
 
-// TestServiceAccountTokenInside tests Story 1 with a registry in a network of --deny-cidrs, like a
-// registry inside the cluster by default. The registry is refused until the administrator lists its
-// host.
+// TestServiceAccountTokenInside tests Story 1 in testdata/stories with a registry whose address is
+// in --deny-cidrs. By default, --deny-cidrs also denies a registry inside the cluster. The
+// controller must refuse the registry until the administrator lists its host.
 func TestServiceAccountTokenInside(t *testing.T) {
 	beside(t, stories)
-	zot := newFederatedRegistry(t, "zot.registry.example.com") // the audience in Story 1's manifest
+	zot := newFederatedRegistry(t, "zot.registry.example.com") // this host is the audience in Story 1's manifest
 	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
 	zot.protect(t, local.Issuer, clusterKeys, map[string]string{"tenant-a": "system:serviceaccount:tenant-a:tenant-a-sa"})
 	company, address := newAuthority(t), ownAddress(t)
@@ -273,7 +273,7 @@ func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 	await(t, pull("malformed", map[string]string{annotation: "a:b"}), "the refusal", failing("IdentityInvalid", annotation))
 }
 
-// refuseTokens creates objects that must fail at a registry that trusts the cluster.
+// refuseTokens creates objects that must fail at a registry that trusts the cluster's issuer.
 func refuseTokens(t *testing.T, zot *federatedRegistry) {
 	t.Helper()
 	tn := newTenant(t, "tenant-f")

@@ -66,7 +66,7 @@ func TestDayOne(t *testing.T) {
 		}
 		return metav1.Condition{}
 	}
-	// The condition's message may be up to two minutes late.
+	// The condition's message can be late by up to two minutes.
 	within(t, 3*time.Minute, "the identity says what to do", func(ctx context.Context) error {
 		c := ready(ctx)
 		told := c.Reason == meta.ReasonIssuerNotPublished && strings.Contains(c.Message, "lanyard keys confirm "+first)

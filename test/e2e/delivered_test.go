@@ -55,7 +55,7 @@ func (d delivered) read(t *testing.T, key string) string {
 }
 
 // env returns the environment of a client in the local cloud: the Secret's variables, which are its
-// keys in capitals, and further variables.
+// keys in capitals, and those in the parameter further.
 func (d delivered) env(t *testing.T, further ...string) []string {
 	t.Helper()
 	// Do not use a profile of the person who runs the tests.
@@ -106,8 +106,8 @@ func (d delivered) node(t *testing.T, script, scope string) node.Token {
 	return token
 }
 
-// vault logs in at the rendered address with the rendered body. The mount is in the rendered
-// config.
+// vault logs in at Vault. The folder has files with Vault's address, with the body of the login,
+// and with a config that has the plugin's mount.
 func (d delivered) vault(t *testing.T) verdict {
 	t.Helper()
 	var config struct {
@@ -154,7 +154,8 @@ func (d delivered) page(t *testing.T, heading, repository string) (stdout string
 // pageRepository is the image repository in docs/delivery.md.
 const pageRepository = "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app"
 
-// wantPage asserts that the commands in a section of docs/delivery.md print want.
+// wantPage asserts that the commands in a section of docs/delivery.md print the text in the
+// parameter want.
 func (d delivered) wantPage(t *testing.T, heading, repository, want string) {
 	t.Helper()
 	if out, err := d.page(t, heading, repository); err != nil || !strings.Contains(out, want) {
@@ -212,8 +213,8 @@ func aliyunAssume(t *testing.T, issuer, role, token string) verdict {
 	return v
 }
 
-// ofDelivery renders a token of an identity for a target into a folder, like a binding's Secret.
-// The token comes from `lanyard token`.
+// ofDelivery renders an identity's token for a target into a folder, as in a binding's Secret. The
+// token comes from `lanyard token`.
 func ofDelivery(t *testing.T, w *issuerWorld, identity federated, audience, target string, config map[string]string) delivered {
 	t.Helper()
 	folder := t.TempDir()
@@ -248,7 +249,7 @@ func deliveredFiles(t *testing.T, w *issuerWorld, a, b federated) {
 		name, heading, audience, target, script, scope string
 		// config has tenant A's identity, and other has tenant B's.
 		config, other map[string]string
-		code          string // of the refusal of tenant B's identity
+		code          string // error code with which the target refuses tenant B's identity
 	}{
 		{
 			"azure", "Azure", azureAudience, identityv1.TargetAzure, node.AzureIdentity, "https://storage.azure.com/.default",
@@ -288,8 +289,8 @@ func deliveredFiles(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Run("kubernetes", func(t *testing.T) { deliveredToKubernetes(t, w, a, b) })
 }
 
-// deliveredToAWS makes the aws command use the rendered config and session keys, and skopeo the
-// rendered login at ECR.
+// deliveredToAWS makes the aws command use the rendered config and session keys. It makes skopeo
+// use the rendered login at ECR.
 func deliveredToAWS(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
 	identity := []string{"sts", "get-caller-identity", "--query", "Arn", "--output", "text"}

@@ -24,7 +24,7 @@ func cloudClient() *http.Client { return &http.Client{Transport: world.Cloud().T
 type verdict struct {
 	status  int
 	code    string // empty if granted
-	message string // for people
+	message string // explanation for people
 }
 
 func (v verdict) granted() bool { return v.status == http.StatusOK && v.code == "" }
@@ -69,8 +69,9 @@ func askSTS(ctx context.Context, client *http.Client, endpoint, role, token stri
 	return verdict{status: status, code: answer.Code, message: answer.Message}, nil
 }
 
-// entraToken requests a token of an application for container registries from Microsoft Entra, with
-// a ServiceAccount token. Source: Microsoft Learn, "OAuth 2.0 client credentials flow", third case.
+// entraToken exchanges a ServiceAccount token at Microsoft Entra for a token of an application. The
+// new token is for container registries. Source: Microsoft Learn, "OAuth 2.0 client credentials
+// flow", third case.
 func entraToken(t *testing.T, application, assertion string) (string, verdict) {
 	t.Helper()
 	form := url.Values{

@@ -115,7 +115,7 @@ func TestExternalArtifact(t *testing.T) {
 	})
 }
 
-// misdirect changes the source in an object's ExternalArtifact, like another user.
+// misdirect changes the source in an object's ExternalArtifact, as another user might do.
 func misdirect(t *testing.T, o client.Object) {
 	t.Helper()
 	other := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"sourceRef":{"name":"other"}}}`))

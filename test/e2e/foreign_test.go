@@ -27,7 +27,7 @@ func startForeign(t *testing.T, name, readyURL string, client *http.Client, env 
 	// Use SIGTERM: SIGKILL would leave the server's worker processes behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = stopGrace // then the process is killed
+	cmd.WaitDelay = stopGrace // after this time, the server is killed
 	must(t, "start "+name, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -157,7 +157,8 @@ func runApache(t *testing.T, configuration *template.Template, values map[string
 	if err != nil {
 		t.Fatalf("Apache's server or its module mod_auth_openidc is missing: apt-get install apache2 libapache2-mod-auth-openidc: %v", err)
 	}
-	// If the tests run as root, Apache's workers run as another user, who must read this folder.
+	// If the tests run as root, Apache's workers run as another user. This user must be able to
+	// read the folder.
 	dir, err := os.MkdirTemp("", "lanyard-apache-") //nolint:usetesting // a test's own folder is closed to other users
 	must(t, "make a folder", err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })

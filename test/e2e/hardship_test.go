@@ -13,8 +13,8 @@ import (
 )
 
 // TestMetadataServer runs a controller without a metadata server, as outside GKE. An object whose
-// account has no workload identity provider gets an error that says what to do. The test then sets
-// a provider, and later starts the metadata server.
+// ServiceAccount sets no workload identity provider gets an error that says what to do. The test
+// then sets a provider, and later starts the metadata server.
 func TestMetadataServer(t *testing.T) {
 	alone(t, "its fault hits all callers of the metadata server")
 	const pool = "e2e-cluster"
@@ -53,7 +53,8 @@ func TestMetadataServer(t *testing.T) {
 	})
 }
 
-// TestThrottledExchange tests that the controller waits as long as Entra and Google's STS request.
+// TestThrottledExchange tests that the controller waits as long as Entra, or Google's STS, asks it
+// to wait.
 func TestThrottledExchange(t *testing.T) {
 	alone(t, "its faults hit all callers of Entra and of Google's STS")
 	const pause = 3 * time.Second
@@ -88,8 +89,8 @@ func TestThrottledExchange(t *testing.T) {
 	}
 }
 
-// TestClocks sets the clocks of all clouds apart from the cluster's clock. If a cloud accepts this
-// difference, objects must work; otherwise their conditions must report the refusal.
+// TestClocks makes the clocks of all clouds differ from the cluster's clock. If a cloud accepts
+// this difference, objects must work; otherwise their conditions must report the refusal.
 func TestClocks(t *testing.T) {
 	alone(t, "it moves the clocks of all clouds")
 	const azure, google, amazon = "azure", "google", "amazon"

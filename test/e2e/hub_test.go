@@ -38,7 +38,7 @@ const (
 	hubIssuer = "https://hub.e2e.example.com"
 	// spokesNamespace is the namespace of the spokes' accounts at the hub.
 	spokesNamespace = "lanyard-spokes"
-	// spokeName is the spoke that runs. otherSpoke only has an account.
+	// spokeName is the spoke whose cluster runs. otherSpoke only has an account at the hub.
 	spokeName, otherSpoke = "eu-1", "eu-2"
 	// hubNamespace is the hub's namespace to which the spoke's grantedNamespace is mapped.
 	// otherHubNamespace is the hub's namespace for otherSpoke.
@@ -58,7 +58,8 @@ type hubWorld struct {
 	files      string // folder with the spoke's kubeconfig
 }
 
-// TestHub runs two control planes. The spoke has only the rights that lanyard hub grant prints.
+// TestHub runs two control planes. The spoke has only the rights in the manifests that lanyard hub
+// grant prints.
 func TestHub(t *testing.T) {
 	beside(t, lane4)
 	w := installHub(t)
@@ -104,7 +105,7 @@ func installHub(t *testing.T) *hubWorld {
 	return w
 }
 
-// grant gives both spokes an account at the hub. It creates the first spoke's kubeconfig with the
+// grant gives both spokes an account at the hub. It creates the kubeconfig of spokeName with the
 // commands that lanyard hub grant prints.
 func (w *hubWorld) grant(t *testing.T) {
 	t.Helper()
@@ -133,7 +134,8 @@ func (w *hubWorld) applyGrant(t *testing.T, spoke, namespace string) (advice str
 	return errs.String()
 }
 
-// shell runs commands that were written for people. Kubectl is the control plane's.
+// shell runs commands that are meant for people, such as those that lanyard hub grant prints. The
+// program controlplane serves as the command kubectl.
 func (w *hubWorld) shell(t *testing.T, cluster *local.Cluster, commands string) {
 	t.Helper()
 	program, err := filepath.Abs(binary("controlplane"))
@@ -240,8 +242,8 @@ func spokeHasNoEvidence(t *testing.T, w *hubWorld) {
 	}
 }
 
-// authenticationOfPage writes the AuthenticationConfiguration of docs/hub.md to a file, with the
-// tests' first cluster as a spoke.
+// authenticationOfPage writes the AuthenticationConfiguration of docs/hub.md to a file. The spoke
+// in the file is the cluster that all tests share.
 func authenticationOfPage(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/hub.md")
@@ -318,7 +320,7 @@ func (w *hubWorld) newBinding(t *testing.T, namespace string) *v1alpha1.Workload
 	return o
 }
 
-// await waits until want returns nil for the binding of the spoke's team.
+// await waits until the function want returns nil for the spoke's binding in grantedNamespace.
 func (w *hubWorld) await(t *testing.T, what string, want func(*v1alpha1.WorkloadIdentityBinding) error) *v1alpha1.WorkloadIdentityBinding {
 	t.Helper()
 	o := &v1alpha1.WorkloadIdentityBinding{}
@@ -331,7 +333,7 @@ func (w *hubWorld) await(t *testing.T, what string, want func(*v1alpha1.Workload
 	return o
 }
 
-// secret returns the Secret for the binding of the spoke's team.
+// secret returns the Secret of the spoke's binding in grantedNamespace.
 func (w *hubWorld) secret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
@@ -412,8 +414,8 @@ func objectsAreStalled(t *testing.T, w *hubWorld) {
 	})
 }
 
-// hubRevokesKey asserts that a token of a key which is revoked at the hub is soon replaced in the
-// spoke's Secret.
+// hubRevokesKey revokes a key at the hub. The token in the spoke's Secret, which this key signed,
+// must soon be replaced.
 func hubRevokesKey(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.awaitRing(t, "a standby", standbyReady)

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
 )
 
-// TestIdentityAdmission sends every row of the WorkloadIdentity table to the real API server: with
-// the CRD's schema and rules, and with the admission policy.
+// TestIdentityAdmission sends every row of package issuertest's table of WorkloadIdentities to the
+// real API server, which applies the CRD's schema and rules, and the admission policy.
 func TestIdentityAdmission(t *testing.T) {
 	beside(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "garden"}}

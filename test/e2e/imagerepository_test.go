@@ -68,7 +68,7 @@ func TestImageRepository(t *testing.T) {
 	}
 }
 
-// awaitImage reads an ImageRepository into o until want returns nil.
+// awaitImage reads an ImageRepository into o until the function want returns nil.
 func awaitImage(t *testing.T, o *v1alpha1.ImageRepository, what string, want func() error) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s/%s: %s", o.Namespace, o.Name, what), func(ctx context.Context) error {

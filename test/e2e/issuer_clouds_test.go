@@ -28,7 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// proposedGarden has the objects that the token in Gardener's proposal refers to.
+// proposedGarden has the objects to which the token in Gardener's proposal GEP-26 refers.
 const proposedGarden = `
 apiVersion: core.gardener.cloud/v1beta1
 kind: Project
@@ -50,9 +50,9 @@ metadata: {name: foo, namespace: garden-local}
 spec: {seedName: local, credentialsBindingName: banana}
 `
 
-// proposalAtClouds tests the flow of Gardener's proposal. A token of its WorkloadIdentity for a
-// Shoot must have the claims of the proposal's sample. AWS and MinIO must give a session for the
-// token.
+// proposalAtClouds tests the flow of Gardener's proposal GEP-26. A token of its WorkloadIdentity
+// for a Shoot must have the claims of the proposal's sample. AWS and MinIO must give a session for
+// the token.
 func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	admin, identity := w.people, &v1alpha1.WorkloadIdentity{}
@@ -112,7 +112,7 @@ const (
 	identityPool                   = "identities"
 )
 
-// identityManifests are a tenant's objects at one cloud.
+// identityManifests are a tenant's objects at one cloud. The words in capitals are placeholders.
 const identityManifests = `
 apiVersion: identity.lanyard.dev/v1alpha1
 kind: WorkloadIdentity
@@ -144,8 +144,8 @@ func identitySubject(namespace, cloud string) string {
 }
 
 // objectsAtClouds makes an object of each fetching kind at each cloud use a WorkloadIdentity of the
-// tenant. Another tenant creates the same objects and identities. Each cloud must refuse all of
-// them.
+// tenant in ownerNamespace. The tenant in thiefNamespace creates the same objects and identities.
+// Each cloud must refuse the objects in thiefNamespace.
 func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	begin := world.Cloud().Journal().Last()

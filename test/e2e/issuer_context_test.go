@@ -99,8 +99,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: refresher}
 subjects: [{kind: ServiceAccount, namespace: garden-e2e-a, name: refresher}]
 `
 
-// contextsAreChecked requests tokens for objects of Gardener's kinds. For objects of these kinds,
-// the token server has the rights that the chart grants for issuer.claimsConfig.
+// contextsAreChecked checks the claims of tokens whose context object is of one of Gardener's kinds.
+// The token server reads these objects with the rights that the chart grants for
+// issuer.claimsConfig.
 func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	makeGarden(t, w)
@@ -136,7 +137,7 @@ func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	const unreadable = "does not exist with this UID, or the caller may not get it"
 	for name, c := range map[string]struct {
 		caller    rest.Interface
-		namespace string // of the identity
+		namespace string // namespace of the identity
 		object    tokenv1.ContextObject
 		is        func(error) bool
 		words     string

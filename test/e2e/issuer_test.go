@@ -37,7 +37,7 @@ const (
 	grantedNamespace, otherNamespace = "tenant-a", "tenant-b"
 )
 
-// The programs of the chart for an issuer.
+// Names of the chart's programs for an issuer.
 const (
 	tokenServer        = "lanyard-token-server"
 	discoveryServer    = "lanyard-discovery"
@@ -83,7 +83,7 @@ func TestIssuer(t *testing.T) {
 	t.Run("namespace", func(t *testing.T) { namespaceEnds(t, w.Cluster) })
 }
 
-// installIssuer starts the cluster, without programs.
+// installIssuer starts the cluster and installs the chart. It does not start the chart's programs.
 func installIssuer(t *testing.T) *issuerWorld {
 	t.Helper()
 	cluster := startCluster(t, "issuer", "", nil)
@@ -197,7 +197,7 @@ func (w *issuerWorld) mint(ctx context.Context, identity client.Object, audience
 	return requestFor(ctx, w.api, client.ObjectKeyFromObject(identity), fmt.Sprintf(`{"audiences":[%q]}`, audience))
 }
 
-// token is like mint, and fails the test without a token.
+// token is like mint, but fails the test if it gets no token.
 func (w *issuerWorld) token(t *testing.T, identity client.Object, audience string) string {
 	t.Helper()
 	minted, err := w.mint(t.Context(), identity, audience)
@@ -251,7 +251,7 @@ func readRing(t *testing.T, people client.Client, name string) *v1alpha1.KeyRing
 	return ring
 }
 
-// awaitRing waits until want returns nil for the issuer's KeyRing.
+// awaitRing waits until the function want returns nil for the issuer's KeyRing.
 func (w *issuerWorld) awaitRing(t *testing.T, what string, want func(*v1alpha1.KeyRing) error) {
 	t.Helper()
 	eventually(t, what, func(context.Context) error { return want(w.ring(t)) })
@@ -267,8 +267,8 @@ func kidOf(ring *v1alpha1.KeyRing, state v1alpha1.KeyState) string {
 	return ""
 }
 
-// standbyReady asserts that a KeyRing has a key that was published for publishDelay, but does not
-// sign yet.
+// standbyReady asserts that a KeyRing has a key that has been public for longer than publishDelay,
+// but does not sign yet.
 func standbyReady(ring *v1alpha1.KeyRing) error {
 	for _, k := range ring.Status.Keys {
 		if k.State == v1alpha1.KeyPublished && time.Since(k.PublishedAt.Time) > publishDelay {

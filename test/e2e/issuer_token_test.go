@@ -153,7 +153,7 @@ func kubectlMints(t *testing.T, cluster *local.Cluster) {
 }
 
 // onlyWhoMay tests callers with different rights. Only the caller with the right to create tokens
-// gets one.
+// gets a token.
 func onlyWhoMay(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	for _, c := range []struct {
@@ -185,8 +185,8 @@ func onlyWhoMay(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// forgedHeaders sends headers of the API server to the token server's port, without the API
-// server's certificate.
+// forgedHeaders sends requests to the token server's port with the headers in which the API server
+// passes on the caller's name, but without the API server's certificate.
 func forgedHeaders(t *testing.T, cluster *local.Cluster, server *local.Program) {
 	t.Helper()
 	ours := newAuthority(t)
@@ -209,7 +209,8 @@ func forgedHeaders(t *testing.T, cluster *local.Cluster, server *local.Program) 
 	}
 }
 
-// servingConfig trusts the same CA as the API server.
+// servingConfig returns a TLS configuration that trusts the same CA for the token server as the API
+// server does.
 func servingConfig(t *testing.T, cluster *local.Cluster) *tls.Config {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -230,11 +231,12 @@ func caBundle(t *testing.T, cluster *local.Cluster) []byte {
 	return read.Spec.CABundle
 }
 
-// replicasServe runs two replicas, replaces their CA, ends both and starts one again.
+// replicasServe runs two replicas of the token server, replaces their CA, ends both and starts one
+// again.
 func replicasServe(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	first := w.tokenServer
-	// The API server uses this replica now.
+	// Once the second replica has started, the API server uses this replica.
 	second := w.startReplica(t, tokenServer, "second")
 	both := func(what string) {
 		t.Helper()
@@ -287,7 +289,7 @@ func dangerousRights(t *testing.T, w *issuerWorld) {
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: "lanyard-controller"}},
 	}))
-	// The replica is ready, and the API server uses it.
+	// The new replica becomes ready in spite of the role, so the API server uses it.
 	w.tokenServer = w.startReplica(t, tokenServer, "fourth")
 	if _, err := requestToken(t.Context(), w.Cluster, ""); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "signing keys") {
 		t.Errorf("a program can read the keys: %v; want 503 with this reason", err)

@@ -199,7 +199,8 @@ func usersMintNothing(t *testing.T, cluster *local.Cluster) {
 }
 
 // programsWork tests the programs with only the chart's rights. An identity must become ready. The
-// controller must get a token of it in the tenant's namespace only.
+// controller must get a token of the identity in grantedNamespace, and none of the identity in
+// otherNamespace.
 func programsWork(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	app := w.newIdentity(t, grantedNamespace, "app", "sts.example.com")
@@ -238,7 +239,7 @@ func ringIsGuarded(t *testing.T, w *issuerWorld) {
 		must(t, "make a stranger with the right", w.people.Create(t.Context(), o))
 	}
 	write := func(by client.Client, change func(*v1alpha1.KeyRingStatus)) error {
-		// The token server may write at the same time.
+		// The token server may write the status at the same time, which causes a conflict.
 		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			ring := w.ring(t)
 			change(&ring.Status)

@@ -200,8 +200,9 @@ func (tn *tenant) pushConfig(t *testing.T, tag, name, value string) string {
 	return tn.pushFile(t, tag, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %s}\n", name, value))
 }
 
-// kustomization returns a Kustomization for an ExternalArtifact with the same name, which may be in
-// another namespace. The Kustomization applies the artifact to its own namespace.
+// kustomization returns a Kustomization for an ExternalArtifact with the same name. The parameter
+// named of has the namespace of the ExternalArtifact. The Kustomization applies the artifact to its
+// own namespace.
 func kustomization(namespace, name, of string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"sourceRef": map[string]any{"kind": "ExternalArtifact", "name": name, "namespace": of},
@@ -252,8 +253,8 @@ func awaitCondition(t *testing.T, o *unstructured.Unstructured, status metav1.Co
 	await(t, o, reason, func(o *unstructured.Unstructured) error { return conditionOf(o, "Ready", status, reason) })
 }
 
-// awaitExternal waits until the object's ExternalArtifact has a condition, and the object's
-// artifact.
+// awaitExternal waits until the object's ExternalArtifact has a condition with this status and
+// reason, and the object's artifact.
 func awaitExternal(t *testing.T, o *v1alpha1.OCIRepository, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	awaitCondition(t, externalArtifact(o), status, reason)
@@ -279,13 +280,13 @@ func awaitApplied(t *testing.T, o *unstructured.Unstructured, of *v1alpha1.OCIRe
 // reconcileRequest is Flux's annotation to request a reconciliation.
 const reconcileRequest = "reconcile.fluxcd.io/requestedAt"
 
-// reconcileAgain requests a reconciliation of a Kustomization from Flux.
+// reconcileAgain asks Flux to reconcile a Kustomization.
 func reconcileAgain(t *testing.T, o *unstructured.Unstructured, request string) {
 	t.Helper()
 	patch(t, o, func(o *unstructured.Unstructured) { o.SetAnnotations(map[string]string{reconcileRequest: request}) })
 }
 
-// offer creates an ExternalArtifact like another controller, with an artifact that is served.
+// offer creates an ExternalArtifact as another controller would, with an artifact that is served.
 func offer(t *testing.T, external *unstructured.Unstructured, artifact *v1alpha1.Artifact) {
 	t.Helper()
 	must(t, "change it", unstructured.SetNestedStringMap(external.Object, map[string]string{

@@ -99,7 +99,7 @@ func startLibrary(t *testing.T) (user string) {
 		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 	}
 
-	log, err := os.Create(world.Path("library.log")) // wantNoSecrets reads it
+	log, err := os.Create(world.Path("library.log")) // wantNoSecrets searches this log for secrets
 	must(t, "open a log", err)
 	cmd := exec.Command(program)
 	cmd.Env = append(world.Cloud().Env(), "KUBECONFIG="+kubeconfig(t, account.Namespace, account.Name), "AWS_REGION="+local.Region, "HOME="+t.TempDir())

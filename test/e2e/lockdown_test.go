@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestLockdown runs controllers with flags that answer two questions. Which identity does an object
-// without a ServiceAccount in its spec get? May the spec set a ServiceAccount? A refused object
-// must not be retried, and the message must contain the flag.
+// TestLockdown runs controllers with flags that decide two things: which identity an object without
+// a ServiceAccount in its spec gets, and whether the spec may set a ServiceAccount. A refused
+// object must not be retried, and the message must contain the flag.
 func TestLockdown(t *testing.T) {
 	beside(t)
 	const fallback = "fallback"

@@ -27,10 +27,10 @@ import (
 // These variables are shared by all tests. TestMain starts the cluster and its cloud before the
 // first test, and stops them after the last.
 var (
-	world      *local.Cluster       // with its cloud
-	controller *local.Program       // for all objects without a shard
-	apiserver  kubernetes.Interface // of the administrator
-	objects    client.Client        // of the administrator; with Lanyard's kinds
+	world      *local.Cluster       // the cluster that all tests share, with its cloud
+	controller *local.Program       // the controller for all objects without a shard
+	apiserver  kubernetes.Interface // client of the administrator
+	objects    client.Client        // client of the administrator, with Lanyard's kinds
 )
 
 // userAgent marks the tests' own requests in the audit log.
@@ -82,7 +82,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// Discard the logs of the caches in tests. The programs have their own logs.
+	// Discard the logs of the tests' own caches. The programs have their own logs.
 	ctrllog.SetLogger(logr.Discard())
 	os.Exit(suite.Run(context.Background(), m))
 }
@@ -128,7 +128,8 @@ func wantNoRaces(cluster *local.Cluster) error {
 	return nil
 }
 
-// values returns the chart's values for this run, with further values of a test.
+// values returns the chart's values for this run. The parameter further has the values that a test
+// adds.
 func values(further map[string]any) map[string]any {
 	all := loudest()
 	maps.Copy(all, map[string]any{"shards": shards(), "flux": map[string]any{"externalArtifacts": true}})

@@ -37,7 +37,7 @@ const (
 
 // minioConfig has the settings that differ between tests.
 type minioConfig struct {
-	// claim is the claim of a token that contains the name of the session's policy.
+	// claim is the name of the tokens' claim whose value is the name of the session's policy.
 	claim string
 	// issuer is the OpenID provider. Default: the issuer of the cluster.
 	issuer string
@@ -47,8 +47,8 @@ type minioConfig struct {
 	authority *authority
 }
 
-// startMinIO starts the unmodified MinIO in the local cloud. MinIO reads the issuer's discovery
-// document under its real name, through the cloud's proxy and with the cloud's CA.
+// startMinIO starts the unmodified MinIO in the local cloud. MinIO reads the discovery document at
+// the issuer's own URL, through the cloud's proxy and with the cloud's CA.
 func startMinIO(t *testing.T, config minioConfig) *minio {
 	t.Helper()
 	dir := t.TempDir()

@@ -67,7 +67,8 @@ func forward(t *testing.T, to string, each func()) (address string) {
 	return l.Addr().String()
 }
 
-// pipe copies in both directions until one side or ctx ends.
+// pipe makes a connection to the address in the parameter to, and copies in both directions between
+// this connection and the parameter in. It ends when one connection or ctx ends.
 func pipe(ctx context.Context, in net.Conn, to string) {
 	defer in.Close()
 	out, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)

@@ -19,7 +19,7 @@ import (
 // assumeAnnotation makes a ServiceAccount assume a second role with the session of its own role.
 const assumeAnnotation = "lanyard.dev/assume-role"
 
-// mayAssume replaces the tenant's role by one that may only assume roles.
+// mayAssume changes the policies of the tenant's role, so that it may only assume roles.
 func (tn *tenant) mayAssume(t *testing.T) {
 	t.Helper()
 	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, aws.Role{
@@ -77,7 +77,7 @@ func TestOwnChain(t *testing.T) {
 	if strings.Contains(ready(thief).Message, "agreed-upon") {
 		t.Errorf("the condition shows the external ID: %s", ready(thief).Message)
 	}
-	annotated(a, reader) // the chain without the external ID
+	annotated(a, reader) // this chain has no external ID
 	await(t, pulled, "the external ID is part of the chain", failing("TrustRefused", "external ID"))
 	annotated(a, "reader")
 	await(t, pulled, "the value is refused", failing("IdentityInvalid", assumeAnnotation))

@@ -32,12 +32,12 @@ type special struct {
 	begin string
 	// leftOut is the reason why the command cannot run in this test.
 	leftOut string
-	// instead checks a command with leftOut, as far as possible.
+	// instead is called for a command that is left out, and checks it as far as possible.
 	instead func(t *testing.T, command string)
 	// stays is the text that the command prints when it is ready. The command then keeps running
 	// until it is interrupted, while further commands run.
 	stays string
-	// fails says that the command must fail, as the page says.
+	// fails is true if the page says that the command fails. Then the command must fail.
 	fails bool
 	// says has words that the command must print.
 	says []string
@@ -105,7 +105,8 @@ func TestPages(t *testing.T) {
 // without a fence is an error, because it could hold commands that nobody runs.
 func shellCommands(page []byte) ([]string, error) {
 	var commands []string
-	// open is the end mark of a here-document, or a backslash.
+	// open is not empty if a command goes on in the next line. Then open is the end mark of the
+	// command's here-document, or a backslash.
 	language, inside, open := "", false, ""
 	joins := false // the next line belongs to the last command
 	lines := bufio.NewScanner(bytes.NewReader(page))
@@ -160,9 +161,9 @@ func TestShellCommands(t *testing.T) {
 
 // reader follows a page in a shell.
 type reader struct {
-	repository string   // the reader's copy
+	repository string   // the reader's copy of the repository
 	state      string   // file with the shell's variables and folder
-	env        []string // of a new shell
+	env        []string // environment of a new shell
 	running    []*staying
 	demo       string // output of the last make demo
 }
@@ -190,7 +191,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// copyRepository copies the repository as it is after `make build`: the files that git knows, in
+// copyRepository copies the repository as it is after `make build`: the files that git lists, in
 // their current state, and the built programs. Files keep their times, so that make builds nothing
 // again.
 func copyRepository(t *testing.T, to string) {
@@ -245,7 +246,7 @@ func (r *reader) follow(t *testing.T, commands []string) {
 	}
 }
 
-// shell prepares a command with the variables and the folder of the commands before.
+// shell prepares a command with the variables and the folder that the previous commands left.
 func (r *reader) shell(ctx context.Context, command string) *exec.Cmd {
 	const script = `set -ae; . "$1"; trap '{ export -p; echo "cd \"$PWD\""; } > "$1"' EXIT; eval "$2"`
 	cmd := exec.CommandContext(ctx, "bash", "-c", script, "page", r.state, command)
@@ -261,7 +262,8 @@ func (r *reader) run(t *testing.T, command string, s special) {
 	defer cancel()
 	cmd := r.shell(ctx, command)
 	out, err := cmd.CombinedOutput()
-	// Kill background processes of the command that the page did not end because the test failed.
+	// If the test fails, the page's further commands do not run, and do not end this command's
+	// background processes. So kill these processes.
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	if s.fails == (err == nil) || ctx.Err() != nil {
 		t.Fatalf("%s\nended with %v; want a failure: %v\n%s", command, err, s.fails, out)
@@ -273,7 +275,8 @@ func (r *reader) run(t *testing.T, command string, s special) {
 	}
 }
 
-// stay starts a command that keeps running. It returns once the command prints ready.
+// stay starts a command that keeps running. It returns once the command prints the text in the
+// parameter ready.
 func (r *reader) stay(t *testing.T, command, ready string) {
 	t.Helper()
 	s := &staying{output: &output{}, ended: make(chan error, 1)}
@@ -302,7 +305,7 @@ func (r *reader) interrupt(t *testing.T) {
 	for _, s := range slices.Backward(r.running) {
 		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGINT)
 		select {
-		case <-s.ended: // make and the shell fail when they are interrupted
+		case <-s.ended: // ignore its error: make and the shell fail when they are interrupted
 		case <-time.After(interruptGrace):
 			_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 			<-s.ended
@@ -361,7 +364,7 @@ func wantTable(t *testing.T, page []byte, demo string) {
 	row := func(line string) string {
 		words := strings.Fields(line)
 		for i, word := range words {
-			if strings.HasSuffix(word, ":") && i > 3 { // the reason; the message follows
+			if strings.HasSuffix(word, ":") && i > 3 { // this word is the reason; the message after it is left out
 				words = words[:i+1]
 				break
 			}

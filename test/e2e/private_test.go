@@ -18,16 +18,16 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestPrivateNetworks creates objects with hosts in networks that are not public, like a hostile
-// tenant. A controller must not connect to addresses in --deny-cidrs, by default the private
+// TestPrivateNetworks acts as a hostile tenant, and creates objects with hosts in networks that are
+// not public. A controller must not connect to addresses in --deny-cidrs, by default the private
 // ranges, unless the administrator lists the host.
 func TestPrivateNetworks(t *testing.T) {
 	beside(t)
 	inside, address, connections := startInside(t)
 	denied := map[string]any{"denyCIDRs": []any{address + "/32"}}
 	listed := map[string]any{"denyCIDRs": []any{address + "/32"}, "allowedEndpointHosts": []any{inside}}
-	// Use no proxy, which would connect in place of the controller. An address in the URL needs no
-	// name resolution.
+	// Use no proxy, because a proxy would connect in place of the controller. An address in the URL
+	// needs no name resolution.
 	environment := environment("NO_PROXY=*", "no_proxy=*")
 	for _, tt := range []struct {
 		name     string

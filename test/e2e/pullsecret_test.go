@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/distribution/distribution/v3/configuration"
-	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd" // the registry's users
+	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd" // authentication of the registry's users
 	"github.com/distribution/distribution/v3/registry/handlers"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"golang.org/x/crypto/bcrypt"
@@ -45,8 +45,8 @@ func newDistribution(t *testing.T, host, user, password string) {
 	})
 }
 
-// TestPullSecrets pulls from a registry with its own users, with Secrets like Pods: the Secret in
-// the object's spec, and the Secrets of its ServiceAccount. No other Secrets may be used.
+// TestPullSecrets pulls from a registry with its own users. Like a Pod, an object may use only the
+// Secret in its spec, and the Secrets of its ServiceAccount. No other Secrets may be used.
 func TestPullSecrets(t *testing.T) {
 	beside(t)
 	const user, password = "robot", secretMark + "of-the-robot"
@@ -74,7 +74,7 @@ func TestPullSecrets(t *testing.T) {
 
 	for name, tt := range map[string]struct {
 		namespace, account, secret string
-		reason                     string // of the refusal; empty for an artifact
+		reason                     string // reason of the refusal; empty if the object gets its artifact
 		words                      []string
 		subject                    string
 	}{

@@ -35,11 +35,11 @@ import (
 const (
 	// renewalIssuer is the issuer of TestRenewals.
 	renewalIssuer = "https://renewals.e2e.example.com"
-	// shortLife is the lifetime of TestRenewals's tokens, unless their identity sets another.
-	// renewalFraction is the fraction of their life after which tokens are renewed, with a
-	// variation of a tenth. The fraction is low, so that a slow machine has time to renew them.
+	// shortLife is the lifetime of TestRenewals's tokens, unless their identity sets another. A
+	// token is renewed when the part renewalFraction of its life has passed, plus or minus a tenth.
+	// renewalFraction is low, so that a slow machine has time to renew the tokens.
 	shortLife, renewalFraction = 100 * time.Second, 0.2
-	// askEvery is the pause between two checks of the consumer.
+	// askEvery is the pause between two checks by the consumer.
 	askEvery = 100 * time.Millisecond
 )
 
@@ -94,7 +94,8 @@ type cloudTarget struct {
 	trust func(t *testing.T, name, subject string) map[string]string
 	// judge presents a token to the cloud.
 	judge func(t *testing.T, config map[string]string, token string) verdict
-	// client makes the cloud's own client get a credential with the content of a Secret.
+	// client runs the cloud's own client, which must get a credential by means of a Secret's
+	// content.
 	client func(t *testing.T, d delivered, config map[string]string) error
 }
 
@@ -258,7 +259,7 @@ func renewedOnTime(t *testing.T, w *bindingWorld, all []*bound) {
 			}
 			return wantf(o.Status.IssuedAt.After(last.IssuedAt.Time), "%+v", o.Status)
 		})
-		// A token's issue time has a resolution of one second.
+		// A token's issue time has a resolution of one second, so it may equal RenewAt.
 		if issued := o.Status.IssuedAt; issued.Before(last.RenewAt) || !issued.Before(last.ExpiresAt) {
 			t.Errorf("%s was issued at %s; want it between %s and %s", b.name, issued, last.RenewAt, last.ExpiresAt)
 		} else {
@@ -272,7 +273,7 @@ func renewedOnTime(t *testing.T, w *bindingWorld, all []*bound) {
 func tokenIn(s *corev1.Secret) string { return string(s.Data[delivery.TokenKey]) }
 
 // renewedAtOnce tests each trigger for a renewal on long-lived credentials. The clouds must accept
-// the new token, for the subject that the identity has then.
+// the new token, whose subject is that of the identity after the trigger.
 func renewedAtOnce(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	look := func(t *testing.T, b *bound) {
@@ -420,11 +421,11 @@ func renewedAfterRevocation(t *testing.T, w *bindingWorld, all []*bound) {
 type consumer struct {
 	secrets client.Reader
 	names   []string
-	role    string // at AWS
+	role    string // the role to assume at AWS
 	cloud   *http.Client
 	keys    caching
-	// unpublished says that nobody serves the issuer's documents. The local cloud reads them for
-	// each token, so AWS may then refuse a good token.
+	// unpublished is true while nobody serves the issuer's documents. The local cloud reads them
+	// for each token, so AWS may refuse a good token during this time.
 	unpublished atomic.Bool
 
 	asked, unread int

@@ -37,7 +37,7 @@ func TestKilledController(t *testing.T) {
 	slow := newRegistry(t, "slow.registry.example.com")
 	slow.behave(drip)
 	pulls := make([]*v1alpha1.OCIRepository, count)
-	latest := make([]atomic.Value, count) // manifest digests
+	latest := make([]atomic.Value, count) // latest[i] is the digest of the last manifest of push(i)
 	push := func(i int) {
 		tag, content := fmt.Sprintf("tag-%d", i), layer(t, file("noise", noise(t, 200<<10+rand.IntN(1<<20))))
 		if i%2 == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// unbound is the only namespace in which the API server refuses requests of the controller; see
-// [judgeRun].
+// unbound is the only namespace in which the API server may refuse requests of the controller:
+// [judgeRun] ignores these refusals.
 const unbound = "unbound"
 
 // TestTenantNamespaces makes the chart bind the controller's rights for tenants in one namespace
@@ -24,8 +24,8 @@ func TestTenantNamespaces(t *testing.T) {
 	inside.pushFile(t, "1.0.0", "app")
 	outside.pushFile(t, "1.0.0", "app")
 	install(t, map[string]any{"rbac": map[string]any{"tenantNamespaces": []any{inside.namespace}}})
-	// The test harness only applies objects. Helm would delete this object of the former release,
-	// so delete it here.
+	// The function install only applies objects. Helm would delete this binding, which the former
+	// installation has created. So delete it here.
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-controller-tenant"}}
 	must(t, "take the rights from other namespaces", objects.Delete(t.Context(), everywhere))
 	s.start(t, "rights", nil)

@@ -48,7 +48,8 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 	defer running.Wait()
 	defer stop()
 	load := &traffic{mint: func(ctx context.Context) (string, error) { return w.mint(ctx, identity, vaultAudience) }}
-	// The clients' verifiers read the public document at different times.
+	// The clients start at different times, so that their verifiers read the public document at
+	// different times.
 	const clients = 4
 	for n := range clients {
 		running.Go(func() {
@@ -196,8 +197,8 @@ func controlPlaneHangs(t *testing.T, w *issuerWorld) {
 }
 
 // rotationWaits requests a rotation while nobody can read the public documents. A key that
-// verifiers may not see must not take over, and the command must say what to do. The test then
-// follows this advice.
+// verifiers perhaps do not know must not take over, and the command must say what to do. The test
+// then follows this advice.
 func rotationWaits(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	w.awaitRing(t, "a standby", standbyReady)
@@ -223,8 +224,8 @@ func rotationWaits(t *testing.T, w *issuerWorld) {
 	w.discovery = w.startReplica(t, discoveryServer, "")
 }
 
-// newRole creates a WorkloadIdentity that a tenant's role at AWS trusts, in the namespace where the
-// controller acts for a tenant.
+// newRole creates a WorkloadIdentity in grantedNamespace, and makes the tenant's role at AWS trust
+// this identity.
 func (w *issuerWorld) newRole(t *testing.T, tn *tenant, audiences ...string) *v1alpha1.WorkloadIdentity {
 	t.Helper()
 	identity := &v1alpha1.WorkloadIdentity{
@@ -288,7 +289,7 @@ func pause(ctx context.Context, d time.Duration) {
 // traffic requests tokens, and verifies them with a cached public document.
 type traffic struct {
 	mint                         func(context.Context) (string, error)
-	down                         atomic.Bool // the token server does not answer
+	down                         atomic.Bool // true while the token server may be down
 	minted, verified, unanswered atomic.Int64
 }
 
@@ -298,7 +299,8 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	v := caching{url: ownIssuer, life: publishDelay}
 	kept := map[string]string{} // a token of each key, by kid
 	for ; ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
-		// Load before the request: a refusal may arrive after the token server is ready again.
+		// Read the field down before the request too: a refusal may arrive after the token server
+		// is ready again.
 		down := l.down.Load()
 		token, err := l.mint(ctx)
 		switch {

@@ -26,7 +26,7 @@ func TestNodeClients(t *testing.T) {
 		name     string
 		client   nodeClient
 		audience string
-		code     string // of the refusal; empty for a token
+		code     string // error code of the refusal; empty if the client gets a token
 	}{
 		{"azure/own application", atAzure(applicationA), azureAudience, ""},
 		{"azure/other tenant's application", atAzure(applicationB), azureAudience, "AADSTS700213"},

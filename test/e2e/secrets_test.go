@@ -41,7 +41,7 @@ var secrets = stage.NewPatterns(append(artifactAddresses(),
 	`X-Amz-Signature=[A-Za-z0-9%]{10}`, `\?sig=[A-Za-z0-9%]{10}`, `&sig=[A-Za-z0-9%]{10}`,
 )...)
 
-// artifactAddresses returns patterns of the paths of artifacts, for each kind that keeps some.
+// artifactAddresses returns patterns of the paths of artifacts, for each kind that keeps artifacts.
 func artifactAddresses() (patterns []string) {
 	for _, kind := range kinds.All().Where(kinds.Kind.KeepsArtifacts) {
 		patterns = append(patterns, "/"+strings.ToLower(kind.Kind)+`/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`)
@@ -241,13 +241,13 @@ func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, 
 	must(t, "list the objects", err)
 	for _, o := range all {
 		if artifact := o.Artifact(); artifact != nil {
-			artifact.URL = "" // readers of the object may also read the artifact
+			artifact.URL = "" // not searched: readers of the object may also read the artifact
 		}
 		text, err := json.Marshal(o.Resource)
 		must(t, "write an object", err)
 		wantNoSecret(t, o.Kind.Kind+" "+o.GetNamespace()+"/"+o.GetName(), string(text))
 	}
-	// report.List leaves out these kinds.
+	// Also search the kinds that report.List leaves out.
 	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return !report.Lists(k) }) {
 		list := kind.NewList()
 		must(t, "list the objects", cluster.Client().List(ctx, list, client.InNamespace(namespace)))

@@ -44,7 +44,7 @@ const maxParallel = "100"
 
 // seats limits the tests that run at once in the shared cluster, in addition to the tests in lanes.
 // Two seats and the lanes keep two processors busy. With four seats, the suite takes a tenth more
-// processor time, and more time.
+// processor time, and ends later.
 var seats = make(chan struct{}, 2)
 
 // sharedThing is something that only one test at a time may use.
@@ -123,7 +123,8 @@ func connectPlanes() {
 	world.Cloud().Azure().ServeBlob(func(account azure.StorageAccount) http.Handler { return serving(planes.blob, account.Name) })
 }
 
-// lentBucket counts, for each principal, the tests that have lent it the tests' bucket at Google.
+// lentBucket counts, for each principal, the tests that have lent the bucket e2eBucket to this
+// principal.
 var lentBucket = struct {
 	mu      sync.Mutex
 	members map[string]int

@@ -27,13 +27,13 @@ const (
 	// brokerIssuer is the issuer of the broker's JWT-SVIDs.
 	brokerIssuer = "https://spire.example.com"
 	// brokeredHost is the host of a registry that trusts brokerIssuer. brokeredApp is a repository
-	// there.
+	// in this registry.
 	brokeredHost, brokeredApp = "brokered.registry.example.com", "brokered"
 )
 
 // issuedByBroker makes a SPIFFE broker issue the SVIDs of objects. The chart is installed for the
-// broker, with only the rights that the controller needs with a broker. The registries here trust
-// only the broker's keys.
+// broker, with only the rights that the controller needs with a broker. The registries of this test
+// trust only the broker's keys.
 func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	s := brokertest.New(t, brokerIssuer)
@@ -75,7 +75,7 @@ func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Run("refusals", func(t *testing.T) { brokerRefuses(t, w, s) })
 }
 
-// find reads an object for the broker, which checks that an object with this UID exists.
+// find returns the UID of an object, so that the broker can check that an object with a UID exists.
 func (w *spiffeWorld) find(ctx context.Context, o *brokerapi.KubernetesObjectReference) (uid string, found bool) {
 	var object client.Object = &v1alpha1.OCIRepository{}
 	if o.GetType().GetPlural() == "imagerepositories" {
@@ -128,8 +128,8 @@ func rotatesInPull(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 }
 
 // serveGated serves a handler to clients with a certificate of the broker's authorities, including
-// the next authority. Each request has its own connection. Shown returns the certificate that was
-// presented last.
+// the next authority. Each request has its own connection. The function shown returns the
+// certificate that was presented last.
 func (w *spiffeWorld) serveGated(t *testing.T, s *brokertest.Server, handler http.Handler) (shown func() *x509.Certificate) {
 	t.Helper()
 	own, err := tls.X509KeyPair(w.company.issue(t))

@@ -32,15 +32,16 @@ import (
 )
 
 const (
-	// patientHost is the host at which the patient registry accepts JWT-SVIDs. The registry accepts
-	// certificates at another address.
+	// patientHost is the host at which a [patientRegistry] accepts JWT-SVIDs. The registry accepts
+	// certificates at another address. patientApp is the registry's repository.
 	patientHost, patientApp = "patient.registry.example.com", "app"
 	// authoritySecret is the release's Secret with an authority of the trust domain.
 	authoritySecret = "spiffe-ca"
 )
 
 // keysChange revokes and rotates the keys and authorities of SVIDs: those of the key ring, and
-// those of cert-manager. Objects keep pulling during each rotation, and no pull may fail.
+// those in a Secret, as cert-manager writes it. Objects keep pulling during each rotation, and no
+// pull may fail.
 func keysChange(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	registry := newPatientRegistry(t, w)
@@ -55,7 +56,7 @@ func keysChange(t *testing.T, w *spiffeWorld) {
 			if after.kid == before.kid || after.authority.ID == before.authority.ID {
 				t.Errorf("%s signs after %s", after, before)
 			}
-			// In this time, each service of the registry reads the public documents again.
+			// Wait until each service of the registry has read the public documents again.
 			pause(t.Context(), publishDelay)
 		}
 	})
@@ -155,8 +156,8 @@ func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	}
 }
 
-// importedIsRevoked revokes the only authority of a trust domain with authorities from a Secret. No
-// object gets a certificate until the Secret has another authority.
+// importedIsRevoked revokes the only authority of the trust domain. This authority comes from a
+// Secret. No object gets a certificate until the Secret has another authority.
 func importedIsRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	token, certificate := registry.objects(t, w, "stopped")
@@ -176,7 +177,7 @@ func isAuthority(certificate *x509.Certificate) func(*identityv1.Authority) bool
 	return func(a *identityv1.Authority) bool { return a.Imported && a.ID == hex.EncodeToString(sum[:]) }
 }
 
-// renewSecret writes another authority to the Secret, like cert-manager.
+// renewSecret writes another authority to the Secret, as cert-manager does.
 func (w *spiffeWorld) renewSecret(t *testing.T) *authority {
 	t.Helper()
 	next := newAuthority(t)
@@ -198,9 +199,9 @@ type patientRegistry struct {
 	mu      sync.Mutex // guards the fields below
 	keys    []caching
 	bundles []keptBundle
-	token   shown           // presented last
-	chain   shown           // presented last
-	signers map[string]bool // of all SVIDs so far
+	token   shown           // the token that was presented last
+	chain   shown           // the certificate chain that was presented last
+	signers map[string]bool // signers of all SVIDs so far
 	refused []error
 }
 
@@ -361,8 +362,8 @@ func (r *patientRegistry) pull(t *testing.T, w *spiffeWorld) (end func()) {
 		for _, err := range r.refused {
 			t.Errorf("a service refused an SVID: %v", err)
 		}
-		// Two keys and four authorities take over. During a takeover, the former key or authority
-		// may still sign an SVID, which is also valid.
+		// Two keys and four authorities take over. Require only five signers: during a takeover,
+		// the former key or authority may still sign, and its SVIDs are valid too.
 		if t.Logf("%d pulls by SVIDs of %d keys and authorities", pulls.Load(), len(r.signers)); pulls.Load() < 50 || len(r.signers) < 5 {
 			t.Error("that is too little to show anything")
 		}
@@ -418,7 +419,8 @@ func authorityIsImported(t *testing.T, w *spiffeWorld, registry *patientRegistry
 	if _, _, err := x509svid.ParseAndVerify(former.Certificate, w.bundle); err != nil {
 		t.Errorf("a certificate of the former authority is still valid, but no longer accepted: %v", err)
 	}
-	// The ring lists the authority as active before the token server signs with it.
+	// The ring lists the authority as active a little before the token server signs with this
+	// authority. So wait.
 	eventually(t, "the authority of the Secret signs", func(context.Context) error {
 		chain := w.certificate(t, app).Certificate
 		intermediate, err := x509.ParseCertificate(chain[len(chain)-1])

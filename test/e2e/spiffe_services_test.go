@@ -106,8 +106,8 @@ func (w *spiffeWorld) startNATS(t *testing.T, name string) (address string) {
 	return messages.ClientURL()
 }
 
-// publishMessage publishes a message with a certificate, if any. It returns NATS's error, or nil if
-// NATS accepted the message.
+// publishMessage publishes a message. It presents the certificate in the parameter shown, if there
+// is one. It returns NATS's error, or nil if NATS accepted the message.
 func (w *spiffeWorld) publishMessage(address, subject string, shown ...tls.Certificate) error {
 	conn, err := nats.Connect(address, nats.Secure(w.showing(shown...)), nats.NoReconnect(),
 		// Ignore the error here: LastError returns it below.

@@ -50,7 +50,7 @@ import (
 )
 
 const (
-	// trustDomain is the trust domain for testdata/stories. The local cloud serves spiffeIssuer's
+	// trustDomain is the trust domain in testdata/stories. The local cloud serves spiffeIssuer's
 	// documents.
 	trustDomain  = "example.com"
 	spiffeIssuer = "https://spiffe.e2e.example.com"
@@ -74,7 +74,7 @@ type spiffeWorld struct {
 	mutual, guarded, patient, brokered, gated string
 
 	controller *local.Program
-	// broker is the chart's value spiffe.broker; nil for the default.
+	// broker is the chart's value spiffe.broker; nil without a broker.
 	broker map[string]any
 }
 
@@ -160,8 +160,8 @@ func (w *spiffeWorld) readBundle(t *testing.T, issuer string) {
 }
 
 // awaitAuthority waits until the trust domain has an active key, and an active authority that the
-// function accepts. The token server polls every 15 seconds whether the Secret has another
-// authority, and whether the publish delay is over.
+// caller's function accepts. The token server checks every 15 seconds whether the Secret has
+// another authority, and whether the publish delay is over.
 func (w *spiffeWorld) awaitAuthority(t *testing.T, is func(*identityv1.Authority) bool) {
 	t.Helper()
 	within(t, time.Minute, "a key and the authority are active", func(context.Context) error {
@@ -191,7 +191,7 @@ func imageID(namespace, name string) string {
 	return "spiffe://" + trustDomain + "/imagerepositories/" + namespace + "/" + name
 }
 
-// await reads an object into o until want returns nil.
+// await reads an object into o until the function want returns nil.
 func (w *spiffeWorld) await(t *testing.T, o *v1alpha1.OCIRepository, want func(o *v1alpha1.OCIRepository) error) {
 	t.Helper()
 	awaitIn(t, w.people, patience, o, "as wanted", want)
@@ -216,7 +216,7 @@ const (
 	scannedApp = "scanned"
 )
 
-// provesByJWT tests Story 2: the registry authorizes the object itself.
+// provesByJWT tests Story 2 in testdata/stories: the registry authorizes the object itself.
 func provesByJWT(t *testing.T, w *spiffeWorld, manifest string) {
 	t.Helper()
 	_, err := w.Apply(t.Context(), readStory(t, "credential-2.yaml"))
@@ -249,7 +249,8 @@ func provesByJWT(t *testing.T, w *spiffeWorld, manifest string) {
 
 	t.Run("image", func(t *testing.T) {
 		scans(t, w.people, spiffeRegistry+"/"+scannedApp, own, imageID(productionNamespace, scannedApp))
-		// An OCIRepository with the same name is another object, with another SPIFFE ID.
+		// An OCIRepository with the same name is another object with another SPIFFE ID, so the
+		// registry must refuse it.
 		same := w.newObject(t, productionNamespace, scannedApp, "oci://"+spiffeRegistry+"/"+scannedApp, own)
 		w.await(t, same, failing("RegistryRefused", "401"))
 	})
@@ -278,8 +279,8 @@ func provesByJWT(t *testing.T, w *spiffeWorld, manifest string) {
 // audience.
 func (w *spiffeWorld) issuer() string { return "https://oidc.spiffe.example.com/id" }
 
-// statusOf returns the status of a GET request with a bearer token, if any. It is 0 if the server
-// refuses the connection.
+// statusOf returns the status of a GET request, which presents the token in bearer unless bearer is
+// empty. The status is 0 if the server refuses the connection.
 func statusOf(t *testing.T, c *http.Client, address, bearer string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -317,7 +318,7 @@ func (w *spiffeWorld) request(ctx context.Context, user string, o *v1alpha1.OCIR
 		AbsPath("/apis/token.lanyard.dev/v1alpha1/namespaces/"+o.Namespace+"/ocirepositories/"+o.Name+"/svid").
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
 	if err := answer.Error(); err != nil {
-		// Error decodes an answer of the kind Status, which Raw does not.
+		// Return the error of Error, because Raw does not decode an answer of the kind Status.
 		return nil, err
 	}
 	data, err := answer.Raw()
@@ -340,8 +341,8 @@ SSLCACertificateFile {{.Authorities}}
 {{- end}}
 `
 
-// certificateRegistry requires a certificate with one SPIFFE ID per repository. It is the
-// configuration of Apache in front of distribution.
+// certificateRegistry is the configuration of Apache in front of distribution. For each repository,
+// Apache requires a certificate with one SPIFFE ID.
 var certificateRegistry = template.Must(template.New("certificates").Parse(apacheBase + `
 Listen {{.TLS}}
 SSLSessionCache none
@@ -354,8 +355,8 @@ SSLSessionCache none
 ` + requireCertificate + `</VirtualHost>
 `))
 
-// serverFiles writes the files for a server with client certificates: the server's certificate and
-// key, and the authorities of the trust domain.
+// serverFiles writes the files for a server that verifies client certificates: the server's
+// certificate and key, and the authorities of the trust domain.
 func (w *spiffeWorld) serverFiles(t *testing.T) (certificate, key, authorities string) {
 	t.Helper()
 	return w.serverFilesFor(t, w.bundle.X509Authorities())
@@ -413,7 +414,7 @@ func (w *spiffeWorld) startDistribution(t *testing.T, address string, clients []
 	})
 }
 
-// provesByCertificate tests Story 3: the object authenticates itself in TLS.
+// provesByCertificate tests Story 3 in testdata/stories: the object authenticates itself in TLS.
 func provesByCertificate(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	w.startMutual(t)
@@ -469,8 +470,9 @@ func idsAreToldApart(t *testing.T, w *spiffeWorld) {
 	scans(t, w.people, w.guarded+"/"+scannedApp, own, imageID(productionNamespace, scannedApp))
 }
 
-// scans makes an ImageRepository with a credential scan a repository that only the production
-// namespace's object may read. An object with the same name in another namespace must be refused.
+// scans makes an ImageRepository use the credential to scan a repository. Only the production
+// namespace's object may read the repository. An object with the same name in another namespace
+// must be refused.
 func scans(t *testing.T, people client.Client, image string, credential v1alpha1.Credential, as string) {
 	t.Helper()
 	scanner := func(namespace string) *v1alpha1.ImageRepository {
@@ -492,7 +494,7 @@ func scans(t *testing.T, people client.Client, image string, credential v1alpha1
 	})
 }
 
-// certificate gets an object's certificate like the controller. SPIFFE's library must accept it.
+// certificate gets an object's certificate as the controller does. SPIFFE's library must accept it.
 func (w *spiffeWorld) certificate(t *testing.T, o *v1alpha1.OCIRepository) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -537,13 +539,14 @@ func certify(t *testing.T, authority *x509.Certificate, signer crypto.Signer, id
 	return tls.Certificate{Certificate: [][]byte{der, authority.Raw}, PrivateKey: key}
 }
 
-// client returns a client for the company's servers that presents a certificate, if any.
+// client returns an HTTP client for the company's servers. The client presents the certificate in
+// the parameter shown, if there is one.
 func (w *spiffeWorld) client(shown ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: w.showing(shown...)}, Timeout: direct.Timeout}
 }
 
 // showing returns a TLS configuration that trusts the company's servers. It presents a certificate
-// even if the server requests other authorities.
+// even if the server requests certificates of other authorities.
 func (w *spiffeWorld) showing(shown ...tls.Certificate) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(w.company.certificate)
@@ -619,8 +622,8 @@ func onlyTheController(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// administratorLooks prints the SVID that the controller presents to the registry, with `lanyard
-// token`. SPIFFE's library must accept this SVID.
+// administratorLooks runs `lanyard token`, which prints the SVID that the controller presents to
+// the registry. SPIFFE's library must accept this SVID.
 func administratorLooks(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), binary("lanyard"), "token", "ocirepository/"+tokenApp, "--namespace", productionNamespace,
@@ -631,8 +634,8 @@ func administratorLooks(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// deletedObject deletes the object of Story 2 and creates it again. The former UID must get no
-// SVID. The new object must pull with an SVID of its own.
+// deletedObject deletes the object of Story 2 in testdata/stories, and creates it again. The former
+// UID must get no SVID. The new object must pull with an SVID of its own.
 func deletedObject(t *testing.T, w *spiffeWorld, manifest string) {
 	t.Helper()
 	made := func() (requests int) {

@@ -44,8 +44,9 @@ const (
 	partnerSession = "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/tenant-a-partner-sa.tenant-a"
 )
 
-// asWhom has the objects that must be fetched, by name: with the provider, the ServiceAccount and
-// the cloud identity. An object without a cloud identity is the ServiceAccount itself at the cloud.
+// asWhom has the objects whose fetch must succeed, by name: with the provider, the ServiceAccount
+// and the cloud identity. Without a cloud identity, the object acts at the cloud as the
+// ServiceAccount itself.
 var asWhom = map[string]struct{ provider, account, identity string }{
 	"tenant-a-repo": {"aws", "tenant-a-ecr-sa", roleA},
 	"tenant-b-repo": {"aws", "tenant-b-ecr-sa", roleB},
@@ -60,8 +61,8 @@ var asWhom = map[string]struct{ provider, account, identity string }{
 	"tenant-a-direct": {"gcp", "tenant-a-direct-sa", ""},
 }
 
-// fixes has the objects that must be refused. Each message must contain these words, which say what
-// to do and where.
+// fixes has, for each object that must be refused, the words that the object's message must
+// contain. They say what to do and where.
 var fixes = map[string][]string{
 	"repository-of-tenant-a":      {roleB, "tenant-a/app", "ecr:BatchGetImage"},
 	"role-of-tenant-a":            {roleA, "system:serviceaccount:tenant-b:role-of-tenant-a-sa", "trust policy"},
@@ -81,7 +82,8 @@ var fixes = map[string][]string{
 const dataHost = "lanyarddemo.westeurope.data.azurecr.io"
 
 // TestStory tests Stories 1, 3 and 5 of Flux RFC-0010, an Azure counterpart, and further attempts
-// of tenant B. It applies examples/ of the repository, without the issuer, which TestPages runs.
+// of tenant B. It applies examples/ of the repository without the objects that need Lanyard's own
+// issuer; TestPages runs the issuer.
 func TestStory(t *testing.T) {
 	alone(t, "it waits for all objects of the world, and compares them with what lanyard status -A prints")
 	begin := world.Cloud().Journal().Last()
@@ -188,7 +190,7 @@ func TestStory(t *testing.T) {
 	t.Run("no secrets", func(t *testing.T) { wantNoSecrets(t) })
 }
 
-// judgeStory checks the clouds' journal of the examples.
+// judgeStory checks the calls that the clouds recorded while the examples ran.
 func judgeStory(t *testing.T, calls []journal.Call) {
 	t.Helper()
 	// owners has the subjects that may use each identity. readers has the callers that may read
@@ -214,7 +216,7 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 	for _, call := range calls {
 		if call.Host == dataHost {
 			// The data endpoint refuses clients that present more than the link from the registry.
-			// So no call may be refused.
+			// The controller must present only the link, so no call may be refused.
 			if !call.Granted() {
 				t.Errorf("the registry's data endpoint refused: %+v", call)
 			}
@@ -301,8 +303,8 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 	}
 }
 
-// viewer returns the kubeconfig of a user who may read Lanyard's objects in all namespaces, by the
-// chart's role for people.
+// viewer returns the kubeconfig of a user who may read Lanyard's objects in all namespaces. The
+// user has the chart's role for people.
 func viewer(t *testing.T) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "viewer"}}

@@ -57,15 +57,15 @@ const (
 // that the role may read.
 type tenant struct {
 	namespace string
-	subject   string // of the ServiceAccount's tokens
-	role      string // ARN
-	url       string // of the repository
+	subject   string // subject of the ServiceAccount's tokens
+	role      string // ARN of the role
+	url       string // URL of the repository
 	// shard is the shard of the tenant's objects; nil for the controller that all tests share.
 	shard *shard
 }
 
-// newTenant creates a tenant for a test. The name consists of letters and dashes, and is unique in
-// the run.
+// newTenant creates a tenant for a test. The name must consist of letters and dashes, and must be
+// unique in the run.
 func newTenant(t *testing.T, name string) *tenant {
 	t.Helper()
 	tn := &tenant{
@@ -212,7 +212,7 @@ func patchIn[T client.Object](t *testing.T, cluster client.Client, o T, change f
 	must(t, "change an object", cluster.Patch(t.Context(), o, client.MergeFrom(before)))
 }
 
-// await reads an object into o until want returns nil.
+// await reads an object into o until the function want returns nil.
 func await[T client.Object](t *testing.T, o T, what string, want func(o T) error) {
 	t.Helper()
 	awaitWithin(t, patience, o, what, want)
@@ -292,7 +292,7 @@ func request(t *testing.T, o client.Object) string {
 	return at
 }
 
-// handled returns a check that a request was handled.
+// handled returns a check that the request with this annotation value was handled.
 func handled(at string) func(o *v1alpha1.OCIRepository) error {
 	return func(o *v1alpha1.OCIRepository) error {
 		return wantf(o.Status.LastHandledReconcileAt == at, "lastHandledReconcileAt is %q, not %q", o.Status.LastHandledReconcileAt, at)

@@ -31,8 +31,8 @@ var minioTakes = map[string]string{
 	"endless":      "its session ends by itself",
 }
 
-// TestTokenMatrix presents the same kinds of ServiceAccount tokens to each cloud, and to MinIO's
-// STS, which is another project's. AWS must agree with MinIO, except for the tokens in minioTakes.
+// TestTokenMatrix presents the same kinds of ServiceAccount tokens to each cloud, and to the STS of
+// another project, MinIO. AWS must agree with MinIO, except for the tokens in minioTakes.
 func TestTokenMatrix(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "matrix-a"), newTenant(t, "matrix-b")

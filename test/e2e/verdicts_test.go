@@ -39,7 +39,7 @@ const (
 	clusterAudience = "https://verdicts.example.com"
 	vaultAudience   = "vault.example.com"
 	apacheAudience  = "apache.example.com"
-	wrongAudience   = "https://elsewhere.example.com" // of no receiver in the tests
+	wrongAudience   = "https://elsewhere.example.com" // no receiver in the tests has this audience
 )
 
 // federated is a WorkloadIdentity with the identities that trust it at other services.
@@ -104,12 +104,12 @@ func trustIssuer(t *testing.T, issuer string) {
 // verifier verifies tokens of one audience.
 type verifier struct {
 	name, audience string
-	width          int // of the verifier's column in the table
+	width          int // width of the verifier's column in the table
 	judge          func(token string) verdict
 	// takes has the bad tokens that the verifier accepts, with the reason.
 	takes map[string]string
-	// speaks says that the golden file also has the verifier's messages, because they say more than
-	// its codes.
+	// speaks is true if the golden file also has the verifier's messages, because they say more
+	// than its codes.
 	speaks bool
 }
 
@@ -220,7 +220,8 @@ type tokenKind struct {
 	token func(audience string) string
 }
 
-// ownTokens returns a good token of identity A, and bad ones. The foreign key is not the issuer's.
+// ownTokens returns a good token of identity A, and bad ones. The parameter foreign is a key that
+// is not the issuer's.
 func ownTokens(t *testing.T, w *issuerWorld, a, b federated, foreign *rsa.PrivateKey) []tokenKind {
 	t.Helper()
 	good := func(audience string) string { return w.token(t, a, audience) }
@@ -372,7 +373,7 @@ func ownClients(t *testing.T, w *issuerWorld, a, b federated) {
 	for _, tt := range []struct {
 		name, file string
 		client     nodeClient
-		code       string // of the refusal; empty for a token
+		code       string // error code of the refusal; empty if the client gets a token
 	}{
 		{"azure/own application", forAzure, atAzure(a.application), ""},
 		{"azure/other tenant's application", forAzure, atAzure(b.application), "AADSTS700213"},

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSize asserts that the command lanyard, which CI jobs download, stays small and static. It
-// runs in images without a C library.
+// TestSize asserts that the command lanyard stays small, because CI jobs download it. It must also
+// stay static, because it runs in images without a C library.
 func TestSize(t *testing.T) {
 	beside(t)
 	const most = 40_000_000

@@ -15,8 +15,8 @@ const (
 	pollEvery = 200 * time.Millisecond
 )
 
-// eventually calls look until it returns nil. At the deadline, the test fails with look's last
-// error.
+// eventually calls the function look until it returns nil. At the deadline, the test fails with
+// look's last error.
 func eventually(t *testing.T, what string, look func(ctx context.Context) error) {
 	t.Helper()
 	within(t, patience, what, look)

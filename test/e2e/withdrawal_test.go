@@ -25,7 +25,7 @@ func TestPermissionWithdrawn(t *testing.T) {
 	application := tn.atAzure(t)
 	tn.pushToAzure(t, application, "1.0.0")
 	host := tn.azureRegistry() + ".azurecr.io"
-	tn.awaitKnown(t) // before this, the controller may cache no tokens of the tenant
+	tn.awaitKnown(t) // from now on, the controller caches the tenant's tokens
 	amazon, entra := tn.object("amazon"), tn.azureObject("azure")
 	create(t, amazon)
 	create(t, entra)
@@ -51,8 +51,8 @@ func TestPermissionWithdrawn(t *testing.T) {
 	withdrawn := world.Cloud().Journal().Last()
 	await(t, amazon, "the refusal", failing("RegistryRefused", tn.role, "ecr:BatchGetImage"))
 	await(t, entra, "the refusal", failing("PermissionDenied", application, "AcrPull"))
-	// A request in flight may be in the journal after the withdrawal. No request may be granted
-	// after the first refusal.
+	// A request that was in flight at the withdrawal may still be granted. But no request may be
+	// granted after the first refusal.
 	refusals := world.Cloud().Journal().Calls(journal.Filter{Operation: "ecr:BatchGetImage", Principal: resolutions(tn, tn.namespace, 0)[0].Principal, Verdict: journal.Refused, After: withdrawn})
 	if len(refusals) == 0 {
 		t.Fatal("Amazon ECR refused nothing after the policy was withdrawn")
@@ -72,8 +72,8 @@ func TestPermissionWithdrawn(t *testing.T) {
 	}
 }
 
-// registryAccess returns a registry's access token to pull the repository "app", like a thief with
-// the tenant's application.
+// registryAccess gets a registry's access token for pulls from the repository "app", as a thief of
+// the tenant's application would.
 func (tn *tenant) registryAccess(t *testing.T, application, host string) string {
 	t.Helper()
 	access, v := entraToken(t, application, token(t, tn.namespace, puller, azureAudience))

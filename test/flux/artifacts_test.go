@@ -43,7 +43,8 @@ func newRegistry(t *testing.T) string {
 
 // published is an artifact as a client reads it.
 type published struct {
-	// files maps a name, and whether the file is executable, to its content.
+	// files has the content of each file. A key contains the file's name, and says whether the file
+	// is executable.
 	files                             map[string]string
 	source, revision, created, digest string
 	annotations                       map[string]string

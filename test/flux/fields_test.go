@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// schema has the fields of a CRD's schema that define which fields an object has.
+// schema has the parts of a CRD's schema that say which fields an object may have.
 type schema struct {
 	Type       string             `json:"type"`
 	Properties map[string]*schema `json:"properties"`

@@ -250,7 +250,8 @@ func (o objects) index(t *testing.T) *objectstore.Index {
 	return index
 }
 
-// made returns a function that writes the first artifact of a bucket, as for a Bucket object.
+// made returns a function that writes the first artifact of a bucket, as the controller does for a
+// Bucket object.
 func made(t *testing.T, files objects) func(io.Writer) error {
 	t.Helper()
 	index := files.index(t)
@@ -260,8 +261,8 @@ func made(t *testing.T, files objects) func(io.Writer) error {
 	}
 }
 
-// changed returns a function that writes a later artifact of a bucket, as for a Bucket object. It
-// copies unchanged objects from the former artifact.
+// changed returns a function that writes a later artifact of a bucket, as the controller does for a
+// Bucket object. The function copies unchanged objects from the former artifact.
 func changed(t *testing.T, files, former objects) func(io.Writer) error {
 	t.Helper()
 	var text, archived bytes.Buffer

@@ -34,14 +34,14 @@ func manifests(t *testing.T, page, kind string, required map[string]any) []map[s
 		for document := range strings.SplitSeq(block[1], "\n---\n") {
 			var object map[string]any
 			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-				continue // an excerpt with omissions
+				continue // an excerpt with omissions is not valid YAML
 			}
 			group, _ := object["apiVersion"].(string)
 			spec, _ := object["spec"].(map[string]any)
 			if object["kind"] != kind || !strings.Contains(group, ".toolkit.fluxcd.io/") || spec == nil {
 				continue
 			}
-			if kind == v1alpha1.ImageRepositoryKind { // two examples have the group of source-controller
+			if kind == v1alpha1.ImageRepositoryKind { // two examples have a wrong group, that of source-controller
 				object["apiVersion"] = "image.toolkit.fluxcd.io/v1"
 			}
 			object["spec"] = maps.Clone(required)
@@ -158,8 +158,8 @@ func clone(t *testing.T, object map[string]any) map[string]any {
 	return again
 }
 
-// lost returns the path of a value that is in written but not in stored. It is empty if all values
-// are stored.
+// lost returns the path of a value that the parameter written has, but the parameter stored lacks.
+// The path is empty if all values are stored.
 func lost(written, stored any) string {
 	fields, ok := written.(map[string]any)
 	if !ok {

@@ -93,8 +93,8 @@ func lists(node ast.Node) [][]string {
 	return found
 }
 
-// cases returns the rows of a test table that have the field. A row maps field names to strings or
-// lists of strings.
+// cases returns the rows of a test table in which the field with this name is set. A row maps field
+// names to strings or lists of strings.
 func cases(node ast.Node, field string) []map[string][]string {
 	var found []map[string][]string
 	ast.Inspect(node, func(n ast.Node) bool {

@@ -52,8 +52,8 @@ func (tags registry) connect(t *testing.T) *oci.Client {
 	return client
 }
 
-// versions returns strings from the tests of Flux's version library, of how Flux chooses an
-// artifact, and of Flux's policies. It adds the ranges and filters in Flux's documentation.
+// versions returns the strings in Flux's tests of three things: its version library, the choice of
+// an artifact, and its policies. It adds the ranges and filters in Flux's documentation.
 func versions(t *testing.T) []string {
 	t.Helper()
 	sources, images := module(t, sourceController), module(t, imageReflector)
@@ -147,8 +147,8 @@ func TestVersionsAsFlux(t *testing.T) {
 	}
 }
 
-// TestFiltersAsFlux asserts that Flux's pattern in filterTags matches the same tags as this pattern
-// in Lanyard's exclusion list. Flux's cases with an extract are left out: only ImagePolicy has this
+// TestFiltersAsFlux asserts that a pattern in Lanyard's exclusion list matches the same tags as in
+// Flux's filterTags. Flux's cases with the field extract are left out: only ImagePolicy has this
 // field.
 func TestFiltersAsFlux(t *testing.T) {
 	tried := 0
@@ -187,7 +187,7 @@ func scans(t *testing.T) []scan {
 	all := []scan{}
 	for _, table := range []struct {
 		test              ast.Node
-		tags, list, found string // names of the table's fields
+		tags, list, found string // names of the fields with the tags, the exclusion list and the expected tags
 		absent            []string
 	}{
 		{parse(t, controllers, "scan_test.go"), "versions", "exclusionList", "wantVersions", []string{v1alpha1.DefaultTagExclusion}},

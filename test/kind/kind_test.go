@@ -171,13 +171,13 @@ func (s apiServer) answer(ctx context.Context, path []string) (any, error) {
 	default:
 		o := k.New()
 		err := s.objects.Get(ctx, client.ObjectKey{Namespace: namespace, Name: rest[1]}, o)
-		o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // the client removed the kind
+		o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // set the kind again, which the client removed
 		return o, err
 	}
 }
 
-// TestChart renders the chart with the lists of the extended table of kinds. Each rule that
-// contains Buckets, which keep artifacts too, must also contain TagLists.
+// TestChart renders the chart with the lists of the extended table of kinds. Each of the chart's
+// rules for Buckets must also be for TagLists, because both kinds keep artifacts.
 func TestChart(t *testing.T) {
 	files, err := charts.Lanyard()
 	must.Succeed(t, err)

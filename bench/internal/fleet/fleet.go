@@ -55,7 +55,8 @@ func Meta(kind string, i int) metav1.ObjectMeta {
 	}
 }
 
-// Account returns name and namespace of the i-th ServiceAccount. Its objects are in its namespace.
+// Account returns name and namespace of the i-th ServiceAccount. The objects that use it are in its
+// namespace.
 func Account(i int) metav1.ObjectMeta {
 	account := Meta("sa", i)
 	account.Namespace = Meta("", i*ObjectsPerAccount).Namespace
@@ -81,7 +82,8 @@ func AddRoles(o *local.CloudOptions, n int) {
 	}
 }
 
-// AddUser makes Lanyard's programs an IAM user of this name, and adds roles that trust the user.
+// AddUser adds an IAM user with this name. Lanyard's programs act as this user. AddUser also adds
+// roles that trust the user.
 func AddUser(o *local.CloudOptions, user string, roles int) {
 	o.ProgramUser = user
 	assume := policy(`{"Effect":"Allow","Action":"sts:AssumeRole","Resource":"*"}`)

@@ -40,10 +40,10 @@ series:
 
 // Process is what a process has used since its start.
 type Process struct {
-	Resident, Heap  float64 // bytes, now
+	Resident, Heap  float64 // bytes at the time of the reading
 	CPU             time.Duration
 	Reconciliations float64
-	Calls           float64 // to the Kubernetes API
+	Calls           float64 // requests to the Kubernetes API
 }
 
 // Since returns what was used since an earlier reading. The memory is that of the later reading.

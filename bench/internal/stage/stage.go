@@ -31,10 +31,10 @@ type World struct {
 	programs string
 }
 
-// Run starts the cloud of the demonstration and a cluster, calls measure, and ends both. The folder
-// programs has the control plane and Lanyard's programs. The function change may change the options
-// of the cloud. If measure fails and ctx has not ended, the folder with all logs stays, and the
-// error has its path.
+// Run starts the cloud of the demonstration and a cluster, calls measure, and ends both. The
+// parameter programs is the folder of the control plane and of Lanyard's programs. The function
+// change may change the options of the cloud. If measure fails and ctx has not ended, the folder
+// with all logs stays, and the error has its path.
 func Run(
 	ctx context.Context, programs string, change func(*local.CloudOptions), measure func(*World) error,
 ) (err error) {

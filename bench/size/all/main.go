@@ -12,7 +12,8 @@ import (
 
 func main() { controller.Main(byName(os.Args[4])) }
 
-// byName returns the provider of that name, as Flux's library chooses one in the program flux.
+// byName returns the provider with this name. In the program flux, Flux's library chooses a
+// provider by name too.
 func byName(name string) (auth.Provider, error) {
 	clouds, err := providers.New(providers.Config{Env: os.Getenv})
 	if err != nil {

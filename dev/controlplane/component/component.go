@@ -16,11 +16,11 @@ type Component struct {
 	grace  time.Duration // how long Stop waits
 	cancel context.CancelFunc
 	done   chan struct{} // closed when run has returned
-	err    error         // what run returned; read after done
+	err    error         // what run returned; valid once done is closed
 }
 
-// Start runs run in a goroutine until its context is cancelled; run should then
-// return within grace. name is for errors.
+// Start calls run in a goroutine. Once the context of run is cancelled, run should return within
+// grace. The parameter name is the component's name in errors.
 func Start(ctx context.Context, name string, grace time.Duration, run func(context.Context) error) *Component {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Component{name: name, grace: grace, cancel: cancel, done: make(chan struct{})}
@@ -34,8 +34,9 @@ func Start(ctx context.Context, name string, grace time.Duration, run func(conte
 // ErrStillRunning says that a component did not end within its grace.
 var ErrStillRunning = errors.New("still running")
 
-// Stop asks the component to end and waits for it as long as its grace. For a component that ended
-// by itself, Stop returns no error: FirstToEnd and WaitFor report such an end.
+// Stop asks the component to end, and waits for the end, at most as long as the component's grace.
+// For a component that ended by itself, Stop returns no error: FirstToEnd and WaitFor report such
+// an end.
 func (c *Component) Stop() error {
 	select {
 	case <-c.done:

@@ -22,7 +22,7 @@ func TestStop(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		run  func(context.Context) error
-		want string // part of the error; empty: none
+		want string // part of Stop's error; empty if Stop must return nil
 	}{
 		{"obeys", untilCancelled, ""},
 		{"obeys late, within its grace", func(ctx context.Context) error {
@@ -51,7 +51,7 @@ func TestStop(t *testing.T) {
 				if took := time.Since(began); took > 3*time.Second {
 					t.Errorf("Stop took %s, more than its grace", took)
 				}
-				time.Sleep(time.Minute) // synctest requires that all components end
+				time.Sleep(time.Minute) // until the component that ignores Stop ends, as synctest requires
 				if tt.want == "" && err != nil {
 					t.Errorf("Stop() = %v, want nil", err)
 				}

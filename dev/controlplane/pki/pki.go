@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// ServiceCIDR is the range of Service addresses. Nothing routes it.
+	// ServiceCIDR is the range of Service addresses. No network routes these addresses.
 	ServiceCIDR = "10.0.0.0/24"
 	// FrontProxyName is the common name of the aggregator's certificate. With this certificate, the
-	// aggregator may tell aggregated API servers who the caller of a request is. They read the name
-	// from the ConfigMap kube-system/extension-apiserver-authentication.
+	// aggregator may tell aggregated API servers who the caller of a request is. These servers read
+	// this common name from the ConfigMap kube-system/extension-apiserver-authentication.
 	FrontProxyName = "front-proxy-client"
 	// AdminName is the user name in admin.kubeconfig; its group is
 	// system:masters, which RBAC never refuses.
@@ -38,9 +38,11 @@ const (
 	controllerManagerName = "system:kube-controller-manager"
 
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// No serve process runs for a year, and the next serve process issues new certificates.
+	// leafLife is how long serving and client certificates are valid. No serve process runs for a
+	// year, and the next serve process issues new certificates.
 	leafLife = 365 * 24 * time.Hour
-	// Certificates begin this long before they are issued: the clocks of clients may be behind.
+	// backdate is how much earlier than its issue a certificate becomes valid, because the clocks
+	// of clients may be behind.
 	backdate = time.Hour
 )
 
@@ -67,7 +69,7 @@ type Files struct {
 }
 
 // Prepare makes the authorities and keys that are missing in dir, and issues the certificates for
-// an API server at the URL server. The parameter now decides their validity.
+// an API server at the URL in server. The certificates' validity is counted from the time now.
 func Prepare(dir, server string, now time.Time) (Files, error) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	f := Files{
@@ -152,8 +154,8 @@ type authority struct {
 // pair is a certificate and its key, PEM.
 type pair struct{ cert, key []byte }
 
-// openAuthority reads an authority or makes it. The certificate is written
-// last, so that its presence means that the pair is whole.
+// openAuthority reads an authority, or makes it if its certificate does not exist. The certificate
+// is written after the key, so if the certificate exists, the key exists too.
 func openAuthority(certFile, keyFile, name string, now time.Time) (*authority, error) {
 	certPEM, err := os.ReadFile(certFile) //nolint:gosec // in the operator's own directory
 	if errors.Is(err, os.ErrNotExist) {
@@ -215,7 +217,8 @@ func makeAuthority(certFile, keyFile, name string, now time.Time) (*authority, e
 
 func (a *authority) pem() []byte { return encodeCert(a.cert.Raw) }
 
-// issue signs template for a new key, valid for leafLife.
+// issue makes a key, and a certificate for it from the template. The certificate is valid for
+// leafLife.
 func (a *authority) issue(template *x509.Certificate, now time.Time) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -253,8 +256,8 @@ func ensureSigningKey(file string) error {
 	return WriteFile(file, keyPEM)
 }
 
-// WriteFile replaces path in one step, so that no reader sees half of it. Its
-// mode is 0600.
+// WriteFile replaces the file at path in one step, so that no reader sees a part of the new file.
+// The file's mode is 0600.
 func WriteFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

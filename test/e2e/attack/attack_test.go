@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// attack is an attack by one hostile tenant. The function try fails the test if the controller does
-// what the tenant wants.
+// attack is an attack by one hostile tenant. The function try runs the attack, and fails the test
+// if the controller does what the tenant wants.
 type attack struct {
 	name string
 	long bool // skipped by go test -short
@@ -108,7 +108,7 @@ type suite struct {
 	honest    *honest
 	hostile   *statuses
 	apiserver *machine
-	judged    uint64 // number of the last call in the journal that was judged
+	judged    uint64 // number of the last judged call in the journal
 	table     *tabwriter.Writer
 }
 
@@ -123,9 +123,9 @@ func (s *score) add(other score) {
 	s.latency, s.machine = max(s.latency, other.latency), max(s.machine, other.machine)
 }
 
-// judge fails the test if the tenant was granted anything, if an object of the honest tenant was
-// not Ready, or if the controller took too much memory. It returns an error if the honest tenant
-// waited too long.
+// judge fails the test if the hostile tenant got access, an artifact or a credential, if an object
+// of the honest tenant was not Ready, or if the controller took too much memory. It returns an
+// error if the honest tenant waited too long.
 func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 	t.Helper()
 	after := s.judged

@@ -51,8 +51,8 @@ func (l lender) role(name string, source string, spec identityv1.AWSClusterIdent
 	l.make(o)
 }
 
-// identityEnv returns the environment of the identity controller, which is a user of the local
-// cloud.
+// identityEnv returns the environment of the identity controller: the access key of its user in the
+// local cloud, and the local cloud's own variables.
 func identityEnv() []any {
 	env := []any{
 		map[string]any{"name": "AWS_ACCESS_KEY_ID", "value": identityKey},
@@ -81,7 +81,7 @@ func (l lender) start() {
 // grant. Each try must be refused with the reason in its row. The namespace with a grant must get
 // the identity.
 func TestBorrowedAWSIdentities(t *testing.T) {
-	const hostile, victim = "victim-2", "victim" // the hostile name has the victim's name as prefix
+	const hostile, victim = "victim-2", "victim" // a check that compares prefixes would confuse these names
 	l := lender{t}
 	l.start()
 	l.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: victim, Labels: map[string]string{"team": "victim"}}})
@@ -105,13 +105,13 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 	l.make(&identityv1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "mislaid"}, Spec: identityv1.AWSClusterStaticIdentitySpec{
 		AWSClusterIdentitySpec: lentTo(victim, hostile), SecretRef: identityv1.AWSClusterSecretReference{Name: "keys", Namespace: hostile},
 	}})
-	// The tenant has in its own namespace the Secret to which the identity "mislaid" refers.
+	// The identity "mislaid" refers to this Secret, which is in the hostile tenant's own namespace.
 	l.make(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: "keys"}, Type: identityv1.SecretTypeAWSStatic,
 		StringData: map[string]string{"accessKeyID": identityKey, "secretAccessKey": identitySecret},
 	})
-	// The tenant copies the victim's ServiceAccount and identity, with their names and the role
-	// ARN.
+	// The hostile tenant copies the victim's ServiceAccount and identity, with their names and the
+	// role ARN.
 	for _, namespace := range []string{victim, hostile} {
 		l.make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant-a-ecr-sa"}})
 		l.make(&identityv1.AWSServiceAccountIdentity{
@@ -164,8 +164,8 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 		})
 	}
 
-	// While the reference flips between two identities, the object must never get the identity that
-	// is not granted.
+	// While an object's reference changes between two identities, the object must never get the
+	// identity that is not granted.
 	t.Run("a race", func(t *testing.T) {
 		l := lender{t}
 		l.role("mine", "", lentTo(hostile, victim))
@@ -212,7 +212,7 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 	})
 }
 
-// awaitCluster waits until want returns nil for an AWSCluster.
+// awaitCluster waits until the function want returns nil for an AWSCluster.
 func awaitCluster(t *testing.T, o *infrav1.AWSCluster, want func(*infrav1.AWSCluster) error) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)

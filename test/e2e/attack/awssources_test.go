@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// fetcher is an object that fetches from a cloud.
+// fetcher is an object for which the controller fetches something from a cloud.
 type fetcher interface {
 	client.Object
 
@@ -96,7 +96,7 @@ func awaitRefused(t *testing.T, o fetcher, reason string) {
 // TestBorrowedAWSIdentitiesOfSources tries every way to get an AWS identity for a fetching object
 // of a namespace without a grant.
 func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
-	const hostile, victim = "lessee-2", "lessee" // the hostile name has the victim's name as prefix
+	const hostile, victim = "lessee-2", "lessee" // a check that compares prefixes would confuse these names
 	const role = identityv1.AWSClusterRoleIdentityKind
 	l := lender{t}
 	l.start()
@@ -132,9 +132,9 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 		})
 	}
 
-	// The identity admits namespaces with the label team=lessee. Labels of the object must have no
-	// effect, and similar labels of the namespace must have none. After the namespace lost the
-	// label, the object must be refused at once.
+	// The identity "leased-by-label" admits namespaces with the label team=lessee. Labels of the
+	// object must have no effect, and similar labels of the namespace must have none. After the
+	// namespace lost the label, the object must be refused at once.
 	t.Run("games with labels", func(t *testing.T) {
 		l := lender{t}
 		o := bucketOf(hostile, named(role, "leased-by-label"))
@@ -250,8 +250,8 @@ func relabel(t *testing.T, name string, labels map[string]string) {
 	must(t, "label a namespace", objects.Update(t.Context(), namespace))
 }
 
-// withoutRules calls work while these CRDs have no validation rules, as in a release before the
-// rules.
+// withoutRules calls the function work while the CRDs with these names have no validation rules, as
+// in an earlier release.
 func withoutRules(t *testing.T, names []string, work func()) {
 	t.Helper()
 	for _, name := range names {

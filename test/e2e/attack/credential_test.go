@@ -90,8 +90,9 @@ func (r *thieving) tokens(t *testing.T) map[string]jwt.Claims {
 	return all
 }
 
-// proving returns an OCIRepository of the tenant with a credential of this type. The subject is the
-// ServiceAccount or the WorkloadIdentity. It is empty for types that need neither.
+// proving returns an OCIRepository of the tenant with a credential of the type kind. The parameter
+// subject is the name of the ServiceAccount or the WorkloadIdentity. It is empty for types that
+// need neither.
 func (tn *tenant) proving(name, kind, subject, host string, audiences ...string) *v1alpha1.OCIRepository {
 	o := tn.repository(name, host+"/app")
 	o.Spec.Credential = &v1alpha1.Credential{Type: kind, Audiences: audiences}
@@ -103,17 +104,18 @@ func (tn *tenant) proving(name, kind, subject, host string, audiences ...string)
 	return o
 }
 
-// identityFor creates a WorkloadIdentity with audiences that the tenant chooses. Its target system
-// is no cloud, as a token that is itself the credential requires.
+// identityFor creates a WorkloadIdentity with audiences that the tenant chooses. The target system
+// must not be a cloud, because the identity's token is itself the credential.
 func (tn *tenant) identityFor(name string, audiences ...string) {
 	create(tn.t, &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(name), Spec: identityv1.WorkloadIdentitySpec{
 		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName, TargetSystem: identityv1.TargetSystem{Type: "registry"},
 	}})
 }
 
-// nameAudiences acts as a tenant with a registry of its own. It wants to receive tokens there that
-// the cluster or a cloud accepts. The tenant's role at AWS trusts its ServiceAccount, its
-// WorkloadIdentities and its objects, so that only the audience protects the role.
+// nameAudiences acts as a tenant with a registry of its own. The tenant wants tokens that the
+// cluster or a cloud accepts, and wants the controller to send them to this registry. The tenant's
+// role at AWS trusts its ServiceAccount, its WorkloadIdentities and its objects, so that only the
+// audience protects the role.
 func nameAudiences(tn *tenant) {
 	t := tn.t
 	host := tn.host("audiences")
@@ -170,8 +172,8 @@ func nameAudiences(tn *tenant) {
 	}
 }
 
-// trustedRole creates a role at AWS that trusts three subjects, with any audience: one of the
-// cluster's issuer, one of Lanyard's issuer and one of the SPIFFE issuer.
+// trustedRole creates a role at AWS that trusts three subjects, whatever their audience: a subject
+// of the cluster's issuer, one of Lanyard's issuer and one of the SPIFFE issuer.
 func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	t := tn.t
 	for _, issuer := range []string{local.TokenIssuer, spiffeIssuer} {
@@ -277,8 +279,8 @@ func svidRequest(t *testing.T, spec tokenv1.SVIDRequestSpec) string {
 	return string(body)
 }
 
-// victim creates an object in the victim's namespace whose credential is a SPIFFE JWT. The object
-// is suspended, so that the controller does nothing.
+// victim creates an object in the victim's namespace. The object's credential is a SPIFFE JWT. The
+// object is suspended, so that the controller does nothing.
 func victim(t *testing.T) *v1alpha1.OCIRepository {
 	t.Helper()
 	o := (&tenant{namespace: victimNamespace}).proving("proving", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")
@@ -408,7 +410,8 @@ func stealControllerSVIDs(tn *tenant) {
 	tn.svidsEnd(thief, mine, http.StatusUnauthorized)
 }
 
-// svidsEnd waits until a request for an SVID of an object gets the status want.
+// svidsEnd waits until a request for an SVID of an object gets the HTTP status in the parameter
+// want.
 func (tn *tenant) svidsEnd(thief *caller, o *v1alpha1.OCIRepository, want int) {
 	tn.tried++
 	for deadline := time.Now().Add(patience); ; pause(tn.t, pollEvery) {

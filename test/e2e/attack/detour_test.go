@@ -61,8 +61,8 @@ func downgrade(tn *tenant) {
 	}
 }
 
-// nameProxies configures proxies on private addresses. The controller dials a tenant's proxy
-// itself, so that the guard checks the addresses of each name.
+// nameProxies acts as a tenant that configures proxies on private addresses. The controller dials a
+// tenant's proxy itself, so its guard against private addresses must check the proxy's addresses.
 func nameProxies(tn *tenant) {
 	t := tn.t
 	target := tn.host("target")
@@ -89,8 +89,8 @@ func nameProxies(tn *tenant) {
 	tn.refused(t, all, []string{target})
 }
 
-// stay acts as a tenant that adds a finalizer of its own to an object. The object then remains
-// after the controller removed the controller's finalizer.
+// stay acts as a tenant that adds a finalizer of its own to an object. After its deletion, the
+// object then remains, even when the controller has removed the controller's own finalizer.
 func stay(tn *tenant) {
 	t := tn.t
 	const foreign = "hostile.example.com/stay"
@@ -98,7 +98,7 @@ func stay(tn *tenant) {
 	var asked atomic.Int64
 	layer := archive(t, 1<<10, zeros{})
 	registry := &registry{
-		// Each request gets another artifact.
+		// Each request gets another manifest, so each reconciliation finds a new artifact.
 		manifest: func() []byte { return manifestOf(t, layer, fmt.Sprint(asked.Load())) },
 		blob:     func(w http.ResponseWriter) { _, _ = w.Write(layer) },
 	}
@@ -134,7 +134,7 @@ func stay(tn *tenant) {
 	probe := tn.repository("probe", tn.host("nowhere")+"/app")
 	tn.refused(t, []client.Object{probe}, nil)
 	// One request may have been in flight. A reconciliation would make three requests, because each
-	// finds another artifact.
+	// reconciliation finds another artifact.
 	if now := asked.Load(); now > before+1 {
 		t.Errorf("the registry was asked %d times for an object that is deleted", now-before)
 	}

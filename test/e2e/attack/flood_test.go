@@ -18,9 +18,9 @@ import (
 )
 
 // rewrite acts as a tenant whose registry has a new manifest each second, so that its objects are
-// written each second. The objects have large annotations. The tenant creates one object per
-// second. Thirty objects at once would keep an API server on two cores busy for seconds, before a
-// controller has written anything.
+// written each second. The objects have large annotations. The tenant creates only one object per
+// second, because thirty objects at once would keep an API server on two cores busy for seconds,
+// before a controller has written anything.
 func rewrite(tn *tenant) {
 	t := tn.t
 	number := 30

@@ -35,7 +35,7 @@ const (
 	accountC     = "tenant-c-bucket@my-org-project.iam.gserviceaccount.com"
 )
 
-// grantsOfClouds returns the journal's granted calls in which another caller used an identity or
+// grantsOfClouds returns the journal's granted calls in which a hostile caller used an identity or
 // content of tenant-a or tenant-c. It returns only calls whose number is greater than the parameter
 // after.
 func grantsOfClouds(after uint64) (grants []string) {
@@ -44,7 +44,8 @@ func grantsOfClouds(after uint64) (grants []string) {
 		content := slices.ContainsFunc([]string{"tenant-a/app", "/buckets/tenant-a-", "tenant-c/app", "/buckets/tenant-c-"}, func(part string) bool {
 			return strings.Contains(call.Resource, part)
 		})
-		// Azure's data endpoint only checks a link from the registry, so its calls have no caller.
+		// Azure's data endpoint only checks a link from the registry. Calls to this endpoint have
+		// no caller, so they do not count as access to content.
 		linked := strings.HasSuffix(call.Host, ".data.azurecr.io")
 		if (identity || content && !linked) && !isHonest(call.Subject) && !isHonest(call.Principal) {
 			grants = append(grants, fmt.Sprintf("%+v", call))

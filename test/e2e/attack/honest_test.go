@@ -31,9 +31,9 @@ const (
 type honest struct {
 	mu      sync.Mutex // guards the fields below
 	asked   map[types.UID]asked
-	faults  []string                    // since the last call of take
+	faults  []string                    // what went wrong since the last call of take
 	rounds  []span                      // reconciliations since the last call of take
-	objects map[types.UID]client.Object // as of the last event, by UID
+	objects map[types.UID]client.Object // last known state of each object, by UID
 }
 
 // asked is a request for a reconciliation.
@@ -69,7 +69,7 @@ func startHonest(t *testing.T) *honest {
 		items, err := apimeta.ExtractList(list)
 		must(t, "list the honest objects", err)
 		for _, item := range items {
-			o := item.(report.Resource) // objects of Lanyard's kinds are Resources
+			o := item.(report.Resource) // cannot fail: all objects of Lanyard's kinds are Resources
 			h.see(o)
 			running.Go(func() { h.work(ctx, o) })
 		}
@@ -96,7 +96,7 @@ func (h *honest) see(o report.Resource) {
 	}
 }
 
-// work requests one reconciliation of the object after the other.
+// work requests reconciliations of the object, one after the other.
 func (h *honest) work(ctx context.Context, o report.Resource) {
 	for ctx.Err() == nil {
 		a := asked{value: time.Now().UTC().Format(time.RFC3339Nano), at: time.Now(), done: make(chan struct{})}
@@ -122,7 +122,7 @@ func (h *honest) work(ctx context.Context, o report.Resource) {
 // request requests a reconciliation of an object.
 func request(ctx context.Context, o client.Object, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, value)
-	// The copy of a client.Object is a client.Object too.
+	// The conversion cannot fail: the copy of a client.Object is a client.Object too.
 	return objects.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch))
 }
 

@@ -124,20 +124,21 @@ func flipRole(tn *tenant) {
 		must(t, "remove "+o.Name, objects.Delete(t.Context(), o))
 	}
 	for line := range bytes.Lines(readLog(t)) {
-		// A refusal may mention the refused role.
+		// Only a line about a refusal is allowed to contain tenant-a's role.
 		refusal := bytes.Contains(line, []byte("fail")) || bytes.Contains(line, []byte(`"type":"Warning"`))
 		if bytes.Contains(line, []byte("flipping-")) && bytes.Contains(line, []byte(roleA)) && !refusal {
 			t.Errorf("the log names tenant-a's role: %s", line)
 		}
 	}
-	// The controller held a token at each flip, so its log could contain one.
+	// The controller held a token at each change of the annotation, so its log could contain a
+	// token.
 	if err := wantNoSecretsInLogs(); err != nil {
 		t.Error(err)
 	}
 }
 
-// replayProofs acts as a tenant with control of listedSTS. It presents the ServiceAccount tokens
-// that listedSTS receives to the clouds.
+// replayProofs acts as a tenant with control of listedSTS. It presents to the clouds the
+// ServiceAccount tokens that listedSTS receives.
 func replayProofs(tn *tenant) {
 	t := tn.t
 	stolen := make(chan string, 100)
@@ -205,8 +206,8 @@ func post(t *testing.T, address string, form url.Values) (status int) {
 }
 
 // forgeStatus acts as a person with the chart's role for tenants. The person tries to write
-// statuses, which only the controller may write, and to read and change tenant-a's objects.
-// Secrets, a RoleBinding in tenant-a and account tokens must be refused too.
+// statuses, which only the controller may write, and to read and change tenant-a's objects. The
+// person must also get no Secrets, no RoleBinding in tenant-a and no ServiceAccount token.
 func forgeStatus(tn *tenant) {
 	t := tn.t
 	const person = "mallory"
@@ -264,7 +265,7 @@ func guessArtifacts(tn *tenant) {
 	must(t, "read tenant-a's object", objects.Get(t.Context(), client.ObjectKey{Namespace: honestNamespace, Name: "tenant-a-repo"}, honest))
 	address := honest.Status.Artifact.URL
 	base, path, _ := strings.Cut(address, "/ocirepository/")
-	parts := strings.Split(path, "/") // namespace, name, capability, file
+	parts := strings.Split(path, "/") // they are namespace, name, capability and file
 	if status := get(t, http.MethodGet, address); status != http.StatusOK || len(parts) != 4 {
 		t.Fatalf("%d parts, HTTP %d: these are not URLs of artifacts", len(parts), status)
 	}

@@ -59,7 +59,8 @@ type caller struct {
 	bearer string
 }
 
-// callAs returns a caller with a ServiceAccount token, like the token in a Pod. The Pod may be nil.
+// callAs returns a caller with a ServiceAccount token, like the token in a Pod. If pod is not nil,
+// the token is bound to this Pod.
 func callAs(t *testing.T, namespace, account string, pod *corev1.Pod) *caller {
 	t.Helper()
 	var spec authenticationv1.TokenRequestSpec
@@ -123,7 +124,7 @@ func tokenRequest(spec string) string {
 	return `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest","spec":` + spec + `}`
 }
 
-// allow gives the tenant's ServiceAccount rights in the tenant's namespace.
+// allow grants rights in the tenant's namespace to the tenant's ServiceAccount.
 func (tn *tenant) allow(rules ...rbacv1.PolicyRule) { tn.allowTo(puller, rules...) }
 
 // allowTo is like allow, for another ServiceAccount of the tenant.
@@ -183,7 +184,8 @@ func mintWithoutGrant(tn *tenant) {
 			}
 		}
 	}
-	// Each of these requests, if allowed, would be as good as a grant.
+	// The API server must refuse all these requests: with any of them, the tenant would need no
+	// grant.
 	for _, try := range []struct{ method, path, body string }{
 		{http.MethodGet, "/api/v1/namespaces/" + local.Namespace + "/secrets", ""},
 		{http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + local.Namespace + "/keyrings/" + keyring.IssuerRing, `{"spec":{"revoke":[]}}`},
@@ -203,8 +205,8 @@ func mintWithoutGrant(tn *tenant) {
 	tn.tried++
 	me.do(http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/"+tn.namespace+"/workloadidentities/"+victimIdentity+"/status",
 		"application/merge-patch+json", `{"status":{"sub":"`+ownSubject+victimNamespace+":"+victimIdentity+`"}}`)
-	// For an object, the controller requests the token. The cloud must refuse the token, because
-	// its subject is the tenant's own identity.
+	// For the following object, the controller requests a token of the tenant's identity. The cloud
+	// must refuse the token, because the token's subject is this identity and not the victim's.
 	o := tn.repository("stolen", local.Account+".dkr.ecr."+local.Region+".amazonaws.com/tenant-c/app")
 	o.Spec.Provider, o.Spec.WorkloadIdentityName = v1alpha1.ProviderAWS, victimIdentity
 	tn.refused(t, []client.Object{o}, nil, "TrustRefused")
@@ -275,7 +277,7 @@ func crossIssuers(tn *tenant) {
 			}
 		}
 	}
-	// At the cluster, present tokens of each audience to the API server and the token server.
+	// Present tokens of each audience to the cluster's API server and to the token server.
 	for _, audience := range []string{stsAudience, "https://receiver.example.com"} {
 		token, _, _ := me.mint(tn.namespace, victimIdentity, `{"audiences":["`+audience+`"]}`)
 		stranger := *me
@@ -381,8 +383,8 @@ func stealController(tn *tenant) {
 	}
 }
 
-// ends waits until a request for a token gets the status want. The API server and the token server
-// cache answers for ten seconds.
+// ends waits until a request for a token gets the HTTP status in the parameter want. This takes
+// time, because the API server and the token server keep answers in their caches for ten seconds.
 func (tn *tenant) ends(thief *caller, namespace string, want int) {
 	tn.tried++
 	deadline := time.Now().Add(patience)

@@ -21,7 +21,7 @@ import (
 )
 
 // memoryLimit returns the memory limit of the controller's container, in bytes. The chart passes
-// the limit to the program's garbage collector.
+// the limit to the program in the variable GOMEMLIMIT.
 func memoryLimit(t *testing.T) int64 {
 	t.Helper()
 	for variable := range strings.SplitSeq(process(t, "environ"), "\x00") {
@@ -50,7 +50,7 @@ func peakMemory(t *testing.T) int64 {
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	stat := process(t, "stat")
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]) // fields[0] is field 3
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]) // fields[0] is field 3 of proc_pid_stat(5)
 	return time.Duration(number(t, fields[11])+number(t, fields[12])) * 10 * time.Millisecond
 }
 
@@ -107,8 +107,8 @@ func durations(spans []span) (half, longest time.Duration) {
 }
 
 // judgeLatency compares the honest tenant's reconciliations with measurements of the API server.
-// Each reconciliation is compared with the longest measurement of its time, because a busy machine
-// delays both. The median reconciliation is compared with the median measurement, because a busy
+// Each reconciliation is compared with the longest measurement in the same time, because a busy
+// machine delays both. The median reconciliation is compared with the median measurement: a busy
 // machine does not excuse half of the reconciliations. judgeLatency returns the longest
 // reconciliation and the longest measurement.
 func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err error) {
@@ -138,7 +138,7 @@ func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err 
 	return longest, machine, err
 }
 
-// maxLatency is the bound for a reconciliation of the honest tenant: one second, and twice the time
+// maxLatency is the bound for a reconciliation of the honest tenant: one second plus twice the time
 // that the API server alone takes for the same writes. The factor is two because a reconciliation
 // also calls the token service and the registry or the store, and a busy machine delays these
 // servers as well. Without other load, the API server takes 30 ms for these writes.

@@ -59,8 +59,8 @@ func burn(tn *tenant) {
 	}
 }
 
-// burningKey returns an RSA key with this number of bits, as in RFC 8017, A.1.2. The key's factors
-// are not prime.
+// burningKey returns an RSA key with this number of bits, encoded as in RFC 8017, A.1.2. The key's
+// factors are not prime.
 func burningKey(t *testing.T, bits uint) string {
 	t.Helper()
 	odd := func(bits uint) *big.Int {

@@ -54,7 +54,8 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named returns the manifest with this digest. For any other reference, it returns a new manifest.
+// named returns the known manifest whose digest is the reference. For any other reference, it
+// returns a new manifest.
 func (g *registry) named(reference string) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,8 +70,8 @@ func (g *registry) named(reference string) []byte {
 	return content
 }
 
-// manifestOf returns the manifest of a Flux artifact with one layer. Another note gives the
-// manifest another digest.
+// manifestOf returns the manifest of a Flux artifact with one layer. The manifest contains the
+// parameter note, so another note gives another digest.
 func manifestOf(t *testing.T, layer []byte, note string) []byte {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{

@@ -24,8 +24,8 @@ const (
 	// spokesNamespace is the namespace with the accounts of the spokes. Spokes are clusters that
 	// request tokens from the issuer of this cluster, their hub.
 	spokesNamespace = "lanyard-spokes"
-	// hostileSpoke and victimSpoke are two spokes. The victim's identities are in a namespace of
-	// the same name.
+	// hostileSpoke and victimSpoke are two spokes. The identities of victimSpoke are in the
+	// namespace with its name.
 	hostileSpoke, victimSpoke = "spoke-hostile", "spoke-victim"
 )
 
@@ -56,7 +56,7 @@ func actAsSpoke(tn *tenant) {
 	tn.mintAsSpoke(me, use)
 	tn.reachAsSpoke(me)
 
-	// Only accounts in the spokes' namespace are spokes, even if others have the same name.
+	// Only accounts in spokesNamespace are spokes, even if an account elsewhere has a spoke's name.
 	create(t, &corev1.ServiceAccount{ObjectMeta: tn.meta(victimSpoke)})
 	tn.allowTo(victimSpoke, minting())
 	tn.tried++
@@ -99,7 +99,8 @@ func (tn *tenant) mintAsSpoke(me *caller, use *v1alpha1.OCIRepository) {
 	}
 }
 
-// reachAsSpoke tries requests that, if allowed, would be as good as the other spoke's account.
+// reachAsSpoke tries requests that, if allowed, would give the thief the access of the other
+// spoke's account.
 func (tn *tenant) reachAsSpoke(me *caller) {
 	t := tn.t
 	const identities = "/apis/identity.lanyard.dev/v1alpha1"
@@ -153,8 +154,8 @@ func grantSpoke(t *testing.T, spoke, namespace string) {
 	}
 }
 
-// wantCluster waits until a caller gets a token. The token's claims must contain the cluster want
-// as the requester.
+// wantCluster waits until a caller gets a token. In the token's claims, the requesting cluster must
+// be the parameter want.
 func wantCluster(t *testing.T, c *caller, namespace, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

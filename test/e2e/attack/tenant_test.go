@@ -106,7 +106,7 @@ func (tn *tenant) serve(t *testing.T, host string, handler http.HandlerFunc) {
 	t.Cleanup(func() { _ = world.Cloud().Handle(host, nil) })
 }
 
-// note records a credential in a request to one of the tenant's servers.
+// note looks for a credential in a request to one of the tenant's servers, and records where it is.
 func (tn *tenant) note(r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -173,8 +173,9 @@ func (tn *tenant) image(name, image string) *v1alpha1.ImageRepository {
 	}}
 }
 
-// refused creates objects, and asserts that each is refused by the API server or with one of the
-// reasons. Without reasons, any reason is right. None of the hosts may receive a request.
+// refused creates objects, and asserts that the API server or the controller refuses each of them.
+// The controller must give one of the reasons; without reasons, any reason is right. None of the
+// hosts may receive a request.
 func (tn *tenant) refused(t *testing.T, all []client.Object, hosts []string, reasons ...string) {
 	t.Helper()
 	after := world.Cloud().Journal().Last()
@@ -213,8 +214,8 @@ func condition(o client.Object) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// createNamespace creates a namespace. An earlier run of the attack may have left a namespace of the
-// same name that is being deleted: createNamespace waits until that namespace is gone.
+// createNamespace creates a namespace. If an earlier run of the attack left a namespace of the same
+// name that is being deleted, createNamespace waits until that namespace is gone.
 func createNamespace(t *testing.T, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -233,12 +234,12 @@ func create(t *testing.T, o client.Object) {
 func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 	t.Helper()
 	must(t, "read "+o.GetName(), objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
-	before := o.DeepCopyObject().(client.Object) // a copy is of the same type
+	before := o.DeepCopyObject().(client.Object) // cannot fail: a copy has the type of the original
 	change(o)
 	must(t, "change "+o.GetName(), objects.Patch(t.Context(), o, client.MergeFrom(before)))
 }
 
-// await reads the object into o again and again, until look returns nil.
+// await reads the object into o again and again, until the function look returns nil.
 func await(t *testing.T, o client.Object, what string, look func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -251,7 +252,8 @@ func await(t *testing.T, o client.Object, what string, look func() error) {
 	})
 }
 
-// poll calls look until it returns nil. At the end of ctx, the test fails with look's last error.
+// poll calls the function look until it returns nil. At the end of ctx, the test fails with look's
+// last error.
 func poll(ctx context.Context, t *testing.T, what string, look func() error) {
 	t.Helper()
 	var last error
@@ -282,8 +284,8 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// lasting returns how long an attack runs that could go on forever: short for go test -short,
-// otherwise whole.
+// lasting returns the duration of an attack that could go on forever: the parameter short with the
+// flag -short, otherwise the parameter whole.
 func lasting(short, whole time.Duration) time.Duration {
 	if testing.Short() {
 		return short

@@ -7,9 +7,9 @@ import (
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 )
 
-// GCS returns fake-gcs-server with these buckets, in memory, for the hosts of Google's own
-// universe. The handler is a value for ServeStorage of the local cloud. CloseServer ends the
-// server.
+// GCS returns fake-gcs-server with these buckets, in memory. The server answers for Google's own
+// host storage.googleapis.com. The handler is a value for ServeStorage of the local cloud. The
+// function closeServer ends the server.
 func GCS(buckets ...string) (h http.Handler, closeServer func(), err error) {
 	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{
 		NoListener: true, Scheme: "https", ExternalURL: "https://storage.googleapis.com", PublicHost: "storage.googleapis.com",

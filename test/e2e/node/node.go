@@ -82,8 +82,8 @@ func folder() (string, error) {
 	}
 }
 
-// Command returns a command that runs a script of this folder with Node. It ends with this process.
-// Node is also a package of npm, so that all machines have the same version.
+// Command returns a command that runs a script of this folder with Node. The command ends with this
+// process. Node itself comes from npm too, so that all machines have the same version.
 func Command(ctx context.Context, script string, args ...string) (*exec.Cmd, error) {
 	dir, err := folder()
 	if err != nil {

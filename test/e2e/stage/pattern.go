@@ -23,8 +23,8 @@ func NewPattern(expression string) Pattern {
 	return Pattern{start, regexp.MustCompile("^(?:" + expression + ")")}
 }
 
-// Find returns the index of the first match that begins at the index from or later. It returns -1
-// if there is no match.
+// Find returns the index of the first match that begins at the parameter from or later. It returns
+// -1 if there is no match.
 func (p Pattern) Find(text string, from int) int {
 	for at := from; ; at++ {
 		next := strings.Index(text[at:], p.start)

@@ -1,5 +1,5 @@
-// Package stage runs the tests of a package with one world: the demonstration's cloud and a cluster
-// in the cloud.
+// Package stage runs the tests of a package with the demonstration's cloud and one cluster in the
+// cloud.
 package stage
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// startTimeout bounds the start of the world.
+// startTimeout bounds the start of the cloud and the cluster.
 const startTimeout = 3 * time.Minute
 
-// Suite describes the tests of a package and the world for them. The fields Cloud, Audience,
-// Issuers, Judge and End are optional.
+// Suite describes the tests of a package, and the cloud and the cluster for them. The fields Cloud,
+// Audience, Issuers, Judge and End are optional.
 type Suite struct {
 	// Name is the suite's name, for messages.
 	Name string
@@ -31,7 +31,7 @@ type Suite struct {
 	Binary func(name string) string
 	// Programs are the names of the programs that the tests need, besides the control plane.
 	Programs []string
-	// Make is the command that builds the programs at the repository's root.
+	// Make is the command that builds the programs. It must run at the repository's root.
 	Make string
 	// Cloud changes the demonstration's cloud before the cloud is started.
 	Cloud func(*cloudtest.Config) error
@@ -43,15 +43,15 @@ type Suite struct {
 	Issuers map[string]string
 	// Begin prepares the cluster for the first test.
 	Begin func(ctx context.Context, cluster *local.Cluster) error
-	// Judge checks the run after the last test, while the world still runs. It is called only if
+	// Judge checks the run after the last test, while the cluster still runs. It is called only if
 	// all tests passed. The run fails if Judge reports an error to t.
 	Judge func(t testing.TB)
-	// End checks the run after the world has ended.
+	// End checks the run after the cluster and the cloud have ended.
 	End func() error
 }
 
-// Run runs the tests and returns the exit status of the process. If the status is not 0, the
-// world's folder is kept, with the logs of all programs.
+// Run runs the tests and returns the exit status of the process. If the status is not 0, the folder
+// of the run is kept, with the logs of all programs.
 func (s *Suite) Run(ctx context.Context, m *testing.M) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -109,7 +109,7 @@ func AuthenticationConfig(cloud *local.Cloud, audience string, issuers map[strin
 	return config.Bytes()
 }
 
-// start starts the world and prepares it.
+// start starts the cloud and the cluster, and prepares the cluster.
 func (s *Suite) start(ctx context.Context, dir string) (world *local.Cluster, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

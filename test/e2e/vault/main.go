@@ -3,8 +3,8 @@
 //
 //	vault-jwt <host:port>
 //
-// The program is a module of its own, because nothing else here needs the plugin's some 80 modules.
-// It also needs a newer Go than the other modules.
+// The program is a module of its own, because no other program of this repository needs the
+// plugin's modules, some 80. It also needs a newer Go than the other modules.
 package main
 
 import (

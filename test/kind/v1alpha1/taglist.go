@@ -77,7 +77,7 @@ func copyOf[O runtime.Object](from, to O) O {
 		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		panic(err) // the types above have a JSON form
+		panic(err) // cannot happen: the types above have a JSON form
 	}
 	return to
 }
