@@ -92,7 +92,7 @@ func (a *Admission) AdmitUpdate(ctx context.Context, object, old map[string]any)
 	if slices.ContainsFunc(errs, func(err *field.Error) bool { return slices.Contains(blocking, err.Type) }) {
 		return errs
 	}
-	var previous any // nil on create; an interface that has a nil map would not be nil
+	var previous any // nil on create: with a nil map in it, the interface would not be nil
 	if old != nil {
 		previous = old
 	}

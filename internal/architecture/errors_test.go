@@ -87,7 +87,8 @@ func TestEveryErrorHasANextStep(t *testing.T) {
 	}
 }
 
-// goFiles parses the files of a folder of the repository that are linked into programs.
+// goFiles parses the Go files below a folder of the repository, and calls visit for each. It leaves
+// out tests and other files that are not linked into programs.
 func goFiles(t *testing.T, folder string, visit func(path string, file *ast.File)) {
 	t.Helper()
 	root := filepath.Join("..", "..")

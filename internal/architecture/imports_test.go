@@ -143,7 +143,7 @@ var rules = []rule{
 		name: "how objects reach what they name does not depend on what they do with it",
 		dir:  ".", from: "/internal/controller/access",
 		deny:  []string{module + "/internal/artifact/", module + "/internal/controller/source", module + "/internal/controller/registry"},
-		allow: []string{module + "/internal/artifact/origin"}, // allowed: the errors of servers, which package access explains
+		allow: []string{module + "/internal/artifact/origin"}, // origin has the errors of servers, which access explains
 	},
 	{
 		name: "only kinds that keep artifacts link the store",

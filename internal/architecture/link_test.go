@@ -74,8 +74,8 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 	if len(programs) >= older || len(programs) < 200 {
 		t.Errorf("%d programs are kept, want some hundreds", len(programs))
 	}
-	// Three newer programs were linked by the calls of greet above. The programs that are kept
-	// besides must be those that were used last.
+	// Three newer programs were linked by the calls of greet above. The other kept programs must be
+	// those of the older programs that were used last.
 	if last := fmt.Sprintf("-older-%04d", len(programs)-3-1); !slices.Contains(programs, last) {
 		t.Errorf("%d programs are kept, but not %s, which was used last of the others", len(programs), last)
 	}

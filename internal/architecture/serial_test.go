@@ -14,8 +14,8 @@ import (
 // detector.
 var serialTests = regexp.MustCompile(`(?m)^//go:build !concurrent$`)
 
-// TestSerialTestsStartNoGoroutine asserts that tests which the race detector does not watch start
-// no goroutine.
+// TestSerialTestsStartNoGoroutine asserts that no test starts a goroutine if dev/unit-tests runs
+// the test without the race detector.
 func TestSerialTestsStartNoGoroutine(t *testing.T) {
 	found := 0
 	for path, source := range testSources(t) {

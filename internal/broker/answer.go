@@ -17,7 +17,7 @@ import (
 )
 
 // choose returns the first SVID of the ID. The broker sends one SVID for each identity of the
-// object, so SVIDs of other IDs are not even parsed.
+// object. choose does not even parse the SVIDs of other IDs.
 func choose[S interface{ GetSpiffeId() string }](svids []S, id spiffeid.ID) (chosen S, err error) {
 	for _, s := range svids {
 		if s.GetSpiffeId() == id.String() {
@@ -34,7 +34,7 @@ func choose[S interface{ GetSpiffeId() string }](svids []S, id spiffeid.ID) (cho
 	}
 }
 
-// fixEntry returns the next step if the broker has no SVID of the ID for the object.
+// fixEntry returns what people must do if the broker has no SVID of the ID for the object.
 func fixEntry(id spiffeid.ID) string {
 	return fmt.Sprintf("have the administrator register %s for the object, selected by its kind, namespace and name", id)
 }
@@ -60,8 +60,8 @@ func jwtOf(svids []*brokerapi.JWTSVID, id spiffeid.ID, audiences []string, now t
 	return &auth.JWT{Token: auth.NewSecret(chosen.GetSvid()), ExpiresAt: parsed.Expiry.UTC()}, nil
 }
 
-// certificateOf returns the X.509-SVID of the ID. Its chain must end at an authority of the bundle,
-// and the key must belong to the certificate.
+// certificateOf returns the X.509-SVID of the ID. Its chain must end at an authority in the bundle
+// of its trust domain, and the key must belong to the certificate.
 func certificateOf(svids []*brokerapi.X509SVID, id spiffeid.ID, bundles x509bundle.Source, now time.Time) (auth.Proof, error) {
 	chosen, err := choose(svids, id)
 	if err != nil {

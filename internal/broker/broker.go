@@ -180,8 +180,8 @@ type allowed struct {
 	text   string // an ID, or a prefix of IDs that ends with a slash
 }
 
-// parseAllowed parses a SPIFFE ID. With a slash at its end, the text allows all IDs that begin with
-// it.
+// parseAllowed parses a SPIFFE ID. A text that ends with a slash allows all IDs that begin with the
+// text.
 func parseAllowed(text string) (allowed, error) {
 	id, err := spiffeid.FromString(strings.TrimSuffix(text, "/"))
 	if err == nil && id.Path() == "" {

@@ -204,7 +204,7 @@ func swapped(own string) []string { return []string{strings.Replace(own, "tenant
 
 // TestFailures lets the broker refuse with each status code of gRPC. The error says what to do, and
 // repeats no text of the broker. The error never says that the object must be created, because the
-// object was read before.
+// object was read before the call.
 func TestFailures(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)

@@ -33,7 +33,8 @@ var (
 	_ workloadapi.X509ContextWatcher = (*self)(nil)
 )
 
-// newSelf returns the client with the Workload API at the address. It sends no request.
+// newSelf returns this program as the broker's client. The Workload API at the address gives the
+// client its own SVID. newSelf sends no request.
 func newSelf(ctx context.Context, address string, broker allowed) (*self, error) {
 	if err := checkWorkloadAPI(address); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 //go:build !concurrent
 
-// These tests start no goroutine, so the race detector would only slow them down.
+// These tests start no goroutine. The race detector would only slow them down, so dev/unit-tests
+// runs them without it.
 
 package chart_test
 
@@ -316,8 +317,8 @@ func TestControllerPermissions(t *testing.T) {
 }
 
 // TestTenantNamespaces checks that the controller may read Secrets, request tokens and write
-// ExternalArtifacts only in the namespaces that are named. The one exception is a token of the
-// controller's own account.
+// ExternalArtifacts only in the namespaces of the value rbac.tenantNamespaces. The one exception is
+// a token of the controller's own account.
 func TestTenantNamespaces(t *testing.T) {
 	const everywhere = "everywhere"
 	for name, test := range map[string]struct {
@@ -375,7 +376,7 @@ func TestTenantNamespaces(t *testing.T) {
 }
 
 // TestNamespacesOnlyForSelector checks that the controller may read namespaces only if a grant
-// selects by their labels.
+// selects namespaces by their labels.
 func TestNamespacesOnlyForSelector(t *testing.T) {
 	for name, test := range map[string]struct {
 		grant any
@@ -404,7 +405,8 @@ func TestNamespacesOnlyForSelector(t *testing.T) {
 }
 
 // TestGrantReachesTheController checks that the value identity.controllerNamespaces becomes a flag
-// of the controller. The flag distinguishes nobody, an empty list and everybody.
+// of the controller. Without the value, which means nobody, there is no flag. The flag
+// distinguishes an empty list and everybody.
 func TestGrantReachesTheController(t *testing.T) {
 	const prefix = "--controller-identity-namespaces="
 	for name, test := range map[string]struct {
@@ -457,7 +459,7 @@ func TestStoreFitsItsVolume(t *testing.T) {
 }
 
 // TestPodsAskForAzuresIdentity checks that the pods have the label of Azure's webhook if the
-// controller's account has an identity of Azure, for any podLabels.
+// controller's account has an identity of Azure. The value podLabels cannot change that label.
 func TestPodsAskForAzuresIdentity(t *testing.T) {
 	const label = "azure.workload.identity/use"
 	for values, want := range map[string]string{
@@ -482,7 +484,8 @@ func TestPodsAskForAzuresIdentity(t *testing.T) {
 }
 
 // TestContainerfileFitsTheChart checks that the chart can start the image of the repository's
-// Containerfile: program, user and Go's version.
+// Containerfile: both have the same program and user. It also checks that the Containerfile has the
+// version of Go in go.mod.
 func TestContainerfileFitsTheChart(t *testing.T) {
 	read := func(name string) string {
 		data, err := os.ReadFile("../../" + name)
@@ -546,7 +549,8 @@ func arguments(t *testing.T, objects []*unstructured.Unstructured) [][]string {
 	return all
 }
 
-// TestValuesRefused checks that the chart refuses a value that it cannot use, and names it.
+// TestValuesRefused checks that the chart refuses a value that it cannot use, and that the error
+// names the value.
 func TestValuesRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		values string
@@ -689,8 +693,8 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	}
 }
 
-// TestAccountThatExists checks that the pods and every binding name serviceAccount.name, and that
-// the chart then creates no account.
+// TestAccountThatExists checks that the pods and every binding name the account
+// serviceAccount.name. The chart creates this account only if serviceAccount.create is true.
 func TestAccountThatExists(t *testing.T) {
 	for create, accounts := range map[bool]int{true: 1, false: 0} {
 		objects, err := chart.Objects(release(map[string]any{"serviceAccount": map[string]any{"create": create, "name": "platform"}}))
@@ -735,8 +739,8 @@ func TestExtraArgumentsWin(t *testing.T) {
 	}
 }
 
-// TestREADMENamesClusterObjects checks that the README lists the objects with which another release
-// collides, besides the CRDs.
+// TestREADMENamesClusterObjects checks that the README lists the chart's cluster-scoped objects,
+// besides the CRDs. Another release collides with these objects.
 func TestREADMENamesClusterObjects(t *testing.T) {
 	readme, err := os.ReadFile("../../charts/lanyard/README.md")
 	must.Succeed(t, err)

@@ -1,6 +1,6 @@
 //go:build !concurrent
 
-// These tests start no goroutine, so the race detector would only slow them down.
+// This file is part of the tests that dev/unit-tests runs without the race detector.
 
 package chart
 

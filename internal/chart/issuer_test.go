@@ -1,6 +1,7 @@
 //go:build !concurrent
 
-// These tests start no goroutine, so the race detector would only slow them down.
+// These tests start no goroutine. The race detector would only slow them down, so dev/unit-tests
+// runs them without it.
 
 package chart_test
 
@@ -295,8 +296,9 @@ func TestControllersChangeOnlyTheirOwn(t *testing.T) {
 	}
 }
 
-// TestControllerReadsObjectsThatProveThemselves checks that the controller may get an object live
-// wherever objects have credentials of their own: from the token server, or from a SPIFFE broker.
+// TestControllerReadsObjectsThatProveThemselves checks when the controller may get single objects
+// from the API server: if objects have credentials of their own, from the token server or from a
+// SPIFFE broker.
 func TestControllerReadsObjectsThatProveThemselves(t *testing.T) {
 	for values, want := range map[string]bool{
 		`{}`: false,

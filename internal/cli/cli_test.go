@@ -257,7 +257,7 @@ func TestStatus(t *testing.T) {
 		"wide":      {"-A", "-o", "wide"},
 		"json":      {"-A", "-o", "json"},
 		"yaml":      {"-n", "tenant-b", "-o", "yaml"},
-		"namespace": {}, // the namespace of the kubeconfig
+		"namespace": {}, // no -n: the namespace of the kubeconfig
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c command

@@ -26,8 +26,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// mountVar is an environment variable. If it is set, the test binary runs as the program lanyard in
-// a Pod, and the variable has the folder that is mounted.
+// mountVar is the environment variable with the folder that is mounted into a Pod. If mountVar is
+// set, the test binary runs as the program lanyard in the Pod.
 const mountVar = "LANYARD_TEST_MOUNT"
 
 // tunnel starts a proxy that connects to the same server for every host.
@@ -68,8 +68,8 @@ func tunnel(t *testing.T, to string) string {
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
 // runExample runs a script in a folder. It returns the script's standard output, and all that the
-// script printed. A TLS handshake may take ten seconds. A busy machine may need longer: then the
-// script runs again.
+// script printed. A TLS handshake is cut off after ten seconds, and a busy machine may need longer.
+// So runExample runs the script again if a handshake was cut off.
 func runExample(ctx context.Context, script, folder string, env []string) (out []byte, printed string, err error) {
 	for range 3 {
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", script)

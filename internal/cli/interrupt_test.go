@@ -13,7 +13,7 @@ import (
 )
 
 // hang starts a server that accepts connections until the test ends, and answers nothing. The
-// server calls reached for each connection. hang returns its address.
+// server calls the function reached for each connection. hang returns the server's address.
 func hang(t *testing.T, network, address string, reached func()) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), network, address)

@@ -151,7 +151,8 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 	return failure(http.StatusNotFound, "NotFound")
 }
 
-// shows answers a read of an object. The object's name selects its credential and other fields.
+// shows returns the answer to a read of an object. The object's name selects its credential and
+// other fields.
 func (f *fakeIssuer) shows(name string) (int, any) {
 	types := map[string]string{
 		"user": "ServiceAccountToken", "cloud": "ServiceAccountToken", "cloud-identity": "WorkloadIdentityToken", "cloud-target": "WorkloadIdentityToken",
@@ -530,7 +531,7 @@ func TestKeysAskNothing(t *testing.T) {
 	}
 }
 
-// TestKeysInterrupted checks that a revocation does not report success if its update was interrupted.
+// TestKeysInterrupted checks that a revocation fails if its update of the ring is interrupted.
 func TestKeysInterrupted(t *testing.T) {
 	f, kubeconfig := newFakeIssuer(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -541,8 +542,8 @@ func TestKeysInterrupted(t *testing.T) {
 	}
 }
 
-// TestDiscoveryExport checks that the folder gets the documents of the keys to publish. If there
-// are no such keys, no folder is written.
+// TestDiscoveryExport checks that discovery export writes the documents with the keys to publish
+// into a folder. If there are no such keys, no folder is written.
 func TestDiscoveryExport(t *testing.T) {
 	f, kubeconfig := newFakeIssuer(t)
 	dir := t.TempDir()

@@ -107,7 +107,7 @@ func (p *podCluster) pod() *command {
 }
 
 // TestTokenInAPod asserts that a job in a Pod needs no kubeconfig and no name of an account. It
-// also checks the errors.
+// also checks the error of each refusal.
 func TestTokenInAPod(t *testing.T) {
 	token := []string{"token", "--creds=ServiceAccountToken", "--audiences=registry.example.com"}
 	for name, c := range map[string]struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// fileVar is an environment variable. If it is set, the test binary runs as the program lanyard,
-// and the variable has the path of the program's file.
+// fileVar is the environment variable with the path of the program's file. If fileVar is set, the
+// test binary runs as the program lanyard.
 const fileVar = "LANYARD_TEST_FILE"
 
 func TestMain(m *testing.M) {
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beside writes a script as lanyard-local into a new folder. It returns the path of a lanyard in
-// the same folder.
+// beside writes a script as lanyard-local into a new folder. It returns the path that the program
+// lanyard would have in this folder.
 func beside(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func lanyard(t *testing.T, script string, args ...string) *exec.Cmd {
 }
 
 // TestLocalTakesOver asserts that lanyard-local gets arguments, standard input and signals
-// unchanged. Its output and its exit status are those of the process.
+// unchanged. The output and the exit status of lanyard-local become those of the process.
 func TestLocalTakesOver(t *testing.T) {
 	t.Run("arguments, streams and status", func(t *testing.T) {
 		cmd := lanyard(t, `printf '<%s>' "$@"; cat; echo complaint >&2; exit 7`, "up", "--once", "a b", "-o", "json")

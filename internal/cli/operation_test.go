@@ -52,8 +52,8 @@ func pluralsOfKinds() map[string]string {
 	return map[string]string{"buckets": "Bucket", "ocirepositories": "OCIRepository", "imagerepositories": "ImageRepository"}
 }
 
-// newFakeCluster starts a cluster with the objects of these names. It suspends the objects that
-// suspended names.
+// newFakeCluster starts a cluster with the objects of these names. It suspends the objects whose
+// names are in the argument suspended.
 func newFakeCluster(t *testing.T, names []string, suspended ...string) (*fakeCluster, string) {
 	t.Helper()
 	f := &fakeCluster{objects: map[string]object{}, patched: map[string]int{}}
@@ -144,7 +144,7 @@ func failure(status int, reason string) (int, any) {
 	return status, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "it is " + reason, "code": status}
 }
 
-// one reads or patches an object.
+// one answers a request that reads or patches one object.
 func (f *fakeCluster) one(r *http.Request, key string) (int, any) {
 	o := f.objects[key]
 	if o == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/clouds/buckets"
 )
 
-// Buckets returns the services that have buckets, by spec.provider. At AWS, tenants may also name
-// the allowed hosts (--allowed-endpoint-hosts).
+// Buckets returns the services that have buckets, by spec.provider. At AWS, spec.endpoint may be a
+// host of AWS or one of the allowed hosts (--allowed-endpoint-hosts).
 func Buckets(clouds *providers.Set, allowed endpoint.Allowed) map[string]buckets.Service {
 	return map[string]buckets.Service{
 		v1alpha1.ProviderGeneric: genericBuckets{clouds.AWS},

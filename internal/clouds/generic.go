@@ -32,7 +32,8 @@ func (b genericBuckets) Open(_ context.Context, r buckets.Request) (objectstore.
 	})
 }
 
-// awsCredentials signs with a session, with a user's keys, or not at all.
+// awsCredentials returns the credentials of a session or of a user's keys. It returns nil if
+// requests are not signed.
 func awsCredentials(provider *aws.Provider, r buckets.Request) awssdk.CredentialsProvider {
 	switch {
 	case r.Mint != nil:

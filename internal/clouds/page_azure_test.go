@@ -14,9 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command, with a
-// managed identity and with an application. With a token of the page's ServiceAccount, the image
-// can be pulled once the identity has its role. With a token of another ServiceAccount, it cannot.
+// TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command, once
+// for a managed identity and once for an application. With a token of the page's ServiceAccount,
+// the image can be pulled once the identity has its role. With a token of another ServiceAccount,
+// the image cannot be pulled.
 func TestPageOfCloudsAtAzure(t *testing.T) {
 	if _, err := exec.LookPath("az"); err != nil {
 		t.Fatal("the az command is missing: apt-get install azure-cli")

@@ -69,7 +69,8 @@ case "$#:$*" in
 esac
 `
 
-// kubernetesProvider is the provider of a pool as the page makes it.
+// kubernetesProvider returns the workload identity provider that the page's commands make in a
+// pool.
 func kubernetesProvider() cloudgcp.Provider {
 	return cloudgcp.Provider{ID: "kubernetes", IssuerURI: pageIssuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"}}
 }
@@ -107,7 +108,7 @@ func openGooglePage(t *testing.T) *page {
 	return p
 }
 
-// federated is an access token that the local cloud gives for a token of the issuer.
+// federated exchanges a token of the page's issuer for an access token of the local cloud.
 func (p *page) federated(t *testing.T, provider, subject string) string {
 	t.Helper()
 	proof, err := p.issuer.Mint(oidc.Claims{"sub": subject, "aud": "https://iam.googleapis.com/" + provider})
@@ -130,7 +131,7 @@ func (p *page) federated(t *testing.T, provider, subject string) string {
 	return answer.AccessToken
 }
 
-// annotations are what the page's kubectl wrote on the ServiceAccount.
+// annotations returns the annotations that the page's kubectl has written on the ServiceAccount.
 func (p *page) annotations(t *testing.T) map[string]string {
 	t.Helper()
 	lines, err := os.ReadFile(filepath.Join(p.dir, "annotated"))
@@ -170,13 +171,14 @@ func (p *page) reads(t *testing.T, provider auth.Provider, namespace string, ann
 }
 
 // TestPageOfCloudsAtGoogle runs the commands of docs/clouds.md at Google Cloud, with the test's own
-// gcloud. In each variant, Lanyard can read the repository as the page's ServiceAccount after the
-// commands gave the permission. It cannot read before, and cannot read as another ServiceAccount.
+// gcloud. In each variant, the last commands permit the page's ServiceAccount to read the
+// repository. Before these commands, Lanyard cannot read the repository. After them, Lanyard can
+// read it as this ServiceAccount, but not as another.
 func TestPageOfCloudsAtGoogle(t *testing.T) {
 	const denied, allowed = "403 Forbidden", "200 OK"
 	refused := string(auth.CodeTrustRefused)
 	blocks := openPage(t, "none").commands(t, "Google Cloud")
-	if len(blocks) != 7 { // the last is not used: a service account of another project
+	if len(blocks) != 7 { // the last block is not used; it is about a service account of another project
 		t.Fatalf("the part has %d blocks of commands", len(blocks))
 	}
 	names, pool, gke, direct, impersonation, check := blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], checkOf(t, blocks)

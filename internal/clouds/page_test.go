@@ -46,8 +46,8 @@ const (
 	pageEmail     = "tenant-a-app-reader@" + pageProject + ".iam.gserviceaccount.com"
 )
 
-// patience bounds each request of a provider. With the race detector on a busy machine, making the
-// cloud's RSA key takes seconds of a request.
+// patience bounds each request of a provider. With the race detector on a busy machine, a request
+// waits seconds until the cloud has made its RSA key.
 const patience = time.Minute
 
 // page is docs/clouds.md, with the local cloud in which its commands run. The cloud has an issuer,
@@ -131,7 +131,7 @@ esac
 	return folder
 }
 
-// commands are the sh blocks of the page from a heading to the next heading of the same level.
+// commands returns the sh blocks of the page from a heading to the next heading of the same level.
 func (p *page) commands(t *testing.T, heading string) []string {
 	t.Helper()
 	_, part, found := strings.Cut(p.text, "\n## "+heading+"\n")
@@ -149,8 +149,8 @@ func (p *page) commands(t *testing.T, heading string) []string {
 	return blocks
 }
 
-// checkOf returns the commands with which a part of the page checks the trust: they show the cloud
-// a token.
+// checkOf returns the commands with which a part of the page checks the trust. These commands send
+// a token to the cloud.
 func checkOf(t *testing.T, blocks []string) string {
 	t.Helper()
 	for _, block := range blocks {
@@ -165,7 +165,7 @@ func checkOf(t *testing.T, blocks []string) string {
 // run runs commands in one shell, which ends at the first command that fails.
 func (p *page) run(t *testing.T, commands ...string) (output string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the az command takes seconds to start
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // long, because the az command takes seconds to start
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-euc", strings.Join(commands, "\n"))
 	shell.Dir, shell.Env = p.dir, p.env

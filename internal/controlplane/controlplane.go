@@ -46,11 +46,12 @@ type Options struct {
 	// Issuer is the issuer of ServiceAccount tokens, an https URL without query
 	// and fragment; source: kube-apiserver --service-account-issuer.
 	Issuer string
-	// AuthenticationConfig is the path of an AuthenticationConfiguration: further issuers whose
-	// tokens the API server accepts; source: kube-apiserver --authentication-config. Default: none.
+	// AuthenticationConfig is the path of an AuthenticationConfiguration file with further issuers
+	// whose tokens the API server accepts; source: kube-apiserver --authentication-config. Default:
+	// none.
 	AuthenticationConfig string
-	// Env is added to this process's environment, NAME=VALUE. A proxy in Env lets the API server
-	// reach the issuers of AuthenticationConfig.
+	// Env has variables that the child gets besides this process's environment, NAME=VALUE. A proxy
+	// in Env lets the API server reach the issuers of AuthenticationConfig.
 	Env []string
 	// Log receives the log output of the control plane. Default: discarded. Writes come from one
 	// goroutine.
@@ -234,7 +235,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	return c.err
 }
 
-// lines is a writer that calls each for every complete line.
+// lines is a writer that calls the function each for every complete line.
 type lines struct {
 	each func(string)
 	rest []byte

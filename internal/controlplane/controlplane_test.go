@@ -22,13 +22,14 @@ import (
 )
 
 const (
-	// modeVar makes the test binary act as a fake control plane in this mode, instead of running
-	// tests.
+	// modeVar is the environment variable that makes the test binary act as a fake control plane in
+	// this mode, instead of running tests.
 	modeVar = "LANYARD_FAKE_CONTROLPLANE"
-	// reportVar is the address to which a fake reports. The connection ends with the fake's
-	// process.
+	// reportVar is the environment variable with the address to which a fake reports. The
+	// connection ends with the fake's process.
 	reportVar = "LANYARD_FAKE_REPORT"
-	// addedVar is text that a fake adds to its log, to show its environment.
+	// addedVar is the environment variable with text that a fake adds to its log, so that the test
+	// sees the fake's environment.
 	addedVar = "LANYARD_FAKE_ADDED"
 
 	server = "https://127.0.0.1:6443"

@@ -45,7 +45,7 @@ func (o *object) checkGrant() {
 	}
 }
 
-// changeStaticIdentity changes the name of a Secret to a reference.
+// changeStaticIdentity changes spec.secretRef from a Secret's name to a reference.
 func (o *object) changeStaticIdentity() {
 	o.checkGrant()
 	secret := get(o.root, "spec", "secretRef")

@@ -26,8 +26,9 @@ type File struct {
 
 // Options change what Convert does.
 type Options struct {
-	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts. References
-	// to such an object in Flux's objects then name its ExternalArtifact.
+	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts. The
+	// converter changes references to such an object in Flux's objects: they name the object's
+	// ExternalArtifact.
 	ExternalArtifacts bool
 	// Kinds is the table of all kinds. An object of another project becomes the kind of the same
 	// name whose Peers have the object's API group. Required.
@@ -35,9 +36,10 @@ type Options struct {
 }
 
 // Convert returns the files with the objects of all known kinds converted, and everything else
-// unchanged. The notes list each object that is converted, that names a converted object, or that
-// has the API group of converted objects and is kept. The errors of all files are [*yamlfile.Error]
-// values, joined. With an error, Convert returns neither files nor notes.
+// unchanged. The notes list each object that is converted or that names a converted object. They
+// also list each unconverted object in an API group that has converted kinds. The errors of all
+// files are [*yamlfile.Error] values, joined. With an error, Convert returns neither files nor
+// notes.
 func Convert(files []File, opts Options) (converted []File, notes []string, err error) {
 	c := &conversion{opts: opts, targets: targets(opts.Kinds), moved: map[identifier]bool{}, published: map[identifier]string{}}
 	read, errs := make([][]document, len(files)), make([]error, len(files))
@@ -100,7 +102,8 @@ func targets(table kinds.Table) map[groupKind]target {
 	return all
 }
 
-// Project is another project, named by the domain that its API groups end with.
+// Project is a project whose manifests Lanyard converts, named by the domain that its API groups
+// end with.
 type Project string
 
 // The projects whose manifests are converted.

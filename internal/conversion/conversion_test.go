@@ -137,7 +137,7 @@ func TestErrors(t *testing.T) {
 }
 
 // TestGrants checks that grants which Lanyard and Cluster API Provider AWS read alike are accepted.
-// Only an empty selector is dropped.
+// The conversion drops only an empty selector from such a grant.
 func TestGrants(t *testing.T) {
 	for before, after := range map[string]string{
 		"null": "null", "{}": "{}", "{list: []}": "{list: []}", "{list: [a]}": "{list: [a]}",
@@ -175,13 +175,13 @@ func TestSeveralFiles(t *testing.T) {
 	}
 }
 
-// TestFieldsNamedLikeAKind checks that only Flux's own field imageRepositoryRef names an object
-// without its kind.
+// TestFieldsNamedLikeAKind checks which fields count as references. Only Flux's own field
+// imageRepositoryRef refers to an object without naming the object's kind.
 func TestFieldsNamedLikeAKind(t *testing.T) {
 	for spec, noted := range map[string]bool{
 		"imageRepositoryRef: {name: app}":         true,
 		"sourceRef: {kind: Bucket, name: app}":    true,
-		"bucketRef: {name: app}":                  false, // such as Crossplane's
+		"bucketRef: {name: app}":                  false, // such as a field of Crossplane
 		"otherBucketRef: {kind: X, name: app}":    false,
 		"imagerepositoryref: {name: app}":         false,
 		"sourceRef: {kind: OtherKind, name: app}": false,
@@ -196,8 +196,8 @@ func TestFieldsNamedLikeAKind(t *testing.T) {
 	}
 }
 
-// FuzzConvert checks that a converted file can be read and has all documents and kept objects. A
-// second conversion changes nothing.
+// FuzzConvert checks that a converted file can be read and has as many objects as before. Each
+// object that has a note of its conversion must have changed. A second conversion changes nothing.
 func FuzzConvert(f *testing.F) {
 	for _, file := range []string{"flux.yaml", "capa.yaml", "gardener.yaml", "list.yaml", "list.json"} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))

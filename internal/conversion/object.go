@@ -77,8 +77,8 @@ func (o *object) report(err error) {
 	}
 }
 
-// plan writes the object's notes, and returns the changes of its nodes. For an object that is kept,
-// these are only changes of references.
+// plan writes the object's notes, and returns the changes of its nodes. For an object that is not
+// converted, the changes affect only its references.
 func (o *object) plan() []func() {
 	if o.target == nil {
 		if why := o.kept(); why != "" {
@@ -150,7 +150,7 @@ func (o *object) removeOwn(metadata *yamlnode.Node, field string, domain func(*y
 	removeEmpty(metadata, field)
 }
 
-// isSource says that the object can publish an ExternalArtifact.
+// isSource reports whether the object can publish an ExternalArtifact.
 func (o *object) isSource() bool {
 	kind, ok := o.opts.Kinds.Named(o.kind)
 	return ok && kind.KeepsArtifacts()
@@ -200,8 +200,8 @@ func text(node *yamlnode.Node, path ...string) string {
 	return node.Value
 }
 
-// mapping returns a mapping with one field, whose name is on the line of the value, and has quotes
-// if the value has double quotes, as in JSON.
+// mapping returns a mapping with one field. The field's name is on the line of the value. It has
+// double quotes if the value has double quotes, as in JSON.
 func mapping(name string, value *yamlnode.Node) *yamlnode.Node {
 	key := &yamlnode.Node{
 		Kind: yamlnode.ScalarNode, Tag: "!!str", Value: name, Line: value.Line, Style: value.Style & yamlnode.DoubleQuotedStyle,

@@ -12,9 +12,9 @@ import (
 // configField is the path of the fields that differ from cloud to cloud.
 const configField = "spec.targetSystem.providerConfig"
 
-// changeProviderConfig changes the fields of Gardener's extensions for clouds, and those of GEP-26,
-// to Lanyard's. The apiVersion and the kind of the fields are dropped: no program reads them. The
-// config of another target stays as it is.
+// changeProviderConfig changes a providerConfig of Gardener's extensions for clouds, or of GEP-26,
+// to Lanyard's fields. It drops the fields apiVersion and kind, because no program reads them. The
+// providerConfig of any other type of target stays as it is.
 func (o *object) changeProviderConfig() {
 	var known map[string]string
 	switch text(o.root, "spec", "targetSystem", "type") {
@@ -54,7 +54,7 @@ func (o *object) changeProviderConfig() {
 	config.Content = changed
 }
 
-// impersonation is the URL at which Google Cloud gives tokens of a service account.
+// impersonation matches the URL at which Google Cloud gives tokens of a service account.
 var impersonation = regexp.MustCompile(
 	`^https://iamcredentials\.googleapis\.com/v1/projects/-/serviceAccounts/([^/:]+):generateAccessToken$`)
 

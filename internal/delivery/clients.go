@@ -25,7 +25,7 @@ func renderAWS(fields map[string]string, files folder) (map[string][]byte, error
 		return nil, chained("assumeRole")
 	}
 	role, token, region := fields["iamRoleARN"], files.path(TokenKey), fields["region"]
-	if strings.ContainsAny(role, "\"'`;#\\") { // IAM allows these characters in a role's path
+	if strings.ContainsAny(role, "\"'`;#\\") { // IAM allows these characters in a role's path, but SDKs read them differently
 		return nil, &Error{
 			configField + ".iamRoleARN",
 			"has a character in its path that SDKs read differently: a quote, a semicolon, a hash or a backslash",

@@ -262,7 +262,7 @@ func FuzzKubernetes(f *testing.F) {
 	})
 }
 
-// FuzzDockerConfig checks that Docker's own parser finds exactly the logins.
+// FuzzDockerConfig checks that Docker's own parser finds exactly the rendered logins.
 func FuzzDockerConfig(f *testing.F) {
 	f.Add("registry.example.com/app", "AWS", "password", "registry.example.com/base", "other")
 	f.Add("registry.example.com:5000/a/b", "a", `"}}`, "other.example.com/a", "x")

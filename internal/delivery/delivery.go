@@ -62,7 +62,8 @@ type Login struct {
 type Content struct {
 	// Type is the Secret's type: Opaque or kubernetes.io/dockerconfigjson.
 	Type corev1.SecretType
-	// Data are all keys that Lanyard writes. The same input makes the same bytes.
+	// Data has all keys that Lanyard writes, with their values. The same input makes the same
+	// bytes.
 	Data map[string][]byte
 }
 

@@ -13,9 +13,9 @@ import (
 // credentialsKey is the key of the AWS credentials file.
 const credentialsKey = "credentials"
 
-// renderSession renders the keys of a session in two forms: as an AWS credentials file, which
-// clients read again, and as environment variables. Source: AWS SDKs and Tools Reference Guide,
-// "AWS access keys"; botocore, AWS_CREDENTIAL_EXPIRATION.
+// renderSession renders the keys of a session in two forms: as an AWS credentials file, which a
+// running client can read again, and as environment variables. Source: AWS SDKs and Tools Reference
+// Guide, "AWS access keys"; botocore, AWS_CREDENTIAL_EXPIRATION.
 func renderSession(s *Session) (map[string][]byte, error) {
 	if s == nil {
 		return nil, &Error{"session", "is missing", "exchange the identity's token at AWS first"}

@@ -123,7 +123,8 @@ func read[T any](t *testing.T, object map[string]any) *T {
 	return &typed
 }
 
-// TestPageOfRefusals checks that docs/delivery.md has the text of Render's error.
+// TestPageOfRefusals checks that docs/delivery.md has the text of Render's error for a role ARN of
+// two lines.
 func TestPageOfRefusals(t *testing.T) {
 	_, err := delivery.Render(input("aws", `{"iamRoleARN":"arn:aws:iam::123456789123:role/dns\ncredential_process = /bin/sh"}`))
 	if err == nil {

@@ -27,7 +27,8 @@ type Diagnosis struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Result, Reason and Message are what the controller says of the object.
+	// Result, Reason and Message are those of the object's row in reports, which shows the object's
+	// status.
 	Result  report.Result `json:"result"`
 	Reason  string        `json:"reason,omitempty"`
 	Message string        `json:"message,omitempty"`
@@ -38,8 +39,8 @@ type Diagnosis struct {
 	From string `json:"from,omitempty"`
 	// Account describes the subject in the cluster, such as its UID and its attributes.
 	Account string `json:"account,omitempty"`
-	// Chain has the AWS identities from the subject to its root, and whether the grant of each
-	// identity admits the namespace.
+	// Chain has the AWS identities from the subject to the root of the chain, and whether the grant
+	// of each identity admits the namespace.
 	Chain []string `json:"chain,omitempty"`
 	// Proof, Exchange, Credential and Delivery are the steps to the credential.
 	Proof      string `json:"proof,omitempty"`
@@ -56,8 +57,8 @@ type Diagnosis struct {
 	Changed string `json:"changed,omitempty"`
 	// Refusal says why the object gets no credential.
 	Refusal string `json:"refusal,omitempty"`
-	// Unknown lists what also decides about the credential but is not known, such as flags of the
-	// controller, and what the caller may not read.
+	// Unknown lists further facts that decide about the credential but are not known here, such as
+	// flags of the controller or objects that the caller may not read.
 	Unknown []string `json:"unknown,omitempty"`
 	// NextStep says what to do.
 	NextStep string `json:"nextStep"`

@@ -36,7 +36,7 @@ type inquiry struct {
 	fields   spec.Fields
 	clouds   *providers.Set // made without the settings of the controller, which are not known here
 	accounts auth.Accounts
-	ready    metav1.Condition // of the present spec; zero if the controller has not acted on it
+	ready    metav1.Condition // of the present spec; zero until the controller acts on this spec
 	used     *meta.Identity   // the identity that the controller used; nil for none
 
 	key        auth.Key             // zero if nothing is minted, or if the key is not known
@@ -48,8 +48,8 @@ type inquiry struct {
 }
 
 // Of explains the credential of an object, which was read with reader. It returns an error if the
-// object's kind has no identity fields, or if the cluster does not answer. A refusal of the object,
-// or of a read, is part of the diagnosis.
+// object's kind has no identity fields, or if the cluster does not answer. If the object is
+// refused, or a read is forbidden, the diagnosis says so and Of returns no error.
 func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis, error) {
 	if o.Kind.Fields == nil {
 		return nil, fmt.Errorf("objects of kind %s have no identity fields", o.Kind.Kind)
@@ -87,7 +87,7 @@ func (q *inquiry) run(ctx context.Context) error {
 	case q.failed != nil:
 		return q.failed
 	case err != nil:
-		if q.asked { // the refusal is that of a grant in the chain, not about a field of the object
+		if q.asked { // a grant in the chain refuses, not a rule about the object's fields
 			q.Subject, q.From = rules.Named(q.fields).String(), "spec.identityRef"
 		}
 		q.refuse(err)
@@ -130,7 +130,7 @@ func (q *inquiry) usedAccount() (name string, ok bool) {
 }
 
 // lends returns the refusal of the grants in an AWS identity's chain; nil if they refuse nothing.
-// Objects that the caller cannot see do not refuse.
+// If the caller may not read the chain, lends returns nil.
 func (q *inquiry) lends(ctx context.Context, namespace string, subject auth.Subject) error {
 	if !q.asked {
 		q.asked, q.answer = true, q.askChain(ctx, namespace, subject)
@@ -171,9 +171,9 @@ func (q *inquiry) askChain(ctx context.Context, namespace string, subject auth.S
 	return err
 }
 
-// askSettings lists the controller's flags that could change the answer. If the object's status
-// shows that the flags allowed the identity, it lists no flag. It resolves the identity once for
-// each flag, with a changed value.
+// askSettings lists the controller's flags that could change the object's identity. If the object's
+// status shows that the flags allowed the identity, it lists no flag. It resolves the identity once
+// for each flag, with a changed value.
 func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Identity) {
 	if !q.object.Kind.Fetches() || q.settled(id) {
 		return
@@ -294,9 +294,9 @@ func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
 	return nil
 }
 
-// refuse records why the object gets no credential. If the controller's settings may decide
-// otherwise, the error is a refusal only if the controller itself has refused; else it is listed as
-// unknown.
+// refuse records why the object gets no credential. Some errors depend on the controller's
+// settings. Such an error is listed as unknown, unless the controller itself has refused the
+// object.
 func (q *inquiry) refuse(err error) {
 	code := auth.CodeOf(err)
 	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted // final with any settings of the controller

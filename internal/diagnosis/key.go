@@ -39,7 +39,7 @@ type purpose struct {
 	host    string // the host that gets the credential; empty for AWS itself
 }
 
-// minted follows a subject to its token: account, key, proof, exchange.
+// minted finds the steps from a subject to its token: account, key, proof, exchange.
 func (q *inquiry) minted(ctx context.Context, id spec.Identity) error {
 	account, ok, err := q.read(ctx, id.Subject)
 	if err != nil {
@@ -81,7 +81,8 @@ func (q *inquiry) minted(ctx context.Context, id spec.Identity) error {
 	return nil
 }
 
-// read reads the subject. The result ok is false if the subject does not exist or is not visible.
+// read reads the account of the subject. The result ok is false if the subject does not exist or is
+// not visible.
 func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.Account, ok bool, err error) {
 	accounts := q.accounts
 	switch {
@@ -118,8 +119,9 @@ func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.
 	return account, true, nil
 }
 
-// purpose returns what the token is for, as the kind's controller would ask for it. The returned
-// providers allow the hosts that the object names, even hosts that are not the cloud's own.
+// purpose returns the options with which the kind's controller would get the token, and the host
+// that gets the credential. The returned providers allow the hosts that the object names, even
+// hosts that are not the cloud's own.
 func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err error) {
 	var allowed endpoint.Allowed
 	var bucket v1alpha1.BucketSpec
@@ -154,7 +156,7 @@ func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err 
 	}
 }
 
-// registryPurpose is purpose for a kind that names a repository.
+// registryPurpose does the work of purpose for a kind whose objects name a repository.
 func (q *inquiry) registryPurpose(id spec.Identity, set *providers.Set) (p purpose, _ *providers.Set, err error) {
 	repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address)
 	if err != nil {
@@ -262,8 +264,8 @@ func (q *inquiry) prove(ctx context.Context, provider auth.Provider, request *au
 		who, strings.Join(asked.Audiences, " and "), cmp.Or(asked.Lifetime, auth.ProofLifetime).Minutes())
 }
 
-// svid describes the SVID of the object itself. Its key has the trust domain and the signer, which
-// are unknown here.
+// svid describes the SVID of the object itself. The SVID's key in the cache has the trust domain
+// and the signer, which are unknown here.
 func (q *inquiry) svid(id spec.Identity) {
 	q.Account = "the object itself, UID " + string(q.object.GetUID())
 	q.Exchange = "none: the proof is the credential"

@@ -146,8 +146,8 @@ func TestServeBundle(t *testing.T) {
 	}
 }
 
-// TestProbeSeesWhatIsServed reads the documents as the token server does: a key is published if
-// both documents have it.
+// TestProbeSeesWhatIsServed reads the documents with the token server's probe. A key counts as
+// published only if both the key set and the SPIFFE bundle have it.
 func TestProbeSeesWhatIsServed(t *testing.T) {
 	status := trusting(t, identityv1.KeyActive)
 	var served *discovery.Handler
@@ -197,7 +197,7 @@ func TestProbeSeesWhatIsServed(t *testing.T) {
 	}
 }
 
-// anotherRing returns the status of another KeyRing with the same URL.
+// anotherRing returns the status of another KeyRing whose issuer has this URL.
 func anotherRing(t *testing.T, url string) *identityv1.KeyRingStatus {
 	t.Helper()
 	status := trusting(t, identityv1.KeyActive)

@@ -178,7 +178,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestTwoIssuers asserts that the path selects the issuer, or the host if two issuers share a path.
+// TestTwoIssuers asserts that the path of a request selects the issuer. If two issuers share a
+// path, the host selects the issuer.
 func TestTwoIssuers(t *testing.T) {
 	publish := func(url string) *discovery.Issuer {
 		i, err := discovery.NewIssuer(url)

@@ -95,7 +95,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// serve answers with the document that choose returns; kids are the IDs of the document's keys.
+// serve answers with the document that the function choose returns. Its result kids has the IDs of
+// the document's keys.
 func (h *Handler) serve(
 	w http.ResponseWriter, r *http.Request, i *Issuer, contentType string, choose func(*document.Set) (content []byte, kids []string),
 ) {

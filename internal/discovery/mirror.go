@@ -16,7 +16,7 @@ import (
 )
 
 // mirrorInterval is the time between two reads of the API server's documents. The API server's keys
-// change with a restart.
+// change with a restart; the mirror serves the new keys within this time.
 const mirrorInterval = time.Minute
 
 // Mirror serves the documents of the cluster's own issuer of ServiceAccount tokens, for clusters

@@ -21,7 +21,7 @@ import (
 )
 
 // TestFollowRing asserts that the served documents have the keys of the ring's newest status. In
-// particular, no event of the watch may lead to a served key that this status does not have.
+// particular, after each event of the watch, every served key must be in the newest status.
 func TestFollowRing(t *testing.T) {
 	name := client.ObjectKey{Namespace: "lanyard-system", Name: keyring.IssuerRing}
 	of := func(status identityv1.KeyRingStatus) *identityv1.KeyRing {

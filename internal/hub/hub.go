@@ -46,7 +46,7 @@ type Options struct {
 }
 
 // Hub is a spoke's connection to its hub. It is safe for concurrent use. A Hub must be added to the
-// spoke's manager, which calls [Hub.Start]. The manager also starts if the hub's API server cannot
+// spoke's manager, which calls [Hub.Start]. The manager starts even if the hub's API server cannot
 // be reached.
 type Hub struct {
 	// Identities reads the hub's WorkloadIdentities and gets their tokens. The namespace of each
@@ -94,7 +94,7 @@ func mapper(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
 }
 
 // memory returns the options of the cache. The cache has the identities in the spoke's namespaces
-// at the hub, and one KeyRing. The hub would refuse to list more.
+// at the hub, and one KeyRing. The hub would refuse to list other objects.
 func memory(o Options) cache.Options {
 	namespaces := map[string]cache.Config{}
 	for _, at := range o.Namespaces {

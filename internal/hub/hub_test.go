@@ -122,8 +122,9 @@ func start(t *testing.T, h *Hub) {
 	})
 }
 
-// TestSpokeAsksForItsOwn checks that a spoke requests only what lanyard hub grant lets it read. It
-// also checks that the other namespaces are read although one namespace is not granted.
+// TestSpokeAsksForItsOwn checks that a spoke requests only objects that the command "lanyard hub
+// grant" lets it read. It also checks that the other namespaces are read although one namespace is
+// not granted.
 func TestSpokeAsksForItsOwn(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(t)

@@ -48,8 +48,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// failure turns the error of a probe into an Error without a time. From the hub's answer, the Error
-// has only the status.
+// failure turns the error of a probe into an Error without the field Since. Of the hub's answer,
+// the Error contains only the status.
 func (h *Hub) failure(ctx context.Context, err error) *Error {
 	refused := &Error{Reason: meta.ReasonHubRefused}
 	unreachable := &Error{Reason: meta.ReasonHubUnreachable, Fix: "check the hub, and the way to it"}

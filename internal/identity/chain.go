@@ -27,8 +27,8 @@ type chain struct {
 	keys         keys              // keys of the root, if it is a static identity
 }
 
-// follow makes the chain of a subject. Callers hold mu until they have stored the chain: otherwise
-// a link could change before, and the stored chain would be old.
+// follow makes the chain of a subject. Callers hold mu until they have stored the chain. Otherwise
+// a link could change in between, and the stored chain would be outdated.
 func (i *Identities) follow(ctx context.Context, subject auth.Subject) *chain {
 	c := &chain{}
 	for next := subject; ; {
@@ -76,7 +76,7 @@ func circle(met []auth.Subject, again auth.Subject) string {
 // complete sets attributes and fingerprint of a chain whose links are all known.
 func (i *Identities) complete(ctx context.Context, c *chain) error {
 	root := c.links[len(c.links)-1]
-	var values []string          // further values that decide the credential
+	var values []string          // values besides the links that decide the credential
 	switch root.subject.Kind() { //nolint:exhaustive // the kinds of AWS identities besides have no values
 	case kindStatic:
 		found, err := i.keysOf(root)

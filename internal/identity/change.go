@@ -14,24 +14,25 @@ type Use struct {
 	Namespace string
 }
 
-// Subscribe implements [auth.AccountReader]: changed is called promptly for each identity that has
-// at least one credential to drop.
+// Subscribe implements [auth.AccountReader]: the function changed is called promptly for each
+// identity that has at least one credential to drop.
 func (i *Identities) Subscribe(changed func(auth.Subject)) {
 	i.SubscribeDrops(func(who auth.Subject, _ func(auth.Key) bool) { changed(who) })
 }
 
 // SubscribeDrops registers a function that is called promptly for each identity with credentials to
-// drop. A value that decides these credentials changed, or nobody may use them any more. The
-// function stale selects the cache keys of these credentials. The token cache must be the first
-// subscriber, so that it drops the credentials before other subscribers are called.
+// drop. These credentials are dropped because a value that decides them changed, or because nobody
+// may use them any more. The function stale selects the cache keys of these credentials. The token
+// cache must be the first subscriber, so that it drops the credentials before other subscribers are
+// called.
 func (i *Identities) SubscribeDrops(dropped func(who auth.Subject, stale func(auth.Key) bool)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.dropped = append(i.dropped, dropped)
 }
 
-// SubscribeUse registers a function that is called promptly for each use whose result may change.
-// The identity or its credential changed, or a namespace gained or lost a grant.
+// SubscribeUse registers a function that is called promptly for each use whose result may have
+// changed: the identity or its credential changed, or a namespace gained or lost a grant.
 func (i *Identities) SubscribeUse(changed func(Use)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -65,8 +66,8 @@ func whole(subjects []auth.Subject, withdrawn bool) change {
 	return c
 }
 
-// notify calls the subscribers. It runs in the goroutine of an informer, after the change of
-// memory. So the credentials are gone before this informer reports its next change.
+// notify calls the subscribers. It runs in the goroutine of an informer, after the objects in
+// memory have changed. So the credentials are gone before this informer reports its next change.
 func (i *Identities) notify(c change) {
 	i.mu.Lock()
 	dropped, changed := slices.Clone(i.dropped), slices.Clone(i.changed)

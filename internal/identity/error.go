@@ -83,8 +83,8 @@ func errNotSynced() error {
 	}
 }
 
-// missing returns the error for an identity that does not exist, or for the unknown kind of a
-// source. If the identity is that of the program itself, the fix has the manifest that lends it to
+// missing returns the error for an identity that does not exist, or for a source of an unknown
+// kind. If the identity is that of the program itself, the fix has the manifest that lends it to
 // namespaces.
 func missing(subject auth.Subject, from *link) error {
 	if subject.Kind() == kindController && subject.Name() == v1alpha1.DefaultControllerIdentity {

@@ -102,14 +102,14 @@ func (i *Identities) Synced() bool {
 	return !slices.ContainsFunc(i.watches, func(w toolscache.ResourceEventHandlerRegistration) bool { return !w.HasSynced() })
 }
 
-// For returns the accounts of the identities that the namespace may use. Their subjects have the
-// four kinds of AWS identities.
+// For returns the accounts of the identities that the namespace may use. The subjects of these
+// accounts have the four kinds of AWS identities.
 func (i *Identities) For(namespace string) auth.Accounts {
 	return view{Identities: i, namespace: namespace}
 }
 
-// Own returns the accounts of the identities for their administrator: no grant is checked. They are
-// only for the status of identities. No object of a tenant ever gets their tokens.
+// Own returns the accounts of the identities for their administrator: no grant is checked. These
+// accounts are only for the status of identities. No object of a tenant ever gets their tokens.
 func (i *Identities) Own() auth.Accounts { return view{Identities: i, own: true} }
 
 // Chain returns the identities of a chain: the subject first, its root last. The error is the
@@ -131,7 +131,8 @@ func (i *Identities) Admits(ctx context.Context, namespace string, subject auth.
 
 // Begin is like [Identities.Admits], for an object that is about to use the identity. If the
 // identity is lent to the namespace, Begin logs one line. The logger of ctx adds the object to the
-// line. Namespaces share sessions, so the line has the session's name in the cloud's audit log.
+// line. Namespaces share sessions. So the line has the session's name, which the cloud's audit log
+// also has.
 func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.Subject) error {
 	account, err := i.For(namespace).Lookup(ctx, subject)
 	if err == nil {

@@ -29,7 +29,7 @@ import (
 )
 
 // TestChain assumes a role of the Workload account with a role of the Management account, which is
-// assumed with static keys. Both namespaces share one credential, and each role is one exchange.
+// assumed with static keys. Both namespaces share one credential, and each role costs one exchange.
 func TestChain(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -73,8 +73,8 @@ func TestFieldsReachAWS(t *testing.T) {
 	if left := token.GetDuration(); left > 900*time.Second || left < 800*time.Second {
 		t.Errorf("the session lives %s", left)
 	}
-	// Each change must fail at AWS. So the new value has reached AWS, and the cached session of the
-	// old value was not served.
+	// Each change must fail at AWS. The failure shows that the new value has reached AWS, and that
+	// the cached session of the old value was not served.
 	for name, change := range map[string]func(*v1alpha1.AWSClusterRoleIdentitySpec){
 		"externalID":     func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.ExternalID = "other" },
 		"tags":           func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.Tags = map[string]string{"company": "evil"} },
@@ -328,9 +328,9 @@ func TestWithdrawnGrants(t *testing.T) {
 	}
 }
 
-// TestGrantChangesTouchOneNamespace asserts that a credential stays cached while one namespace may
-// use it, although another namespace loses its grant. Subscribers are notified only of the uses of
-// the namespace that loses its grant.
+// TestGrantChangesTouchOneNamespace asserts that a credential stays cached when one namespace loses
+// its grant, while another namespace may still use the credential. Subscribers are notified only of
+// the uses of the namespace that loses its grant.
 func TestGrantChangesTouchOneNamespace(t *testing.T) {
 	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
 		Selector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceRequirement{{Key: "team", Operator: "In", Values: []string{"a", "b"}}}},
@@ -378,7 +378,7 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 				}
 				kept := w.Tokens.Len()
 				if a != b {
-					kept-- // the credential of team-a is dropped
+					kept-- // the change below drops the credential of team-a
 				}
 				var uses []string
 				w.Identities.SubscribeUse(func(use identity.Use) {
@@ -405,9 +405,9 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 	}
 }
 
-// TestRefusalThatChanges asserts that subscribers are notified when one grant of a chain begins to
-// admit a namespace, although another grant still refuses: the text of the refusal then changes,
-// because it names the first grant that refuses.
+// TestRefusalThatChanges asserts that subscribers are notified when the text of a refusal changes.
+// The text names the first grant of the chain that refuses. It changes when this grant begins to
+// admit the namespace, although another grant still refuses.
 func TestRefusalThatChanges(t *testing.T) {
 	for name, change := range map[string]func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec){
 		"a grant": func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec) {
@@ -533,7 +533,8 @@ func TestUnknownNamespace(t *testing.T) {
 }
 
 // TestBeforeMemoryIsComplete asserts that refusals are only temporary errors until all watches have
-// synced, because the missing identity or grant may exist. Then the refusals are final.
+// synced, because the missing identity or grant may exist. After the watches have synced, the
+// refusals are final.
 func TestBeforeMemoryIsComplete(t *testing.T) {
 	w := identitytest.Starting(t)
 	subject := w.Subject(v1alpha1.AWSClusterStaticIdentityKind, "", "root")
@@ -628,7 +629,7 @@ func TestRotatedKeys(t *testing.T) {
 		Name: "root", AccessKeys: []cloudaws.AccessKey{{ID: newID, Secret: newSecret}}, Policies: map[string]json.RawMessage{"all": everything},
 	})
 	must.Succeed(t, err)
-	w.Secret("keys", map[string]string{"AccessKeyID": newID, "SecretAccessKey": newSecret}) // the other spelling
+	w.Secret("keys", map[string]string{"AccessKeyID": newID, "SecretAccessKey": newSecret}) // the other spelling of the Secret's keys
 	if second := w.MustGet("team-a", subject); second == first {
 		t.Error("the session of the old keys is still served")
 	}
@@ -661,8 +662,8 @@ func TestSourceThatEnds(t *testing.T) {
 }
 
 // TestIdentitiesNeverShare asserts that two identities never share a session, and that a new label
-// or status is no change. In Cluster API Provider AWS (CAPA), the key of a session did not contain
-// the identity, and the hash contained metadata.
+// or status does not cost an exchange. In Cluster API Provider AWS (CAPA), the key of a session did
+// not contain the identity, and the hash contained metadata.
 func TestIdentitiesNeverShare(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -744,7 +745,7 @@ func TestServiceAccountIdentity(t *testing.T) {
 	if second := w.MustGet("team-a", subject); second == first {
 		t.Error("a new ServiceAccount has the old one's session")
 	}
-	// AWS must refuse each of these values, so each field reaches AWS.
+	// AWS must refuse each of these values. The refusal shows that the field reaches AWS.
 	for name, change := range map[string]func(*v1alpha1.AWSServiceAccountIdentitySpec){
 		"sessionName":  func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.SessionName = "other" },
 		"inlinePolicy": func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.InlinePolicy = "not JSON" },

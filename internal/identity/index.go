@@ -16,7 +16,7 @@ func (i *Identities) chain(ctx context.Context, subject auth.Subject) *chain {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	c := i.follow(ctx, subject)
-	if len(c.links) > 0 { // a tenant could fill the memory with unknown names
+	if len(c.links) > 0 { // otherwise a tenant could fill the memory with unknown names
 		i.chains.Store(subject, c)
 	}
 	return c

@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// The kinds of subjects that this package knows.
+// The kinds of subjects that this package supports.
 const (
 	kindController     auth.Kind = v1alpha1.AWSClusterControllerIdentityKind
 	kindStatic         auth.Kind = v1alpha1.AWSClusterStaticIdentityKind
@@ -74,8 +74,9 @@ func linkOf(object any) (*link, bool) {
 }
 
 // Referenced returns the AWS identities that a reference can mean. A known kind gives one identity.
-// An unknown kind gives an identity of each kind, because none of them may be deleted. A wrong name
-// gives no identity. Namespace is the namespace of the object with the reference; empty for none.
+// An unknown kind gives an identity of each kind: any of these can be meant, so none of them may be
+// deleted. A wrong name gives no identity. Namespace is the namespace of the object with the
+// reference; empty for none.
 func Referenced(kind, namespace, name string) []auth.Subject {
 	kinds := spec.AWSIdentityKinds()
 	if slices.Contains(kinds, auth.Kind(kind)) {

@@ -7,8 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// labelsChanged notifies the subscribers of the identities that a change of a namespace's labels
-// affects. In the chain of such an identity, a grant now decides differently about the namespace.
+// labelsChanged notifies the subscribers after a change of a namespace's labels. The notified uses
+// are those of each identity in whose chain a grant now decides differently about the namespace.
 // Another grant may still refuse. Even then the text of the refusal can change, because it names
 // the first grant that refuses.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
@@ -78,8 +78,9 @@ func (i *Identities) lends(path []auth.Subject, namespace string, labels map[str
 }
 
 // unused returns those credentials of a path's first identity that nobody may use any more. The
-// namespaces in lost have just lost the identity. Namespaces share the identity's sessions, unless
-// an identity of the path has a session for each namespace. Callers hold mu.
+// namespaces in lost have just lost the identity. If no namespace may use the path, unused returns
+// all credentials. Otherwise unused returns the sessions of the namespaces in lost, if an identity
+// of the path has a session for each namespace. Shared sessions stay. Callers hold mu.
 func (i *Identities) unused(path []auth.Subject, lost []string) []drop {
 	if len(lost) == 0 {
 		return nil

@@ -41,8 +41,8 @@ func (v view) Read(ctx context.Context, subject auth.Subject) (auth.Account, err
 }
 
 // Prove implements [auth.Prover]. The proof of a role is the credential of its source. The proof of
-// a static identity is its keys. The program's own identity has the program's credential as proof,
-// and an AWSServiceAccountIdentity a token of the ServiceAccount.
+// a static identity is its keys. The proof of the program's own identity is the program's
+// credential. The proof of an AWSServiceAccountIdentity is a token of the ServiceAccount.
 func (v view) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	proof, err := v.prove(ctx, account, request)
 	return proof, withoutConsumer(account.Subject, err)

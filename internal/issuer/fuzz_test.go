@@ -17,7 +17,8 @@ import (
 )
 
 // FuzzValidate checks that the token of a valid identity has no line end and no other control
-// character. The same is true of the providerConfig, which a cloud gets beside the token.
+// character. The same must be true of the providerConfig, which a cloud gets together with the
+// token.
 func FuzzValidate(f *testing.F) {
 	for _, row := range issuertest.Rows(f) {
 		object := row.Object()

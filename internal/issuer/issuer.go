@@ -85,7 +85,7 @@ func CheckURL(issuer string) error {
 
 // Validate returns the errors of an identity's fields. The API server makes most of these checks
 // when the identity is written. Validate repeats them, because some identities were written without
-// them.
+// these checks.
 func (i *Issuer) Validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	spec := field.NewPath("spec")
 	return slices.Concat(
@@ -166,8 +166,8 @@ func audiences(identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequ
 	return request.Audiences, errs
 }
 
-// longest returns the longest life of an identity's tokens: the least of what the identity, its
-// target and the issuer allow.
+// longest returns the longest life of an identity's tokens: the shortest of the longest lives that
+// the identity, its target and the issuer allow.
 func (i *Issuer) longest(identity *identityv1.WorkloadIdentity) time.Duration {
 	life := i.Limits.Default
 	if identity.Spec.Duration != nil {

@@ -29,7 +29,8 @@ func newIssuer() *issuer.Issuer {
 	}
 }
 
-// banana returns a valid WorkloadIdentity named banana-testing, changed by the functions change.
+// banana returns a valid WorkloadIdentity named banana-testing, after all functions in change have
+// changed it.
 func banana(change ...func(*identityv1.WorkloadIdentity)) *identityv1.WorkloadIdentity {
 	identity := &identityv1.WorkloadIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "garden-local", Name: "banana-testing", UID: uid},
@@ -153,8 +154,8 @@ func fields(errs field.ErrorList) []string {
 	return found
 }
 
-// TestLifetime asserts that a token has the shortest life that the request, the identity and the
-// issuer allow. A life below the minimum is refused, never raised.
+// TestLifetime asserts that a token's life is the shortest of the lives that the request, the
+// identity and the issuer set. A life below the minimum is refused, never raised.
 func TestLifetime(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for _, c := range []struct {
@@ -206,7 +207,7 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
-// TestAudiences asserts that a request can only narrow the audiences.
+// TestAudiences asserts that a request can select audiences of the identity, but cannot add others.
 func TestAudiences(t *testing.T) {
 	identity := banana(func(w *identityv1.WorkloadIdentity) { w.Spec.Audiences = []string{"foo", "bar"} })
 	for _, c := range []struct {

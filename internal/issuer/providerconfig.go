@@ -71,7 +71,7 @@ func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string
 			continue
 		}
 		if err := known.check(value); err != nil {
-			errs = append(errs, field.Invalid(at, "", err.Error())) // no value here: the error quotes it if necessary
+			errs = append(errs, field.Invalid(at, "", err.Error())) // without the value, which the text of err quotes if necessary
 		}
 		fields[name] = value
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// Authority is a CA of X.509-SVIDs whose ID was checked.
+// Authority is a CA that signs X.509-SVIDs. Its ID was checked.
 type Authority struct {
 	// ID is the SHA-256 digest of the certificate's DER, in hexadecimal digits.
 	ID string
@@ -50,8 +50,8 @@ func (a Authority) Entry() v1alpha1.Authority {
 	return entry
 }
 
-// NotAfter returns the time at which the authority expires, UTC: the earlier of the two ends, of
-// the certificate and of the intermediate.
+// NotAfter returns the time at which the authority expires, UTC: when the certificate or the
+// intermediate expires, whichever is first.
 func (a Authority) NotAfter() time.Time {
 	if a.Intermediate != nil && a.Intermediate.NotAfter.Before(a.Certificate.NotAfter) {
 		return a.Intermediate.NotAfter.UTC()

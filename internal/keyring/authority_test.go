@@ -32,7 +32,7 @@ type trust struct {
 	policy  Policy
 	o       Observation
 	now     time.Time
-	ca      *ecdsa.PrivateKey // of the imported CA
+	ca      *ecdsa.PrivateKey // private key of the imported CA
 	secret  *x509.Certificate // the imported CA; nil for none
 	seen    map[string]time.Time
 	foreign []string // IDs in the bundle that are not the ring's
@@ -263,7 +263,7 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	w.settle()
 	w.want("both have the leaked key", "imported Revoked, imported Revoked")
 	w.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
-	for n := range 100 { // 100 days: the ring deletes other revoked authorities earlier
+	for n := range 100 { // 100 days: longer than the ring keeps other revoked authorities
 		w.now = w.now.Add(day)
 		if n%10 == 0 {
 			w.reissue(time.Duration(90+n) * day)
@@ -293,9 +293,8 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	restored.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
 }
 
-// TestRevokedAuthorityOfNoKey revokes an authority whose certificate cannot be parsed. Another
-// authority whose certificate cannot be parsed either must not be revoked with it, as if both had
-// the same key.
+// TestRevokedAuthorityOfNoKey revokes an authority whose certificate cannot be parsed. A second
+// authority with such a certificate must not be revoked too, because it may have another key.
 func TestRevokedAuthorityOfNoKey(t *testing.T) {
 	w := newTrust(t)
 	w.settle()

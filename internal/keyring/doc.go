@@ -1,6 +1,6 @@
 // Package keyring has the public side of key rings: the keys of an issuer, their states, and the
-// rules by which a key changes its state. It has no private key and signs nothing; package sign
-// does both.
+// rules by which a key changes its state. It has no private key and signs nothing: package sign has
+// the private keys, and signs.
 //
 // A ring is the status of a KeyRing object. For each role, a ring has one key that signs, and a
 // successor that is published before it signs. A role is a JWT algorithm or X.509. A key for X.509

@@ -16,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// Bounds for documents from the public URL, which may be somebody else's URL by mistake.
+// Bounds for documents from the public URL. The configured URL may be wrong, so somebody else may
+// write the documents.
 const (
 	documentTimeout = 10 * time.Second
 	maxDocument     = 256 << 10 // bytes
@@ -44,8 +45,8 @@ func ParseDocument(data []byte) (*Document, error) {
 	return &doc, nil
 }
 
-// documentKey returns the kid of a key. The result ours is true if a ring could have this key: it
-// is public, and its kid is its thumbprint.
+// documentKey returns the kid of a key in a JSON Web Key Set. The result ours is true if a ring
+// could have this key: it is public, and its kid is its thumbprint.
 func documentKey(raw json.RawMessage) (kid string, ours bool) {
 	var named struct {
 		KID string `json:"kid"`
@@ -125,7 +126,8 @@ func atOneHost(client *http.Client) *http.Client {
 // BundlePath is the path of the SPIFFE bundle below the URL of the SPIFFE issuer.
 const BundlePath = "/bundle"
 
-// The values of use in a SPIFFE bundle. Source: SPIFFE Trust Domain and Bundle §4.2.2.
+// The values of the member "use" of a key in a SPIFFE bundle. Source: SPIFFE Trust Domain and
+// Bundle §4.2.2.
 const (
 	UseX509 = "x509-svid"
 	UseJWT  = "jwt-svid"
@@ -197,7 +199,7 @@ func bundleAuthority(raw json.RawMessage) (id string, ours bool) {
 	return svid.AuthorityID(jwk.Certificates[0]), true
 }
 
-// get returns the document at a URL, which must not have more than maxDocument bytes.
+// get returns the document at a URL. It fails if the document has more than maxDocument bytes.
 func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -205,7 +207,7 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	}
 	resp, err := client.Do(req)
 	if errors.Is(err, errElsewhere) {
-		return nil, errElsewhere // without the URL that the answer contained
+		return nil, errElsewhere // err also has the URL of the redirect, which the server wrote
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read a public document: %w", err)

@@ -21,7 +21,8 @@ type Entry struct {
 	KID string
 	// Role is the purpose of the entry.
 	Role Role
-	// KeyLife is the entry's state, in the status that the entry comes from.
+	// KeyLife is the entry's state. It points into the status, so a change of it changes the
+	// status.
 	*v1alpha1.KeyLife
 	// Authority is nil for a key.
 	Authority *v1alpha1.Authority
@@ -51,7 +52,7 @@ func Find(status *v1alpha1.KeyRingStatus, id string) (entry Entry, found bool) {
 	return Entry{}, false
 }
 
-// Waiting reports whether an entry has not signed yet.
+// Waiting reports whether an entry is Pending or Published, so has not signed yet.
 func (e Entry) Waiting() bool {
 	return e.State == v1alpha1.KeyPending || e.State == v1alpha1.KeyPublished
 }
@@ -59,7 +60,7 @@ func (e Entry) Waiting() bool {
 // imported reports whether an entry is an authority that came from a Secret.
 func (e Entry) imported() bool { return e.Authority != nil && e.Authority.Imported }
 
-// noun returns the word for an entry of the role, for people.
+// noun returns the word for an entry of the role, for texts that people read.
 func (r Role) noun() string {
 	if r == X509 {
 		return "authority"
@@ -67,7 +68,8 @@ func (r Role) noun() string {
 	return "key"
 }
 
-// document returns the name of the document that publishes entries of the role, for people.
+// document returns the name of the document that publishes entries of the role, for texts that
+// people read.
 func (r Role) document() string {
 	if r == X509 {
 		return "public SPIFFE bundle"
@@ -75,7 +77,7 @@ func (r Role) document() string {
 	return "public document"
 }
 
-// deleteEntries drops the keys and authorities that match.
+// deleteEntries drops the keys and authorities for which the function match returns true.
 func deleteEntries(status *v1alpha1.KeyRingStatus, match func(Entry) bool) {
 	gone := map[string]bool{}
 	for _, e := range Entries(status) {

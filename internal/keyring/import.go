@@ -6,17 +6,17 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// margin is how much longer than the publish delay an authority must be able to sign, so that its
-// successor can take over in time. It covers the life of an X.509-SVID, and the time until the next
-// steps of the ring.
+// margin is added to the publish delay: an authority must be able to sign for the sum of both, so
+// that its successor can take over in time. The margin covers the life of an X.509-SVID, and the
+// time until the next steps of the ring.
 const margin = 2 * time.Hour
 
-// maxAuthorities is the maximum number of authorities in the schema.
+// maxAuthorities is the maximum number of authorities that the schema of KeyRing allows.
 const maxAuthorities = 16
 
 // Import is the CA in the Secret from which authorities are imported.
 type Import struct {
-	// ID is the ID of the authority; empty if Problem is set.
+	// ID is the ID of the CA as an authority; empty if Problem is set.
 	ID string
 	// Key is the thumbprint of the CA's public key. A renewed certificate may have the same key.
 	Key string
@@ -47,9 +47,9 @@ func (t *turn) imports() bool {
 	return !known && !t.keyRevoked(i.Key)
 }
 
-// keyRevoked reports whether this key, or an authority with this key, was revoked. Whoever has a
-// revoked key can sign under each certificate of the key. So a new certificate must not bring the
-// key back.
+// keyRevoked reports whether a key, or an authority with this key, was revoked. The parameter key
+// is the thumbprint of the key. Whoever has a revoked key can sign under each certificate of the
+// key. So a new certificate must not bring the key back.
 func (t *turn) keyRevoked(key string) bool {
 	if key == "" { // the certificate could not be parsed
 		return false
@@ -111,7 +111,8 @@ func (t *turn) ending(e Entry) bool {
 // ended reports whether an authority has expired.
 func (t *turn) ended(e Entry) bool { return e.Authority != nil && !t.now.Before(t.notAfter(e)) }
 
-// notAfter returns the time at which an authority expires; the zero time if it cannot be parsed.
+// notAfter returns the time at which an authority expires, or the zero time if the authority cannot
+// be parsed.
 func (t *turn) notAfter(e Entry) time.Time {
 	a, err := ParseAuthority(e.Authority)
 	if err != nil {

@@ -95,7 +95,8 @@ func parseKey(entry *v1alpha1.RingKey) (Key, error) {
 	return key, nil
 }
 
-// algorithmOf returns the only algorithm for which rings use a key.
+// algorithmOf returns the algorithm for which rings use a key. There is only one for each type of
+// key.
 func algorithmOf(public crypto.PublicKey) (v1alpha1.Algorithm, error) {
 	switch k := public.(type) {
 	case *rsa.PublicKey:

@@ -52,7 +52,8 @@ func (p *Plan) AddAuthority(a Authority, now time.Time) {
 	p.Status.Authorities = append(p.Status.Authorities, entry)
 }
 
-// Renewed replaces the intermediate of the authority whose ID is Renew.
+// Renewed replaces the intermediate of the authority with the ID Renew. The new intermediate is
+// that of the authority a.
 func (p *Plan) Renewed(a Authority) {
 	for i := range p.Status.Authorities {
 		if entry := &p.Status.Authorities[i]; entry.ID == a.ID && entry.KID == a.Key.ID {
@@ -70,8 +71,8 @@ func Revocation(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) 
 	if equality.Semantic.DeepEqual(&ring.Status, t.status) {
 		return Plan{Status: *t.status}
 	}
-	// Now, not in the next step: after this plan, the revision in the status is new, so the next
-	// step could not notice a restored backup.
+	// Compare the revisions now and not in the next step: this plan increments the revision in the
+	// status, so the next step might not notice a restored backup.
 	t.noticeHistory()
 	return t.plan(ring)
 }
@@ -79,8 +80,9 @@ func Revocation(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) 
 // Next returns the next step of a ring. It reads no clock and does no I/O. If the observation stays
 // the same, Next changes nothing more after some steps.
 //
-// A revocation is part of every step. All other changes need clocks that agree. A foreign key stops
-// rotation only: new keys are made and published meanwhile, and expired keys are removed.
+// A revocation is part of every step. All other changes need clocks that agree. Foreign keys (see
+// foreignKeys) stop only rotation: meanwhile, new keys are made and published, and expired keys are
+// removed.
 func Next(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
 	t := turn{spec: &ring.Spec, status: ring.Status.DeepCopy(), observed: o, policy: p, now: now}
 	t.revoke()
@@ -168,7 +170,7 @@ func (t *turn) revokes(id string) bool {
 }
 
 // taint marks the keys that verifiers may have cached together with a revoked key. Authorities need
-// no taint: verifiers of certificates do not read the bundle again for an unknown authority.
+// no taint: a certificate of an unknown authority does not make verifiers read the bundle again.
 func (t *turn) taint(r Role) {
 	if r == X509 {
 		return
@@ -182,7 +184,8 @@ func (t *turn) taint(r Role) {
 
 // noticeHistory finds out whether the ring was published without a gap. A gap is a restored backup,
 // or a change of the issuer or the trust domain. After a gap, the delay of published keys begins
-// anew: verifiers may have cached a document that was served meanwhile, and that lacks these keys.
+// anew: verifiers may have cached a document that was served during the gap, and that lacks these
+// keys.
 func (t *turn) noticeHistory() {
 	restored := t.observed.Revision > t.status.Revision
 	if restored {
@@ -219,7 +222,7 @@ func (t *turn) observe() {
 		seen := t.seen(e)
 		switch {
 		case e.State == v1alpha1.KeyPending && seen:
-			// Rounded up: the delay must not begin before the key was seen.
+			// Round the time up, so that the delay does not begin before the key was seen.
 			e.State, e.PublishedAt = v1alpha1.KeyPublished, new(stamp(t.now.Add(time.Second-1)))
 		case e.State == v1alpha1.KeyPublished && !seen && t.observed.Document != nil:
 			e.State, e.PublishedAt = v1alpha1.KeyPending, nil
@@ -229,7 +232,7 @@ func (t *turn) observe() {
 
 // rotate replaces each active key that is due, if its successor may sign.
 func (t *turn) rotate() {
-	may := t.maySign() // decided first: it depends on whether a key was ever active
+	may := t.maySign() // before the loop: activate changes the result of maySign
 	for _, r := range t.policy.roles() {
 		old := t.active(r)
 		if !t.due(r, old) {
@@ -268,7 +271,7 @@ func (t *turn) maySign() func(Entry) bool {
 			return false
 		}
 		// If no entry of this kind (JWT key or authority) was ever active, verifiers have no such
-		// entry in their caches.
+		// entry in their caches, so the first entry need not wait.
 		first := !ever[e.Role == X509] && !t.status.OtherKeysSeen
 		urgent := (active == nil && t.hasRevoked(e.Role)) || (active != nil && t.ended(*active))
 		return first || urgent || t.confirmation(e.ID).SkipDelay || !t.now.Before(t.readyAt(e))
@@ -328,7 +331,8 @@ func removableAt(e Entry) time.Time {
 	return e.RetiredAt.Add(e.MaxLife.Duration + removalSlack)
 }
 
-// replacing reports whether a revoked key still waits for a successor that is not tainted.
+// replacing reports whether a revoked key has no replacement yet: its role has no active key, or
+// the active key is tainted.
 func (t *turn) replacing(e Entry) bool {
 	active := t.active(e.Role)
 	return e.State == v1alpha1.KeyRevoked && slices.Contains(t.policy.roles(), e.Role) && (active == nil || active.Tainted)
@@ -367,7 +371,7 @@ func (t *turn) published(e Entry) bool {
 	return e.State == v1alpha1.KeyPublished && t.held(e) && t.fits(e) && !t.ended(e)
 }
 
-// held reports whether the store has the private half of a key. The entry's kid is then the key's
+// held reports whether the store has the private half of a key. If so, the entry's kid is the key's
 // thumbprint, because all kids in Observation.Held are thumbprints.
 func (t *turn) held(e Entry) bool { return slices.Contains(t.observed.Held, e.KID) }
 
@@ -406,8 +410,8 @@ func (t *turn) hasRevoked(r Role) bool {
 	return t.find(r, func(e Entry) bool { return e.State == v1alpha1.KeyRevoked }) != nil
 }
 
-// everActive returns a map with the key true if an authority was ever active, and with the key
-// false if another key was ever active. Deleted entries do not count.
+// everActive returns a map with the keys true (authorities) and false (JWT keys). A value is true
+// if any such entry was ever active. Deleted entries of the ring do not count.
 func (t *turn) everActive() map[bool]bool {
 	ever := map[bool]bool{}
 	for _, e := range t.entries() {

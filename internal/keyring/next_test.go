@@ -438,8 +438,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// settles checks that a ring stops changing after a few steps without a new key, if the observation
-// stays the same.
+// settles checks that a ring stops changing after a few steps, or needs a new key, if the
+// observation stays the same.
 func settles(t *testing.T, ring *v1alpha1.KeyRing, plan Plan, o Observation, p Policy) {
 	t.Helper()
 	ring.Status = plan.Status
@@ -489,7 +489,7 @@ func TestNextRevision(t *testing.T) {
 	}
 }
 
-// TestNextRemembersOtherKeys checks that the ring remembers a document of other keys.
+// TestNextRemembersOtherKeys checks that the ring remembers that the document had other keys.
 func TestNextRemembersOtherKeys(t *testing.T) {
 	ring := &v1alpha1.KeyRing{}
 	ring.Status = Next(ring, Observation{Document: &Document{KIDs: []string{"old"}}}, daily(), today()).Status

@@ -16,8 +16,8 @@ const (
 	// MaxViewAge is the maximum age of a signer's view of the ring. With an older view, a signer
 	// signs nothing.
 	MaxViewAge = time.Minute
-	// MaxSkew is the maximum difference between a clock and the API server's clock. With a larger
-	// difference, changes that depend on time do not happen.
+	// MaxSkew is the maximum difference between the local clock and the API server's clock. With a
+	// larger difference, changes that depend on time do not happen.
 	MaxSkew = time.Minute
 	// removalSlack is the time between the end of a key's last token and the removal of the key.
 	// The time is needed because a signer may see the rotation late, and two clocks may differ.
@@ -152,5 +152,5 @@ type Document struct {
 	Invalid []string
 }
 
-// has reports whether the document has the key. It is false without a document.
+// has reports whether the document has the key. Without a document, it returns false.
 func (d *Document) has(kid string) bool { return d != nil && slices.Contains(d.KIDs, kid) }

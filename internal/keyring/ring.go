@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// IssuerRing is the name of the KeyRing of the issuer of WorkloadIdentities' tokens.
+// IssuerRing is the name of the KeyRing of the issuer that signs tokens for WorkloadIdentities.
 const IssuerRing = v1alpha1.IssuerKeyRing
 
 // SPIFFERing is the name of the KeyRing of the SPIFFE trust domain.
@@ -117,12 +117,12 @@ func (r Ring) Accepts(id string) bool {
 		slices.ContainsFunc(r.authorities, func(a RingAuthority) bool { return a.ID == id && Public(a.Entry.State) })
 }
 
-// Public reports whether the public document has keys of the state.
+// Public reports whether the public document has the keys that are in this state.
 func Public(state v1alpha1.KeyState) bool {
 	switch state {
 	case v1alpha1.KeyPending, v1alpha1.KeyPublished, v1alpha1.KeyActive, v1alpha1.KeyRetiring:
 		return true
-	default: // Removed, Revoked, and states that this version does not know
+	default: // Removed, Revoked, and states of later versions
 		return false
 	}
 }

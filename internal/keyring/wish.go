@@ -54,11 +54,11 @@ type Consequences struct {
 	// Key is the key, or the authority, that is revoked.
 	Key Entry
 	// ValidUntil is the latest time at which a token or certificate of the key can expire. It is
-	// zero if the key never signed, or if all have expired.
+	// zero if the key never signed, or if all its tokens and certificates have expired.
 	ValidUntil time.Time
 	// Successor is the ID of the key that signs at once in place of the revoked key. It is empty if
-	// the revoked key does not sign, or if no published key can replace it. Then nothing is signed
-	// for its role until a new key is seen in the public document.
+	// the revoked key does not sign, or if no published key can replace it. In the second case,
+	// nothing is signed for its role until a new key is seen in the public document.
 	Successor string
 	// SuccessorCached reports whether the successor has been published for the publish delay, so
 	// that verifiers which cache the document have its key.
@@ -80,7 +80,7 @@ func ConsequencesOf(ring *v1alpha1.KeyRing, id string, now time.Time) (Consequen
 		c.ValidUntil = now.Add(key.MaxLife.Duration)
 		c.Outage = true
 		for _, e := range Entries(&ring.Status) {
-			sameKey := key.Authority != nil && certifiedKey(e) == certifiedKey(key) // it is revoked too
+			sameKey := key.Authority != nil && certifiedKey(e) == certifiedKey(key) // e is revoked too
 			if e.Role == key.Role && e.State == v1alpha1.KeyPublished && !slices.Contains(ring.Spec.Revoke, e.ID) && !sameKey {
 				c.Successor, c.Outage = e.ID, false
 				c.SuccessorCached = !now.Before(e.PublishedAt.Add(ring.Status.PublishDelay.Duration))

@@ -38,8 +38,8 @@ func AWSCluster() Kind {
 }
 
 // AWSClusterIdentity returns the reference of an AWSCluster to its AWS identity. Without
-// identityRef, the reference is the schema's default, the AWSClusterControllerIdentity with the
-// name default: an object may be older than the schema's default.
+// identityRef, the reference is to the AWSClusterControllerIdentity with the name default. The
+// schema has the same default, but an object may be older than the schema's default.
 func AWSClusterIdentity(o *v1alpha1.AWSCluster) spec.IdentityRef {
 	standard := &spec.IdentityRef{Kind: identityv1.AWSClusterControllerIdentityKind, Name: identityv1.DefaultControllerIdentity}
 	return *cmp.Or(refOf(o.Spec.IdentityRef), standard)

@@ -30,7 +30,8 @@ const (
 	TokenServer Program = "lanyard-token-server"
 )
 
-// Server is the sort of server that the objects of a kind use. It decides the purpose of a token.
+// Server is the sort of server that the objects of a kind use. The sort decides what a token is
+// for.
 type Server string
 
 // The sorts of servers.
@@ -149,8 +150,8 @@ type Kind struct {
 	// AWSIdentity says that the objects are AWS identities, to which other objects refer.
 	AWSIdentity bool
 	// Relation is a CEL expression over object and identity: true if the object uses the
-	// WorkloadIdentity. A token may then contain the object as its context. Empty if tokens cannot
-	// contain objects of the kind.
+	// WorkloadIdentity. In this case, a token may contain the object as its context. Empty if
+	// tokens cannot contain objects of the kind.
 	Relation string
 
 	// Success is the word in reports for an object that is Ready, such as "Pulled". Empty if
@@ -193,7 +194,7 @@ func (k Kind) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.Plural}
 }
 
-// Fetches reports whether the objects name a server and act there as a tenant, at an interval.
+// Fetches reports whether the objects act as a tenant at a server in their spec, once per interval.
 func (k Kind) Fetches() bool {
 	_, ok := k.New().(Tenant)
 	return ok

@@ -2,8 +2,8 @@ package kinds_test
 
 import "reflect"
 
-// overwriteAll sets everything to which an object refers by pointers, slices and maps to zero
-// values. Earlier copies of the object stay as they were, unless they share data with the object.
+// overwriteAll sets all data that an object refers to through pointers, slices and maps to zero
+// values. An earlier copy of the object changes only where it shares data with the object.
 func overwriteAll(object any) { overwrite(reflect.ValueOf(object).Elem()) }
 
 func overwrite(v reflect.Value) {

@@ -71,10 +71,10 @@ func (t Table) find(is func(Kind) bool) (Kind, bool) {
 	return Kind{}, false
 }
 
-// AddToScheme registers the types of the kinds, and of Lanyard's API groups, with s. All programs
-// make their schemes with it. It returns an error for a table with a wrong entry. It also returns
-// an error if a kind of Lanyard's API groups has no entry: code that ranges over the table would
-// leave this kind out.
+// AddToScheme adds the types of the kinds, and of Lanyard's API groups, to the scheme s. All
+// programs make their schemes with AddToScheme. It returns an error for a table with a wrong entry.
+// It also returns an error if a kind of Lanyard's API groups has no entry: code that ranges over
+// the table would leave this kind out.
 func (t Table) AddToScheme(s *runtime.Scheme) error {
 	for _, group := range groups() {
 		if err := group.add(s); err != nil {

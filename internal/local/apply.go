@@ -58,7 +58,7 @@ func (c *Cluster) applyObject(ctx context.Context, o *unstructured.Unstructured)
 	})
 }
 
-// await polls until ask returns true, an error, or establishTimeout is over.
+// await polls until the function ask returns true or an error, or until establishTimeout is over.
 func (c *Cluster) await(ctx context.Context, what string, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
 	defer cancel()

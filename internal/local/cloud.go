@@ -23,7 +23,8 @@ import (
 )
 
 // ParseCloud reads a cloudtest.Config from YAML or JSON, and checks it as the start of a cloud
-// does. File is the file's name, for errors. Errors are of type *yamlfile.Error, joined.
+// does. The parameter file is the file's name, for errors. Errors are of type *yamlfile.Error,
+// joined.
 func ParseCloud(file string, data []byte) (cloudtest.Config, error) {
 	documents, err := yamlfile.Read(file, data)
 	if err != nil {
@@ -126,8 +127,8 @@ func startCloud(ctx context.Context, f *folder, o CloudOptions) (_ *Cloud, err e
 	}
 	go func() { c.served <- c.Serve(ctx, ln) }()
 	state := CloudState{ProxyURL: "http://" + ln.Addr().String(), CAFile: f.join(caName), PID: os.Getpid()}
-	// Wait until the proxy runs: then Serve has set the proxy's URL. If Serve refuses the listener,
-	// Serve returns at once, and awaitProxy returns Serve's error.
+	// Wait until the proxy runs. By then, Serve has set the proxy's URL. If Serve refuses the
+	// listener, Serve returns at once, and awaitProxy returns Serve's error.
 	if err := c.awaitProxy(ctx); err != nil {
 		return nil, err
 	}

@@ -67,9 +67,9 @@ type ClusterOptions struct {
 	// Issuer is the issuer of the cluster's ServiceAccount tokens. Two clusters of a cloud need
 	// issuers with different hosts. Default: [Issuer].
 	Issuer string
-	// AuthenticationConfig is the path of a Kubernetes AuthenticationConfiguration: further issuers
-	// whose tokens the API server accepts. The API server reaches these issuers through the cloud.
-	// Each issuer needs the cloud's CA as its certificateAuthority. Optional.
+	// AuthenticationConfig is the path of a Kubernetes AuthenticationConfiguration file with
+	// further issuers whose tokens the API server accepts. The API server reaches these issuers
+	// through the cloud. Each issuer needs the cloud's CA as its certificateAuthority. Optional.
 	AuthenticationConfig string
 	// Progress is called with one line per step of the start. Optional. Calls end before
 	// StartCluster returns.
@@ -127,13 +127,14 @@ func (e *MissingBinaryError) Error() string {
 // Unwrap returns why the program cannot be used.
 func (e *MissingBinaryError) Unwrap() error { return e.Err }
 
-// CheckBinary returns a *MissingBinaryError if path has no executable program. Flag is the command
-// line flag that sets another path; empty if there is no such flag.
+// CheckBinary returns a *MissingBinaryError if path has no executable program. The parameter flag
+// is the command line flag that sets another path; empty if there is no such flag.
 func CheckBinary(path, flag string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		err = errors.Unwrap(err) // *fs.PathError: the path is in the message already
+		// Drop the path of os.Stat's *fs.PathError: the message has the path already.
+		err = errors.Unwrap(err)
 	case info.IsDir():
 		err = errors.New("is a folder")
 	case info.Mode()&0o111 == 0:
@@ -222,8 +223,8 @@ func (c *Cluster) connect() error {
 	return nil
 }
 
-// publishIssuer lets everybody read the cluster's discovery documents, as administrators do who
-// publish an issuer. It then serves the documents in the cloud, under the issuer's host.
+// publishIssuer lets everybody read the cluster's discovery documents, like an administrator who
+// publishes an issuer. It then serves the documents in the cloud, under the issuer's host.
 func (c *Cluster) publishIssuer(ctx context.Context) error {
 	const role = "system:service-account-issuer-discovery" // source: Kubernetes, "Service account issuer discovery"
 	binding := &rbacv1.ClusterRoleBinding{
@@ -301,8 +302,8 @@ func (c *Cluster) log(path string) (*os.File, error) {
 	return f, nil
 }
 
-// note waits for the end of a program or the control plane, and closes ended if the result is an
-// error.
+// note waits for the end of a program or the control plane, and closes the channel ended if the
+// result is an error.
 func (c *Cluster) note(done <-chan struct{}, result func() error) {
 	<-done
 	if result() != nil {

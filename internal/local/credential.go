@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// tokenLife is the lifetime of a ServiceAccount token. A kubelet requests the same.
+	// tokenLife is the lifetime of a ServiceAccount token. A kubelet requests the same lifetime.
 	tokenLife = time.Hour
-	// renewAfter is the time after which a token is replaced. Clients read the file again each
-	// minute, so they have the new token before the old token expires.
+	// renewAfter is the time after which a token is replaced. Clients read the token's file again
+	// each minute, so they have the new token before the old token expires.
 	renewAfter = tokenLife / 2
 	// renewRetry is the pause after a renewal that failed.
 	renewRetry = 10 * time.Second

@@ -17,8 +17,8 @@ import (
 )
 
 // An Ingress of the chart exposes a program to the internet under a host name. Here the local cloud
-// is the internet. It serves the host with a certificate of its own, and forwards requests to the
-// program on this machine.
+// replaces the internet. It serves the host with a certificate of its own, and forwards requests to
+// the program on this machine.
 
 // edge forwards requests for a host of the local cloud to a program of the chart.
 type edge struct {
@@ -78,9 +78,9 @@ func (r *rendered) servicePort(namespace string, backend *networkingv1.IngressSe
 	return 0, false
 }
 
-// expose serves hosts of the chart's Ingresses in the cloud: those whose Service leads to the
-// program of this layout. A host that leads to an earlier program leads to this program from now
-// on.
+// expose serves hosts of the chart's Ingresses in the cloud. These are the hosts whose Service
+// leads to the program of this layout. If a host leads to an earlier program, it leads to this
+// program from now on.
 func (c *Cluster) expose(l *layout) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

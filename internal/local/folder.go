@@ -20,14 +20,14 @@ const (
 	artifactsName = "artifacts"
 	logSuffix     = ".log"
 
-	// Names in a cluster's folder: the cloud's folder, or a folder below clustersName.
+	// Names in a cluster's folder, which is the cloud's folder or a folder below clustersName.
 	clusterName  = "cluster"
 	programsName = "programs"
 	clustersName = "clusters"
 )
 
 // stopGrace bounds the stop of a control plane whose owner, the process that started it, was
-// killed. The control plane stops within ten seconds; the other five are a reserve.
+// killed. The control plane stops within ten seconds; the other five seconds are a reserve.
 const stopGrace = 15 * time.Second
 
 var (
@@ -177,8 +177,8 @@ func (f *folder) join(elements ...string) string {
 // pollInterval is the pause between two checks of something on this machine.
 const pollInterval = 50 * time.Millisecond
 
-// poll calls ask in each interval until ask returns true or an error. If ctx ends, poll returns its
-// cause.
+// poll calls the function ask in each interval until ask returns true or an error. If ctx ends,
+// poll returns the cause of ctx.
 func poll(ctx context.Context, interval time.Duration, ask func(context.Context) (bool, error)) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -20,8 +20,8 @@ const customResourceDefinition = "CustomResourceDefinition"
 const Release = "lanyard"
 
 // InstallChart renders the chart and installs it as the administrator, like Helm. The chart gets
-// the cloud's environment and region as values. Values override these, key by key; nil overrides
-// nothing. See [Cluster.Install].
+// the cloud's environment and region as values. Entries of the parameter values override these
+// chart values, key by key; nil overrides nothing. See [Cluster.Install].
 func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error {
 	objects, err := c.render(values)
 	if err != nil {
@@ -30,16 +30,16 @@ func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error
 	return c.Install(ctx, objects)
 }
 
-// render renders the chart with the cloud's environment and region as values. The argument values
-// overrides these.
+// render renders the chart with the cloud's environment and region as values. Entries of the
+// parameter values override these chart values.
 func (c *Cluster) render(values map[string]any) ([]*unstructured.Unstructured, error) {
 	return render(c.cloud.Env(), c.cloud.identityEnv(), values)
 }
 
 // Install applies the objects of a chart as the administrator, and waits until its CRDs are
 // established. [Cluster.StartProgram] starts the chart's programs, and applies the aggregated APIs
-// of a program. Install may be called again with other objects. Running programs do not change
-// then.
+// of a program. Install may be called again with other objects. A later call does not change
+// running programs.
 func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
 	latest, err := readChart(objects)
 	if err != nil {
@@ -67,9 +67,10 @@ func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructu
 	return nil
 }
 
-// WithIssuer returns chart values that enable Lanyard's own issuer [TokenIssuer]. The argument
-// values overrides them. The issuer's keys sign soon after they are published. The controller may
-// request tokens only in the given namespaces, which the chart needs to know.
+// WithIssuer returns chart values that enable Lanyard's own issuer [TokenIssuer]. Entries of the
+// parameter values override these chart values. The issuer's keys sign soon after they are
+// published. The controller may request tokens only in the given namespaces, which the chart needs
+// to know.
 func WithIssuer(namespaces []string, values map[string]any) map[string]any {
 	tenants := []any{}
 	for _, n := range namespaces {
@@ -86,7 +87,7 @@ func WithIssuer(namespaces []string, values map[string]any) map[string]any {
 }
 
 // Demonstration returns the chart values of the demonstration: those of [WithIssuer], and AWS
-// identities. The argument values overrides them.
+// identities. Entries of the parameter values override these chart values.
 func Demonstration(namespaces []string, values map[string]any) map[string]any {
 	return WithIssuer(namespaces, merge(map[string]any{"identity": map[string]any{"awsIdentities": true}}, values))
 }
@@ -107,8 +108,8 @@ func ChartWorkloads(values map[string]any) ([]Workload, error) {
 
 // render renders the chart for this machine. The parameter env has the variables of the cloud's
 // proxy and CA, for all programs that need them. The parameter own has the variables of an AWS
-// credential, for the programs that use AWS identities. The parameter values overrides the chart
-// values for this machine.
+// credential, for the programs that use AWS identities. Entries of the parameter values override
+// the chart values for this machine.
 func render(env, own []string, values map[string]any) ([]*unstructured.Unstructured, error) {
 	cloud := Variables(env) // the token server reads public documents through the cloud
 	machine := map[string]any{
@@ -123,7 +124,7 @@ func render(env, own []string, values map[string]any) ([]*unstructured.Unstructu
 	return chart.Objects(chart.Release{Name: Release, Namespace: Namespace, Values: merge(machine, values)})
 }
 
-// Variables converts lists of NAME=VALUE to a value extraEnv of the chart.
+// Variables converts lists of NAME=VALUE to a list for an extraEnv value of the chart.
 func Variables(lists ...[]string) []any {
 	made := []any{}
 	for _, variable := range slices.Concat(lists...) {

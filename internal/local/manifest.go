@@ -63,8 +63,8 @@ func (m manifest) repository() (oci.Repository, error) {
 // ReadManifests reads the manifests at the root of a file system (*.yaml, *.yml). It checks what
 // can be checked without a cluster: YAML, the fields of Kubernetes' and Lanyard's kinds, the
 // schemas of Lanyard's kinds, namespaces and expectations. A fetching object without an expectation
-// is expected to be pulled. Folder is the prefix of the files' names in errors. The errors of all
-// objects are joined; they are of type *yamlfile.Error where a file is at fault.
+// is expected to be pulled. The parameter folder is the prefix of the files' names in errors. The
+// errors of all objects are joined; they are of type *yamlfile.Error where a file is at fault.
 func ReadManifests(ctx context.Context, folder string, files fs.FS) (*Manifests, error) {
 	all, err := parseManifests(folder, files)
 	if err != nil {

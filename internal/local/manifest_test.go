@@ -1,6 +1,7 @@
 //go:build !concurrent
 
-// These tests start no goroutine, so the race detector would only slow them down.
+// These tests start no goroutine. The race detector would only slow them down, so dev/unit-tests
+// runs them without it.
 
 package local
 

@@ -9,8 +9,8 @@ import (
 // crash.
 func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// childAttributes protect a child from an interrupt at the terminal, so that its owner stops it in
-// order. The kernel kills the child when its owner ends.
+// childAttributes protect a child from an interrupt at the terminal, so that its owner can stop it
+// cleanly. The kernel kills the child when its owner ends.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

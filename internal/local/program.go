@@ -114,9 +114,9 @@ func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (p *Progra
 	return p, err
 }
 
-// StartPrograms starts programs that may need each other to become ready. Ready is called once for
-// each ready program, in the order of all. Without an error, all programs are ready; see
-// [Cluster.StartProgram].
+// StartPrograms starts programs that may need each other to become ready. The function ready is
+// called once for each ready program, in the order of the parameter all. Without an error, all
+// programs are ready; see [Cluster.StartProgram].
 func (c *Cluster) StartPrograms(ctx context.Context, all []ProgramOptions, ready func(*Program)) (err error) {
 	var started []*Program
 	defer func() {
@@ -279,7 +279,7 @@ func (p *Program) start(ctx context.Context, c *Cluster, binary string, line com
 func (p *Program) awaitReady(ctx context.Context) error {
 	client := directClient()
 	defer client.CloseIdleConnections()
-	// A kubelet does not verify a probe's certificate either.
+	// Like a kubelet, do not verify the certificate of a probe.
 	client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	err := poll(ctx, pollInterval, func(ctx context.Context) (bool, error) {
 		select {

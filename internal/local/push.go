@@ -90,8 +90,8 @@ func (c *Cloud) registryLogin(ctx context.Context) (user, password string, err e
 
 // wholeBody buffers request bodies, so that net/http sends each in one piece. Otherwise net/http
 // sends the content first, and reads the body's end later. The AWS SDK closes the body as soon as a
-// response begins. In this process a response can begin before net/http reads the body's end. Then
-// net/http would break the connection.
+// response begins. In this process, a response can begin before net/http reads the body's end. In
+// that case, net/http would break the connection.
 type wholeBody struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -149,9 +149,10 @@ func (c *Cloud) unpack(files fs.FS) error {
 }
 
 // Fill stores files in the repositories and buckets that manifests name, without the cloud's
-// permission checks: in repositories under the tag of the object, or under the parameter tag if the
-// object has no tag; and in buckets of Google Cloud Storage. It returns the repositories and
-// buckets that it filled. The cloud still decides whether an object may read its content.
+// permission checks. In a repository, the files get the tag of the object, or the parameter tag if
+// the object has no tag. Of the buckets, it fills those of Google Cloud Storage. It returns the
+// repositories and buckets that it filled. The cloud still decides whether an object may read its
+// content.
 func (c *Cloud) Fill(ctx context.Context, manifests *Manifests, files fs.FS, tag string) ([]string, error) {
 	if err := c.unpack(files); err != nil {
 		return nil, err
@@ -195,7 +196,8 @@ func repositoryURL(repository string) string {
 }
 
 // withKey adds a new access key to a user of [Account], and returns the key. Without such a user,
-// the key is zero. The key is not in a file, where people could use it for other purposes.
+// the key is zero. The key is not written to a file, so that people cannot use it for other
+// purposes.
 func withKey(cfg cloudtest.Config, name string) (cloudtest.Config, aws.AccessKey) {
 	key := aws.AccessKey{ID: "AKIA" + rand.Text()[:16], Secret: (rand.Text() + rand.Text())[:40]} // as long as those of AWS
 	cfg.AWS.Accounts = slices.Clone(cfg.AWS.Accounts)

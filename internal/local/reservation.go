@@ -27,8 +27,8 @@ type Reservation struct {
 }
 
 // Reserve reserves n ports that nobody listens on. The caller releases them when the programs have
-// ended. The caller must keep a reference until then: the garbage collector would release the
-// ports.
+// ended. The caller must keep a reference to the Reservation until then: the garbage collector
+// would release the ports.
 func Reserve(n int) (_ *Reservation, err error) {
 	r := &Reservation{}
 	defer func() {

@@ -33,9 +33,9 @@ const patience = 30 * time.Second
 const listInterval = 200 * time.Millisecond
 
 // Settle waits until every object that fetches has its expected result, or no object has changed
-// for 30 seconds. It returns the rows at that time. Progress, which may be nil, is called when the
-// number of rows with the expected result changes. Progress gets this number and the number of all
-// rows. If the control plane or a program ends, Settle returns an error.
+// for 30 seconds. It returns the rows at that time. The function progress, which may be nil, is
+// called when the number of rows with the expected result changes. It gets this number and the
+// number of all rows. If the control plane or a program ends, Settle returns an error.
 func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
 	var rows []report.Row
 	var changed time.Time
@@ -86,8 +86,8 @@ func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 	return rows, nil
 }
 
-// watch lists the objects and calls look, until look returns true, a part of the cluster ends, or
-// ctx ends.
+// watch lists the objects and calls the function look, until look returns true, a part of the
+// cluster ends, or ctx ends.
 func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Time) bool) error {
 	return poll(ctx, listInterval, func(ctx context.Context) (bool, error) {
 		if err := c.Err(); err != nil {
@@ -117,9 +117,9 @@ func (c *Cluster) Err() error {
 	return nil
 }
 
-// CheckArtifacts fetches every artifact from the URL in its object's status, and compares it with
-// the digest and size there. For an artifact of a registry it also compares the revision with the
-// pushed digest. It returns the number of artifacts, and joins all errors.
+// CheckArtifacts fetches every artifact from the URL in its object's status, and compares the
+// artifact with the digest and size in the status. For an artifact of a registry it also compares
+// the revision with the pushed digest. It returns the number of artifacts, and joins all errors.
 func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
 	objects, err := report.List(ctx, c.client, kinds.All(), "")
 	if err != nil {

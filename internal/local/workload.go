@@ -75,7 +75,7 @@ func (r *rendered) add(o *unstructured.Unstructured) (err error) {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &ingress)
 		r.ingresses = append(r.ingresses, ingress)
 	case "StatefulSet", "Deployment":
-		var set appsv1.StatefulSet // it has all fields of a Deployment that are needed
+		var set appsv1.StatefulSet // a StatefulSet has all needed fields of a Deployment
 		if err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &set); err == nil {
 			err = r.addWorkload(set.Name, set.Spec.Template, set.Spec.VolumeClaimTemplates)
 		}
@@ -187,8 +187,8 @@ func (l *layout) release() {
 	}
 }
 
-// port returns the address of a container's port, by name or number. If target is 0, fallback is
-// the number.
+// port returns the address of a container's port, by name or number. If target is 0, port uses the
+// number fallback.
 func (l *layout) port(target intstr.IntOrString, fallback int32) (string, bool) {
 	if target.Type == intstr.String {
 		address, ok := l.ports[target.StrVal]
@@ -260,9 +260,9 @@ func (l *layout) arguments(c corev1.Container) ([]string, error) {
 	return args, nil
 }
 
-// environment returns the container's variables, translated for this machine, NAME=VALUE. From
-// valueFrom it supports the container's limits and the pod's namespace. Everything else is an
-// error.
+// environment returns the container's variables, translated for this machine, NAME=VALUE. Of the
+// sources in valueFrom, it supports the container's limits and the pod's namespace. Every other
+// source is an error.
 func (l *layout) environment(c corev1.Container) ([]string, error) {
 	env := make([]string, 0, len(c.Env))
 	for _, v := range c.Env {

@@ -24,7 +24,8 @@ func TestLogHandler(t *testing.T) {
 	})
 }
 
-// A logger formats its attributes only when it writes a record.
+// TestAttributesAreFormattedLate checks that a logger formats its attributes only when it writes a
+// record.
 func TestAttributesAreFormattedLate(t *testing.T) {
 	formatted := 0
 	log := slog.New((&Flags{}).logHandler(io.Discard)).With("object", marshaler(func() { formatted++ }))

@@ -15,8 +15,8 @@ import (
 )
 
 // ManagerOptions returns the options of a program's manager. The parameter kept selects, for each
-// kind, the objects and fields that the manager caches. The functions kinds register the types in
-// the manager's scheme.
+// kind, the objects and fields that the manager caches. The functions in kinds register the types
+// in the manager's scheme.
 func (f *Flags) ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds ...func(*runtime.Scheme) error) (manager.Options, error) {
 	builder := runtime.NewSchemeBuilder(kinds...)
 	scheme := runtime.NewScheme()
@@ -32,13 +32,14 @@ func (f *Flags) ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds 
 func SetLease(options *manager.Options, elect bool, id, namespace string) {
 	options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = elect, id, namespace
 	options.LeaderElectionReleaseOnCancel = true // safe: no reconciliation runs after Start returns
-	// The lease prevents two active replicas of a shard during a rollout. Its duration is long, so
-	// that a slow API server does not end the lease: the work on all objects would restart.
+	// The lease prevents two active replicas of a shard during a rollout. The lease's duration is
+	// long, so that a slow API server does not end the lease. After a lost lease, the work on all
+	// objects would restart.
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = new(35*time.Second), new(30*time.Second), new(5*time.Second)
 }
 
-// APIAudiences returns the audiences that the API server accepts. The parameter named is the value
-// of --api-audiences; if named is empty, APIAudiences asks the API server.
+// APIAudiences returns the audiences that the API server accepts. It returns the audiences of the
+// flag --api-audiences, which are the parameter named. Without them, it asks the API server.
 func APIAudiences(ctx context.Context, named []string, c client.Client) ([]string, error) {
 	if len(named) > 0 {
 		return named, nil

@@ -42,7 +42,8 @@ type Flags struct {
 
 // Parse adds the shared flags to the set, and parses the command line args. The parameter intro is
 // the beginning of the help. If args ask for the help or the version, Parse writes the text to out
-// and returns done: the program has nothing else to do. Errors state the flag and its valid values.
+// and returns true for done: the program has nothing else to do. Errors state the flag and its
+// valid values.
 func (f *Flags) Parse(set *pflag.FlagSet, args []string, intro, version string, out io.Writer) (done bool, err error) {
 	set.SortFlags = false
 	set.Usage = func() {} // the help is printed below
@@ -75,7 +76,7 @@ func (f *Flags) Parse(set *pflag.FlagSet, args []string, intro, version string, 
 	return false, nil
 }
 
-// Log returns the program's logger. The libraries of Kubernetes then write to the same log.
+// Log returns the program's logger. Log also makes the libraries of Kubernetes write to this log.
 func (f *Flags) Log(w io.Writer) *slog.Logger {
 	handler := f.logHandler(w)
 	log.SetLogger(logr.FromSlogHandler(handler))
@@ -116,8 +117,8 @@ func RegisterProcessMetrics() error {
 	)
 }
 
-// Run calls run and returns the process's exit code. The context of run ends when the process is
-// interrupted.
+// Run calls the function run and returns the process's exit code. The context of run ends when the
+// process is interrupted.
 func Run(name string, run func(ctx context.Context, args []string, out io.Writer) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // main of every daemon
 	defer stop()

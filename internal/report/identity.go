@@ -14,9 +14,9 @@ import (
 )
 
 // Identities returns the rows of the AWSClusters and the AWS identities of a namespace. For an
-// empty namespace, it returns those of all namespaces and of the cluster. Kinds that the cluster
-// does not have, or that the caller may not list, have no rows: most tenants do not see the
-// identities that administrators lend.
+// empty namespace, it returns the rows of all namespaces and of cluster-scoped objects. Kinds that
+// the cluster does not have, or that the caller may not list, have no rows: most tenants do not see
+// the identities that administrators lend.
 func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Row, error) {
 	var objects []Object
 	for _, kind := range table.Where(aboutAWS) {
@@ -37,9 +37,9 @@ func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespa
 	return rows, nil
 }
 
-// ruleOfSources returns a text for people: which grants an object needs that fetches from AWS and
-// names no identity. The rule applies as long as the cluster has the AWSClusterControllerIdentity,
-// even if this identity gives no credential.
+// ruleOfSources returns a text for people. It says which grants are needed by an object that
+// fetches from AWS and names no identity. The rule applies as long as the cluster has the
+// AWSClusterControllerIdentity, even if this identity gives no credential.
 func ruleOfSources(table kinds.Table) string {
 	return "an " + AnyOf(table.Where(kinds.Kind.Fetches).Names()) +
 		" of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"

@@ -68,9 +68,10 @@ func Get(ctx context.Context, c client.Reader, kind kinds.Kind, key client.Objec
 	return Object{resource, kind}, nil
 }
 
-// List reads the objects of a namespace or, if it is empty, of all namespaces, without those that
-// [Identities] lists. A kind that does not fetch, such as WorkloadIdentityBinding, is left out if the
-// caller may not see it, or if the cluster does not know it.
+// List reads the objects of a namespace, or of all namespaces if the parameter namespace is empty.
+// It leaves out the objects that [Identities] lists. A kind that does not fetch, such as
+// WorkloadIdentityBinding, is left out if the caller may not see it, or if the cluster does not
+// know it.
 func List(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Object, error) {
 	var objects []Object
 	for _, kind := range table.Where(Lists) {

@@ -79,7 +79,7 @@ func expect(value string) option {
 func generation(n int64) option { return func(o *v1alpha1.OCIRepository) { o.Generation = n } }
 func suspended() option         { return func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true } }
 
-// TestOf is the truth table of results and expectations.
+// TestOf checks the results of objects, and whether they meet the expectations.
 func TestOf(t *testing.T) {
 	trust := string(auth.CodeTrustRefused)
 	for name, tc := range map[string]struct {
@@ -295,8 +295,8 @@ func TestCapabilityStaysInside(t *testing.T) {
 	}
 }
 
-// FuzzTable checks that for any text of tenants and registries a table has one line for each row,
-// and no characters that move the cursor or reverse text.
+// FuzzTable checks tables with any text of tenants and registries. A table must have one line for
+// each row, and no characters that move the cursor or reverse text.
 func FuzzTable(f *testing.F) {
 	f.Add("name", "account", "reason", "message", "pulled")
 	f.Add("name", "account", "reason", "txt.\u202eexe", "pulled")

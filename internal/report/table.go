@@ -41,7 +41,8 @@ func Table(w io.Writer, rows []Row, wide bool) error {
 	return t.Flush()
 }
 
-// Line writes a line of a table. The writer is a tabwriter, which reports its errors when flushed.
+// Line writes a line of a table. It ignores errors of the writer, a tabwriter, which reports them
+// when it is flushed.
 func Line(w io.Writer, cells ...string) {
 	for i, c := range cells {
 		cells[i] = plain.Text(c)
@@ -107,8 +108,8 @@ func Short(identity string) string {
 		return subject
 	}
 	if provider, account, ok := strings.Cut(identity, "/serviceAccounts/"); ok && strings.HasPrefix(provider, "projects/") {
-		// The account is impersonated by a principal of another provider than the cluster's. Leave
-		// out the provider.
+		// A principal of a provider other than the cluster's impersonates the account. Leave out
+		// the provider.
 		identity = account
 	}
 	return strings.TrimSuffix(identity, ".iam.gserviceaccount.com")

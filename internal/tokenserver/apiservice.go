@@ -68,8 +68,8 @@ func (s *APIService) get(ctx context.Context) (*aggregation, error) {
 	return read, nil
 }
 
-// trust makes API servers accept these certificates, PEM, and no others. It fails with a Conflict
-// error of the API server if the object has changed since it was read.
+// trust writes bundle, PEM, into spec.caBundle, so that API servers accept only these certificates.
+// It fails with a Conflict error of the API server if the object has changed since it was read.
 func (s *APIService) trust(ctx context.Context, read *aggregation, bundle []byte) error {
 	changed := read.DeepCopy()
 	if err := unstructured.SetNestedField(changed.Object, base64.StdEncoding.EncodeToString(bundle), "spec", "caBundle"); err != nil {
@@ -112,7 +112,7 @@ func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.In
 		if current, ok := object.(*corev1.Namespace); ok && current.Name == namespace && current.DeletionTimestamp != nil {
 			select {
 			case terminating <- struct{}{}:
-			default: // the channel has a value already
+			default: // the signal is waiting already
 			}
 		}
 	}

@@ -33,7 +33,7 @@ const (
 )
 
 // frontProxy has the API server's published settings for forwarded requests: the CA and the names
-// of its client certificate, and the headers with the caller. The values follow the ConfigMap.
+// of its client certificate, and the headers that name the caller. The values follow the ConfigMap.
 type frontProxy struct {
 	known   *proxyCA
 	ca      *dynamiccertificates.ConfigMapCAController
@@ -41,7 +41,7 @@ type frontProxy struct {
 }
 
 // newFrontProxy reads the ConfigMap once. It fails if the ConfigMap lists no names of clients that
-// may forward requests: then any client of the proxy CA could act as any caller.
+// may forward requests. Without such a list, any client of the proxy CA could act as any caller.
 func newFrontProxy(ctx context.Context, client kubernetes.Interface) (*frontProxy, error) {
 	published, err := client.CoreV1().ConfigMaps(configNamespace).Get(ctx, configName, metav1.GetOptions{})
 	if err != nil {
@@ -160,7 +160,8 @@ func (f *frontProxy) authenticator() authenticator.Request {
 	}))
 }
 
-// proxyMemory is how long a verified certificate is accepted without another verification.
+// proxyMemory is how long a verified certificate of the front proxy is accepted without another
+// verification.
 const proxyMemory = time.Minute
 
 // lastProxy is the certificate of the front proxy that was verified last. It is not verified again
@@ -174,9 +175,9 @@ type seenProxy struct {
 	until time.Time
 }
 
-// is reports whether a connection has the certificate, and whether the certificate would be
-// accepted again: the CA is the same, the name is still allowed, and the certificate has not
-// expired.
+// is reports whether the client of a connection has the remembered certificate, and whether that
+// certificate is still accepted: the CA is the same, the name is still allowed, and the certificate
+// has not expired.
 func (l *lastProxy) is(state *tls.ConnectionState, roots *x509.CertPool, names []string) bool {
 	last := l.seen.Load()
 	if last == nil || state == nil || len(state.PeerCertificates) == 0 {

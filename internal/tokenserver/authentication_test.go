@@ -101,7 +101,8 @@ func TestAllowedNamesAreRequired(t *testing.T) {
 	r.eventually(t, "another name counts", func() bool { return alice.mint(t, `{}`).code == http.StatusUnauthorized })
 }
 
-// changingCA calls change at each VerifyOptions, between two reads of the API server's settings.
+// changingCA calls the function change at each call of VerifyOptions. So the settings of the API
+// server change between two reads of one request.
 type changingCA struct {
 	dynamiccertificates.CAContentProvider
 

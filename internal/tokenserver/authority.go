@@ -169,8 +169,8 @@ func (a authorities) bundle(now time.Time) []byte {
 	return bundle
 }
 
-// step returns the authorities that should be shared now, and whether they differ from a. The
-// parameter trusted is the bundle that API servers have.
+// step returns the authorities that should be shared now, and whether they differ from the
+// receiver. The parameter trusted is the bundle that API servers have.
 func (a authorities) step(now time.Time, trusted []byte) (authorities, bool, error) {
 	half := a.current.cert.NotBefore.Add(authorityLife / 2)
 	switch {

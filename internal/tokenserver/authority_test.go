@@ -45,8 +45,8 @@ func readBundle(t *testing.T, c *Certificate) []byte {
 	return service.bundle()
 }
 
-// serving returns the certificate that a replica shows. It fails if API servers with this bundle
-// would refuse the certificate.
+// serving returns the certificate that a replica shows. It fails the test if API servers that trust
+// the bundle would refuse the certificate.
 func serving(t *testing.T, c *Certificate, bundle []byte) *x509.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(c.CurrentCertKeyContent())
@@ -74,7 +74,7 @@ func TestNoCertificateIsRefused(t *testing.T) {
 		start := time.Now()
 		for time.Since(start) < 400*24*time.Hour {
 			pause := 12 * time.Hour
-			// Successors are made on these days.
+			// Authorities get their successors on these days, so the replicas make more steps.
 			if day := int(time.Since(start)/(24*time.Hour)) % 182; day < 2 {
 				pause = 20 * time.Minute
 			}
@@ -226,7 +226,7 @@ func TestSecretIsTouched(t *testing.T) {
 }
 
 // TestAPIServiceComesLater checks that the server starts before the APIService is there, and that
-// a bundle that someone changes is written again.
+// the server restores a bundle that somebody has changed.
 func TestAPIServiceComesLater(t *testing.T) {
 	c := newClient(t)
 	replica := newCertificate(c)

@@ -57,9 +57,9 @@ func (c *Certificate) AddListener(listener dynamiccertificates.Listener) {
 	c.listeners = append(c.listeners, listener)
 }
 
-// Step creates or replaces the authorities, the bundle that the API server trusts, and the leaf, if
-// this is due. Replicas may call Step at the same time. Without an APIService, Step still makes the
-// leaf: an installation may create the APIService last.
+// Step creates or replaces the authorities, the bundle that the API server trusts, and the leaf;
+// each of them only if that is due. Replicas may call Step at the same time. Without an APIService,
+// Step still makes the leaf: an installation may create the APIService last.
 func (c *Certificate) Step(ctx context.Context) error {
 	var err error
 	// The error of OnError is not used. After a timeout, that error is nil.

@@ -15,9 +15,10 @@ import (
 //   - Tracing, latencies of filters and the log of requests: nothing reads them here.
 //   - Impersonation: the API server has checked it, and forwards the impersonated user as caller.
 //   - A goroutine that sends the answer if a handler ignores its deadline. Every handler here
-//     respects the deadline of the context. If a creation does not, the library sends the answer.
-//   - The answer to requests before all paths are known: the server listens only after all are.
-//   - Fair queues, browsers, watches and the answer during a shutdown: they are off by default.
+//     respects the deadline of the context. For a request that creates, the library itself sends
+//     the answer at the deadline.
+//   - The answer to requests before all paths are known: the server listens only afterwards.
+//   - Filters for fair queues, browsers, watches and shutdowns: they are off by default.
 func handlerChain(handler http.Handler, c *server.Config) http.Handler {
 	handler = filters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
 	handler = serverfilters.WithMaxInFlightLimit(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.LongRunningFunc)

@@ -22,7 +22,7 @@ func (s *hookedSigner) JWT(identityv1.Algorithm, any, time.Time) (string, error)
 	return stubToken, nil
 }
 
-// newHookedRig is newRig, with a signer that calls the function first.
+// newHookedRig is like newRig, with a signer that calls the function before and then signs.
 func newHookedRig(t *testing.T, before func()) *rig {
 	t.Helper()
 	return newRigWith(t, func(c *Config) { c.Signer = &hookedSigner{stubSigner: stubSigner{max: time.Hour}, before: before} }, banana())
@@ -51,10 +51,10 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestSlowSigner checks that a caller waits no longer than it asked for, and that requests beyond
-// the limit are turned away.
+// TestSlowSigner checks that a caller waits no longer than the timeout in its request, and that a
+// request is refused while 200 other requests wait.
 func TestSlowSigner(t *testing.T) {
-	const limit = 200 // default of the API server's library for requests at once
+	const limit = 200 // the library's default maximum of requests at once
 	var begun sync.WaitGroup
 	begun.Add(1 + limit)
 	release := make(chan struct{})

@@ -52,7 +52,7 @@ func (c ClusterIssuer) Check(ctx context.Context) error {
 	if err := c.Client.Get(ctx, c.Ring, object); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read KeyRing %s: %w", c.Ring, err)
 	}
-	ring, _ := keyring.Parse(&object.Status) // invalid keys are omitted, and never sign
+	ring, _ := keyring.Parse(&object.Status) // Parse omits invalid keys, which never sign
 	ours := map[string]bool{}
 	for _, key := range ring.Public() {
 		ours[key.ID] = true

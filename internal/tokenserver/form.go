@@ -11,8 +11,8 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
-// validateContext checks the form of a reference to an object. All parts but the UID become parts
-// of a URL; a UID is only compared.
+// validateContext checks the form of a reference to an object. All parts except the UID become
+// parts of a URL; the UID is only compared.
 func validateContext(object *tokenv1.ContextObject) field.ErrorList {
 	at := field.NewPath("spec", "contextObject")
 	var errs field.ErrorList

@@ -16,12 +16,12 @@ import (
 
 // Remember removes the fields of a WorkloadIdentity that no token depends on, for
 // ByObject.Transform of controller-runtime's cache. Annotations, owners, managed fields and
-// conditions may have megabytes. Of the status, Remember leaves the fields that
+// conditions may have megabytes. Of the status, Remember keeps the fields that
 // [CachedIdentities.FromOtherRings] reads.
 func Remember(object any) (any, error) {
 	identity, ok := object.(*identityv1.WorkloadIdentity)
 	if !ok {
-		return object, nil // a tombstone: the watch has missed a deletion
+		return object, nil // object is a tombstone: the watch has missed a deletion
 	}
 	identity.Annotations, identity.OwnerReferences, identity.ManagedFields = nil, nil, nil
 	identity.Status = identityv1.WorkloadIdentityStatus{Issuer: identity.Status.Issuer, KeyRing: identity.Status.KeyRing}
@@ -48,7 +48,7 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 	if apierrors.IsNotFound(err) || err == nil && uid != "" && identity.UID != uid {
 		identity = &identityv1.WorkloadIdentity{}
 		if err = c.Live.Get(ctx, key, identity); err == nil {
-			_, err = Remember(identity) // so that claims are the same as from memory
+			_, err = Remember(identity) // so that the result is the same as from memory
 		}
 	}
 	if err != nil {
@@ -57,9 +57,9 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 	return identity, nil
 }
 
-// FromOtherRings returns the issuers of identities whose status names another KeyRing than the one
-// with the UID. Services may still know keys of that other ring. So a release that is installed
-// again detects that there was a former release, even if only the status of identities is left.
+// FromOtherRings returns the issuers of identities whose status names a KeyRing with a UID other
+// than ring. Services may still know keys of the other KeyRing. With these issuers, a release that
+// is installed again detects a former release, even if only the status of identities is left.
 func (c CachedIdentities) FromOtherRings(ctx context.Context, ring types.UID) (issuers []string, err error) {
 	var all identityv1.WorkloadIdentityList
 	if err := c.Memory.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {

@@ -68,8 +68,8 @@ func (m *Metrics) mintedSVID(form tokenv1.SVIDType, resource string) {
 }
 
 func (m *Metrics) refused(err error) {
-	// Count an error without a reason as InternalError: this is the answer of the API server's
-	// library.
+	// Count an error without a reason as InternalError: the API server's library answers with this
+	// reason.
 	reason := cmp.Or(apierrors.ReasonForError(err), metav1.StatusReasonInternalError)
 	m.refusals.WithLabelValues(string(reason)).Inc()
 	if refused, ok := errors.AsType[*refusal](err); ok {
@@ -77,8 +77,8 @@ func (m *Metrics) refused(err error) {
 	}
 }
 
-// refusal is an answer for the caller, with a cause that only the log gets. It is not a wrapped
-// error, because the API server's library finds a status only in the error itself.
+// refusal is an answer for the caller, with a cause that only the log gets. The answer is embedded,
+// not wrapped, because the API server's library finds a status only in the error itself.
 type refusal struct {
 	*apierrors.StatusError
 

@@ -62,7 +62,7 @@ func (p *Precondition) Metric() prometheus.Collector {
 }
 
 // firstRefusal is the answer to a request while one of the preconditions does not hold; nil if all
-// do.
+// preconditions hold.
 func firstRefusal(preconditions []*Precondition) error {
 	for _, p := range preconditions {
 		if err := p.answer(); err != nil {
@@ -72,8 +72,8 @@ func firstRefusal(preconditions []*Precondition) error {
 	return nil
 }
 
-// answer is the answer to a request for a token while the Precondition does not hold; nil while it
-// does. The answer has no Retry-After: only an administrator can mend the cause.
+// answer is the answer to a request for a token while the Precondition does not hold; nil while the
+// Precondition holds. The answer has no Retry-After: only an administrator can mend the cause.
 func (p *Precondition) answer() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// AuditID is the audit annotation with the claim jti of the token that a request got, so that a
-// token found elsewhere leads to its request.
+// AuditID is the audit annotation with the claim jti of the token that a request got, so that the
+// audit log shows which request a token came from.
 const AuditID = "token.lanyard.dev/jti"
 
 // Identities reads WorkloadIdentities.
@@ -37,7 +37,7 @@ type Identities interface {
 
 // Signer signs tokens.
 type Signer interface {
-	// MaxLife returns how long a token of the algorithm may live if it is signed now. It fails if
+	// MaxLife returns the longest life of a token of the algorithm that is signed now. It fails if
 	// no key may sign.
 	MaxLife(algorithm identityv1.Algorithm) (time.Duration, error)
 	// JWT returns a token with the claims. The parameter expires is the claim exp.
@@ -63,7 +63,7 @@ type request interface {
 
 // subresource creates tokens or SVIDs: R is the type of the requests and of their answers.
 type subresource[R request] struct {
-	kind          string // of R
+	kind          string // the name of R's kind
 	empty         func() R
 	preconditions []*Precondition
 	metrics       *Metrics
@@ -192,7 +192,7 @@ func (t *tokens) identity(ctx context.Context, name string, request *tokenv1.Tok
 	return identity, nil
 }
 
-// context checks the object that a caller uses a token for; nil without such an object.
+// context checks the object that a caller uses a token for. It returns nil if object is nil.
 func (t *tokens) context(
 	ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
 ) (*issuer.Context, error) {
@@ -229,9 +229,8 @@ func unavailable(cause error) error {
 	return &refusal{StatusError: status, cause: cause}
 }
 
-// parent is a resource that has no verbs, but a subresource that is served. An API group must have
-// the parent of a subresource. The parent's kind is part of the names of the subresource's
-// operations.
+// parent is a resource without verbs. Only its subresource is served. An API group must have the
+// parent of a subresource. The parent's kind is part of the names of the subresource's operations.
 type parent struct{ kind string }
 
 var (

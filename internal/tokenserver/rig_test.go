@@ -282,7 +282,7 @@ func (c *caller) do(t *testing.T, method, path, body string) answer {
 	return answer{code: response.StatusCode, header: response.Header, body: string(text)}
 }
 
-// mint asks for a token of the identity banana. The parameter spec is the request's.
+// mint asks for a token of the identity banana. The parameter spec is the request's spec.
 func (c *caller) mint(t *testing.T, spec string) answer {
 	t.Helper()
 	return c.do(t, http.MethodPost, tokenPath("banana"), `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest","spec":`+spec+`}`)

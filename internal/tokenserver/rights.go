@@ -34,9 +34,9 @@ type Rights struct {
 // right is one thing that no other program may do in the namespace of the keys.
 type right struct{ verb, group, resource, subresource string }
 
-// dangerous returns the rights that lead to the signing keys. A right that RBAC limits to one
-// object by its name is not found by [Rights.Check] and does not matter. An example is the right to
-// a token of the program's own ServiceAccount.
+// dangerous returns the rights by which a program could get the signing keys. A right that RBAC
+// limits to one object by its name is not found by [Rights.Check] and does not matter. An example
+// is the right to a token of the program's own ServiceAccount.
 func dangerous() []right {
 	rings := kinds.KeyRing()
 	rights := []right{
@@ -95,8 +95,8 @@ func (r right) String() string {
 // fifty for each program, and a new replica makes no token before it has all answers.
 const questionsAtOnce = 10
 
-// Check returns an error that lists what other programs may do and must not. A question without an
-// answer is an error too.
+// Check returns an error that lists the dangerous rights that other programs have. A question
+// without an answer is an error too.
 func (r Rights) Check(ctx context.Context) error {
 	forbidden := dangerous()
 	answers := make([]bool, len(r.Accounts)*len(forbidden)) // by account, then by right

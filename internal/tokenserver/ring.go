@@ -12,7 +12,8 @@ import (
 )
 
 // FollowRing sends a value to each channel after a change of a KeyRing. It does not wait for a
-// receiver. So a channel needs a buffer of one: then a value is waiting after each change.
+// receiver. So a channel needs a buffer of one. With this buffer, a value is waiting after each
+// change.
 //
 // The values do not contain the ring, because the informer's copy may be of any age. Receivers read
 // the ring from the API server.

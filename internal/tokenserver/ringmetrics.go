@@ -17,8 +17,8 @@ import (
 const readTimeout = 5 * time.Second
 
 // RingMetrics describe the keys and authorities of KeyRings. It is a Prometheus collector that
-// reads the rings at each scrape. So every replica has the same metrics, also one that does not
-// rotate.
+// reads the rings at each scrape. So every replica has the same metrics, also a replica that does
+// not rotate keys.
 type RingMetrics struct {
 	client client.Reader
 	rings  []client.ObjectKey
@@ -89,7 +89,7 @@ func (m *RingMetrics) collect(key client.ObjectKey, into chan<- prometheus.Metri
 	}
 }
 
-// since returns when a key came into its state.
+// since returns the time of a key's last change of state.
 func since(k *identityv1.KeyLife) time.Time {
 	at := k.CreatedAt
 	for _, later := range []*metav1.Time{k.PublishedAt, k.ActivatedAt, k.RetiredAt, k.RemovedAt} {

@@ -35,8 +35,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// newRights returns the Rights of two programs. The function allow decides what these programs may
-// do.
+// newRights returns the check of the rights of two programs. The function allow decides what these
+// programs may do.
 func newRights(allow func(*authorizationv1.SubjectAccessReviewSpec) (bool, error)) Rights {
 	clientset := kubefake.NewClientset()
 	clientset.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -191,7 +191,8 @@ func TestPrecondition(t *testing.T) {
 		t.Errorf("the check fails: %v, %v", err, p.Checked(nil))
 	}
 	refused("the check fails")
-	// The API server sends this request before it deletes a namespace.
+	// The API server sends this request before it deletes a namespace, so the answer must be 200
+	// although the check fails.
 	if list := alice.do(t, http.MethodGet, "/apis/token.lanyard.dev/v1alpha1", ""); list.code != http.StatusOK {
 		t.Errorf("the API is not available: %d, %s", list.code, list.body)
 	}

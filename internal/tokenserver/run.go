@@ -28,7 +28,7 @@ const (
 )
 
 // OpenAudit opens a log of audit events. It has one line of JSON for each token request, with the
-// token's jti and without the token. The path "-" means out; an empty path means no log.
+// token's jti and without the token. The path "-" means the writer out; an empty path means no log.
 func OpenAudit(path string, out io.Writer) (audit.Backend, error) {
 	switch path {
 	case "":

@@ -109,7 +109,7 @@ func (s *svids) token(ctx context.Context, id spiffeid.ID, audiences []string, i
 	jti := uuid.NewString()
 	claims, err := svid.NewClaims(s.Issuer, id, audiences, jti, time.Now())
 	if err != nil {
-		return apierrors.NewBadRequest(err.Error()) // the audiences are checked already
+		return apierrors.NewBadRequest(err.Error()) // should not occur: the audiences are checked
 	}
 	expires := time.Unix(claims.ExpiresAt, 0).UTC()
 	token, err := s.Signer.JWT(s.Algorithm, claims, expires)
@@ -132,7 +132,8 @@ func (s *svids) certificate(ctx context.Context, id spiffeid.ID, public *ecdsa.P
 	return nil
 }
 
-// object reads the object that a request is for, live, if the object can have an SVID.
+// object reads the object that a request is for, from the API server. It returns an error if the
+// object cannot have an SVID.
 func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRequest) (*unstructured.Unstructured, error) {
 	namespace := genericrequest.NamespaceValue(ctx)
 	object, err := s.Objects.Resource(s.kind.GroupVersion().WithResource(s.kind.Plural)).
@@ -152,9 +153,9 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 	return object, nil
 }
 
-// judge checks the request against the spec of the object, which decides the type by the same rules
-// as in the controller. It returns the audiences of the SVID: those that the request asks for, by
-// default those of the object.
+// judge checks the request against the spec of the object. The spec decides which type of SVID the
+// object may have, by the rules of the controller. It returns the audiences of the SVID: those that
+// the request asks for, by default those of the object.
 func (s *svids) judge(
 	ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec,
 ) ([]string, field.ErrorList) {

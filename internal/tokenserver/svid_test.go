@@ -96,7 +96,8 @@ func svidPath(plural, name string) string {
 	return "/apis/token.lanyard.dev/v1alpha1/namespaces/production/" + plural + "/" + name + "/svid"
 }
 
-// svid asks for an SVID. The parameter spec is the request's, and uid is added.
+// svid asks for an SVID. The parameter spec is the request's spec; svid adds the field uid if it is
+// missing.
 func (c *caller) svid(t *testing.T, path string, spec map[string]any) answer {
 	t.Helper()
 	spec = maps.Clone(spec)
@@ -287,8 +288,8 @@ func TestSVIDDryRun(t *testing.T) {
 	}
 }
 
-// TestSVIDUnavailable checks what callers are told while nothing can be signed: 503, and the cause
-// only in the log.
+// TestSVIDUnavailable checks the answer while nothing can be signed: it is 503, and only the log
+// has the cause.
 func TestSVIDUnavailable(t *testing.T) {
 	r := newRig(t)
 	r.keep(t, app("OCIRepository", "jwt", map[string]any{"type": "SpiffeJWT"}))

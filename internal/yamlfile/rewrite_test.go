@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// TestRewrite changes the value of the field name. Everything else must stay.
+// TestRewrite changes the value of the field "name". Everything else must stay.
 func TestRewrite(t *testing.T) {
 	for text, want := range map[string]string{
 		"# top\n\nname: a # why\nx:\n- 1\n":                        "# top\n\nname: b # why\nx:\n- 1\n",

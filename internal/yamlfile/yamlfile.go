@@ -122,8 +122,8 @@ func (d *Document) malformed(err error) error {
 	return e
 }
 
-// Decode decodes the document into the value that the pointer into points to, by its JSON tags.
-// The error joins [*Error] values: one for each unknown field, or one for a value of a wrong type.
+// Decode decodes the document by JSON tags, and stores the result in *into. The error joins
+// [*Error] values: one for each unknown field, or one for a value of a wrong type.
 func (d *Document) Decode(into any) error {
 	data, err := d.asJSON()
 	if err != nil {
@@ -211,7 +211,7 @@ func nounOf(t reflect.Type) string {
 
 // withoutEmbedded removes the names of embedded structs from the path of an
 // [*json.UnmarshalTypeError]. These names are exported Go names and begin with a capital. The
-// fields of our files do not begin with a capital.
+// fields of the YAML files do not begin with a capital.
 func withoutEmbedded(path string) string {
 	names := slices.DeleteFunc(strings.Split(path, "."), func(name string) bool {
 		return name != "" && name[0] >= 'A' && name[0] <= 'Z'

@@ -21,7 +21,7 @@ type kind struct {
 
 	Name string `json:"name"`
 	Wait struct {
-		For metav1.Duration `json:"for"` // has a decoder of its own
+		For metav1.Duration `json:"for"` // metav1.Duration has a decoder of its own
 	} `json:"wait"`
 	List []struct {
 		Size   int               `json:"size"`

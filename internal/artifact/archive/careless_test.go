@@ -60,10 +60,11 @@ func careful(t *testing.T, packed []byte) []unpacked {
 	}
 }
 
-// careless reads an archive with all the differences that other programs have from archive/tar. The
-// prefix of a name counts in every format. Global records and the first of two extensions win. A
-// size in a record counts, a number ends at its first NUL, and a folder has no content. careless
-// stops at a header that it does not understand.
+// careless reads an archive as programs other than archive/tar may read it, with all their
+// differences at once. In every format, it puts the header's prefix before the name. It applies
+// global records. If two headers extend an entry, the first one counts. It takes the size from a
+// record, ends a number at its first NUL, and reads no content of a folder. It stops at a header
+// that it does not understand.
 func careless(t *testing.T, packed []byte) []unpacked {
 	t.Helper()
 	rest := plain(t, packed)
@@ -157,9 +158,9 @@ func recordsOf(text string) map[string]string {
 	return out
 }
 
-// harmless fails the test if an archive could harm a program that unpacks it. The files of the
-// careless reader must stay in its folder, without links and special permissions. They must equal
-// the files of the careful reader.
+// harmless fails the test if an archive could harm a program that unpacks it. The entries that
+// careless reads must stay in the folder where they are unpacked, without links and special
+// permissions. They must equal the entries that careful reads.
 func harmless(t *testing.T, packed []byte, limit int64) {
 	t.Helper()
 	entries := careless(t, packed)

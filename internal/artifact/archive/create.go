@@ -14,12 +14,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Create packs the folder fsys as tar.gz into out, in lexical order. Use os.Root.FS, which follows
-// no link out of the folder while the folder is read. Create has Normalize's rules, refusals and
-// uniform headers, so equal folders give equal bytes. Unlike Normalize, it never reads or counts
-// the files that opts.Ignore leaves out. It also refuses a file that changes while it is read. And
-// it refuses two names that differ only in Unicode's normalization: on some systems they are one
-// name.
+// Create packs the folder fsys as tar.gz into out, in lexical order. Get fsys from os.Root.FS,
+// which follows no link out of the folder while Create reads it. Create has Normalize's rules,
+// refusals and uniform headers, so equal folders give equal bytes. Unlike Normalize, Create never
+// reads or counts the files that opts.Ignore leaves out. Create also refuses a file that changes
+// while it is read, and two names that differ only in Unicode's normalization: on some systems they
+// are one name.
 func Create(ctx context.Context, fsys fs.FS, out io.Writer, opts Options) (Summary, error) {
 	return create(fsys, out, opts, func(w *walker) error { return w.walk(ctx, opts.Ignore) })
 }
@@ -36,7 +36,7 @@ func CreateFile(ctx context.Context, fsys fs.FS, name string, out io.Writer, opt
 	})
 }
 
-// create packs the entries that walk adds.
+// create packs the entries that the function walk adds.
 func create(fsys fs.FS, out io.Writer, opts Options, walk func(*walker) error) (Summary, error) {
 	zip := newZip(out)
 	defer zip.release()
@@ -166,7 +166,7 @@ func (w *walker) add(ctx context.Context, name string, d fs.DirEntry) error {
 	return w.normalizer.entry(hdr, content)
 }
 
-// steady reads a file, and fails if the file changes meanwhile.
+// steady reads a file, and fails if the file changes while it is read.
 type steady struct {
 	ctx      context.Context //nolint:containedctx // lives for one call of Create; io.Reader takes none
 	file     fs.File

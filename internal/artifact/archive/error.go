@@ -13,8 +13,8 @@ type Reason string
 
 // The reasons for a refusal.
 const (
-	// ReasonPath is an entry whose name is empty, absolute, leaves the archive, is not clean UTF-8,
-	// or is too long.
+	// ReasonPath is an entry whose name is empty, absolute, too long or not valid UTF-8, leaves the
+	// archive, or contains a backslash or a control character.
 	ReasonPath Reason = "unsafe-path"
 	// ReasonLink is a hard link, or a symbolic link that is absolute or leaves the archive. For
 	// Copy it is any link.
@@ -37,9 +37,10 @@ const (
 	ReasonCorrupt Reason = "corrupt"
 	// ReasonCompression is a compression other than gzip.
 	ReasonCompression Reason = "unsupported-compression"
-	// ReasonChanged is a file of a folder that changed while it was read.
+	// ReasonChanged is a file that changed while Create read it.
 	ReasonChanged Reason = "changed"
-	// ReasonPattern is an ignore pattern that cannot be read, or patterns that take too long.
+	// ReasonPattern is an ignore pattern that cannot be read, or patterns that take too long to
+	// match.
 	ReasonPattern Reason = "invalid-pattern"
 )
 
@@ -84,7 +85,8 @@ func refuse(r Reason, entry, fix, format string, args ...any) *Error {
 	return &Error{Reason: r, Entry: entry, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// Quote quotes untrusted text on one line, cut to a length that fits into a condition.
+// Quote quotes untrusted text on one line, cut to a length that fits into a status condition's
+// message.
 func Quote(s string) string {
 	const limit = 120
 	if len(s) > limit {

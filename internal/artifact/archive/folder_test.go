@@ -21,9 +21,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// extract extracts an archive into a new folder. It returns the folder's files as unpack does, in
-// lexical order. It fails if the folder has other entries, or if there is anything beside the
-// folder.
+// extract extracts an archive into a new folder. It returns the folder's files as "name mode body",
+// in lexical order. It fails if the folder has entries that are neither folder nor regular file, or
+// if there is anything beside the folder.
 func extract(t *testing.T, in []byte, opts archive.Options) ([]string, error) {
 	t.Helper()
 	outside := t.TempDir()
@@ -102,7 +102,7 @@ func (g growing) Open(name string) (fs.File, error) {
 		return f, err
 	}
 	g.change(g.MapFS[name])
-	return g.MapFS.Open(name) // the file has the change, as an open file on a disk does
+	return g.MapFS.Open(name) // opened again: an open file shows the change, as on a disk
 }
 
 func TestCreateRefusesWhatChanges(t *testing.T) {
@@ -120,8 +120,8 @@ func TestCreateRefusesWhatChanges(t *testing.T) {
 	}
 }
 
-// TestCreateRefusesKinds checks entries that are neither folder, file nor link. The error has the
-// name of the entry, and the entry is never opened.
+// TestCreateRefusesKinds checks that Create refuses entries that are neither folder, file nor link.
+// The error has the name of the entry, and the entry is never opened.
 func TestCreateRefusesKinds(t *testing.T) {
 	sockets := t.TempDir()
 	t.Chdir(sockets) // a socket's path must be short
@@ -142,8 +142,8 @@ func TestCreateRefusesKinds(t *testing.T) {
 	}
 }
 
-// TestCreateUnicode checks that a composed or decomposed name is unchanged, and that both in one
-// folder are refused.
+// TestCreateUnicode checks that a composed or decomposed name is unchanged, and that the two names
+// in one folder are refused.
 func TestCreateUnicode(t *testing.T) {
 	const composed, decomposed = "caf\u00e9.yaml", "cafe\u0301.yaml"
 	for _, name := range []string{composed, decomposed} {
@@ -196,8 +196,8 @@ func TestCreateFile(t *testing.T) {
 	}
 }
 
-// TestCreateIsNormal checks that a folder and its archive give the same bytes, however much is
-// compressed in the background.
+// TestCreateIsNormal checks that Create gives the same bytes for a folder as Normalize for the
+// folder's archive, although Create compresses in the background.
 func TestCreateIsNormal(t *testing.T) {
 	folder, entries := fstest.MapFS{}, []entry{}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -26,9 +26,9 @@ func FuzzNormalize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, ignore string) { holds(t, in, ignore, limits) })
 }
 
-// FuzzEntries checks the same promises for valid tar archives, because a fuzzer seldom finds a
-// header's checksum. A script has one entry per line: its type, its name and its link's target,
-// separated by NUL.
+// FuzzEntries checks the same promises as FuzzNormalize for valid tar archives, because a fuzzer
+// seldom finds a header's checksum. A script has one entry per line: its type, its name and its
+// link's target, separated by NUL.
 func FuzzEntries(f *testing.F) {
 	f.Add("0d/x\x00\n5d\n2l\x00d\n0l/x", "")
 	f.Add("0d\x00/", "") // a file whose content ends with a slash
@@ -138,7 +138,7 @@ func FuzzPatterns(f *testing.F) {
 			return
 		}
 		got := excludes(t, p, path, isDir)
-		// Excludes accepts only clean paths, and the reference is slow for many elements.
+		// Excludes accepts only clean paths, and the function reference is slow for many elements.
 		if simple := strings.Count(text, "/")+strings.Count(path, "/") < 10; simple && fs.ValidPath(path) {
 			if want := reference(text, path, isDir); got != want {
 				t.Fatalf("%q, folder: %t: %t, want %t", path, isDir, got, want)

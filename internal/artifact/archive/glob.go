@@ -71,8 +71,8 @@ func newPiece(text string) piece {
 }
 
 // match reports whether the glob matches the path element, and subtracts the cost from steps. Each
-// piece between two "*" matches at its first place, because this leaves the most text to the pieces
-// after it.
+// piece between two "*" matches at the first position where it fits, because this leaves the most
+// text to the pieces after it.
 func (g glob) match(name string, steps *int) bool {
 	*steps--
 	n, ok := g[0].begins(name, steps)

@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a tenant's patterns, because each entry of an archive is matched against each pattern.
-// Matcher bounds the cost of the matching.
+// These bounds limit a tenant's patterns, because each entry of an archive is matched against each
+// pattern. Matcher bounds the cost of the matching.
 const (
 	maxPatternBytes = 16 << 10
 	maxPatterns     = 500
-	maxElements     = 63 // elements of a pattern: pattern.state has a bit for each, and one more
+	maxElements     = 63 // elements of a pattern: uint64 states have a bit for each, and one more
 )
 
 // Flux's default exclusions. Source: Flux's documentation, "Default exclusions" of GitRepository
@@ -52,13 +52,13 @@ type Patterns struct {
 	field string // field of the patterns, for error texts
 }
 
-// ignoreField is the field of an object with patterns.
+// ignoreField is the field in which an object has its ignore patterns.
 const ignoreField = "spec.ignore"
 
 // pattern is one line of Patterns.
 type pattern struct {
 	elements []glob // path elements; nil means "**", any number of elements
-	first    uint64 // state of the archive's root, see state
+	first    uint64 // state of the archive's root; see the method state
 	anchored bool   // matches from the root, not at any depth
 	dirOnly  bool
 	negated  bool
@@ -67,7 +67,7 @@ type pattern struct {
 // DefaultPatterns returns the default patterns: version control files, CI configuration, media and
 // archives. The list is Flux's.
 func DefaultPatterns() Patterns {
-	// This cannot fail: a test parses the constants.
+	// parse cannot fail here, because a test parses the constants.
 	p, _ := parse(vcsExcludes+defaultExcludes, ignoreField, "")
 	return p
 }
@@ -78,11 +78,11 @@ func ParsePatterns(text string) (Patterns, error) {
 	return parse("", ignoreField, text)
 }
 
-// ParseOver parses like ParsePatterns. As in Flux, the patterns replace those of [DefaultPatterns],
-// except the patterns for version control files, which always come first. A text with only comments
-// and empty lines replaces nothing. The caller parses the default patterns once, because parsing
-// takes longer than everything else in planning a spec. The parameter field is the text's field,
-// for errors.
+// ParseOver parses text like ParsePatterns. As in Flux, the patterns of text replace those of
+// [DefaultPatterns], except the patterns for version control files, which always come first. A text
+// with only comments and empty lines replaces nothing. The parameter defaults is the result of
+// DefaultPatterns. The caller parses it only once, because parsing takes longer than everything
+// else in planning a spec. The parameter field is the name of the text's field, for errors.
 func ParseOver(defaults Patterns, field, text string) (Patterns, error) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "#") && strings.TrimSpace(line) != "" {
@@ -92,7 +92,8 @@ func ParseOver(defaults Patterns, field, text string) (Patterns, error) {
 	return defaults, nil
 }
 
-// parse parses Lanyard's own patterns, and then the patterns of a field.
+// parse parses two texts: first own, which are patterns of Lanyard, then text, the value of the
+// object's field.
 func parse(own, field, text string) (Patterns, error) {
 	if len(text) > maxPatternBytes {
 		return Patterns{}, refuse(ReasonPattern, "", "shorten "+field, "%s is longer than %d bytes", field, maxPatternBytes)
@@ -163,9 +164,10 @@ func parseLine(line string) (p pattern, ok bool, reason string) {
 	return p, true, ""
 }
 
-// state returns the state of a path as a set of bits. Bit i is set if the elements before element i
-// match the path, so bit len(p.elements) means that the whole pattern matches. "**" may also match
-// no path element, so the state then has the next bit too.
+// state returns the state of a path that matches the elements before the given element, as a set of
+// bits. Bit i is set if the elements before element i match the path, so bit len(p.elements) means
+// that the whole pattern matches. If element i is "**", bit i+1 is set too, because "**" may also
+// match no path element.
 func (p pattern) state(element int) uint64 {
 	s := uint64(1) << element
 	if element < len(p.elements) && p.elements[element] == nil {
@@ -175,7 +177,7 @@ func (p pattern) state(element int) uint64 {
 }
 
 // next returns the state of the entry with this name in a folder, and whether the pattern matches
-// the entry. The parameter state is the folder's state; the pattern does not match the folder. The
+// the entry. The parameter state is the state of the folder, which the pattern does not match. The
 // cost is subtracted from steps.
 func (p pattern) next(state uint64, name string, steps *int) (next uint64, matches bool) {
 	*steps--

@@ -39,7 +39,7 @@ func TestPatterns(t *testing.T) {
 		{`\#a`, "#a", "a"},
 		{`\!a`, "!a", "a"},
 		{`a\*`, "a*", "ab"},
-		{`a\ `, "a\u0020x", ""}, // see below: a path with a space cannot stand in this table
+		{`a\ `, "a\u0020x", ""}, // checked below: a path with a space cannot stand in this table
 		{"a   ", "a", "ab"},
 		{"# comment\n\n  \na", "a", "comment #"},
 		{"a\r\nb\r\n", "a b", "c"},
@@ -174,8 +174,8 @@ func TestMatcherRemembersFolders(t *testing.T) {
 	}
 }
 
-// hostilePatterns returns as many patterns as spec.ignore may have. Each pattern begins to match
-// hostilePath in each of its folders.
+// hostilePatterns returns as many patterns as fit into spec.ignore. In each folder of hostilePath,
+// each pattern begins a new match.
 func hostilePatterns(tb testing.TB) archive.Patterns {
 	tb.Helper()
 	var text strings.Builder

@@ -2,9 +2,9 @@ package archive
 
 import "strings"
 
-// Bounds of a Matcher's cost, in steps. A step is a comparison of a byte, or of a pattern with a
-// path element. Each path adds steps to the allowance, so only the cost of the average path is
-// bounded.
+// These bounds limit a Matcher's cost, in steps. A step is a comparison of a byte, or of a pattern
+// with a path element. A Matcher begins with firstSteps, and gets stepsPerPath for each path. So
+// only the cost of the average path is bounded.
 const (
 	// firstSteps is 32 million, some tenths of a second.
 	firstSteps = 32 << 20
@@ -92,7 +92,7 @@ func (m *Matcher) enter(dir string) level {
 	return at
 }
 
-// state returns the state of the pattern with the index at in a folder.
+// state returns the state that the pattern m.list[at] has in a folder.
 func (m *Matcher) state(folder level, at int) uint64 {
 	if folder.states == nil { // the root
 		return m.list[at].first
@@ -100,8 +100,8 @@ func (m *Matcher) state(folder level, at int) uint64 {
 	return folder.states[at-folder.decided]
 }
 
-// descend returns the level of a folder in the folder above. The last match decides, so patterns
-// before a match are not tried.
+// descend returns the level of a folder from the level of its parent, the parameter above. The last
+// match decides, so patterns before a match are not tried.
 func (m *Matcher) descend(above level, name string) level {
 	below := level{name: name, decided: above.decided}
 	states := make([]uint64, len(m.list)-above.decided)

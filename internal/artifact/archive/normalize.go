@@ -77,14 +77,14 @@ type Summary struct {
 	Bytes int64
 }
 
-// Normalize reads a tar archive, plain or gzip, from in up to its end. It writes the archive's
-// safe, uniform form as tar.gz to out; see the package documentation for the rules. After any error
-// the output must not be used.
+// Normalize reads the parameter in, a tar archive (plain or gzip), up to its end. It writes the
+// archive's safe, uniform form as tar.gz to out; see the package documentation for the rules. After
+// any error the output must not be used.
 //
 // A refusal is an *Error. An error of in (a broken connection, a wrong digest at the end of a
 // verified stream) or of out is returned unchanged. Such an error replaces a refusal that it may
-// have caused: if the archive is damaged, Normalize first reads the rest of in. It stops between
-// two blocks or entries when ctx ends.
+// have caused: if the archive is damaged, Normalize first reads the rest of in. When ctx ends,
+// Normalize stops before the next block or entry.
 func Normalize(ctx context.Context, in io.Reader, out io.Writer, opts Options) (Summary, error) {
 	zip := newZip(out)
 	defer zip.release()
@@ -114,7 +114,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// meter is a reader and writer that fails after more than left bytes.
+// meter is a reader and writer with a bound. The field left is the number of bytes that may still
+// pass.
 type meter struct {
 	left int64
 	r    io.Reader
@@ -127,7 +128,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	if m.left < 0 {
 		return 0, errMeter
 	}
-	// One byte over the limit distinguishes an archive of exactly the limit from a longer archive.
+	// Allow one byte over the limit: it distinguishes a longer archive from one of exactly the
+	// limit.
 	n, err := m.r.Read(p[:min(int64(len(p)), m.left+1)])
 	m.left -= int64(n)
 	if m.left < 0 {
@@ -439,7 +441,7 @@ func (n *normalizer) file(hdr *tar.Header, name string, content io.Reader) error
 		return err
 	}
 	if excluded, err := n.excludes(name, false); excluded || err != nil {
-		return err // the reader skips the content
+		return err // archive/tar skips the content of the file
 	}
 	mode := int64(0o644)
 	if hdr.Mode&0o100 != 0 {
@@ -472,7 +474,7 @@ func (n *normalizer) symlink(hdr *tar.Header, name string) error {
 	return nil
 }
 
-// excludes reports whether the patterns leave name out, and counts such names.
+// excludes reports whether the patterns leave the name out, and counts such names.
 func (n *normalizer) excludes(name string, isDir bool) (bool, error) {
 	excluded, err := n.matcher.Excludes(name, isDir)
 	if excluded {
@@ -481,7 +483,7 @@ func (n *normalizer) excludes(name string, isDir bool) (bool, error) {
 	return excluded, err
 }
 
-// header returns the uniform header: owner 0, epoch as time, nothing else.
+// header returns an entry's uniform header: the parameters, owner 0, and the epoch as time.
 func header(name string, typeflag byte, mode, size int64) *tar.Header {
 	return &tar.Header{Typeflag: typeflag, Name: name, Mode: mode, Size: size, ModTime: time.Unix(0, 0)}
 }

@@ -315,8 +315,8 @@ func oldSparse(t *testing.T) []byte {
 	t.Helper()
 	h := entry{tar.Header{Typeflag: tar.TypeReg, Name: "s", Size: 512, Format: tar.FormatGNU}, strings.Repeat("x", 512)}
 	in := pack(t, h)
-	copy(in[386:], "00000000000\x0000000001000\x00") // offset 0, 512 bytes
-	copy(in[483:], "07777777777\x00")                // real size
+	copy(in[386:], "00000000000\x0000000001000\x00") // of the only data: offset 0, 512 bytes
+	copy(in[483:], "07777777777\x00")                // size of the file with its hole
 	return retype(in, tar.TypeGNUSparse)
 }
 
@@ -360,8 +360,8 @@ func TestNormalizeExactLimit(t *testing.T) {
 	}
 }
 
-// TestNormalizePassesForeignErrors checks that errors of the source and the sink are returned
-// unchanged, even if they look like damage.
+// TestNormalizePassesForeignErrors checks that errors of the source and of the sink are returned
+// unchanged, even if the archive looks damaged.
 func TestNormalizePassesForeignErrors(t *testing.T) {
 	broken := errors.New("connection lost")
 	packed := zip(t, pack(t, reg("a", strings.Repeat("x", 4000)), reg("b", "")))
@@ -407,8 +407,8 @@ func (a *asked) Err() error {
 	return nil
 }
 
-// TestNormalizeEndsBetweenEntries checks that Normalize ends with its context, although one read
-// may return a thousand entries.
+// TestNormalizeEndsBetweenEntries checks that Normalize stops between two entries when its context
+// ends, although one read may return a thousand entries.
 func TestNormalizeEndsBetweenEntries(t *testing.T) {
 	var many []entry
 	for i := range 1000 {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Copy writes in to out unchanged. It refuses everything that Normalize refuses, any link, and
-// unsafe parts of headers that Normalize leaves out; see the package documentation. Otherwise it
-// behaves like Normalize. In the summary, Ignored and SkippedLinks are 0, and Bytes is the number
-// that Normalize would have written.
+// Copy reads an archive from in and writes it to out unchanged. It refuses everything that
+// Normalize refuses, any link, and unsafe parts of headers that Normalize leaves out; see the
+// package documentation. Otherwise it behaves like Normalize. In the summary, Ignored and
+// SkippedLinks are 0, and Bytes is the number that Normalize would have written.
 func Copy(ctx context.Context, in io.Reader, out io.Writer, limits Limits) (Summary, error) {
 	n := newNormalizer(Options{Limits: limits})
 	n.pack(io.Discard)
@@ -136,8 +136,8 @@ func (v *verbatim) content(p []byte) {
 	v.records = v.records[:0]
 }
 
-// emptyName is the error text for an empty long name: some programs then use the name in the next
-// header.
+// emptyName is the error text for an empty long name. Some programs then use the name in the next
+// header, so different programs would unpack different names.
 const emptyName = "the long name of an entry is empty"
 
 // octal matches a number that all programs understand alike: octal digits, with spaces before, and
@@ -159,7 +159,8 @@ func (v *verbatim) header() string {
 		if prefix != "" {
 			name = prefix + "/" + name
 		}
-		// Some programs write times after a short prefix: bytes 476 to 499.
+		// Some programs write times after a short prefix, into the bytes 476 to 499. So these bytes
+		// do not count as unused.
 		unused = slices.Concat(v.block[min(345+len(prefix), 476):476], v.block[500:])
 	}
 	switch {

@@ -22,7 +22,7 @@ func record(key, value string) string {
 	return itoa(n) + text
 }
 
-// extension returns a header of this type, with content. It extends the next header.
+// extension returns a header of the type kind, with content. It extends the next header.
 func extension(tb testing.TB, kind byte, content string) []byte {
 	tb.Helper()
 	in := retype(pack(tb, reg("ext", content)), kind)
@@ -64,8 +64,8 @@ func withRecords(e entry, records map[string]string) entry {
 
 const gnuMagic, oldMagic = "ustar  \x00", "\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// TestCopyRefuses checks archives that Copy refuses because other programs unpack the copied bytes.
-// Normalize accepts them, because it writes new headers.
+// TestCopyRefuses checks archives that Copy refuses and Normalize accepts. Other programs unpack
+// the bytes that Copy keeps, while Normalize writes new headers.
 func TestCopyRefuses(t *testing.T) {
 	file := reg("x", "1")
 	path := record("path", "good")

@@ -27,7 +27,7 @@ var zips = sync.Pool{New: func() any {
 	return &zip{w, out}
 }}
 
-// zip is a compressing writer. It must be released.
+// zip is a compressing writer. The caller must call release.
 type zip struct {
 	*gzip.Writer
 

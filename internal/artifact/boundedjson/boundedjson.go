@@ -1,7 +1,7 @@
 // Package boundedjson decodes untrusted JSON in bounded memory.
 //
-// A bound on the bytes is not enough. In a slice of structs, {} takes a hundred times the memory of
-// its two bytes of text.
+// A bound on the bytes is not enough. Decoded into a slice of structs, the text {} takes a hundred
+// times the memory of its two bytes.
 package boundedjson
 
 import (
@@ -15,7 +15,8 @@ import (
 var ErrTooMany = errors.New("too many values")
 
 // Unmarshal is [json.Unmarshal] for a text with a bounded number of tokens: values, names and
-// brackets. If the text has more than most tokens, the error is [ErrTooMany].
+// brackets. The parameter most is the maximum number of tokens. If the text has more, the error is
+// [ErrTooMany].
 //
 // The decoder of encoding/json itself counts the tokens, up to the end of the text. If the decoder
 // stops before the end, nothing is decoded, because the rest was not counted.

@@ -12,20 +12,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// maxErrorBody bounds the bytes that are read of an error answer's body.
+// maxErrorBody is how many bytes of an error answer's body are read at most.
 const maxErrorBody = 64 << 10
 
 // meaning describes a service's own error code, which is more precise than the HTTP status.
 type meaning struct {
 	code       origin.Code
-	fix        string // empty: the code's usual next step
-	permission string // what the identity lacks
+	fix        string // the next step; empty: the usual next step for code
+	permission string // the permission that the identity lacks
 }
 
-// meaningOf returns the meaning of an error code; false if the HTTP status says enough. No other
-// text from a service is ever shown. Sources: "Error responses" of the Amazon S3 API reference;
-// "Blob service error codes" and "Common REST API error codes" of Azure Storage; "HTTP status and
-// error codes for JSON" of Google Cloud Storage.
+// meaningOf returns the meaning of an error code; false if the HTTP status says enough. Errors show
+// the codes with a meaning, and no other text from a service. Sources: "Error responses" of the
+// Amazon S3 API reference; "Blob service error codes" and "Common REST API error codes" of Azure
+// Storage; "HTTP status and error codes for JSON" of Google Cloud Storage.
 func meaningOf(serviceCode string) (meaning, bool) {
 	switch serviceCode {
 	case "NoSuchBucket", "ContainerNotFound", "ResourceNotFound", "notFound":
@@ -70,7 +70,8 @@ func answerError(resp *http.Response, caller origin.Caller) *origin.Error {
 		e.ServerCode, e.Code, e.Fix, e.Permission = serviceCode, m.code, m.fix, m.permission
 		e.Err = fmt.Errorf("%w: %s", e.Err, serviceCode)
 	}
-	// S3 answers a request to a wrong region with the bucket's region.
+	// S3 answers a request to a wrong region with the bucket's region, so the error can say what to
+	// write.
 	if region := resp.Header.Get("x-amz-bucket-region"); e.Code == origin.CodeProtocol && isRegion(region) {
 		e.Field, e.Fix = "spec.region", "set it to "+region
 		e.Err = fmt.Errorf("the bucket is in region %s: %w", region, e.Err)

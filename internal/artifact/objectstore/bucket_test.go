@@ -114,7 +114,8 @@ func firstLine(reader string) string {
 }
 
 // TestPreviousOfAnotherReaderIsNotUsed fetches the same bucket as another reader. The revision is
-// the same, but nothing is reused: who may list a bucket may not be allowed to read it.
+// the same, but nothing is reused: whoever may list the objects of a bucket may not be allowed to
+// read them.
 func TestPreviousOfAnotherReaderIsNotUsed(t *testing.T) {
 	before := mustFetch(t, bucketOf("a=1"), nil, objectstore.Options{Reader: "tenant-a"})
 	same := mustFetch(t, bucketOf("a=1"), before, objectstore.Options{Reader: "tenant-a"})
@@ -183,7 +184,7 @@ func TestDamagedPreviousIsSaid(t *testing.T) {
 func TestHostileKeysAreRefusedBeforeAnythingIsFetched(t *testing.T) {
 	for name, test := range map[string]struct {
 		pairs  []string
-		reason archive.Reason // empty: accepted
+		reason archive.Reason // empty if the keys are accepted
 	}{
 		"parent":                   {[]string{"../x=1"}, archive.ReasonPath},
 		"parent inside":            {[]string{"a/../../x=1"}, archive.ReasonPath},
@@ -243,7 +244,7 @@ func TestListingsThatCannotBeUsedAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects []objectstore.Object
 		opts    objectstore.Options
-		code    origin.Code // empty: package archive refuses it as too large
+		code    origin.Code // empty if package archive refuses the archive as too large
 		text    string
 	}{
 		"no version":         {[]objectstore.Object{{Key: "a", Size: 1}}, objectstore.Options{}, origin.CodeProtocol, "entity tag"},
@@ -451,14 +452,14 @@ func TestObjectsThatAreNotAsListed(t *testing.T) {
 	for name, test := range map[string]struct {
 		body     func(key string, n int) (io.ReadCloser, error)
 		content  string
-		code     origin.Code // empty: success
+		code     origin.Code // empty for success
 		openings int
 	}{
 		"longer":        {reads("12345"), "1234", origin.CodeChanged, 1},
 		"shorter":       {reads("123"), "1234", origin.CodeUnreachable, 3},
 		"empty":         {reads(""), "1234", origin.CodeUnreachable, 3},
 		"large, longer": {reads(large + "x"), large, origin.CodeChanged, 1},
-		// Not read again: half of the content is already written.
+		// The object is not read again, because half of its content is already written.
 		"large, shorter": {reads(large[1:]), large, origin.CodeUnreachable, 1},
 		"breaks once": {func(_ string, n int) (io.ReadCloser, error) {
 			if n == 1 {

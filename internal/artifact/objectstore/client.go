@@ -10,11 +10,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// NewClient returns the HTTP client for a cloud's client. It sends requests through next, over
-// HTTPS unless insecure. Only this client retries requests. An answer other than success, including
-// a redirect, becomes an [*origin.Error] before the cloud's client sees it. Answers may be as long
-// as a page of a listing; only answers to [Content] requests may be longer. The client has no
-// timeout: each request's context bounds it.
+// NewClient returns the HTTP client that a cloud's own client uses. It sends requests through next,
+// over HTTPS unless insecure. Only this client retries requests. An answer other than success,
+// including a redirect, becomes an [*origin.Error] before the cloud's client sees it. An answer may
+// have at most the length of a page of a listing; only answers to [Content] requests may be longer.
+// The client has no timeout: each request's context bounds it.
 func NewClient(next http.RoundTripper, insecure bool, caller origin.Caller) *http.Client {
 	return &http.Client{
 		Transport:     &session{next: next, insecure: insecure, caller: caller},
@@ -24,8 +24,8 @@ func NewClient(next http.RoundTripper, insecure bool, caller origin.Caller) *htt
 
 type contentKey struct{}
 
-// Content marks requests for the content of objects. The answers have no bound here, because the
-// readers of the content bound them.
+// Content returns a context that marks a request for the content of an object. The client does not
+// bound the answer, because the reader of the content does.
 func Content(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contentKey{}, true)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// CredentialError wraps an error of the credentials' source, so that it gets through a cloud's
-// client. Explain unwraps it and drops the client's own text.
+// CredentialError wraps an error of the credentials' source, so that Explain finds the error in
+// what a cloud's client returns. Explain unwraps it and drops the client's own text.
 type CredentialError struct{ Err error }
 
 // Error returns the text of the wrapped error.

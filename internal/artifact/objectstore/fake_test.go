@@ -34,7 +34,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	opened map[string]int
-	most   int64 // maximum of open
+	most   int64 // largest value that open has had
 }
 
 // bucketOf returns a fake with objects from "key=content". The content is also the version.

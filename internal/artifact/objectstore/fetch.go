@@ -14,8 +14,8 @@ import (
 const (
 	// Concurrency is the maximum number of objects that are fetched at the same time.
 	Concurrency = 8
-	// piece is how many bytes of an object are read before the objects in front of it are written.
-	// The rest of a longer object is read while the object is written.
+	// piece is how many bytes of an object are read ahead, before its turn to be written. The rest
+	// of a longer object is read while the object is written.
 	piece = 1 << 20
 	// ahead is the number of planned objects that may wait to be written. Most of them come from
 	// the previous archive and cost nothing.
@@ -26,7 +26,7 @@ const (
 type item struct {
 	at      int      // position in the index
 	content *pending // nil: the previous archive has the object
-	err     error    // ends the plan
+	err     error    // an error, after which the plan ends
 }
 
 // discard waits for the content, and closes it unread.
@@ -124,12 +124,12 @@ type pending struct {
 type content struct {
 	object Object
 	head   []byte
-	rest   io.ReadCloser // nil: head is the whole content
+	rest   io.ReadCloser // nil if head is the whole content
 	slots  <-chan struct{}
 }
 
-// fetch starts to read an object. The object's slot is released when the content is closed, or when
-// the fetch fails.
+// fetch starts to read an object. The caller has put a value into slots for the object. This value
+// is removed when the content is closed, or when the fetch fails.
 func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}) *pending {
 	p := &pending{ready: make(chan struct{}), content: content{object: o, slots: slots}}
 	go func() {
@@ -157,8 +157,8 @@ var errPanicked = errors.New("the client of the service panicked on its answer; 
 func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err error) {
 	o := p.object
 	defer func() {
-		// A third party's client decodes answers here that a tenant chose. No caller of this
-		// goroutine recovers, so a panic would end the program.
+		// Here a third party's client decodes answers that a tenant chose. Nothing else recovers in
+		// this goroutine, so a panic would end the program.
 		if recover() != nil {
 			broke, err = false, fmt.Errorf("object %s: %w", archive.Quote(o.Key), errPanicked)
 		}
@@ -167,7 +167,7 @@ func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err er
 	if err != nil {
 		return false, fmt.Errorf("object %s: %w", archive.Quote(o.Key), err)
 	}
-	// One byte more than expected detects an object that is too long.
+	// Read one byte more than expected, to detect an object that is too long.
 	p.head = make([]byte, min(o.Size+1, piece))
 	n, err := io.ReadFull(body, p.head)
 	p.head = p.head[:n]

@@ -38,7 +38,8 @@ const (
 // Options of List.
 type Options struct {
 	// Reader identifies, in any form, who reads the objects and how. Content that another reader
-	// has fetched is never reused: this reader may list versions of objects that it may not read.
+	// has fetched is never reused, because permission to list an object is not permission to read
+	// it.
 	Reader string
 	// Prefix selects objects by the beginning of their keys.
 	Prefix string
@@ -65,8 +66,8 @@ type Index struct {
 }
 
 // List makes the index of a bucket's objects. The parameter source identifies the bucket: versions
-// from different sources are never compared. Errors are [*origin.Error], [*archive.Error] for a key
-// that cannot be a file's name, or errors of the credentials.
+// from different sources are never compared. An error is an [*origin.Error], an [*archive.Error]
+// (such as for a key that cannot be a file's name), or an error of the credentials.
 func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, archive.DefaultMaxBytes)
 	l := lister{opts: opts, matcher: opts.Ignore.Matcher(), index: &Index{source: source, reader: opts.Reader}}
@@ -109,7 +110,7 @@ func (l *lister) add(o Object) error {
 	}
 	folder := strings.HasSuffix(o.Key, "/")
 	if folder && o.Size == 0 {
-		return nil // tools create such objects to show a folder
+		return nil // left out: tools create such objects to show a folder
 	}
 	name, refused := nameOf(o.Key)
 	if refused != nil {
@@ -129,7 +130,7 @@ func (l *lister) add(o Object) error {
 		return refused
 	}
 	if name == o.Key {
-		name = o.Key // share the string's memory
+		name = o.Key // so that name and key share their memory
 	} else {
 		l.size += len(name)
 	}
@@ -143,7 +144,7 @@ func (l *lister) add(o Object) error {
 	// A tar block: the size of a header. Contents are padded to whole blocks.
 	const block = 512
 	if l.bytes += block + (o.Size+block-1)/block*block; o.Size > l.opts.MaxBytes || l.bytes > l.opts.MaxBytes {
-		// Package archive has such an error too, but returns it only after objects were fetched.
+		// Package archive would return this error too, but only after objects were fetched.
 		return &archive.Error{
 			Reason: archive.ReasonTooLarge, Fix: fixFewer + ", or ask the administrator for a higher limit",
 			Err: fmt.Errorf("the objects make an archive larger than %d bytes", l.opts.MaxBytes),
@@ -184,7 +185,7 @@ func (l *lister) finish() (*Index, error) {
 	return x, nil
 }
 
-// duplicate refuses an entry whose name and another name exclude each other.
+// duplicate returns the error for an entry that cannot be in one archive with the object other.
 func duplicate(e entry, format, other string) error {
 	return rename(&archive.Error{Reason: archive.ReasonDuplicate, Entry: e.Key, Err: fmt.Errorf(format, archive.Quote(other))})
 }
@@ -214,7 +215,7 @@ func (x *Index) encode(w io.Writer, first string) error {
 	buffered := bufio.NewWriter(w)
 	line := []byte(first)
 	for _, e := range x.entries {
-		_, _ = buffered.Write(line) // Flush returns the error
+		_, _ = buffered.Write(line) // Flush returns the error of Write
 		line = append(line[:0], e.Version...)
 		line = append(line, '\t')
 		line = strconv.AppendInt(line, e.Size, 10)
@@ -245,11 +246,12 @@ type decoder struct {
 // maxLine bounds a line of an index: the longest name of package archive, a version and a number.
 const maxLine = 2 << 10
 
-// newDecoder returns nil if the index has another first line than the parameter first: such an index
-// cannot be used.
+// newDecoder returns nil if the first line of the index differs from the parameter first: such an
+// index cannot be used.
 func newDecoder(r io.Reader, first string) *decoder {
 	lines := bufio.NewScanner(r)
-	// The first line may be longer: the source is a bucket's name and a prefix, quoted.
+	// The first line may be longer than maxLine: the source is a bucket's name and a prefix,
+	// quoted.
 	lines.Buffer(make([]byte, 4<<10), 16<<10)
 	if !lines.Scan() || lines.Text()+"\n" != first {
 		return nil
@@ -293,7 +295,7 @@ func unusable(what string) error {
 	}
 }
 
-// rename adds to a refused name's error what the bucket's owner can do.
+// rename sets Fix of the error for a refused name to what the bucket's owner can do.
 func rename(err error) error {
 	if refused, ok := errors.AsType[*archive.Error](err); ok {
 		refused.Fix = "rename the object, or leave it out with spec.prefix or spec.ignore"

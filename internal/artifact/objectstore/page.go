@@ -24,9 +24,9 @@ const (
 //
 // A bound on the bytes is not enough: a client needs a hundred bytes of memory for a part of a few
 // bytes, such as <Contents/>. So the page also counts the bytes "<" and "=" in the whole body:
-// every XML tag and attribute needs one of them. The page does not parse XML: a hostile body could
-// make a parser that differs from the client's count fewer parts. JSON can be written without these
-// bytes, so the JSON decoder must bound the parts (package boundedjson).
+// every XML tag and attribute needs one of them. The page does not parse XML, because its parser
+// could differ from the client's parser and count fewer parts of a hostile body. JSON can be
+// written without these bytes, so the JSON decoder must bound the parts (package boundedjson).
 type page struct {
 	io.ReadCloser
 
@@ -51,8 +51,8 @@ func (p *page) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TooLarge returns the error for a page of a listing that exceeds a limit; format describes the
-// limit.
+// TooLarge returns the error for a page of a listing that exceeds a limit; the parameter format
+// describes the limit.
 func TooLarge(server origin.Server, format string, limit int) error {
 	return &origin.Error{Server: server, Code: origin.CodeTooLarge, Fix: fixFewer, Err: fmt.Errorf("a page of the listing "+format, limit)}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
 )
 
-// onePage answers the first request with a page and fails all others.
+// onePage answers the first request with a page and fails all other requests.
 type onePage struct {
 	page string
 	sent bool
@@ -115,9 +115,9 @@ func TestMemoryOfHostilePages(t *testing.T) {
 	}
 }
 
-// FuzzMemoryOfPages repeats the fuzzer's inputs, because they are short: an input that gets past a
-// bound then does so many times. Each input is for one service, because go test reports a deadlock
-// if one input takes more than ten seconds.
+// FuzzMemoryOfPages repeats the fuzzer's short input until it fills a page, so that an input which
+// gets past a bound does so many times. Each input is for one service, because go test reports a
+// deadlock if one input takes more than ten seconds.
 func FuzzMemoryOfPages(f *testing.F) {
 	for _, seed := range []struct{ before, part, after string }{
 		{`"<ListBucketResult>`, `<Contents/>`, `</ListBucketResult>`},

@@ -60,7 +60,7 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 	if err != nil {
 		select {
 		case err = <-failed:
-		default: // archive refused the content, or out failed
+		default: // err is right: archive refused the content, or out failed
 		}
 	}
 	cancel()

@@ -13,8 +13,8 @@ const (
 	// challengeLife is how long a registry's answer is remembered. If an attacker on the network
 	// blocks the TLS of an insecure registry for a moment, clients use plain http for this long.
 	challengeLife = 10 * time.Minute
-	// maxChallenges bounds the number of registries. Tenants choose registries: a tenant that
-	// chooses too many costs the other tenants one request each.
+	// maxChallenges bounds the number of registries. Tenants choose registries. If a tenant chooses
+	// too many, answers of other tenants' registries are dropped, and each costs one more request.
 	maxChallenges = 1000
 	// maxChallengeBytes bounds the WWW-Authenticate headers of one answer. Public registries send
 	// 200 bytes.

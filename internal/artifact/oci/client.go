@@ -40,7 +40,7 @@ const (
 // tagLimits bound a list of tags.
 type tagLimits struct {
 	Tags  int
-	Pages int   // answers of one list
+	Pages int   // number of answers for one list
 	Bytes int64 // total size of these answers
 }
 
@@ -50,8 +50,8 @@ type Options struct {
 	// password. A RegistryToken is sent to the registry as bearer token, without a token server. If
 	// the registry asks for a user and a password, the token is sent as the password of Username.
 	Auth authn.Authenticator
-	// Caller describes the credential and the proxy, for error texts. The zero Caller has a
-	// credential and no proxy.
+	// Caller describes the credential and the proxy, for error texts. The zero Caller means a
+	// client with a credential and without a proxy.
 	Caller origin.Caller
 	// Transport sends the requests. It is responsible for TLS, the proxy and the check of dialled
 	// addresses. Required.
@@ -61,7 +61,8 @@ type Options struct {
 	Insecure bool
 	// MaxLayerBytes bounds the transferred bytes of a layer. Zero means DefaultMaxLayerBytes.
 	MaxLayerBytes int64
-	// Write requests the permission to push. Registries with a token server grant it on request.
+	// Write makes the client ask for the permission to push, which registries with a token server
+	// grant on request.
 	Write bool
 	// Uploads remembers uploads that broke off, so that a later Push continues them. The zero value
 	// remembers nothing.
@@ -149,8 +150,8 @@ func (c *Client) authenticate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("oci: Options.Auth: %w", err)
 	}
-	// RoundTrip remembers only secrets in an Authorization header. Some of these secrets are sent
-	// in other ways, so keep all of them for redact.
+	// RoundTrip remembers only the secrets that it sees in an Authorization header. Some secrets of
+	// shown are sent in other ways, so keep all of them for redact.
 	c.session.keep(shown.Password, shown.IdentityToken, shown.RegistryToken)
 	c.shown.Store(shown)
 	rt, err := c.login(ctx, *shown)
@@ -179,7 +180,7 @@ type request struct {
 	header http.Header
 	// body returns the content from its beginning; nil if there is no content.
 	body func() io.Reader
-	size int64 // of the body
+	size int64 // length of the body
 	// want are the statuses of success; empty means only 200.
 	want []int
 	// renewed is true if the request was refused before and is sent with a new credential.
@@ -297,7 +298,7 @@ func (c *Client) url(elements ...string) url.URL {
 	return u
 }
 
-// failed returns an error of the registry.
+// failed returns an error whose server is the registry.
 func (c *Client) failed(code origin.Code, format string, args ...any) *origin.Error {
 	return &origin.Error{Server: c.session.server, Code: code, Err: fmt.Errorf(format, args...)}
 }
@@ -306,7 +307,7 @@ func (c *Client) protocol(what string) *origin.Error {
 	return c.failed(origin.CodeProtocol, "%s", what)
 }
 
-// readAll reads an answer of at most limit bytes.
+// readAll reads an answer. The parameter limit is the maximum length of the answer in bytes.
 func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {

@@ -48,7 +48,8 @@ func (s *session) responseError(resp *http.Response, t target) *origin.Error {
 	return s.statusError(answered, attempt.RetryAfter(resp.Header), t)
 }
 
-// statusError returns the error for an answer. Its request may be nil.
+// statusError returns the error for a server's answer. The Request of the parameter answered may be
+// nil.
 func (s *session) statusError(answered *transport.Error, retryAfter time.Duration, t target) *origin.Error {
 	server := s.server
 	if answered.Request != nil {
@@ -116,8 +117,8 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 	return s.server.NoAnswer(ctx, failed.Err)
 }
 
-// clean makes a server's text fit for a condition: one line, short, without credentials that this
-// session has sent.
+// clean makes a server's text fit for a status condition: one line, short, without credentials that
+// this session has sent.
 func (s *session) clean(text string) string {
 	text = strings.TrimSpace(plain.Text(s.redact(text)))
 	if len(text) > maxMessage {

@@ -8,7 +8,8 @@ const MaxManifestBytes = maxManifestBytes
 // TagLimits bound a list of tags.
 type TagLimits = tagLimits
 
-// Limit replaces limits by the values of lower that are not zero.
+// Limit replaces the client's limits for a list of tags by those fields of the parameter lower that
+// are not zero.
 func (c *Client) Limit(lower TagLimits) *Client {
 	c.maxTags = tagLimits{
 		Tags: cmp.Or(lower.Tags, c.maxTags.Tags), Pages: cmp.Or(lower.Pages, c.maxTags.Pages), Bytes: cmp.Or(lower.Bytes, c.maxTags.Bytes),

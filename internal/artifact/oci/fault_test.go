@@ -191,8 +191,8 @@ func deny(w http.ResponseWriter) bool {
 	return true
 }
 
-// TestRetriesAreBounded checks that two failures cause no error, and that more failures end after
-// three attempts.
+// TestRetriesAreBounded checks that a request succeeds after two failures. If it fails more often,
+// the client must give up after three attempts.
 func TestRetriesAreBounded(t *testing.T) {
 	for failures, want := range map[int32]origin.Code{2: "", 1000: origin.CodeServer} {
 		f, _ := artifact("layer")
@@ -368,7 +368,8 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 }
 
-// TestHeadIsNotBelieved checks answers to HEAD that are missing or wrong. The content decides.
+// TestHeadIsNotBelieved checks answers to HEAD that are missing or wrong. The digest must then come
+// from the content that GET returns.
 func TestHeadIsNotBelieved(t *testing.T) {
 	for name, head := range map[string]func(http.ResponseWriter){
 		"not allowed":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusMethodNotAllowed) },
@@ -446,8 +447,8 @@ func TestSlowServers(t *testing.T) {
 	}
 }
 
-// ending makes each body of some paths end with io.EOF immediately after the request's context has
-// ended.
+// ending is a transport. If a path contains the field at, reading the answer's body ends the
+// request's context and then returns io.EOF.
 type ending struct {
 	http.RoundTripper
 
@@ -474,8 +475,8 @@ func (e *ended) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestBodiesEndWithTheirContext checks bodies that end properly because the client has closed the
-// connection. Such a body is not complete.
+// TestBodiesEndWithTheirContext checks that a body is not taken as complete if it ends properly
+// after its context has ended.
 func TestBodiesEndWithTheirContext(t *testing.T) {
 	for _, at := range []string{"/manifests/sha256:", "/blobs/", "/tags/list"} {
 		f, digest := artifact("layer")
@@ -523,8 +524,8 @@ func TestUnreachable(t *testing.T) {
 	if origin.CodeOf(err) != origin.CodeInvalidURL {
 		t.Errorf("no repository: %v", err)
 	}
-	// The error must not show the address of a name in the cluster, nor the DNS server: a tenant
-	// chooses the name.
+	// A tenant chooses the host name. So the error must show neither the address of a name in the
+	// cluster nor the DNS server.
 	closed := &net.OpError{
 		Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 96, 0, 1), Port: 443},
 		Err: &os.SyscallError{Syscall: "connect", Err: syscall.ECONNREFUSED},
@@ -544,7 +545,7 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	// The error wraps the refusal of an injected transport.
+	// If the injected transport refuses a request, the error wraps this refusal.
 	refusal := errors.New("the address is denied")
 	_, err = pull(t.Context(), roundTripper(func(*http.Request) (*http.Response, error) { return nil, refusal }), credentials(), appURL)
 	if !errors.Is(err, refusal) {
@@ -610,7 +611,7 @@ func TestRedirectsCarryNoCredentials(t *testing.T) {
 			}
 		}
 	}
-	// An error of the other host shows that host, but not the signed query.
+	// An error of the host blobHost shows this host, but not the signed query of the redirect.
 	n := serve(t, map[string]http.Handler{registryHost: basic(redirecting()), blobHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	})})

@@ -6,8 +6,8 @@ import (
 )
 
 // maxInstructions bounds the total size of one object's regular expressions, in instructions of the
-// compiled programs. The time of matching grows with this size. A few characters may stand for
-// thousands of instructions: `\pL{999}`. An ordinary expression has ten to fifty.
+// compiled programs. The time of matching grows with this size. A few characters may need thousands
+// of instructions, such as `\pL{999}`. An ordinary expression has ten to fifty.
 const maxInstructions = 2_000
 
 // parseFilter parses a regular expression in RE2's syntax. The error is an *origin.Error with
@@ -17,7 +17,8 @@ func parseFilter(field, expression string) (*regexp.Regexp, error) {
 	return compile(field, expression, &left)
 }
 
-// compile compiles an expression and subtracts its instructions from left.
+// compile compiles an expression and subtracts the number of its instructions from the parameter
+// left.
 func compile(field, expression string, left *int) (*regexp.Regexp, error) {
 	const fix = "give a regular expression in RE2's syntax"
 	parsed, err := syntax.Parse(expression, syntax.Perl)

@@ -111,9 +111,9 @@ func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
 	return numbers, true
 }
 
-// List returns the selected tags: first versions from the highest to the lowest, then all others in
-// descending order by bytes. It holds the selected tags in memory, at most 100,000. The error is an
-// *origin.Error, as for Tags.
+// List returns the selected tags: first versions from the highest to the lowest, then all other
+// tags in descending order by bytes. It holds the selected tags in memory, at most 100,000. The
+// error is an *origin.Error, as for Tags.
 func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 	tags := []string{}
 	for tag, err := range c.tags(ctx, whole) {

@@ -36,11 +36,12 @@ func (r Resolved) Revision() string {
 
 // Manifest is an artifact's manifest, verified against its digest.
 type Manifest struct {
-	// Resolved identifies the artifact. An index has one artifact per platform; then the digest is
-	// the index's.
+	// Resolved identifies the artifact. If the artifact is an index, with one artifact per
+	// platform, the digest is the index's.
 	Resolved
 	// Metadata are the manifest's annotations. They go into an object's status, so their total size
-	// is bounded: annotations beyond 16 KiB are left out, in the order of their keys.
+	// is bounded: they are taken in the order of their keys, up to 16 KiB, and the rest is left
+	// out.
 	Metadata map[string]string
 	// Layers are the layers in the manifest's order.
 	Layers []Layer
@@ -221,8 +222,8 @@ func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 	return c.read(ctx, r, raw)
 }
 
-// Get combines Resolve and Fetch. For a tag it sends one request less, and always transfers the
-// manifest. The error is an *origin.Error.
+// Get combines Resolve and Fetch. For a tag, Get sends one request less than both together, and
+// always transfers the manifest. The error is an *origin.Error.
 func (c *Client) Get(ctx context.Context, ref Reference) (*Manifest, error) {
 	s, err := ref.selector()
 	if err != nil {
@@ -242,7 +243,8 @@ func (c *Client) Get(ctx context.Context, ref Reference) (*Manifest, error) {
 	return c.read(ctx, Resolved{Tag: s.tag, Digest: raw.digest}, raw)
 }
 
-// read parses a manifest. If raw is an index, read first fetches the chosen manifest.
+// read parses a manifest. If raw is an index, read first fetches the manifest that child chooses
+// from it.
 func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manifest, error) {
 	if raw.mediaType.IsIndex() {
 		child, err := c.child(raw.body)
@@ -272,8 +274,9 @@ func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manife
 	return m, nil
 }
 
-// child returns the digest of the chosen manifest of an index. The library go-containerregistry and
-// Flux choose in the same way.
+// child returns the digest of one manifest of an index: the first manifest for linux/amd64 or
+// without a platform, or else the only manifest. The library go-containerregistry and Flux choose
+// in the same way.
 func (c *Client) child(index []byte) (string, error) {
 	var parsed v1.IndexManifest
 	if err := c.decode(index, "the index", &parsed); err != nil {
@@ -300,7 +303,7 @@ func (c *Client) unsupported(fix string, err error) *origin.Error {
 	return &origin.Error{Server: c.session.server, Code: origin.CodeUnsupportedMediaType, Fix: fix, Err: err}
 }
 
-// metadata bounds the annotations that a publisher can put into an object's status.
+// metadata bounds the total size of a publisher's annotations, which go into an object's status.
 func (c *Client) metadata(annotations map[string]string) map[string]string {
 	left := 16 << 10
 	out := make(map[string]string)

@@ -85,8 +85,8 @@ func TestMemoryOfHostileManifests(t *testing.T) {
 	}
 }
 
-// FuzzMemoryOfManifests repeats the fuzzer's inputs, because they are short: an input that gets
-// past a bound then does so many times.
+// FuzzMemoryOfManifests repeats the fuzzer's short input until it fills a manifest, so that an
+// input which gets past a bound does so many times.
 func FuzzMemoryOfManifests(f *testing.F) {
 	for _, seed := range []struct{ before, part, after string }{
 		{`{"layers":[`, `{},`, `{}]}`},

@@ -90,8 +90,8 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("manifest %s", raw)
 	}
 
-	// Pushing the packed file gives the same artifact. Without a time, equal content has an equal
-	// digest.
+	// Pushing the packed file gives the same artifact as pushing the folder: without a time, equal
+	// content has an equal digest.
 	file := filepath.Join(t.TempDir(), "app.tar.gz")
 	must.Succeed(t, os.WriteFile(file, out.Bytes(), 0o600))
 	a, err := oci.Push(t.Context(), repo, "1.1.0", oci.Artifact{Path: file}, opts)
@@ -150,6 +150,7 @@ func get(t *testing.T, n http.RoundTripper, url string) []byte {
 
 func TestPushRefuses(t *testing.T) {
 	// Tests of other packages push at the same time, and have temporary files in the common folder.
+	// So this test has its own folder, in which it looks for leftovers.
 	t.Setenv("TMPDIR", t.TempDir())
 	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
 	good := oci.Options{Auth: oci.Basic(username, password), Transport: n}

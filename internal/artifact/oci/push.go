@@ -187,7 +187,8 @@ func (a Artifact) Pack(ctx context.Context, out io.Writer) (archive.Summary, err
 	return a.write(ctx, out, io.Discard)
 }
 
-// write writes the packed content to out, and the same content before compression to plain.
+// write writes the packed content to out, and the same content before compression to the writer
+// plain.
 func (a Artifact) write(ctx context.Context, out, plain io.Writer) (archive.Summary, error) {
 	opts := archive.Options{Limits: a.Limits, Plain: plain}
 	info, err := os.Stat(a.Path)

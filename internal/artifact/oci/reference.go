@@ -134,7 +134,7 @@ type highest struct {
 	matcher    *matcher
 	considered int
 	tag        string
-	version    *semver.Version // nil: no version yet
+	version    *semver.Version // nil until a version is found
 }
 
 // consider takes the tag if its version is higher than all earlier versions. If versions are equal,
@@ -166,7 +166,7 @@ func (m *matcher) version(tag string) (*semver.Version, bool) {
 	}
 	bare := strings.TrimPrefix(tag, "v")
 	if bare == "" || bare[0] < '0' || bare[0] > '9' {
-		return nil, false // most tags that are not versions end here
+		return nil, false // most tags that are not versions do not reach the slow parser
 	}
 	if v, err := semver.StrictNewVersion(bare); err == nil {
 		return v, true // NewVersion has the same result, but uses a slow regular expression
@@ -187,7 +187,7 @@ func invalidReference(field, fix, format string, args ...any) *origin.Error {
 	return &origin.Error{Code: origin.CodeInvalidReference, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// shorten cuts a tenant's text, so that it cannot fill a condition.
+// shorten cuts a tenant's text, so that it cannot fill a status condition's message.
 func shorten(s string) string {
 	const limit = 128
 	if len(s) > limit {

@@ -71,7 +71,8 @@ func serve(tb testing.TB, hosts map[string]http.Handler) *network {
 	return serveBoth(tb, hosts, nil)
 }
 
-// serveBoth starts a TLS server for each of hosts, and a server without TLS for each of plain.
+// serveBoth starts a TLS server for each host in the parameter hosts, and a server without TLS for
+// each host in the parameter plain.
 func serveBoth(tb testing.TB, hosts, plain map[string]http.Handler) *network {
 	tb.Helper()
 	roots := x509.NewCertPool()

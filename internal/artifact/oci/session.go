@@ -25,11 +25,11 @@ const (
 // session is the innermost transport of a client. It enforces the rules for every request,
 // including the requests of go-containerregistry for redirects and token servers: where a request
 // may go, and how often it is repeated. It remembers the credentials that were sent, to redact them
-// in texts that a server echoes.
+// when a server's text echoes them.
 type session struct {
 	field    string        // the object's field with the repository
 	server   origin.Server // with the host from the object
-	home     string        // host of the requests; another host for Docker Hub
+	home     string        // host of the requests; for Docker Hub another host than the object's
 	insecure bool
 	next     http.RoundTripper
 
@@ -39,8 +39,8 @@ type session struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	secrets    []string
 	retryAfter time.Duration
-	recalled   bool // the current challenge is a remembered one
-	doubted    bool // remembered challenges are not used
+	recalled   bool // the current challenge came from the field challenges
+	doubted    bool // the field challenges is not asked any more
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -63,11 +63,11 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// door returns the key of the registry's challenge.
+// door returns the key under which challenges has the registry's challenge.
 func (s *session) door() door { return door{route: s.route, host: s.home, insecure: s.insecure} }
 
-// asksForChallenge reports whether req is the first request of go-containerregistry, which has no
-// credential.
+// asksForChallenge reports whether req is the request without a credential that
+// go-containerregistry sends first.
 func (s *session) asksForChallenge(req *http.Request) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == "" && s.isHome(req.URL)
 }
@@ -124,8 +124,8 @@ func (s *session) redact(text string) string {
 
 // parts returns a secret. For a credential in Basic's form, it also returns the plain text and the
 // password. The whole secret comes before its parts: after a part is replaced, the text no longer
-// contains the whole secret. Only errors need the parts, so no request has to decode a password of
-// kilobytes.
+// contains the whole secret. Only errors are redacted, so no ordinary request has to decode a
+// password of kilobytes.
 func parts(secret string) []string {
 	plain, err := base64.StdEncoding.DecodeString(secret)
 	if err != nil {
@@ -135,8 +135,8 @@ func parts(secret string) []string {
 	return slices.DeleteFunc([]string{secret, string(plain), password}, func(part string) bool { return part == "" })
 }
 
-// note stores the pause that a server asks for, because the errors of the handshake do not have
-// this pause.
+// note stores the pause that a server asks for, because the errors of go-containerregistry's
+// authentication do not have this pause.
 func (s *session) note(resp *http.Response) {
 	if resp == nil {
 		return
@@ -186,9 +186,9 @@ func (s *session) admit(u *url.URL) error {
 // isHome reports whether a URL is at the object's own host.
 func (s *session) isHome(u *url.URL) bool { return origin.SameHost(u, s.home) }
 
-// plainError refuses a request without TLS. It is hidden from a search for an *origin.Error: after
-// https has failed at a host that looks local, go-containerregistry tries http by itself, but the
-// error must say why https failed.
+// plainError refuses a request without TLS. It has no Unwrap, so that a search for an *origin.Error
+// does not find this refusal. After https has failed at a host that looks local,
+// go-containerregistry tries http by itself, but the error must say why https failed.
 type plainError struct{ refused *origin.Error }
 
 func (e *plainError) Error() string { return e.refused.Error() }

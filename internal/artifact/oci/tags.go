@@ -36,8 +36,8 @@ const (
 // grow with the number of tags. The sequence ends with the first error, an *origin.Error.
 // CodeTooLarge: the list is longer than the limits. CodeProtocol: the list repeats a page, has too
 // many pages without a tag, links to another host, or has an entry that is not a tag.
-// CodeUnreachable: ctx ends before the list. A tag may come twice if the repository changes
-// meanwhile.
+// CodeUnreachable: ctx ends before the list. A tag may come twice if the repository changes during
+// the listing.
 func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] { return c.tags(ctx, pages) }
 
 // The first query of a list of tags.
@@ -51,7 +51,7 @@ const (
 	whole = ""
 )
 
-// tags implements Tags; begin is the first query.
+// tags implements Tags; the parameter begin is the first query.
 func (c *Client) tags(ctx context.Context, begin string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		l := &listing{client: c, bytes: c.maxTags.Bytes, asked: map[[sha256.Size]byte]struct{}{}, yield: yield}
@@ -203,7 +203,7 @@ func (l *listing) array(ctx context.Context, page *jsontext.Decoder) error {
 	return expect(page, jsontext.KindEndArray)
 }
 
-// expect reads the wanted bracket.
+// expect reads one token. It fails if the token is not the bracket in the parameter want.
 func expect(page *jsontext.Decoder, want jsontext.Kind) error {
 	if got, err := page.ReadToken(); err != nil || got.Kind() != want {
 		return errNoList
@@ -266,7 +266,7 @@ func (l *listing) tooLarge(format string, args ...any) *origin.Error {
 }
 
 // following returns the query of the next page from the Link headers (RFC 8288); empty if there is
-// none. The link must lead to this registry and this list. Only the link's query is used:
+// none. The link must refer to this registry and this list. Only the link's query is used:
 // registries behind a proxy that ends TLS write http into the link.
 func (c *Client) following(resp *http.Response) (string, error) {
 	const malformed = "the link to the next page of tags is malformed"
@@ -304,8 +304,8 @@ func nextLink(headers []string) (string, bool) {
 			if !ok || !strings.HasPrefix(rest, "<") {
 				return "", false
 			}
-			// A comma that is not quoted ends a link. The parameters of these links have no quoted
-			// commas.
+			// A comma outside quotes ends a link. The parameters of these links have no quoted
+			// commas, so every comma ends a link.
 			parameters, others, _ := strings.Cut(after, ",")
 			if isNext(parameters) {
 				return target, target != ""

@@ -185,8 +185,8 @@ func TestTagsOfRealRegistries(t *testing.T) {
 	}
 }
 
-// TestTagsOfDistribution reads pages of the distribution project's own registry. Its next page
-// begins after the last tag.
+// TestTagsOfDistribution reads pages of the distribution project's own registry. Each page begins
+// after the last tag of the page before.
 func TestTagsOfDistribution(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: basic(pageSize(distribution(t), "2"))})
 	want := []string{"1.0.0", "1.1.0", "2.0.0", "latest", "sha256-0a.sig"}

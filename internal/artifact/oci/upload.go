@@ -56,8 +56,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// uploadAll uploads blobs into the repository in parallel. The first failure ends all uploads. It
-// is returned when all uploads have ended.
+// uploadAll uploads blobs into the repository in parallel. The first failure ends the other
+// uploads. uploadAll returns this failure when all uploads have ended.
 func (c *Client) uploadAll(ctx context.Context, blobs ...blob) error {
 	group, all := errgroup.WithContext(ctx)
 	for _, b := range blobs {
@@ -126,7 +126,7 @@ func (u *uploading) forget() {
 	u.client.uploads.forget(u.client.repo, u.blob.digest)
 }
 
-// repeat calls run again after a failure that may pass within a second.
+// repeat calls the method run again after a failure that may pass within a second.
 func (u *uploading) repeat(ctx context.Context) (err error) {
 	ended := attempt.Do(ctx, attempt.Reads, func() bool {
 		err = u.run(ctx)
@@ -184,7 +184,8 @@ func (u *uploading) proceed(resp *http.Response) error {
 	}
 	next := resp.Request.URL.ResolveReference(ref)
 	if u.client.session.isHome(next) {
-		// Registries behind a proxy that ends TLS answer with http.
+		// Registries behind a proxy that ends TLS write http into the URL, so the scheme of base is
+		// used.
 		next.Scheme = u.client.base.Scheme
 	}
 	u.location = next
@@ -207,7 +208,7 @@ func (u *uploading) fill(ctx context.Context) error {
 			return err
 		}
 		if asked := u.ask(ctx); ctx.Err() != nil {
-			return asked // a later Push can continue the upload
+			return asked // not forgotten: a later Push can continue the upload
 		} else if asked != nil {
 			u.forget()
 			if again := u.begin(ctx); again != nil {
@@ -223,8 +224,9 @@ func (u *uploading) fill(ctx context.Context) error {
 	return u.client.protocol(fmt.Sprintf("the upload broke off more than %d times", maxContinued))
 }
 
-// mayContinue reports whether an upload may continue after an error: the connection ended, the
-// fault may pass, the registry did not expect this part, or the registry has given up the upload.
+// mayContinue reports whether an upload may continue after an error. It may if the connection
+// ended, the fault may pass, the registry did not expect this part, or the registry has given up
+// the upload.
 func mayContinue(err error) bool {
 	e, ok := errors.AsType[*origin.Error](err)
 	if !ok {
@@ -264,7 +266,8 @@ func (u *uploading) ask(ctx context.Context) error {
 		return err
 	}
 	end, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(resp.Header.Get("Range"), "bytes="), "0-"), 10, 64)
-	// "0-0" means one byte, but some registries answer it if they have no bytes.
+	// "0-0" means one byte, but some registries answer it if they have no bytes. So the answer is
+	// not used.
 	if err != nil || end <= 0 || end >= u.blob.size {
 		_ = resp.Body.Close()
 		return u.client.protocol("the registry does not say how far the upload is")

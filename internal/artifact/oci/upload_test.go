@@ -33,7 +33,7 @@ func large(t *testing.T) string {
 	return folder(t, map[string]string{"large.bin": string(content)})
 }
 
-// line is a proxy before a registry. It records uploads, and breaks them off.
+// line is a proxy in front of a registry. It records uploads, and breaks them off.
 type line struct {
 	registry http.Handler
 	// cut returns the number of bytes after which the nth upload request breaks off; negative for
@@ -41,7 +41,8 @@ type line struct {
 	cut func(n int) int64
 	// spoil changes the bytes of requests that break off.
 	spoil bool
-	// answer answers a request in place of the registry. False passes the request to the registry.
+	// answer answers a request in place of the registry. If it returns false, the registry gets the
+	// request.
 	answer func(w http.ResponseWriter, r *http.Request) bool
 
 	received atomic.Int64 // bytes of all requests' bodies
@@ -90,7 +91,8 @@ func (l *line) sent(prefix string) (n int) {
 	return n
 }
 
-// cable is a body that breaks off after left bytes; a negative left means never.
+// cable is a body that breaks off. The field left is the number of bytes until then; negative for
+// never.
 type cable struct {
 	io.Reader
 	left, n int64
@@ -369,7 +371,8 @@ func TestHostileUploads(t *testing.T) {
 			return true
 		}
 	}
-	// status breaks off each part, and then answers with these headers when asked for the offset.
+	// status returns a hostile registry. It breaks off each part of the content, and answers with
+	// these headers when it is asked for the offset.
 	status := func(headers ...string) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			switch {

@@ -21,10 +21,11 @@ const maxLocation = 8 << 10
 // Uploads is a folder that remembers the URLs of uploads that broke off. It has one file for each
 // upload: the name is a digest of repository and blob, and the content is the registry's URL. Only
 // URLs at the registry's own host are stored; they give no access without a credential. A failure
-// of the folder is not an error: a new upload begins. Other users may write into the folder; their
-// files have no effect. The zero value remembers nothing.
+// of the folder is not an error: a new upload begins. If other users write files into the folder,
+// these files have no effect. The zero value remembers nothing.
 type Uploads struct {
-	// Folder is created when it is needed, for its owner only. Empty means no folder.
+	// Folder is created when it is needed, with permissions only for its owner. Empty means no
+	// folder.
 	Folder string
 }
 
@@ -33,9 +34,9 @@ func (u Uploads) file(repo Repository, digest string) string {
 	return filepath.Join(u.Folder, hex.EncodeToString(sum[:]))
 }
 
-// location returns the URL of an upload; empty if there is none. Only the owner may have
-// permissions for the file: if the file can be read, this process is its owner. A URL from somebody
-// else could send the content to a place of their choice.
+// location returns the URL of an upload; empty if there is none. The file must have permissions
+// only for its owner. If this process can read such a file, the process's user is the owner. A URL
+// from somebody else could send the content to a place of their choice.
 func (u Uploads) location(repo Repository, digest string) string {
 	if u.Folder == "" {
 		return ""

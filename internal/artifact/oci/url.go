@@ -67,8 +67,8 @@ func ParseURL(raw string) (Repository, error) {
 }
 
 // ParseImage parses an ImageRepository's spec.image, host[:port]/repository. Scheme, tag and digest
-// are refused. A first part that may not be a host, as in "team/app", is refused too: Docker Hub is
-// not the default. The error is an *origin.Error with CodeInvalidURL.
+// are refused. A first part that does not look like a host, as in "team/app", is refused too:
+// Docker Hub is not the default. The error is an *origin.Error with CodeInvalidURL.
 func ParseImage(raw string) (Repository, error) {
 	s := spelling{
 		field: fieldImage, form: "write it as host/repository, such as registry.example.com/team/app",
@@ -200,8 +200,8 @@ func (r Repository) Host() string { return r.host }
 // Name returns the repository's name in the registry, such as "team/app".
 func (r Repository) Name() string { return r.repo.RepositoryStr() }
 
-// Image returns the repository's full name, host/repository with Docker Hub's own host and
-// "library/" filled in, such as "index.docker.io/library/alpine".
+// Image returns the repository's full name, host/repository. For Docker Hub it adds what a short
+// name leaves out, the own host and "library/", such as "index.docker.io/library/alpine".
 func (r Repository) Image() string {
 	if r.IsZero() {
 		return ""

@@ -38,8 +38,8 @@ func (e *Error) commandStep() string {
 	return ""
 }
 
-// commandCredential returns how to send a credential. If a credential was sent, it returns the
-// parameter otherwise.
+// commandCredential returns the next step. If no credential was sent, the step is to send one. If a
+// credential was sent, the step is the parameter otherwise.
 func (s Server) commandCredential(otherwise string) string {
 	if !s.Anonymous {
 		return otherwise

@@ -31,7 +31,7 @@ const (
 	CodeDenied Code = "denied"
 	// CodeNotFound is HTTP 404 for the repository or bucket.
 	CodeNotFound Code = "not-found"
-	// CodeTagNotFound is HTTP 404 for the tag or digest in a repository that may exist.
+	// CodeTagNotFound is HTTP 404 for the tag or digest. The repository may exist.
 	CodeTagNotFound Code = "tag-not-found"
 	// CodeBlobNotFound is HTTP 404 for a layer.
 	CodeBlobNotFound Code = "blob-not-found"
@@ -40,7 +40,7 @@ const (
 	CodeThrottled Code = "throttled"
 	// CodeServer is HTTP 5xx, after the retries.
 	CodeServer Code = "server"
-	// CodeChanged is an object of a bucket that has changed since it was listed.
+	// CodeChanged means that an object in a bucket has changed since the bucket was listed.
 	CodeChanged Code = "changed"
 	// CodeProtocol is an answer that the protocol does not allow, a redirect that is refused, or a
 	// request that must not be sent.
@@ -49,7 +49,7 @@ const (
 	CodeDigestMismatch Code = "digest-mismatch"
 	// CodeTruncated is content that ended before its announced length.
 	CodeTruncated Code = "truncated"
-	// CodeTooLarge is content or an answer above a limit.
+	// CodeTooLarge is content or an answer that is larger than a limit.
 	CodeTooLarge Code = "too-large"
 	// CodeUnsupportedMediaType is an artifact of an unsupported kind, or without the requested
 	// layer.
@@ -76,8 +76,8 @@ type Error struct {
 	// RetryAfter is the pause that the server asked for, at most an hour; 0 if it asked for none.
 	// It is set only with CodeThrottled and CodeServer.
 	RetryAfter time.Duration
-	// Permission is the permission that the identity lacks, in the cloud's words; empty if unknown.
-	// It is set only with CodeDenied.
+	// Permission is the permission that the identity lacks, as the cloud names it; empty if
+	// unknown. It is set only with CodeDenied.
 	Permission string
 	// Fix is the next step in one clause; empty means the code's usual next step.
 	Fix string
@@ -129,8 +129,8 @@ func (s Server) NoAnswer(ctx context.Context, err error) *Error {
 	return e
 }
 
-// Answered returns the error for an answer's HTTP status, which is not a success. If the server
-// said more, the caller adds it to the error.
+// Answered returns the error for an answer whose HTTP status is not a success. If the answer has
+// more details, the caller adds them to the error.
 func (s Server) Answered(status int) *Error {
 	e := &Error{Server: s, Status: status}
 	// A request without TLS needs no CONNECT, so the proxy's 407 arrives as the answer.

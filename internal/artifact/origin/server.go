@@ -41,12 +41,12 @@ type Caller struct {
 	// Proxy is the setting with the proxy to the server, such as spec.proxySecretRef; empty without
 	// a proxy.
 	Proxy string
-	// CommandLine says that a person or a job uses a command. Next steps then mention the command's
-	// flags instead of an object's fields.
+	// CommandLine says that a person or a job uses a command. If it is true, next steps mention the
+	// command's flags instead of an object's fields.
 	CommandLine bool
 }
 
-// SameHost reports whether a URL leads to host[:port]. The default port is 443 for https and 80 for
+// SameHost reports whether a URL has this host[:port]. The default port is 443 for https and 80 for
 // http. strings.ToLower is not used, because it maps the letter İ to i: two different hosts would
 // be equal.
 func SameHost(u *url.URL, hostport string) bool {
@@ -67,7 +67,7 @@ func SameHost(u *url.URL, hostport string) bool {
 // Insecure returns the name of the setting that allows requests without TLS.
 func (s Server) Insecure() string { return s.side().Insecure }
 
-// side returns the server's names in the error texts of package attempt.
+// side returns the names of the server and of its settings, for the error texts of package attempt.
 func (s Server) side() attempt.Side {
 	if s.CommandLine {
 		return attempt.Side{
@@ -160,7 +160,8 @@ func (s Server) protocolStep() string {
 	if s.Kind == Endpoint {
 		step = "check that the endpoint serves buckets of this provider"
 	}
-	// The host belongs to a cloud whose buckets use another protocol than S3's.
+	// If Provider is set, the host belongs to a cloud whose buckets use another protocol than S3's.
+	// So the step is to set the provider.
 	if s.Anonymous && s.Provider != "" {
 		step = s.credentialStep()
 	}

@@ -38,8 +38,8 @@ func constants(t *testing.T, file, typ string) []string {
 	return values
 }
 
-// servers calls check for every combination of a server's fields: both kinds, with and without a
-// credential, a cloud's host and a proxy.
+// servers calls the function check for every combination of a server's fields: both kinds, with and
+// without a credential, a cloud's host and a proxy.
 func servers(check func(origin.Server)) {
 	for _, kind := range []origin.Kind{origin.Registry, origin.Endpoint} {
 		for _, anonymous := range []bool{false, true} {
@@ -84,8 +84,8 @@ func TestEveryCodeHasANextStep(t *testing.T) {
 		origin.CodeInvalidURL: true, origin.CodeInvalidReference: true, origin.CodeTagNotFound: true, origin.CodeBlobNotFound: true,
 		origin.CodeNoMatch: true, origin.CodeUnsupportedMediaType: true, origin.CodeDigestMismatch: true, origin.CodeTruncated: true,
 	}
-	// Without a credential, the steps for these codes ask for one. If the host belongs to a cloud,
-	// they also mention the provider's field.
+	// If no credential was sent, the steps for these codes ask for a credential. If the host
+	// belongs to a cloud, the steps also mention spec.provider.
 	wantsCredential := map[origin.Code]bool{
 		origin.CodeUnauthorized: true, origin.CodeDenied: true, origin.CodeNotFound: true, origin.CodeThrottled: true,
 	}

@@ -1,8 +1,8 @@
 // Package server serves the artifacts of a store over HTTP to clients that know their URLs.
 //
-// A URL is a capability (see package store), so the server makes no other decision. GET and HEAD of
-// an exact URL answer with the artifact; every other request gets the same 404. Nothing is listed
-// and no request is logged, because whoever reads a logged URL could get the artifact.
+// A URL is a capability (see package store), so the server does not check who sends a request. GET
+// and HEAD of an exact URL answer with the artifact; every other request gets the same 404. Nothing
+// is listed and no request is logged, because whoever reads a logged URL could get the artifact.
 package server
 
 import (
@@ -71,9 +71,9 @@ func refuse(w http.ResponseWriter, status int) {
 	_, _ = io.WriteString(w, body) // net/http omits the body for HEAD
 }
 
-// NewHTTPServer returns a server for the handler, with limits for each client. The header of a
-// request may take 5 s and 16 KiB. A request may take 10 s, an answer 5 min, and the pause between
-// requests 1 min. The caller listens and shuts down.
+// NewHTTPServer returns a server for the handler, with limits for each client. The limits are 5 s
+// and 16 KiB for the header of a request, 10 s for a request, 5 min for an answer, and 1 min for
+// the pause between requests. The caller starts the server and shuts it down.
 func NewHTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// retention says how long artifacts outlive their use. Clients may have read a status immediately
-// before it changed.
+// retention says how long artifacts stay after no status has them any more: a client that read a
+// status immediately before its change may still fetch them.
 type retention struct {
 	// ttl is how long an artifact stays after a newer artifact has replaced it, or after its object
 	// was deleted.
@@ -29,11 +29,11 @@ type Collected struct {
 	Pending []Object
 }
 
-// Collect removes artifacts that are not needed any more. For an object, including its UID, live
-// returns whether it exists, and the digests that its status has or will soon have. If live is not
-// sure (its cache is not filled yet), it must return true. The artifacts with these digests always
-// stay. Other artifacts, and those of an object that does not exist, stay for a minute. An object
-// has at most two artifacts.
+// Collect removes artifacts that are not needed any more. For an object, including its UID, the
+// function live returns whether it exists, and the digests that its status has or will soon have.
+// If live is not sure (its cache is not filled yet), it must return true. The artifacts with these
+// digests always stay. Other artifacts, and those of an object that does not exist, stay for a
+// minute, unless the object would have more than two artifacts.
 func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool)) (Collected, error) {
 	var done Collected
 	err := s.each(func(o Object, _ []Stored) error { return s.collect(ctx, o, live, &done) })
@@ -55,7 +55,7 @@ func (s *Store) CollectObjects(
 	return done, nil
 }
 
-// collect is Collect for one object, and adds to done.
+// collect is Collect for one object. It adds the result to done.
 func (s *Store) collect(ctx context.Context, o Object, live func(Object) ([]string, bool), done *Collected) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -68,8 +68,8 @@ func (s *Store) collect(ctx context.Context, o Object, live func(Object) ([]stri
 		return err
 	}
 	drop := garbage(files, current, exists, s.keep, time.Now())
-	// Two artifacts that stay are pending too: the older artifact can usually be removed when the
-	// status has only the newer artifact.
+	// The object is pending also if two artifacts stay: usually, the older artifact can be removed
+	// when the status has only the newer artifact.
 	if kept := len(files) - len(drop); kept > 1 || slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {
@@ -81,9 +81,9 @@ func (s *Store) collect(ctx context.Context, o Object, live func(Object) ([]stri
 	return err
 }
 
-// garbage returns the artifacts of one object that are removed. An artifact's age begins when the
-// next newer artifact was stored: a version that was current for a year is still in use a second
-// after it was replaced.
+// garbage returns those artifacts of one object that Collect must remove. An artifact's age begins
+// when the next newer artifact was stored: a version that was current for a year is still in use a
+// second after it was replaced.
 func garbage(files []Stored, current []string, exists bool, keep retention, now time.Time) []Stored {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b Stored) int { return b.Time.Compare(a.Time) })

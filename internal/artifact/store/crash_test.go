@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// crashDir turns this test binary into the process that is killed.
+// crashDir is set if this test binary runs as the process that a test kills.
 var crashDir = flag.String("store-crash-dir", "", "write artifacts into this folder until killed")
 
 func TestMain(m *testing.M) {

@@ -23,9 +23,9 @@
 //
 // Options bound the whole folder and each namespace. A write that would exceed a bound fails with
 // ErrFull. A write for which the volume has no room fails with ErrVolume; the bound should be below
-// the volume's size. Both leave everything as it was. Collect removes artifacts that are not needed
-// any more.
+// the volume's size. A failed write leaves everything as it was. Collect removes artifacts that are
+// not needed any more.
 //
-// Only one process at a time should write to a folder; several would each count only their own
-// writes.
+// Only one process at a time should write to a folder: several processes would each count only
+// their own writes, and could together exceed the bounds.
 package store

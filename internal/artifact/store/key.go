@@ -65,7 +65,7 @@ func ownKey(root *os.Root) (key, error) {
 	_ = root.Remove(tmp)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return ownKey(root) // another process has made the key meanwhile
+		return ownKey(root) // another process has made the key first
 	case err != nil:
 		return key{}, fmt.Errorf("make the store's own key: %w", err)
 	}

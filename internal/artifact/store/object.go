@@ -109,8 +109,8 @@ const (
 	fileSuffix   = ".tar.gz"
 )
 
-// artifact is check for the object of an artifact. It also returns the hex part of the artifact's
-// digest, sha256:<hex>.
+// artifact checks the object, as check does, and an artifact's digest, sha256:<hex>. It returns the
+// object as check does, and the hex part of the digest.
 func (o Object) artifact(digest string) (owner Object, sum string, err error) {
 	if owner, err = o.check(); err != nil {
 		return Object{}, "", err
@@ -122,8 +122,8 @@ func (o Object) artifact(digest string) (owner Object, sum string, err error) {
 	return owner, sum, nil
 }
 
-// mac returns the unguessable part of an artifact's URL. Each field is preceded by its length, so
-// that two different objects never have the same input.
+// mac returns the unguessable part of an artifact's URL. In the hash's input, each field is
+// preceded by its length, so that the inputs of two different objects always differ.
 func mac(k key, o Object, sum string) []byte {
 	h := hmac.New(sha256.New, k.reveal())
 	for _, field := range []string{"lanyard artifact URL v1", o.Kind, o.Namespace, o.Name, o.UID, digestPrefix + sum} {

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// maxUIDs bounds the folders of one name that a request reads. Collect leaves about one.
+// maxUIDs bounds how many folders a request reads. A name has one folder for each UID, and Collect
+// leaves about one folder.
 const maxUIDs = 16
 
 // Open opens the object's artifact, or returns ErrNotFound. It does not compare the content with

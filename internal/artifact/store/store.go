@@ -67,8 +67,9 @@ type Store struct {
 	// keep says which artifacts Collect leaves; tests change it.
 	keep retention
 
-	// tree is locked while names appear or disappear. So Collect never removes a folder during a
-	// Put, and the count of bytes is exact. Only short operations on names happen under the lock.
+	// tree is locked while names of files or folders appear or disappear. So Collect never removes
+	// a folder into which Put moves a file, and the count of bytes is exact. No content is read or
+	// written under the lock.
 	tree sync.Mutex
 
 	mu   sync.Mutex // guards the fields below; never held during I/O
@@ -161,10 +162,10 @@ func (s *Store) reserve(namespace string, n int64) error {
 	return nil
 }
 
-// Put stores the output of write as an artifact of the object. After write has returned nil, the
-// whole artifact appears at once; otherwise nothing appears. An error of write is returned
-// unchanged. If there is no room, the error is ErrFull or ErrVolume. Existing artifacts stay in
-// every case. The same content twice is one artifact.
+// Put stores the output of the function write as an artifact of the object. After write has
+// returned nil, the whole artifact appears at once; otherwise nothing appears. An error of write is
+// returned unchanged. If there is no room, the error is ErrFull or ErrVolume. Existing artifacts
+// stay in every case. The same content twice is one artifact.
 func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) (Stored, error) {
 	o, err := o.check()
 	if err != nil {
@@ -188,7 +189,7 @@ func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) 
 func (s *Store) syncDir(dir string) error {
 	d, err := s.root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed meanwhile
+		return nil // the folder is already removed again
 	}
 	if err != nil {
 		return fmt.Errorf("sync the artifact store: %w", err)
@@ -212,9 +213,10 @@ type writer struct {
 	err   error
 }
 
-// keep stores the output of write in the owner's folder, under the name that place returns. It
-// calls place when the content is complete, and holds the lock of names until the file has its
-// name. If only the last step fails, the file has its name, but could be lost if the power fails.
+// keep stores the output of the function write in the owner's folder, under the name that the
+// function place returns. It calls place when the content is complete, and holds the lock tree
+// until the file has its name. If only the sync of the folder fails, keep returns an error although
+// the file has its name: a loss of power could undo the rename.
 func (w *writer) keep(write func(io.Writer) error, place func() (name string, err error)) (err error) {
 	tmp := tempName()
 	if w.file, err = w.store.create(tmp); err != nil {
@@ -254,7 +256,7 @@ func (w *writer) publish(tmp string, place func() (name string, err error)) erro
 	return nil
 }
 
-// failed says what could not be stored; nil stays nil.
+// failed adds to an error what could not be stored; nil stays nil.
 func (w *writer) failed(err error) error {
 	if err == nil {
 		return nil
@@ -279,8 +281,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, w.err
 }
 
-// finish writes the content to the disk and closes the file. The writer's own error takes
-// precedence over err, because write may have hidden it.
+// finish writes the content to the disk and closes the file. The error in w.err takes precedence
+// over the parameter err, because the function write may have hidden it.
 func (w *writer) finish(err error) error {
 	if w.err != nil {
 		err = w.err
@@ -318,8 +320,8 @@ func (s *Store) Has(o Object, digest string) bool {
 }
 
 // Verify reads the object's artifact and compares its digest. It returns ErrNotFound if the
-// artifact is missing, and ErrCorrupt if the digest differs. Storing the artifact again repairs
-// both.
+// artifact is missing, and ErrCorrupt if the digest differs. In both cases, Put repairs the store
+// if it stores the artifact again.
 func (s *Store) Verify(ctx context.Context, o Object, digest string) error {
 	f, err := s.Open(o, digest)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
@@ -366,7 +368,8 @@ func (s *Store) Remove(o Object) error {
 	return err
 }
 
-// remove removes files of one object, and folders that become empty. The caller holds tree.
+// remove removes files of one object, and folders that become empty. The caller holds the lock
+// tree.
 func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 	for _, f := range files {
 		// RemoveAll does not fail on a missing file. Remove the note first, so that no note
@@ -442,7 +445,7 @@ func (s *Store) list(dir string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// each calls fn for every object that has a folder.
+// each calls the function fn for every object that has a folder.
 func (s *Store) each(fn func(Object, []Stored) error) error {
 	return s.descend(".", nil, fn)
 }

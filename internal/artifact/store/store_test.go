@@ -208,8 +208,9 @@ func TestFailedPutChangesNothing(t *testing.T) {
 	}
 }
 
-// fullDisk returns a file on /dev/full, where the kernel answers as for a full disk. If not early,
-// the file fails only when the data is synced, as on NFS and thin volumes.
+// fullDisk returns a file on /dev/full, where the kernel answers as for a full disk. If the
+// parameter early is false, the file fails only when the data is synced, as on NFS and thin
+// volumes.
 func fullDisk(t *testing.T, s *Store, name string, early bool) (file, error) {
 	t.Helper()
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -332,7 +333,8 @@ func withKey(t *testing.T) string {
 	return dir
 }
 
-// TestURLVector fixes the format of URLs, because statuses have such URLs across upgrades.
+// TestURLVector checks that the format of URLs never changes, because the URLs in statuses must
+// stay valid across upgrades.
 func TestURLVector(t *testing.T) {
 	s := open(t, withKey(t), Options{})
 	got, err := s.URLPath(object("tenant-a", "app"), digestOf(""))
@@ -458,7 +460,7 @@ func TestCollect(t *testing.T) {
 }
 
 // TestConcurrency runs writers, readers, collectors and removers at the same time. No whole
-// artifact is lost, and the count is right at the end.
+// artifact is lost, and the count of bytes is right at the end.
 func TestConcurrency(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{MaxBytes: 1 << 20})

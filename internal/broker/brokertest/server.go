@@ -53,13 +53,14 @@ type Server struct {
 	// Find returns the UID of an object; false if the object does not exist. Default: every object
 	// exists, with the UID that the client sends.
 	Find func(ctx context.Context, object *brokerapi.KubernetesObjectReference) (uid string, found bool)
-	// Code is the status code of every answer, if it is not OK.
+	// Code is a gRPC status code. If Code is not OK, the broker answers each call with this code.
 	Code codes.Code
 	// Hang leaves every call without an answer.
 	Hang bool
 	// Life is the lifetime of SVIDs. Default: one hour. A negative Life makes expired SVIDs.
 	Life time.Duration
-	// IDs returns the IDs of the SVIDs for an object, given its own ID. Default: only its own ID.
+	// IDs returns the IDs of the SVIDs for an object. The parameter own is the object's own ID.
+	// Default: only this ID.
 	IDs func(own string) []string
 	// Claims changes the claims of JWT-SVIDs.
 	Claims func(oidc.Claims)

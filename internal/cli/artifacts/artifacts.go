@@ -66,7 +66,7 @@ func (j *job) misused(format string, args ...any) error {
 const argument = "oci://HOST/REPOSITORY[:TAG|@DIGEST]"
 
 // prepare adds an argument, the artifact's URL, and the flags of a registry to a command. The
-// command checks the argument and the flags, and calls run with them.
+// command checks the argument and the flags, and calls the function run with them.
 func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *cobra.Command {
 	flags := &registryFlags{creds: creds.New(std.Credentials)}
 	flags.addTo(c)

@@ -54,7 +54,7 @@ type process struct {
 	terminal bool
 	uploads  string
 	env      map[string]string
-	sink     io.Writer         // gets the output in place of out, unless nil
+	sink     io.Writer         // gets the output in place of the field out, unless nil
 	written  func(text []byte) // is called before each write of the output; may be nil
 }
 
@@ -74,7 +74,7 @@ func (p *process) run(ctx context.Context, args ...string) int {
 	return p.exactly(ctx, append(args, "--insecure-registry")...)
 }
 
-// exactly runs a command with these arguments.
+// exactly runs a command with these arguments only.
 func (p *process) exactly(ctx context.Context, args ...string) int {
 	root := &cobra.Command{Use: frame.Name}
 	root.AddCommand(Commands(IO{
@@ -84,7 +84,8 @@ func (p *process) exactly(ctx context.Context, args ...string) int {
 	return frame.Run(ctx, root, args, p, &p.err)
 }
 
-// noCluster is the creds.Cluster of a job without a cluster. It adds no flags to a command.
+// noCluster is the creds.Cluster of a job without a cluster. Its method AddTo adds no flags to a
+// command.
 type noCluster struct{ creds.Cluster }
 
 func (noCluster) AddTo(*cobra.Command) {}
@@ -161,7 +162,7 @@ func TestDiffHidesNothing(t *testing.T) {
 	}
 }
 
-// TestDiffOfAFile checks that diff packs a --path that is a file or an archive as push does, and
+// TestDiffOfAFile checks a --path that is a file or an archive. diff packs it as push does, and
 // compares the result.
 func TestDiffOfAFile(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app"

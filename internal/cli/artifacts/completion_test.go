@@ -37,7 +37,7 @@ func TestCompletion(t *testing.T) {
 		{"pull artifact " + app + ":1.", true},
 		{"tag artifact " + app + ":l", true},
 		{"diff artifact " + app + ":1.0.0 ", false},
-		{"pull artifact --creds=SpiffeJWT " + app + ":", false}, // refused: needs TLS
+		{"pull artifact --creds=SpiffeJWT " + app + ":", false}, // no request: SpiffeJWT needs TLS
 		{"pull artifact --creds=password " + app + ":", false},
 		{"list artifact ", false},
 		{"list artifact " + app, false},

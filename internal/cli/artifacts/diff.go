@@ -85,7 +85,7 @@ func (f *contentFlags) diff(ctx context.Context, j *job, output *frame.Format) e
 	return nil
 }
 
-// find finds the differences, and returns the artifact's name.
+// find writes the differences to the parameter places, and returns what identifies the artifact.
 func (f *contentFlags) find(ctx context.Context, j *job, places *differences) (identified, error) {
 	if err := f.check(j); err != nil {
 		return identified{}, err
@@ -219,7 +219,7 @@ func (r *differences) end() error {
 	return err
 }
 
-// text is the difference as git diff writes it, more or less.
+// text is the difference in a format similar to that of git diff.
 func (d difference) text() string {
 	var b strings.Builder
 	path := plain.Text(d.Path)
@@ -291,7 +291,7 @@ func first(old, now []archive.Entry) int {
 	if order := strings.Compare(old[0].Name, now[0].Name); order != 0 || old[0].Dir == now[0].Dir {
 		return order
 	}
-	return -1 // a file and a folder: removed first, then added
+	return -1 // one entry is a file, the other a folder: first removed, then added
 }
 
 // list returns the files and the empty folders. The names of the files imply all other folders.
@@ -310,7 +310,7 @@ func (s side) list(ctx context.Context, limits archive.Limits) ([]archive.Entry,
 	return kept, nil
 }
 
-// only returns the difference for an entry that the other side does not have.
+// only is the difference for an entry that the other side does not have.
 func (s side) only(e archive.Entry, how change) (difference, error) {
 	d := difference{Path: e.Name, Change: how}
 	if e.Dir {
@@ -368,8 +368,8 @@ func mode(e archive.Entry) string {
 	return "100644"
 }
 
-// text returns the content of a file, and whether the content can be shown: if it is short, and has
-// no characters that move a terminal's cursor or hide text.
+// text returns the content of a file, and whether the content can be shown: it must be short, and
+// have no characters that move a terminal's cursor or hide text.
 func (s side) text(name string) (string, bool, error) {
 	f, err := s.fsys.Open(name)
 	if err != nil {

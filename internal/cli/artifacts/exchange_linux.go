@@ -17,6 +17,7 @@ func exchange(a, b string) error {
 	case errors.Is(err, unix.EINVAL): // renameat2(2): the file system does not support the flag
 		return errors.ErrUnsupported
 	default:
-		return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err} // ENOSYS is errors.ErrUnsupported, too
+		// ENOSYS also matches errors.ErrUnsupported.
+		return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}
 	}
 }

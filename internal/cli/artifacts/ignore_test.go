@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestIgnoreFileHasAnEnd pushes folders of a stranger. Their file .sourceignore has no end, or is
-// too long to read.
+// TestIgnoreFileHasAnEnd checks that a push refuses a file .sourceignore that has no end, or is too
+// long to read.
 func TestIgnoreFileHasAnEnd(t *testing.T) {
 	endless := folder(t, map[string]string{"app.yaml": "1"})
 	if err := os.Symlink("/dev/zero", filepath.Join(endless, ".sourceignore")); err != nil {

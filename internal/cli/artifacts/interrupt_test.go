@@ -24,7 +24,7 @@ type counted struct {
 
 	mu       sync.Mutex
 	requests int
-	at       int // number of the request that calls call; 0 for none
+	at       int // number of the request that calls the function call; 0: no request
 	call     func()
 }
 
@@ -43,8 +43,8 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.registry.ServeHTTP(w, r)
 }
 
-// begin sets the count of requests to 0. The request with the number at will then call the
-// function.
+// begin sets the count of requests to 0. When the count reaches the parameter at, that request
+// calls the function in the parameter call.
 func (c *counted) begin(at int, call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

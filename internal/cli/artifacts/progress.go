@@ -25,7 +25,8 @@ func (j *job) newProgress(what string) *progress {
 	return &progress{w: j.std.Err, what: what}
 }
 
-// show shows that done of total bytes were transferred.
+// show prints the progress: the parameter done is the number of bytes that were transferred, of
+// total bytes.
 func (p *progress) show(done, total int64) {
 	if p.w == nil || time.Since(p.shown) < progressPause && done < total {
 		return

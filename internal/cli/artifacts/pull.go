@@ -121,7 +121,7 @@ func (j *job) unpack(
 	return archive.Extract(ctx, &watched{Reader: stream, progress: shown, total: layer.Size}, root, opts)
 }
 
-// explainDisk adds to an error of the file system that the folder path is unchanged.
+// explainDisk adds a note to an error of the file system: the folder at the path is unchanged.
 func explainDisk(err error, path string) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); !ok || origin.CodeOf(err) != "" {
 		return err

@@ -67,8 +67,8 @@ func (f *registryFlags) limit(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout=%s is over", f.timeout))
 }
 
-// connect logs in to the registry of a repository, with opts as for options. The caller calls the
-// returned function to close the connection.
+// connect logs in to the registry of a repository. The method options completes the parameter opts.
+// The caller calls the returned function to close the connection.
 func (f *registryFlags) connect(ctx context.Context, repository oci.Repository, opts oci.Options) (*oci.Client, func(), error) {
 	opts, closing, err := f.options(ctx, repository, opts)
 	if err != nil {
@@ -161,7 +161,8 @@ func (c certified) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.others.RoundTrip(req)
 }
 
-// restless is a connection that fails when no data is sent or received for longer than stillness.
+// restless is a connection that fails when no data is sent or received for longer than the constant
+// stillness.
 type restless struct{ net.Conn }
 
 func (r *restless) Read(p []byte) (int, error) {
@@ -203,8 +204,8 @@ func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun stri
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeRepository completes an argument that is a repository. It only completes the scheme
-// oci://.
+// completeRepository completes an argument that is a repository. It offers only the scheme oci://,
+// and no names.
 func completeRepository(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 || !strings.HasPrefix(scheme, begun) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -215,7 +216,7 @@ func completeRepository(_ *cobra.Command, args []string, begun string) ([]cobra.
 // scheme begins an artifact's URL.
 const scheme = "oci://"
 
-// cutTag splits an argument that is being typed into the repository and the begin of the tag.
+// cutTag splits an argument that is being typed into the repository and the beginning of the tag.
 func cutTag(begun string) (name, tag string, ok bool) {
 	colon := strings.LastIndex(begun, ":")
 	if colon < len(scheme) || strings.Contains(begun[colon:], "/") {

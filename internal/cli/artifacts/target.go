@@ -68,7 +68,7 @@ func findTarget(path string) (*target, error) {
 }
 
 // remove removes the stage, with what is left in it.
-func (t *target) remove() { _ = os.RemoveAll(t.stage) } // after an error, a hidden folder stays that nothing reads
+func (t *target) remove() { _ = os.RemoveAll(t.stage) } // after an error, the stage stays as a hidden folder, and nothing reads it
 
 // publish puts the stage in the target's place.
 func (t *target) publish() error {

@@ -47,7 +47,7 @@ const (
 // DefaultWait is how long a command waits for a controller, unless --timeout says otherwise.
 const DefaultWait = 5 * time.Minute
 
-// Pause waits for the time between two reads of an object by a command, or until ctx ends.
+// Pause waits between two reads of an object by a command. It returns early if ctx ends.
 func Pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -129,8 +129,8 @@ func (f *Flags) Connect(ctx context.Context) (*Client, error) {
 	return &Client{Client: c, Config: access, Namespace: namespace, Kinds: f.Std.Kinds, Pod: pod}, nil
 }
 
-// WithCluster returns a function for the field RunE of a command. The function connects to the
-// cluster, and calls run.
+// WithCluster returns a function for the field RunE of a command. This function connects to the
+// cluster, and calls the function run.
 func (f *Flags) WithCluster(
 	run func(ctx context.Context, cluster *Client, args []string) error,
 ) func(c *cobra.Command, args []string) error {
@@ -143,13 +143,14 @@ func (f *Flags) WithCluster(
 	}
 }
 
-// pluginsVar is the environment variable with the credential plugins that wait for this process.
-// This program may itself be the credential plugin of a kubeconfig, and ask a cluster for a token.
+// pluginsVar is the environment variable with the credential plugins that run and wait for the
+// result of this process. This program may itself be the credential plugin of a kubeconfig, and ask
+// a cluster for a token.
 const pluginsVar = "LANYARD_EXEC_PLUGINS"
 
 // enterPlugin returns a kubeconfig's credential plugin, and adds it to pluginsVar of the plugin's
-// process. It refuses a plugin that is already in waiting, the value of pluginsVar of this process:
-// each process would start the next process, without end.
+// process. The parameter waiting is the value of pluginsVar of this process. enterPlugin refuses a
+// plugin that waiting already has, because each process would start the next process, without end.
 func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi.ExecConfig, error) {
 	if plugin == nil {
 		return nil, nil // a kubeconfig without a plugin
@@ -259,8 +260,8 @@ func (c *Client) Accepts(ctx context.Context, token auth.Secret) (bool, error) {
 	}
 }
 
-// Complete offers the words that begin with begun, the text that the user has typed. It calls find,
-// which asks the cluster for all words.
+// Complete offers the words that begin with begun, the text that the user has typed. It calls the
+// function find, which asks the cluster for all words.
 func (f *Flags) Complete(
 	c *cobra.Command, begun string, find func(context.Context, *Client) ([]cobra.Completion, error),
 ) ([]cobra.Completion, cobra.ShellCompDirective) {

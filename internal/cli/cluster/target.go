@@ -95,8 +95,8 @@ func ParseTargets(table kinds.Table, args []string) ([]Target, error) {
 	return targets, nil
 }
 
-// AsWritten returns the word KIND/NAME with the kind as the user has written it, if same accepts
-// this word. Otherwise it returns the parameter usual.
+// AsWritten returns the word KIND/NAME with the kind as the user has written it, if the function
+// same accepts this word. Otherwise it returns the parameter usual.
 func AsWritten(begun, name, usual string, same func(word string) bool) string {
 	kind, _, ok := strings.Cut(begun, "/")
 	if word := kind + "/" + name; ok && same(word) {
@@ -105,8 +105,8 @@ func AsWritten(begun, name, usual string, same func(word string) bool) string {
 	return usual
 }
 
-// CompleteTargets completes KIND/NAME with the objects of the namespace that fit. It offers no
-// object twice.
+// CompleteTargets completes KIND/NAME with the objects of the namespace for which the function fits
+// returns true. It offers no object twice.
 func (f *Flags) CompleteTargets(fits func(report.Object) bool) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return f.Complete(c, begun, func(ctx context.Context, cluster *Client) (offers []cobra.Completion, err error) {

@@ -43,8 +43,8 @@ func needsAudience(kind Kind) error {
 	return fmt.Errorf("--%s=%s needs --%s: name the receiver of the token", flagCreds, kind, flagAudiences)
 }
 
-// issuedFor returns c with the claims of its token. It refuses a token whose audiences are not
-// exactly these. The parameter from describes the token in errors.
+// issuedFor returns c with the claims of its token. It refuses a token whose audiences differ from
+// the parameter audiences. The parameter from describes the token in errors.
 func issuedFor(c Credential, err error, audiences []string, from string) (Credential, error) {
 	if err != nil {
 		return Credential{}, err

@@ -58,8 +58,8 @@ func (f *Flags) Issue(ctx context.Context, to Receiver) (Credential, error) {
 	return kind.issue(f, ctx, to)
 }
 
-// IssueForRegistry is Issue, but refuses a credential that the registry could use elsewhere: a
-// token for a cloud or for the cluster.
+// IssueForRegistry works like [Flags.Issue], but refuses a credential that the registry could use
+// elsewhere: a token for a cloud or for the cluster.
 func (f *Flags) IssueForRegistry(ctx context.Context, to Receiver) (Credential, error) {
 	if len(f.Audiences) > 0 {
 		to.Audiences = f.Audiences

@@ -94,8 +94,8 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// cluster implements creds.Cluster. It issues tokens. As the API server, it accepts tokens with one
-// audience.
+// cluster implements creds.Cluster. It issues tokens. Like an API server, it accepts only tokens
+// with the audience in the field accepts.
 type cluster struct {
 	issuer  *oidc.Issuer
 	self    string // NAMESPACE/NAME; empty outside a Pod
@@ -144,7 +144,7 @@ func shown(t *testing.T, login *creds.Login) (*authn.AuthConfig, oidc.Token) {
 	return config, token
 }
 
-// TestCheck checks which flags may be set together, and the errors for all others.
+// TestCheck checks which flags may be set together, and the errors for other combinations.
 func TestCheck(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "",
@@ -339,7 +339,8 @@ func TestReadAccount(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityToken asserts that the identity's token is for the artifact.
+// TestWorkloadIdentityToken asserts that the audience of the identity's token is the artifact's
+// URL.
 func TestWorkloadIdentityToken(t *testing.T) {
 	login, err := newWorld(t).login(t, "--creds=WorkloadIdentityToken", "--workload-identity=app")
 	must.Succeed(t, err)
@@ -586,7 +587,7 @@ func TestNoIdentityOfACloud(t *testing.T) {
 	}
 }
 
-// TestDockerConfiguration asserts that the Docker configuration is used without --creds.
+// TestDockerConfiguration asserts that, if --creds is absent, the Docker configuration is used.
 func TestDockerConfiguration(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("HOME", folder)

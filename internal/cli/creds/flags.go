@@ -58,8 +58,8 @@ type Cluster interface {
 // Choice selects a credential. Each field is a flag, and a field of an entry in the credential
 // helper's configuration. The zero Choice selects the Docker configuration.
 type Choice struct {
-	// Creds is the kind of credential (--creds). If empty, the credential is from TokenFile, else
-	// from the Docker configuration.
+	// Creds is the kind of credential (--creds). If Creds is empty, the credential comes from
+	// TokenFile. If TokenFile is empty too, it comes from the Docker configuration.
 	Creds Kind `json:"creds,omitempty"`
 	// Audiences are the receivers of a token (--audiences). Default: the audiences of [Receiver].
 	Audiences []string `json:"audiences,omitempty"`
@@ -126,16 +126,17 @@ func (f *Flags) AddTo(c *cobra.Command) {
 	frame.CompleteNothing(c, flagSAName, flagSANamespace, flagTokenEnv, flagWorkloadIdentity)
 }
 
-// ShortLived reports whether the flags ask for a credential that is issued for this job. Such a
-// credential is never sent without TLS, so a command refuses it together with a flag such as
-// --insecure. Otherwise the Docker configuration is used.
+// ShortLived reports whether the flags ask for a credential that is issued for this job. If they do
+// not, the Docker configuration is used. A credential that is issued for this job is never sent
+// without TLS, so a command refuses it together with a flag such as --insecure.
 func (c *Choice) ShortLived() bool { return c.Creds != "" || c.TokenFile != "" }
 
 // Check refuses flags that do not go together. The error names the flag and the fix. Callers pass
 // the error to frame.UsageError.
 func (f *Flags) Check() error { return f.check(func(name string) string { return "--" + name }) }
 
-// check does the work of Check. For errors, spell returns a flag's name as the user writes it.
+// check does the work of Check. For errors, the function spell returns a flag's name as the user
+// writes it.
 func (c *Choice) check(spell func(flag string) string) error {
 	kind, known := c.kind()
 	if !known {

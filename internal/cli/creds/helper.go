@@ -124,8 +124,8 @@ func (h *Helper) get(ctx context.Context, server string) (Credential, error) {
 	return c, nil
 }
 
-// list returns the user name of each registry. It gets no credential, so each user is that of the
-// configuration, or [DefaultUser].
+// list returns the user name of each registry. It gets no credential, so it takes each user from
+// the helper's configuration, or [DefaultUser].
 func (h *Helper) list() (map[string]string, error) {
 	config, err := h.read()
 	users := make(map[string]string)
@@ -228,7 +228,7 @@ func checkEntry(host string, entry helperEntry) error {
 		if len(entry.Audiences) == 0 && entry.SAToken == "" {
 			return errors.New("write audiences: the receiver of the token, such as " + host)
 		}
-	case GitLabOIDCToken: // GitLab's configuration names the audience
+	case GitLabOIDCToken: // needs no audiences: GitLab's configuration names the audience
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestHelperAnswers(t *testing.T) {
   file.example.com:
     tokenFile: `+file(t, w.mint(t, oidc.Claims{"aud": "https://kubernetes.default.svc"}))+`
 `)
-	for server, want := range map[string]string{ // server → user; "" for no credential; ! and text of an error
+	for server, want := range map[string]string{ // server → user; "" for no credential; "!" before a part of an error
 		"registry.example.com":                "token",
 		"https://registry.example.com":        "token",
 		"https://registry.example.com/v2/":    "token",

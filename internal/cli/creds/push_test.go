@@ -56,8 +56,8 @@ func distribution(t *testing.T) http.Handler {
 type guarded struct {
 	registry http.Handler
 	issuer   *oidc.Issuer
-	// before and after are pauses at a large upload: one before guarded checks the token, the other
-	// after the registry has the data.
+	// The fields before and after are pauses at a large upload: before is the pause until guarded
+	// checks the token, after is the pause when the registry has the data.
 	before, after time.Duration
 
 	refused  []string // methods of the requests whose token had expired

@@ -143,8 +143,8 @@ func Say(w io.Writer, err error) {
 	_, _ = fmt.Fprintln(w, Name+":", err) // a failed write cannot be reported elsewhere
 }
 
-// refuseUnknownTopics makes the command help fail for a topic that is no command. Without this,
-// cobra's help prints the help of the root command, and succeeds.
+// refuseUnknownTopics makes the command help fail for a topic that is no command. Without
+// refuseUnknownTopics, cobra's help prints the help of the root command, and succeeds.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -163,9 +163,10 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// finish makes every command without a rule for arguments refuse arguments. It wraps the errors of
-// rules with UsageError, and each other error that is no usageError as a runError. The root needs
-// no rule: cobra itself refuses an argument of the root as an unknown command.
+// finish makes every command without a rule for arguments (Args) refuse arguments. It wraps the
+// errors of rules with UsageError. It wraps an error of the command's run as a runError, except a
+// usageError. The root needs no rule: cobra itself refuses an argument of the root as an unknown
+// command.
 func finish(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		if c.Args == nil && c.HasParent() {

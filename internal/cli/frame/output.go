@@ -53,8 +53,8 @@ func (f *Format) Set(value string) error {
 	return nil
 }
 
-// Write writes a value in one of the formats json, which is indented, and yaml. For another format,
-// it calls text.
+// Write writes a value in the format json, with indentation, or in the format yaml. For another
+// format, it calls the function text.
 func Write(w io.Writer, f *Format, v any, text func(io.Writer) error) error {
 	switch f.value {
 	case JSON:

@@ -90,8 +90,8 @@ func (f *ringFlags) completeRings(c *cobra.Command, _ []string, begun string) ([
 	})
 }
 
-// completeKeys completes the kid of a key. It offers the keys of the ring for which about returns
-// true.
+// completeKeys completes the kid of a key. It offers the keys of the ring for which the function
+// about returns true.
 func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.CompletionFunc {
 	return frame.CompleteFirst(func(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return f.Complete(c, begun, func(ctx context.Context, cluster *cluster.Client) (offers []cobra.Completion, err error) {
@@ -109,8 +109,8 @@ func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.Completio
 	})
 }
 
-// withRing returns a function for the field RunE of a command. The function connects to the
-// cluster, reads the ring, and calls run.
+// withRing returns a function for the field RunE of a command. This function connects to the
+// cluster, reads the ring, and calls the function run.
 func (f *ringFlags) withRing(
 	run func(ctx context.Context, cluster *cluster.Client, ring *identityv1.KeyRing, args []string) error,
 ) func(c *cobra.Command, args []string) error {
@@ -142,13 +142,13 @@ func (f *ringFlags) read(ctx context.Context, cluster *cluster.Client) (*identit
 
 // ringChange is a request of a command to change a ring.
 type ringChange struct {
-	// asked is the message after the request is written.
+	// asked is the message that the command prints after it has written the request.
 	asked string
 	// change writes the request into the ring's spec.
 	change func(*identityv1.KeyRing) error
 	// done reports whether the token server has fulfilled the request.
 	done func(*identityv1.KeyRing) bool
-	// result returns the message after the request is fulfilled.
+	// result returns the message that the command prints after the request is fulfilled.
 	result func(*identityv1.KeyRing) string
 }
 
@@ -182,7 +182,8 @@ func kidArgument(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// perform writes the request wish into the ring, and waits until the token server has fulfilled it.
+// perform writes the request of the parameter wish into the ring, and waits until the token server
+// has fulfilled the request.
 func (r *ringCommand) perform(ctx context.Context, cluster *cluster.Client, wish ringChange) error {
 	var ring *identityv1.KeyRing
 	var err error
@@ -211,8 +212,8 @@ func (r *ringCommand) perform(ctx context.Context, cluster *cluster.Client, wish
 	return r.wait(ctx, cluster, ring.Generation, wish)
 }
 
-// wait waits until the token server has seen a generation of the ring and fulfilled the request
-// wish. Meanwhile it prints what the ring waits for.
+// wait waits until the token server has seen a generation of the ring and fulfilled the request of
+// the parameter wish. Meanwhile it prints what the ring waits for.
 func (r *ringCommand) wait(ctx context.Context, from *cluster.Client, generation int64, wish ringChange) error {
 	deadline, said, seen := time.Now().Add(r.timeout), "", false
 	for {

@@ -151,7 +151,7 @@ func (f *convertFlags) read(in io.Reader) ([]conversion.File, error) {
 	return files, errors.Join(errs...)
 }
 
-// readBounded reads an input that has at most limit bytes.
+// readBounded reads an input. It refuses an input with more than limit bytes.
 func readBounded(open func() (io.ReadCloser, error), limit int64) ([]byte, error) {
 	input, err := open()
 	if err != nil {
@@ -165,7 +165,8 @@ func readBounded(open func() (io.ReadCloser, error), limit int64) ([]byte, error
 	return data, err
 }
 
-// manifestNames returns the path of a file, or of all manifests in a folder that are not hidden.
+// manifestNames returns the path of a file. For a folder, it returns the paths of all manifests in
+// the folder, except hidden ones.
 func manifestNames(path string) (names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

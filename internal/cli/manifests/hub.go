@@ -92,8 +92,8 @@ The standard error says how to make the spoke's kubeconfig. The command asks no 
 	return c
 }
 
-// check refuses arguments if the spoke's tokens would not have the claim of its cluster. It also
-// refuses arguments that would give the spoke more rights than those to identities.
+// check refuses arguments with which the spoke's tokens would not name the spoke. It also refuses
+// arguments that would give the spoke more rights than those to identities.
 func (o *grantOptions) check() error {
 	if wrong := validation.IsDNS1123Label(o.spoke); len(wrong) > 0 {
 		return fmt.Errorf("%q is not the name of a spoke: %s", o.spoke, wrong[0])

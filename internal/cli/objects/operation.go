@@ -22,7 +22,7 @@ import (
 
 // operation changes objects, and waits until the controller has handled the change.
 type operation struct {
-	// done is the message after the object is patched.
+	// done is the message that the command prints after an object is patched.
 	done string
 	// fits reports whether the operation applies to an object: --all selects only such objects, and
 	// completion offers only such objects.
@@ -46,7 +46,7 @@ type outlook struct {
 }
 
 // newOperation adds the flags and the arguments of an operation to c. For each run of c, it calls
-// prepare to make the operation.
+// the function prepare to make the operation.
 func newOperation(c *cobra.Command, std frame.IO, prepare func() operation) *cobra.Command {
 	flags := cluster.Flags{Std: std}
 	var all bool
@@ -119,9 +119,9 @@ func (r *run) targets(ctx context.Context, args []string) ([]cluster.Target, err
 	return targets, nil
 }
 
-// perform changes the objects. Then it waits for all objects, together no longer than timeout. It
-// returns the objects as it has read them last. If there is only one object, the error is that of
-// the object. Otherwise the error says how many objects failed.
+// perform changes the objects. Then it waits for all objects, together no longer than the parameter
+// timeout. It returns the objects as it has read them last. If there is only one object, the error
+// is that of the object. Otherwise the error says how many objects failed.
 func (r *run) perform(ctx context.Context, targets []cluster.Target, timeout time.Duration) (objects []report.Object, err error) {
 	for _, t := range targets {
 		if err := r.change(ctx, t); err != nil {
@@ -192,7 +192,8 @@ func (r *run) wait(ctx context.Context, t cluster.Target, deadline time.Time, ti
 		case time.Now().After(deadline) && said == "":
 			return o, fmt.Errorf("%s: the controller did nothing for %s; is it running, and does its shard select the object?", t, timeout)
 		case time.Now().After(deadline):
-			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // say has printed the reason
+			// The method say has printed the reason.
+			return o, fmt.Errorf("%s is not ready after %s", t, timeout)
 		}
 		if err := cluster.Pause(ctx); err != nil {
 			return o, err

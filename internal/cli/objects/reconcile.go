@@ -38,8 +38,8 @@ The exit status is 0 only if all objects are ready. A suspended object is refuse
 				}
 				return nil
 			},
-			// Remove Flux's annotation: a request there with a later time would win over this
-			// request.
+			// Remove Flux's annotation: if it had a request with a later time, that request would
+			// win over this one.
 			patch: fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q,%q:null}}}`,
 				meta.ReconcileRequestedAnnotation, time.Now().UTC().Format(time.RFC3339Nano), meta.FluxReconcileRequestedAnnotation),
 			look: func(o report.Object) outlook {

@@ -45,8 +45,8 @@ The exit status is 0 only if all objects are ready afterwards.`,
 	})
 }
 
-// canRenew refuses an object whose credential the annotation does not renew. Such an object is
-// suspended, or it is no binding and names no WorkloadIdentity.
+// canRenew refuses an object whose credential is not renewed by the annotation of this command.
+// Such an object is suspended, or it is no binding and names no WorkloadIdentity.
 func canRenew(o report.Object) error {
 	switch {
 	case o.Suspended():

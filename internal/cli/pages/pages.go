@@ -18,8 +18,8 @@ import (
 )
 
 // Test compares the pages of root's commands with the files in the folder docs. It does so only for
-// commands for which own returns true. With the flag -update, Test writes the files. Pages may link
-// to commands without a page.
+// commands for which the function own returns true. With the flag -update, Test writes the files.
+// Pages may link to commands without a page.
 func Test(t *testing.T, docs string, root *cobra.Command, own func(*cobra.Command) bool) {
 	t.Helper()
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -28,7 +28,7 @@ func Test(t *testing.T, docs string, root *cobra.Command, own func(*cobra.Comman
 		if !own(c) {
 			continue
 		}
-		c.DisableAutoGenTag = true // the tag contains the date
+		c.DisableAutoGenTag = true // cobra's tag at the end of a page contains the date
 		c.InitDefaultHelpFlag()
 		c.Long = tables.ReplaceAllString(c.Long, "    $0")
 		golden.Compare(t, filepath.Join(docs, "cli", strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), markdown(t, c))

@@ -19,7 +19,7 @@ const helperProgram = "docker-credential-lanyard"
 const helperCommand = "credential-helper"
 
 // HelperArgs returns the command line of the command credential-helper if the program was called by
-// the helper's name.
+// the helper's name. Otherwise it returns args unchanged.
 func HelperArgs(program string, args []string) []string {
 	if strings.TrimSuffix(filepath.Base(program), ".exe") != helperProgram {
 		return args

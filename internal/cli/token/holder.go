@@ -201,8 +201,8 @@ func (s *objectHolder) identityToken(ctx context.Context, shown spec.Identity, u
 }
 
 // userOf returns the user name for a token of the subject, by the controller's rules. The result is
-// empty if there is no such user. The target is a WorkloadIdentity's targetSystem.type, and empty
-// for an account.
+// empty if there is no such user. The parameter target is a WorkloadIdentity's targetSystem.type,
+// and empty for an account.
 func userOf(subject auth.Subject, annotations map[string]string, target string) (string, error) {
 	attributes := map[string]string{bearer.TargetAttribute: target}
 	if user, named := annotations[bearer.UsernameAnnotation]; named {
@@ -228,7 +228,7 @@ func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Ide
 	return shown, nil
 }
 
-// svid gets an SVID of the object; an X.509-SVID is for a new key.
+// svid gets an SVID of the object. For an X.509-SVID, it makes a new key.
 func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid types.UID) (issued, error) {
 	server, err := tokenServer(s.Config)
 	if err != nil {

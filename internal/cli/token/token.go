@@ -139,7 +139,7 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 // flagAudiences is a flag of package creds. The command token accepts it for all holders.
 const flagAudiences = "audiences"
 
-// checkHolder refuses arguments and flags that do not name one holder.
+// checkHolder refuses arguments and flags that name no holder, or more than one.
 func (o *tokenOptions) checkHolder(table kinds.Table, args []string) error {
 	if o.ShortLived() {
 		if len(args) > 0 {
@@ -266,8 +266,9 @@ func dockerConfig(registry string, token issued) (any, error) {
 	return map[string]any{"auths": map[string]any{registry: map[string]string{"auth": login}}}, nil
 }
 
-// execCredential returns a token as the answer to a Kubernetes client that runs this command. info
-// is the value of execInfo: it has the version that the client understands. In a shell it is empty.
+// execCredential returns a token as the answer to a Kubernetes client that runs this command. The
+// parameter info is the value of the variable execInfo, which has the version that the client
+// understands. If a shell runs the command, info is empty.
 func execCredential(info string, token issued) (*clientauthv1.ExecCredential, error) {
 	answer := &clientauthv1.ExecCredential{Status: &clientauthv1.ExecCredentialStatus{ExpirationTimestamp: new(metav1.NewTime(token.expires))}}
 	if token.certificate != "" {

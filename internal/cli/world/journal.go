@@ -112,12 +112,12 @@ func watchCalls(ctx context.Context, w io.Writer, admin *cloudtest.Admin, filter
 	}
 }
 
-// maxCell is the largest width, in runes, of a column with text of a caller. The formats json and
-// yaml shorten nothing.
+// maxCell is the largest width, in runes, of a column whose text comes from a caller. The formats
+// json and yaml shorten nothing.
 const maxCell = 80
 
-// callFormat fixes the columns' widths in a table that grows, so that later lines stand under
-// earlier ones.
+// callFormat fixes the columns' widths in a table that grows, so that the columns of later lines
+// are aligned with those of earlier lines.
 const callFormat = "%s\t%-36s\t%-52s\t%-22s\t%s\n"
 
 func writeCalls(w io.Writer, calls []journal.Call, titles bool) error {

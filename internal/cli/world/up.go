@@ -84,7 +84,7 @@ func (o *upOptions) program(name string) string {
 // checkPrograms returns an error for each program that is missing.
 func (o *upOptions) checkPrograms(workloads []local.Workload) error {
 	errs := []error{local.CheckBinary(o.controlPlane, "--controlplane")}
-	checked := map[string]bool{} // check the program of several shards once
+	checked := map[string]bool{} // several shards have one program: check it once
 	for _, w := range workloads {
 		if path := o.program(w.Program); !checked[path] {
 			checked[path] = true
@@ -289,7 +289,8 @@ func runUp(ctx context.Context, std IO, o upOptions, in input, output *frame.For
 	}
 }
 
-// stopAll calls the functions of stop in reverse order: the part that started last ends first.
+// stopAll calls the functions in the list stop in reverse order: the part that started last ends
+// first.
 func stopAll(ctx context.Context, stop []func(context.Context) error, p *progress) {
 	p.step("stopping")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -360,8 +361,8 @@ func publish(ctx context.Context, cloud *local.Cloud, o upOptions, manifests *lo
 	return nil
 }
 
-// demonstrate runs the steps after the controller's start. It returns the rows that it has, also
-// together with an error.
+// demonstrate runs the steps after the controller's start. It returns the rows that it has, even if
+// it also returns an error.
 func demonstrate(ctx context.Context, cluster *local.Cluster, manifests *local.Manifests, p *progress) ([]report.Row, error) {
 	applied, err := cluster.Apply(ctx, manifests)
 	if err != nil {
@@ -404,8 +405,8 @@ func allGood(objects int) string {
 	return fmt.Sprintf("all %d objects are as they should be, and stayed so when they were reconciled again", objects)
 }
 
-// advise prints commands that the user can try now. kubeconfig is the administrator's file, metrics
-// the URL of the controller's metrics.
+// advise prints commands that the user can try now. The parameter kubeconfig is the administrator's
+// file, and metrics is the URL of the controller's metrics.
 func advise(std IO, o upOptions, kubeconfig, metrics string) {
 	kubeconfig = shellWord(filepath.Join(o.dir, "cluster", filepath.Base(kubeconfig)))
 	_, _ = fmt.Fprintf(std.Err, `

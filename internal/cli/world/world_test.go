@@ -163,7 +163,7 @@ func TestUpRefuses(t *testing.T) {
 }
 
 // TestFindPrograms asserts that up finds the programs in the folder of lanyard's own file, from
-// every working folder. It finds programs that this folder lacks in PATH.
+// every working folder. If this folder lacks a program, up finds the program in PATH.
 func TestFindPrograms(t *testing.T) {
 	beside, inPath, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	program := func(path string) string {

@@ -21,8 +21,8 @@ import (
 type Scope struct {
 	// Provider gets the sessions. Required.
 	Provider *aws.Provider
-	// Options say whose sessions the Provider gets, as for [auth.GetToken]. They have a cache.
-	// Required.
+	// Options say whose sessions the Provider gets, as for [auth.GetToken]. They include a cache,
+	// [auth.WithCache]. Required.
 	Options []auth.Option
 	// Region is the region of the clients. Required.
 	Region endpoint.AWSRegion
@@ -32,8 +32,8 @@ type Scope struct {
 	HTTPClient awssdk.HTTPClient
 }
 
-// Config returns the configuration for the client of any service. Nothing of it comes from the
-// environment: neither region, endpoint nor credentials.
+// Config returns the configuration for the client of any service. No part of the configuration
+// comes from the environment: neither region, endpoint nor credentials.
 //
 // Each call of a client asks [auth.GetToken] for the session that signs the call. So a grant that
 // is withdrawn stops the next call of a client that exists already. The error of the call then
@@ -55,7 +55,8 @@ func (s Scope) retrieve(ctx context.Context) (awssdk.Credentials, error) {
 	return credentials, nil
 }
 
-// CheckAccount returns an [*AccountError] if a session of that account is outside the scope.
+// CheckAccount returns an [*AccountError] if sessions of the account accountID are outside the
+// scope.
 func (s Scope) CheckAccount(accountID string) error {
 	if s.AccountID == "" || s.AccountID == accountID {
 		return nil

@@ -34,7 +34,8 @@ import (
 // scope.
 const region = "eu-central-1"
 
-// clients are the clients that a controller of clusters needs, each with a call.
+// clients are the AWS clients that a controller of clusters needs. For EC2, the field is a function
+// that makes one call.
 type clients struct {
 	ec2     func(context.Context) (http.Header, error)
 	elb     *elb.Client
@@ -227,7 +228,8 @@ func TestWithdrawnGrantStopsTheNextCall(t *testing.T) {
 	}
 }
 
-// TestAnotherAccount checks that a session of another account than the scope's signs no request.
+// TestAnotherAccount checks that no request is signed with a session of an account other than the
+// scope's account.
 func TestAnotherAccount(t *testing.T) {
 	w := newWorld(t)
 	for name, call := range newClients(w.scope(t, identitytest.Management).Config()).calls() {

@@ -1,5 +1,5 @@
-// Package buckets says what a reconciler needs of a service that has buckets. Package clouds has the
-// services; this package links no cloud's SDK.
+// Package buckets has the interface through which a reconciler uses a service that has buckets.
+// Package clouds has the services; this package links no cloud's SDK.
 package buckets
 
 import (
@@ -33,7 +33,7 @@ type Place struct {
 	// Region is the bucket's region; empty for a service without regions.
 	Region string
 	// Listed is true if the endpoint is not a host of the cloud, but an administrator lets tenants
-	// name the host. The controller's own credential is never sent there.
+	// name the host. The controller's own credential is never sent to such a host.
 	Listed bool
 	// Token has the options of the token request for the bucket, besides the subject.
 	Token []auth.Option

@@ -1,5 +1,6 @@
-// Package location says where the buckets of clouds are, and what a token for them must say. It
-// opens no bucket, and links no client of buckets: the command line needs only the location.
+// Package location returns where the buckets of clouds are, and the options of the token requests
+// for them. It opens no bucket, and links no client of buckets: the command line needs only the
+// location.
 package location
 
 import (
@@ -22,7 +23,7 @@ func invalid(field, fix, message string) error {
 }
 
 // Of locates the bucket of a spec with the provider that the spec names. At AWS, spec.endpoint may
-// also be a host of the parameter allowed.
+// be a host of AWS or a host of the parameter allowed.
 func Of(clouds *providers.Set, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	switch spec.Provider {
 	case v1alpha1.ProviderAWS:
@@ -44,9 +45,9 @@ func Generic(spec v1alpha1.BucketSpec) buckets.Place {
 	return buckets.Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: cmp.Or(spec.Region, genericRegion)}
 }
 
-// AWS locates a bucket of Amazon S3. The host decides the region. A different spec.region is an
-// error: S3 would refuse a request that is signed for another region. Without a host and a region,
-// the bucket is in the controller's own region, which the provider has.
+// AWS locates a bucket of Amazon S3. The host in spec.endpoint decides the region. A different
+// spec.region is an error: S3 would refuse a request that is signed for another region. Without
+// spec.endpoint and spec.region, the bucket is in provider.Region(), the controller's own region.
 func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	host, region := spec.Endpoint, spec.Region
 	if host == "" {
@@ -108,7 +109,7 @@ func Azure(provider *azure.Provider, spec v1alpha1.BucketSpec) (buckets.Place, e
 const gcsReadScope = "https://www.googleapis.com/auth/devstorage.read_only"
 
 // GCP locates a bucket of Google Cloud Storage. As at Azure, a token is valid for every bucket that
-// its identity may read.
+// its identity may read, so it is sent only to the cloud's own hosts.
 func GCP(provider *gcp.Provider, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	universe := provider.Universe().Domain
 	g, err := endpoint.ParseGCS(cmp.Or(spec.Endpoint, "storage."+universe))
@@ -124,8 +125,8 @@ func GCP(provider *gcp.Provider, spec v1alpha1.BucketSpec) (buckets.Place, error
 	return buckets.Place{Endpoint: g.Host, Host: g.Host, Token: []auth.Option{auth.WithScopes(gcsReadScope)}}, nil
 }
 
-// refused returns the error for an endpoint that gets no credential, with the fix of package
-// endpoint.
+// refused returns the error for a spec.endpoint that gets no credential. The error has the fix from
+// the *endpoint.Error in err.
 func refused(err error) error {
 	e := &auth.Error{Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Err: err}
 	if parsed, ok := errors.AsType[*endpoint.Error](err); ok {

@@ -27,7 +27,7 @@ type Access struct {
 	// An unknown name is an error.
 	Provider func(name string) (auth.Provider, error)
 	// Accounts reads ServiceAccounts and gets proofs of their identity. If the cluster has a token
-	// server, it also does this for WorkloadIdentities, and for the objects themselves.
+	// server, Accounts does the same for WorkloadIdentities, and for the objects themselves.
 	Accounts auth.Accounts
 	// AWSIdentities returns the AWS identities that a namespace may use; nil if the controller
 	// supports no AWS identities.
@@ -48,7 +48,7 @@ type Access struct {
 
 // Call says for which object, and as which identity, one reconciliation makes its calls.
 type Call struct {
-	// Object identifies the object, with the kind's name in manifests.
+	// Object identifies the object that is reconciled. Its Kind is the kind's name in manifests.
 	Object auth.InvolvedObject
 	// Self is the reference by which a token names the object.
 	Self auth.ObjectReference
@@ -62,8 +62,8 @@ type Call struct {
 // Lent reports whether the identity is lent to the tenant, and not the tenant's own.
 func (c Call) Lent() bool { return c.Identity.Subject.Lent() }
 
-// explain adds to an error about a missing identity that the identity is that of the default
-// ServiceAccount. If a lent identity is missing or invalid, the error becomes retryable.
+// explain extends an error about a missing identity: if the object uses the default ServiceAccount,
+// the error says so. If a lent identity is missing or invalid, the error becomes retryable.
 func (c Call) explain(err error) error {
 	code := auth.CodeOf(err)
 	missing := code == auth.CodeIdentityMissing
@@ -71,22 +71,23 @@ func (c Call) explain(err error) error {
 	case c.Identity.Defaulted && (missing || code == auth.CodeSubjectNotFound):
 		return fmt.Errorf("spec.serviceAccountName is not set, so --default-service-account applies: %w", err)
 	case c.Lent() && (missing || code == auth.CodeIdentityInvalid):
-		// The node may get an identity later, without a notice to the controller. A metadata
-		// service that starts may also have no identity yet.
+		// The node may get an identity later, and no event tells the controller. A metadata service
+		// may have no identity yet while it starts. So the object must be retried.
 		return object.Retryable(err)
 	}
 	return err
 }
 
-// Subscribe calls changed when a subject has changed, for object.Dependencies. The token cache must
-// have subscribed to Accounts before, so that it drops the tokens of the subject first.
+// Subscribe registers the function changed, to be called for each subject that has changed. It can
+// be the field Subscribe of object.Dependencies. The token cache must have subscribed to Accounts
+// earlier, so that it drops the tokens of the subject first.
 func (a *Access) Subscribe(changed func(object.Dependency)) {
 	a.Accounts.Subscribe(func(s auth.Subject) { changed(object.DependencyOn(s)) })
 }
 
 // Renew drops the tokens of a subject, so that the next use gets a new token. Within [renewAfter]
-// after a call that dropped tokens, further calls do nothing. Many objects may ask at once for
-// their common identity, and a tenant may ask as often as it likes.
+// after a call that dropped tokens, further calls do nothing. The reason: many objects with one
+// identity may request new tokens at once, and a tenant may request them as often as it likes.
 func (a *Access) Renew(subject auth.Subject) {
 	if a.renewed.allow(subject, time.Now(), renewAfter) {
 		a.Invalidate(subject)
@@ -116,10 +117,11 @@ func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connecti
 	}, nil
 }
 
-// Options returns the options of auth.GetToken for the call's identity, whose credential must be
-// minted: subject, audiences, cache, observer and, if the proof is exchanged, the connection's
-// proxy. If the token of a WorkloadIdentity is itself the credential, the token names the object
-// that uses the token. The caller adds the token's purpose, such as auth.WithImageRepository.
+// Options returns the options of auth.GetToken for the call's identity. They are subject,
+// audiences, cache, observer and, if the proof is exchanged, the connection's proxy. The identity
+// must have a credential that is minted. If the token of a WorkloadIdentity is itself the
+// credential, the token names the object that uses the token. The caller adds the token's purpose,
+// such as auth.WithImageRepository.
 func (a *Access) Options(call Call, conn *Connection) []auth.Option {
 	options := []auth.Option{
 		call.Identity.Option(a.accounts(call)),
@@ -167,8 +169,8 @@ func (a *Access) Mint(ctx context.Context, call Call, conn *Connection, more ...
 	}, nil
 }
 
-// credentialOf returns the credential that a token adds to a connection of any service. It is zero
-// for a bearer token, and for a token with which an SDK signs requests.
+// credentialOf returns the credential that a token adds to requests to any service. It is zero for
+// a bearer token, and for a token with which an SDK signs requests.
 func credentialOf(token auth.Token) Credential {
 	switch issued := token.(type) {
 	case *auth.RegistryCredentials:

@@ -13,8 +13,9 @@ import (
 )
 
 // TestObjectsWaitForTheControllersIdentity checks that objects are retried while the controller
-// itself has no identity: no event reports that its node gets a role. Without the identity of an
-// account, objects are stalled, because the controller watches accounts.
+// itself has no identity, because no event reports that its node gets a role. If an account has no
+// identity, its objects must be stalled: the controller watches accounts, so a change wakes the
+// objects.
 func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
 	account, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {

@@ -23,13 +23,14 @@ const (
 	// maxCertificate bounds a certificate's DER, in bytes. A certificate with the largest RSA key
 	// and signature takes 3 KB.
 	maxCertificate = 16 << 10
-	// maxAuthorities bounds the certificates of ca.crt. Operating systems trust about 150.
+	// maxAuthorities bounds the number of certificates in ca.crt. Operating systems trust about
+	// 150.
 	maxAuthorities = 256
 	// maxChain bounds the certificates of tls.crt.
 	maxChain = 16
 )
 
-// fixRSA is the fix for a certificate whose key takes too long to compute with.
+// fixRSA says what to do about a certificate whose key costs too much CPU time.
 const fixRSA = "use RSA of at most 8192 bits, or ECDSA"
 
 // certificates has the certificates in the Secret of spec.certSecretRef.
@@ -62,8 +63,8 @@ func readAuthorities(field string, secret *corev1.Secret) (*certificates, error)
 	return c, nil
 }
 
-// fault says why a Secret cannot be used, and what to do. It quotes no parser's error, which may
-// contain a part of a key.
+// fault says why a Secret cannot be used, and what to do. It does not quote the error of a parser,
+// because that error may contain a part of a key.
 type fault struct{ what, fix string }
 
 // entry is a value of a Secret with the name of its key.
@@ -72,8 +73,8 @@ type entry struct {
 	data []byte
 }
 
-// either returns the value of the newer key or, if the Secret lacks the newer key, the value of the
-// older key.
+// either returns the entry of a Secret for the newer data key (parameter name). If the Secret has
+// only the older data key (parameter old), either returns the entry for the older key.
 func either(secret *corev1.Secret, name, old string) entry {
 	if len(secret.Data[name]) == 0 && len(secret.Data[old]) > 0 {
 		name = old
@@ -105,7 +106,7 @@ func parseSecret(secret *corev1.Secret) (*certificates, *fault) {
 }
 
 // parseClient parses a client certificate and its key. The result has only parts that were checked:
-// [tls.X509KeyPair] would parse the text again, in its own way.
+// [tls.X509KeyPair] would parse the text again, by other rules than this package.
 func parseClient(certificate, key entry) ([]tls.Certificate, *fault) {
 	chain, f := parseCertificates(certificate, maxChain)
 	if f != nil {

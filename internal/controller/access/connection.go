@@ -36,14 +36,14 @@ type Connection struct {
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	made    map[transportKey]*http.Transport
-	refused *endpoint.AddressError // the last refusal to dial
+	refused *endpoint.AddressError // error for the last address that a dial refused
 }
 
 // transportKey identifies a transport that no other connection shares, because the transport uses a
 // certificate of the tenant.
 type transportKey struct {
 	base   *http.Transport
-	home   bool             // for requests to the connection's host
+	home   bool             // whether the transport is for requests to the connection's host
 	client *tls.Certificate // client certificate of the login; nil if there is none
 }
 
@@ -86,8 +86,8 @@ func (c *Connection) roundTrip(req *http.Request, client *tls.Certificate) (*htt
 	if c.bound && (!home || req.URL.Scheme != "https") && req.Header.Get("Authorization") != "" {
 		return nil, &DetourError{c.host}
 	}
-	// Each target has its own transport: a redirect's target may not need the administrator's
-	// proxy.
+	// Choose the transport by the URL: the administrator's proxy may be for the host, and not for
+	// the target of a redirect.
 	base := c.pool.Host(req.URL)
 	if c.proxy != nil {
 		base = c.pool.Proxy(c.proxy)
@@ -144,12 +144,12 @@ func (c *Connection) own(key transportKey) (*http.Transport, error) {
 	return t, nil
 }
 
-// proxyTimeout bounds the connection to an https proxy and its TLS handshake.
+// proxyTimeout bounds the time to connect to an https proxy, with the TLS handshake.
 const proxyTimeout = 10 * time.Second
 
-// toProxy returns the function that connects to an https proxy. net/http would send the client
-// certificate to the proxy, and verify the administrator's proxy with the tenant's authorities.
-// Only a tenant's proxy is verified with the tenant's authorities.
+// toProxy returns the function that connects to an https proxy, because net/http must not do this.
+// net/http would send the client certificate to the proxy, and verify the administrator's proxy
+// with the tenant's authorities. Only a tenant's proxy is verified with the tenant's authorities.
 func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.DialFunc {
 	dial, config := base.DialContext, base.TLSClientConfig.Clone()
 	if dial == nil {
@@ -167,7 +167,7 @@ func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.Di
 			return nil, err
 		}
 		to := config.Clone()
-		// net/http makes the address, so there is no error.
+		// net/http makes the address, so SplitHostPort returns no error.
 		to.ServerName, _, _ = net.SplitHostPort(address)
 		secured := tls.Client(conn, to)
 		if err := secured.HandshakeContext(ctx); err != nil {

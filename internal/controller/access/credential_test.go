@@ -32,12 +32,12 @@ const (
 	plainHost   = "plain.example.com:80"
 )
 
-// door is a registry with one repository. It accepts requests that have every credential which the
-// fields ask for.
+// door is a registry with one repository. A request needs every credential whose field is true:
+// basic, bearer or certificate.
 type door struct {
 	basic, bearer, certificate bool
 
-	strays []string // credentials that came to the storage
+	strays []string // credentials that wrongly came to the storage
 }
 
 func (d *door) home(w http.ResponseWriter, r *http.Request) {

@@ -68,13 +68,14 @@ func (l Login) nameIdentity(err error) error {
 	return fmt.Errorf("as %s: %w", cmp.Or(l.Identity.CloudIdentity, l.Identity.Subject), err)
 }
 
-// WithCredential logs in and calls work to use the service over the connection. The status and
-// errors contain the identity, even if the service refuses it.
+// WithCredential logs in and uses the service over the connection by a call of the function work.
+// The status and errors contain the identity, even if the service refuses the identity.
 //
-// rejected reports whether work's error says that the service does not accept the credential. A
-// minted token may have been revoked early. In this case work runs once more with another token.
-// login's argument is the minimum remaining life of that token. A tenant may choose a service that
-// rejects every credential, so a token is replaced at most once a minute.
+// The function rejected reports whether an error of work says that the service does not accept the
+// credential. A minted token may be rejected because it was revoked early. So after a rejection of
+// a minted token, work runs once more with another token. The argument of login is the minimum
+// remaining life of the token that login returns. A tenant may choose a service that rejects every
+// credential, so a token is replaced at most once a minute.
 func (a *Access) WithCredential(
 	conn *Connection, status *meta.FetchStatus,
 	login func(minRemaining time.Duration) (Login, error), work func(Login) error, rejected func(error) bool,
@@ -94,15 +95,15 @@ func (a *Access) WithCredential(
 	if first.Token == nil || !rejected(err) || !a.replaced.allow(first.key, time.Now(), replaceAfter) {
 		return err
 	}
-	// A token with a longer life than the first is a different token.
+	// Ask for a token that lives longer than the first token. Such a token is a different token.
 	_, err = attempt(first.Token.GetDuration() + time.Second)
 	return err
 }
 
 // replaceAfter is the least time between two replacements of a rejected token. A server may answer
-// 401 to everything. Without this limit, each reconciliation, up to one a second, would then make
-// an exchange at a token service that all tenants share. A token that is younger than this was not
-// rejected because of its age.
+// every request with 401. Without this limit, each reconciliation, up to one a second, would make
+// an exchange at a token service that all tenants share. If a token that is younger than
+// replaceAfter is rejected, its age is not the reason.
 const replaceAfter = time.Minute
 
 // lately limits how often an action may be repeated for a key. The zero value is ready for use.
@@ -110,12 +111,12 @@ type lately[K comparable] struct {
 	mu     sync.Mutex      // guards the fields below
 	began  time.Time       // time when recent was last emptied
 	recent map[K]time.Time // time of the last action for each key
-	older  map[K]time.Time // content of recent before began
+	older  map[K]time.Time // the map recent until began
 }
 
-// allow reports whether the action is allowed for the key now. It is not allowed if it was allowed
-// within the duration every before now. allow records an allowed action. All calls for one lately
-// must have the same every.
+// allow reports whether the action is allowed for the key now, and records an allowed action. The
+// parameter every is the minimum time between two allowed actions of a key. All calls for one
+// lately must have the same value of every.
 func (l *lately[K]) allow(key K, now time.Time, every time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -103,8 +103,8 @@ func TestWithCredential(t *testing.T) {
 		login   func(*access.Connection, time.Duration) (access.Login, error) // nil: a session of the cloud
 		answers []error
 		seen    []string
-		subject string // of the status's identity; empty for none
-		says    string // empty for success
+		subject string // subject of the status's identity; empty for none
+		says    string // part of the error; empty for success
 	}{
 		"a session":                                  {seen: []string{"AKID1"}, subject: "system:serviceaccount:tenant-a:reader"},
 		"a session that may not":                     {answers: []error{errDenied}, seen: []string{"AKID1"}, subject: "system:serviceaccount:tenant-a:reader", says: "as role/tenant-a-reader: HTTP 403"},
@@ -218,7 +218,7 @@ func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 func TestTokenOfANewAccount(t *testing.T) {
 	w := newLoginWorld(t)
 	w.accounts.Unheard(true)
-	for i, exchanges := range []int{2, 3} { // the second time without a replacement
+	for i, exchanges := range []int{2, 3} { // the second use gets no other token
 		w.answers = []error{errUnauthorized, errUnauthorized}
 		if err := w.use("reader"); !errors.Is(err, errUnauthorized) || len(w.cloud.Exchanges()) != exchanges || w.status.Identity.CloudIdentity != role+"-reader" {
 			t.Errorf("attempt %d: %v after %d exchanges as %+v", i, err, len(w.cloud.Exchanges()), w.status.Identity)

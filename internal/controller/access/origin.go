@@ -47,8 +47,8 @@ func ExplainOrigin(err error, unreachable, refused string) (object.Failure, bool
 		f.Reason, f.AtInterval = meta.ReasonArchiveRefused, true
 	case origin.CodeChanged:
 		f.Reason = meta.ReasonBucketChanged
-	// HTTP 401, 403 and 404, and answers that break the protocol. These failures never stall an
-	// object: the controller gets no event when somebody repairs a server.
+	// The default case is for HTTP 401, 403 and 404, and for answers that break the protocol. These
+	// failures never stall an object: the controller gets no event when somebody repairs a server.
 	default:
 		f.Reason = refused
 	}

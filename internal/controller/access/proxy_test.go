@@ -14,7 +14,7 @@ import (
 func TestConnectionNamesItsProxy(t *testing.T) {
 	behind := func(request *http.Request) (*url.URL, error) {
 		if request.URL.Hostname() == "direct.example.com" || request.URL.Hostname() == "plain.example.com" && request.URL.Scheme == "https" {
-			return nil, nil // net/http's way to say that there is no proxy
+			return nil, nil // a nil URL means to net/http that there is no proxy
 		}
 		return &url.URL{Scheme: "http", Host: "proxy.example.com:3128"}, nil
 	}

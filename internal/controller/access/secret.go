@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Keys of Secrets. Flux and the Secret type kubernetes.io/tls use the same keys.
+// Data keys of Secrets. Flux and the Secret type kubernetes.io/tls use the same keys.
 const (
 	keyCA            = "ca.crt"
 	keyCertificate   = "tls.crt"
@@ -24,7 +24,7 @@ const (
 	keyProxyPassword = "password"
 )
 
-// Older keys of Flux for the same values. The newer key wins if a Secret has both.
+// Older data keys of Flux for the same values. The newer data key wins if a Secret has both.
 const (
 	oldKeyCA          = "caFile"
 	oldKeyCertificate = "certFile"
@@ -46,7 +46,8 @@ func (a *Access) Secret(ctx context.Context, field, namespace, name string) (*co
 	return secret, nil
 }
 
-// named reads and parses the Secret whose name is in a field of the object; nil if name is empty.
+// named returns the parsed Secret whose name is in a field of the object. If name is empty, the
+// result is nil.
 func named[T any](
 	ctx context.Context, a *Access, call Call, field, name string, read func(field string, secret *corev1.Secret) (*T, error),
 ) (*T, error) {

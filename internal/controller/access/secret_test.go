@@ -75,7 +75,8 @@ func TestReadCertificates(t *testing.T) {
 	_, otherKey := controllertest.Pair(t)
 	issuer, issuerKey := authority(t)
 	of := func(bits, names int) string { return issued(t, issuer, issuerKey, odd(bits), names) }
-	// The key's primes are 3 and 5. crypto/tls accepts this pair like any other.
+	// The key's primes are 3 and 5. crypto/tls accepts this key and its certificate like any other
+	// pair.
 	const fifteenKey = "-----BEGIN RSA PRIVATE KEY-----\nMBsCAQACAQ8CAQMCAQMCAQMCAQUCAQECAQMCAQI=\n-----END RSA PRIVATE KEY-----\n"
 	fifteen := issued(t, issuer, issuerKey, big.NewInt(15), 0)
 	for name, c := range map[string]struct {
@@ -142,7 +143,7 @@ func headed(text string) string {
 }
 
 // The client certificate has only parts that were checked. crypto/tls would read PEM headers and
-// blocks in its own way.
+// blocks by other rules than package access.
 func TestClientIsWhatWasJudged(t *testing.T) {
 	certificate, key := controllertest.Pair(t)
 	issuer, issuerKey := authority(t)
@@ -186,7 +187,7 @@ func burning(t *testing.T, bits int) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}))
 }
 
-// odd returns an odd number with so many bits.
+// odd returns an odd number of the given length in bits.
 func odd(bits int) *big.Int {
 	n := new(big.Int).Lsh(big.NewInt(1), uint(bits))
 	return n.Sub(n, big.NewInt(1))

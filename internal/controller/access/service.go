@@ -38,8 +38,8 @@ type Service struct {
 	Rejected func(err error) bool
 }
 
-// Use logs in at a server as the call's identity, and calls work to use the server over the
-// connection. It gives the guarantees of [Access.WithCredential].
+// Use logs in at a server as the call's identity, and calls the function work to use the server
+// over the connection. It gives the guarantees of [Access.WithCredential].
 func (a *Access) Use(ctx context.Context, call Call, conn *Connection, status *meta.FetchStatus, service Service, work func(Login) error) error {
 	login := func(minRemaining time.Duration) (Login, error) {
 		return a.login(ctx, call, conn, service, minRemaining)
@@ -68,7 +68,7 @@ func (a *Access) login(ctx context.Context, call Call, conn *Connection, service
 			}
 			return login, err
 		}
-	case spec.Later: // spec.ResolveAt must choose the source first
+	case spec.Later: // not expected: spec.ResolveAt must choose the source first
 	}
 	return Login{}, fmt.Errorf("a %s does not take credentials of source %q", service.Name, source)
 }

@@ -53,8 +53,8 @@ func TestUse(t *testing.T) {
 	for name, test := range map[string]struct {
 		identity spec.Identity
 		service  access.Service
-		subject  string // of the login's identity; empty for none
-		user     string // of the credential
+		subject  string // subject of the login's identity; empty for none
+		user     string // user of the credential
 		minted   bool
 		says     string // part of the error; empty for success
 	}{
@@ -114,8 +114,8 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestBearer checks what a server gets from each sort of minted token. It gets a bearer token only
-// if it accepts bearer tokens of the source. It never gets keys that sign.
+// TestBearer checks what a server gets from each sort of minted token. The server gets a bearer
+// token only if it accepts bearer tokens of the source. It never gets keys with which an SDK signs.
 func TestBearer(t *testing.T) {
 	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
 	_, _, pair := credentials(t)

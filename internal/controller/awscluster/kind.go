@@ -37,9 +37,9 @@ type Options struct {
 	Observer auth.Observer
 	// Memory lists AWSClusters from a cache with the index of [AddIndex].
 	Memory client.Reader
-	// Manage does the work of a controller that manages clusters. It runs after the identity's
-	// credential was retrieved and its account checked, and makes its AWS clients from the scope.
-	// Nil: the reconciler only checks the identity.
+	// Manage does the work of a controller that manages clusters. Manage runs after the identity's
+	// credential was retrieved and the credential's account was checked. It makes its AWS clients
+	// from the scope. Nil: the reconciler only checks the identity.
 	Manage func(ctx context.Context, o *v1alpha1.AWSCluster, scope awsclient.Scope) error
 	// CreateControllerIdentity creates the AWSClusterControllerIdentity with the name default if it
 	// does not exist and an AWSCluster needs it. Nil: the administrator creates it.

@@ -86,7 +86,7 @@ func (w *world) cluster(namespace, name string, spec v1alpha1.AWSClusterSpec) {
 	must.Succeed(w.t, w.kube.Create(w.t.Context(), o))
 }
 
-// reconcile reconciles a cluster, and returns the object that the API server then stores.
+// reconcile reconciles a cluster, and returns the object as the API server stores it afterwards.
 func (w *world) reconcile(namespace, name string) *v1alpha1.AWSCluster {
 	w.t.Helper()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -262,7 +262,8 @@ func TestStatusForgetsTheOldIdentity(t *testing.T) {
 }
 
 // TestManage checks that Manage runs only with a credential of the right account. If the grant is
-// withdrawn meanwhile, the next AWS call fails, and the conditions report the missing grant.
+// withdrawn while Manage runs, the next AWS call fails, and the conditions report the missing
+// grant.
 func TestManage(t *testing.T) {
 	var w *world
 	var regions []string

@@ -85,9 +85,9 @@ func (k *kind[O]) Decide(ctx context.Context, o O) (auth.Subject, error) {
 }
 
 // Passing marks an error as retryable if the controller's cache does not have the ServiceAccount of
-// an AWSServiceAccountIdentity. The cache may only be behind, and no event reports that the cache
-// has caught up. All other errors need no retry: the change that repairs their cause wakes the
-// object.
+// an AWSServiceAccountIdentity. Perhaps the cache is only behind, and no event reports that the
+// cache has caught up. All other errors need no retry: the change that repairs their cause wakes
+// the object.
 func Passing(subject auth.Subject, err error) error {
 	if auth.CodeOf(err) == auth.CodeSubjectNotFound && subject.Kind() == v1alpha1.AWSServiceAccountIdentityKind {
 		return object.Retryable(err)
@@ -161,7 +161,7 @@ func (k *kind[O]) Report(ctx context.Context, o O, outcome object.Outcome) (foun
 	if outcome.Refused {
 		forgetSession(o, status, outcome.Err)
 	}
-	// After an error, chain has the identities that are known.
+	// Ignore the error: even with an error, chain has the identities that could be found.
 	chain, _ := k.Identities.Chain(ctx, subject)
 	status.Chain = nil
 	for _, link := range chain {
@@ -218,15 +218,15 @@ func (k *kind[O]) Finalize(ctx context.Context, o O) error {
 	return nil
 }
 
-// inUseError says that an identity is not deleted because objects use it.
+// inUseError says that objects use an identity, so that it cannot be deleted.
 type inUseError struct{ users int32 }
 
 func (e *inUseError) Error() string {
 	return fmt.Sprintf("%d objects use the identity; it is deleted when they name another one, are deleted, or are no longer admitted by spec.allowedNamespaces", e.users)
 }
 
-// Explain implements object.Definition. A change of the objects that use the identity wakes the
-// identity.
+// Explain implements object.Definition. An identity in use needs no retries, because a change of
+// the objects that use the identity wakes it.
 func (*kind[O]) Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*inUseError](err); ok {
 		return object.Failure{Reason: meta.ReasonIdentityInUse, Stalled: true}, true

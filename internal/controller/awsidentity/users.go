@@ -36,9 +36,9 @@ type userKind struct {
 // identityIndex is the name of the index that finds objects by the identity that they name.
 const identityIndex = "identity"
 
-// NewUsers makes a Users, and adds an index to the program's cache. Users covers the kinds of the
-// table whose objects can name an AWS identity. The program's cache must hold the objects of these
-// kinds.
+// NewUsers makes a Users for those kinds in the table whose objects can name an AWS identity. It
+// adds an index for each of these kinds to the program's cache. The program's cache must hold the
+// objects of these kinds.
 func NewUsers(
 	ctx context.Context, memory client.Reader, informers cache.Informers, indexer client.FieldIndexer, identities *identity.Identities, table kinds.Table,
 ) (*Users, error) {
@@ -56,8 +56,9 @@ func NewUsers(
 	return u, nil
 }
 
-// ByObject returns the settings of a manager's cache for AWS identities. The Secrets with their
-// static keys are in one namespace. Without a namespace, the cache holds no Secrets.
+// ByObject returns the settings of a manager's cache for AWS identities. The cache holds Secrets
+// with static keys only from the namespace secretNamespace. If secretNamespace is empty, the cache
+// holds no Secrets.
 func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(func(k kinds.Kind) bool { return k.AWSIdentity }) {
@@ -72,9 +73,9 @@ func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache
 	return kept
 }
 
-// UsersByObject returns the settings of a manager's cache for [NewUsers] with the same table. For
-// objects that another program reconciles, the cache holds only their names and the AWS identity
-// that they name.
+// UsersByObject returns the settings of a manager's cache for [NewUsers] with the same table. If
+// another program reconciles an object, the cache holds only what identifies the object, and the
+// object's reference to an AWS identity.
 func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(kinds.Kind.UsesAWSIdentities) {
@@ -87,13 +88,13 @@ func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 	return kept
 }
 
-// rememberRef returns a cache's transform. The transform reduces an object to its names and the AWS
-// identity that the object names. The objects of the kind must act as a tenant.
+// rememberRef returns a cache's transform. The transform keeps only what identifies an object, and
+// the object's reference to an AWS identity. The objects of the kind must act as a tenant.
 func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 	return func(stored any) (any, error) {
 		o, ok := stored.(kinds.Tenant)
 		if !ok {
-			return stored, nil // a deletion that the watch has missed
+			return stored, nil // a tombstone: the watch has missed a deletion
 		}
 		kept, ok := kind.New().(kinds.Tenant)
 		if !ok {
@@ -131,8 +132,8 @@ func indexOf(kind kinds.Kind) client.IndexerFunc {
 
 // Count returns how many objects use an identity, directly or in a chain. Objects in namespaces
 // that the identity does not admit do not count. Otherwise they could prevent the administrator
-// from deleting the identity. An object that names an unknown kind counts as a user of each
-// identity with that name, and is logged.
+// from deleting the identity. If a reference has an unknown kind, the object with the reference
+// counts as a user of each identity with the referenced name, and is logged.
 func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) {
 	var users int32
 	dependents, err := u.identities.Dependents(subject)
@@ -140,7 +141,7 @@ func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) 
 		return 0, err
 	}
 	for _, dependent := range dependents {
-		admitted := map[string]bool{} // by namespace
+		admitted := map[string]bool{} // by namespace: whether the identity admits it
 		for _, kind := range u.kinds {
 			err := object.Each(ctx, u.memory, kind.NewList(), func(o client.Object) {
 				admits, known := admitted[o.GetNamespace()]
@@ -172,8 +173,9 @@ func DependencyOn(use identity.Use) object.Dependency {
 	return d
 }
 
-// Subscribe registers changed, to be called for each identity whose results may have changed. When
-// an object begins or ceases to use an identity, changed is called for each identity of the chain.
+// Subscribe registers the function changed, to be called for each identity whose results may have
+// changed. When an object begins or ceases to use an identity, changed is called for each identity
+// of the chain.
 func (u *Users) Subscribe(changed func(object.Dependency)) {
 	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
 	for _, kind := range u.kinds {
@@ -181,8 +183,8 @@ func (u *Users) Subscribe(changed func(object.Dependency)) {
 	}
 }
 
-// handler calls changed for the identities of a chain when an object of a kind begins or ceases to
-// use the chain.
+// handler returns a handler that calls the function changed for the identities of a chain when an
+// object of a kind begins or ceases to use the chain.
 func (u *Users) handler(kind kinds.Kind, changed func(object.Dependency)) toolscache.ResourceEventHandler {
 	named := func(seen any) []auth.Subject {
 		o, ok := seen.(client.Object)

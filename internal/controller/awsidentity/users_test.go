@@ -77,8 +77,8 @@ func TestUsersOfAllKinds(t *testing.T) {
 	}
 }
 
-// TestRememberRef checks that the cache stores only the names and the identity of a tenant's
-// object.
+// TestRememberRef checks that the cache stores only what identifies a tenant's object, and the
+// object's reference to an AWS identity.
 func TestRememberRef(t *testing.T) {
 	for _, o := range users() {
 		kind, _ := kinds.All().Of(o)

@@ -11,8 +11,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// TestAccounts changes the providerConfig of an identity, and checks the account of the Secret. A
-// change to another account must be refused until the annotation of the binding allows it.
+// TestAccounts changes the providerConfig of an identity, and checks the account of the credential
+// in the Secret. A change to another account must be refused until the annotation of the binding
+// allows it.
 func TestAccounts(t *testing.T) {
 	const (
 		tenant, otherTenant    = `"tenantID":"11111111-1111-1111-1111-111111111111"`, `"tenantID":"22222222-2222-2222-2222-222222222222"`

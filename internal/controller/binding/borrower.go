@@ -11,8 +11,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 )
 
-// borrower adds one binding's name to the accounts of its identity: to the fingerprint, which is
-// part of a token's key, so that bindings share no token, and to the name of sessions at AWS.
+// borrower adds one binding's name to the accounts of its identity. The name becomes a part of the
+// fingerprint, and so of a token's key, so that bindings share no token. The name also becomes a
+// part of the session names at AWS.
 type borrower struct {
 	auth.Accounts
 

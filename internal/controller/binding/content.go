@@ -69,7 +69,8 @@ type inSecret struct {
 
 // find returns the credential in the Secret. It returns false if the digest in the status differs
 // from the digest of the Secret and the plan. It also returns false if the credential was issued in
-// the future. Then a clock was set back, and the credential ends earlier than this clock shows.
+// the future: a clock was set back, so the credential ends earlier than the controller's clock
+// shows.
 func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	if secret == nil || !secret.owned || digest == "" {
 		return inSecret{}, false
@@ -91,7 +92,7 @@ func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	return inSecret{lives, digest}, err == nil && lives.issuedAt.Before(time.Now().Add(skew))
 }
 
-// skew is the time by which an issuer's clock may be ahead.
+// skew is the time by which an issuer's clock may be ahead of the controller's clock.
 const skew = time.Minute
 
 // annotatedLifetime reads the lifetime of an exchanged credential from annotations.
@@ -107,8 +108,8 @@ func annotatedLifetime(annotations map[string]string) (lifetime, error) {
 	return checked(lifetime{issuedAt: issuedAt, expiresAt: expiresAt})
 }
 
-// lifetimeOf reads a token's lifetime and key. It does not verify the signature: the receivers of
-// the token do that.
+// lifetimeOf reads a token's lifetime and the ID of its key. It does not verify the signature,
+// because the receivers of the token do that.
 func lifetimeOf(token string) (lifetime, error) {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
 	var claims jwt.Claims

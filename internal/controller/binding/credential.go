@@ -134,7 +134,7 @@ func from(now, end time.Time) lifetime {
 	return lifetime{issuedAt: now.Truncate(time.Second).UTC(), expiresAt: end.Truncate(time.Second).UTC()}
 }
 
-// jitter returns a random factor around 1. It prevents that credentials of the same age are renewed
+// jitter returns a random factor around 1, so that credentials of the same age are not all renewed
 // at the same moment.
 func jitter() float64 {
 	return 0.9 + 0.2*rand.Float64() //nolint:gosec // spreads load; not a secret

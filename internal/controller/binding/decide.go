@@ -100,9 +100,9 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	case !sameAccount(p.target.Type, had, p.account):
 		return plan{}, &accountError{had: had, has: p.account}
 	case !strings.Contains(p.account, "/"):
-		// had may have a part after a slash that the present account lacks. Keep the part in the
-		// status. Otherwise somebody could first remove the part from the identity, and then set
-		// another part.
+		// The variable had may have a part after a slash that p.account lacks. Keep this part for
+		// the status. Otherwise somebody could first remove the part from the identity, and then
+		// set another part.
 		p.account = had
 	}
 	return p, nil

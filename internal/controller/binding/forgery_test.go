@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestForgedSecret checks that whoever may write the Secret cannot make the controller accept a
-// forged credential. The attacker has the controller's program and all its inputs except the
+// TestForgedSecret checks that somebody who may write the Secret cannot make the controller accept
+// a forged credential. The attacker has the controller's program and all its inputs except the
 // status. A second controller, with the attacker's token server, writes a perfect Secret for the
 // same binding.
 func TestForgedSecret(t *testing.T) {
@@ -113,7 +113,7 @@ func TestSessionIsRenewed(t *testing.T) {
 			w.editBinding(renewNow)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations = older.Data, older.Annotations })
-		}, 2}, // one session is made during the change
+		}, 2}, // the change itself makes one of the two sessions
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

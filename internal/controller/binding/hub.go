@@ -43,7 +43,7 @@ func (k *kind) validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	return errs
 }
 
-// atHub adds to an error the time since when the hub does not answer, if the hub is the cause.
+// atHub extends an error that the hub may have caused: it adds since when the hub does not answer.
 func (k *kind) atHub(subject auth.Subject, err error) error {
 	failed, ok := errors.AsType[*auth.Error](err)
 	if k.Hub == nil || !ok || subject.Kind() != auth.KindWorkloadIdentity || failed.Stage != auth.StageSubject && failed.Stage != auth.StageTokenRequest {
@@ -72,9 +72,9 @@ func (k *kind) showHub(o *identityv1.WorkloadIdentityBinding) {
 // HubDependency returns the dependency of bindings that wait for the hub to answer again.
 func HubDependency() object.Dependency { return object.Dependency{Kind: "Hub"} }
 
-// waitsForHub reports whether the status of a binding says that the hub does not answer: the last
-// attempt failed, or the probe before the attempt. Bindings that were not reconciled during the
-// outage are not woken when the hub answers again.
+// waitsForHub reports whether the status of a binding says that the hub does not answer. Either the
+// hub did not answer the last attempt, or it did not answer the probe before that attempt. Bindings
+// that were not reconciled during the outage are not woken when the hub answers again.
 func waitsForHub(o *identityv1.WorkloadIdentityBinding) bool {
 	c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
 	failed := c != nil && (c.Reason == meta.ReasonHubUnreachable || c.Reason == meta.ReasonHubRefused)

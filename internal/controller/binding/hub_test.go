@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/hub"
 )
 
-// stubHub is a fake hub. Its identities are at the fake API server of the test, in namespaces with
-// other names.
+// stubHub is a fake hub. Its identities are at the fake API server of the test. Their namespaces
+// have other names than those of the bindings.
 type stubHub struct {
 	hub.Namespaces
 
@@ -65,8 +65,8 @@ func reachable(o *identityv1.WorkloadIdentityBinding) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// TestIdentityAtHub checks that a spoke's binding uses the identity at the hub. By default, its
-// tokens must name no object of the spoke.
+// TestIdentityAtHub checks that a spoke's binding uses the identity at the hub. By default, the
+// binding's tokens must name no object of the spoke.
 func TestIdentityAtHub(t *testing.T) {
 	w := newSpoke(t)
 	o, _ := w.reconcile()

@@ -58,8 +58,8 @@ type Options struct {
 	// identities.
 	Identities *identity.Identities
 	// IdentitiesSynced reports whether Identities have all objects that existed when the program
-	// started. Before, a missing grant may not be loaded yet, and does not count as withdrawn.
-	// Required with Identities.
+	// started. Until then, a missing grant does not count as withdrawn, because the grant may not
+	// be loaded yet. Required with Identities.
 	IdentitiesSynced func() bool
 	// Provider returns the provider of a cloud. An unknown name is an error.
 	Provider func(name string) (auth.Provider, error)
@@ -135,9 +135,9 @@ func (k *kind) Identify(_ context.Context, o *identityv1.WorkloadIdentityBinding
 	return spec.Identity{Subject: subject}, err
 }
 
-// retryWithin returns the longest pause after a failure. It is a tenth of the time until the
-// credential ends or, after its end, a tenth of the time since then. Without a credential it is
-// zero, so that the default of package object applies.
+// retryWithin returns the longest pause after a failure. Before the credential's end, it is a tenth
+// of the time until the end. After the end, it is a tenth of the time since the end. Without a
+// credential it is zero, so that the default of package object applies.
 func retryWithin(o *identityv1.WorkloadIdentityBinding) time.Duration {
 	at := o.Status.ExpiresAt
 	if at == nil {
@@ -207,11 +207,11 @@ func (k *kind) show(o *identityv1.WorkloadIdentityBinding, p plan, kept inSecret
 	o.Status.KID, o.Status.Type, o.Status.Account, o.Status.Digest = kept.kid, p.target.Type, p.account, kept.digest
 }
 
-// renewAt returns the time at which a credential is renewed. If the status has this credential, the
-// time is in the status too. Otherwise, the time comes after a fraction of the credential's life,
-// with jitter. If the issuer's clock is ahead, the life begins now. If that clock is behind, the
-// time may have passed already. Then renewAt uses a fraction of the remaining life, so that a wrong
-// clock causes no storm of renewals.
+// renewAt returns the time at which a credential is renewed. If the status describes this
+// credential, the time is in the status too. Otherwise, renewAt adds a fraction of the credential's
+// life to the beginning of the life, with jitter. If the issuer's clock is ahead, the life begins
+// now. If that clock is behind, the time may have passed already. In that case renewAt uses a
+// fraction of the remaining life, so that a wrong clock causes no storm of renewals.
 func (k *kind) renewAt(o *identityv1.WorkloadIdentityBinding, kept lifetime) time.Time {
 	s := &o.Status
 	if s.RenewAt != nil && s.IssuedAt != nil && s.ExpiresAt != nil && s.IssuedAt.Time.Equal(kept.issuedAt) && s.ExpiresAt.Time.Equal(kept.expiresAt) {

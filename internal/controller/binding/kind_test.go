@@ -143,7 +143,7 @@ func TestRenewals(t *testing.T) {
 			o := w.binding()
 			o.Status = newBinding().Status
 			must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), o))
-		}, 1}, // only the status has the digest of the unchanged Secret
+		}, 1}, // no digest in the status, so the Secret is not trusted
 		{"the controller died between its two writes", func(w *world) {
 			before := w.binding().Status
 			w.editBinding(renew)
@@ -152,7 +152,7 @@ func TestRenewals(t *testing.T) {
 			o := w.binding()
 			o.Status = before
 			must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), o))
-		}, 2}, // one token is made during the change
+		}, 2}, // the change itself makes one of the two tokens
 		{"the Secret was made immutable", func(w *world) { w.editSecret(immutable) }, 0},
 		{"half its life has passed in an immutable Secret", func(w *world) {
 			w.editSecret(immutable)
@@ -164,7 +164,7 @@ func TestRenewals(t *testing.T) {
 			time.Sleep(time.Second)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations, s.Labels = older.Data, older.Annotations, older.Labels })
-		}, 2}, // one token is made during the change
+		}, 2}, // the change itself makes one of the two tokens
 		{"half its life has passed", func(*world) { time.Sleep(34 * time.Minute) }, 1},
 		{"less has passed", func(*world) { time.Sleep(25 * time.Minute) }, 0},
 	} {
@@ -186,7 +186,7 @@ func TestRenewals(t *testing.T) {
 				if _, still := o.Annotations[meta.OperationAnnotation]; still && o.Annotations[meta.OperationAnnotation] != "reboot" {
 					t.Error("the request for a renewal is still there")
 				}
-				// Status and Secret agree, and there is no second renewal.
+				// The status agrees with the Secret, so the next reconciliation must write nothing.
 				version := o.ResourceVersion
 				if o, _ := w.reconcile(); o.ResourceVersion != version || len(w.wrote()) > 0 {
 					t.Error("written again, and nothing had changed")
@@ -326,8 +326,8 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// TestRefusals checks which bindings get no credential. Then no Secret is written, and no token is
-// made.
+// TestRefusals checks which bindings get no credential. For such a binding, no Secret may be
+// written, and no token made.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name, reason, says string

@@ -36,8 +36,8 @@ func (r *Renewals) count(err error) {
 }
 
 // NewMetrics makes the metrics that are computed from the status of bindings. Each scrape reads the
-// bindings from the manager's cache, until ctx ends. Only the replica that reconciles (elected) has
-// these metrics.
+// bindings from the manager's cache, until ctx ends. There are no metrics before the channel
+// elected is closed, so only the replica that reconciles has them.
 func NewMetrics(ctx context.Context, memory client.Reader, elected <-chan struct{}) prometheus.Collector {
 	return &bindingMetrics{
 		ctx: ctx, memory: memory, elected: elected,
@@ -81,7 +81,7 @@ func (m *bindingMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	})
 	if err != nil {
-		return // no metric is better than a wrong metric
+		return // no metrics: they would be computed from a part of the bindings
 	}
 	for _, metric := range append(found, prometheus.MustNewConstMetric(m.failure, prometheus.GaugeValue, oldest.Seconds())) {
 		ch <- metric

@@ -92,8 +92,8 @@ func (s *store) refused(fix, problem string) error {
 	return &object.SecretError{Field: "spec.store.secretRef", Name: s.key.Name, Fix: fix, Err: errors.New(problem)}
 }
 
-// ours returns the data keys that the binding has written, in order. It leaves out keys that
-// somebody else has changed since then.
+// ours returns the sorted data keys that the binding has written. It leaves out keys that somebody
+// else has changed since then.
 func (r *secretRead) ours() []string {
 	var keys []string
 	for _, entry := range r.ManagedFields {
@@ -153,7 +153,7 @@ func (s *store) write(ctx context.Context, secret *secretRead, w written) error 
 	return errBusy
 }
 
-// attempts is the number of attempts to write a Secret that others write at the same time.
+// attempts is the number of attempts to write a Secret that other clients write at the same time.
 const attempts = 3
 
 var errBusy = errors.New("others write the Secret all the time")
@@ -177,8 +177,8 @@ func (s *store) apply(ctx context.Context, secret *secretRead, w written) error 
 	return s.failure(s.client.Apply(ctx, fields, client.FieldOwner(manager), client.ForceOwnership), "patch")
 }
 
-// claim turns the created fields of the Secret into applied fields, if the next apply must remove
-// some of them. The API server removes only applied fields.
+// claim turns the fields that create wrote into applied fields, if the next apply must remove some
+// of them. The API server removes only applied fields.
 func (s *store) claim(ctx context.Context, secret *secretRead, w written) error {
 	surplus := func(key string) bool { _, stays := w.data[key]; return !stays }
 	if !slices.ContainsFunc(secret.ours(), surplus) {
@@ -245,8 +245,8 @@ func (s *store) failure(err error, verb string) error {
 	return fmt.Errorf("%s Secret %s: %w", verb, s.key.Name, object.Forbidden(err, verb, "secrets", s.key.Namespace))
 }
 
-// empty returns the content that replaces a credential. A Secret of the type for registry logins
-// must have the key of this type.
+// empty returns the content that replaces a credential. A Secret of type
+// kubernetes.io/dockerconfigjson must have the data key of this type.
 func (s *store) empty() written {
 	if s.kind != corev1.SecretTypeDockerConfigJson {
 		return written{}

@@ -236,7 +236,8 @@ func newIdentity(change ...func(*identityv1.WorkloadIdentity)) *identityv1.Workl
 	return o
 }
 
-// newBinding returns the binding of GEP-26's sample, before its first reconciliation.
+// newBinding returns the binding in the sample of Gardener's GEP-26, before its first
+// reconciliation.
 func newBinding(change ...func(*identityv1.WorkloadIdentityBinding)) *identityv1.WorkloadIdentityBinding {
 	o := &identityv1.WorkloadIdentityBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "cloudidentity", UID: bindingUID, Generation: 1},

@@ -49,7 +49,7 @@ func TestBucketIsFetchedAsTheTenant(t *testing.T) {
 }
 
 // TestNobodyReadsTheOthersBucket checks that a tenant can use neither another tenant's bucket nor
-// another tenant's identity. This is Story 3 of the design D1.
+// another tenant's identity. This is Story 3 of the design D1 (docs/deviations.md).
 func TestNobodyReadsTheOthersBucket(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
@@ -146,8 +146,8 @@ func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
 	if o.Status.Artifact.Digest != artifact.Digest {
 		t.Errorf("artifact %+v", o.Status.Artifact)
 	}
-	// The same holds after a change: unchanged objects would come from the other identity's
-	// artifact.
+	// The object must not become ready after a change of the bucket either: unchanged objects would
+	// come from the other identity's artifact.
 	w.service.put("tenant-a", "new.txt", "new")
 	w.wants(o, meta.ReasonBucketRefused, "as role/lister: ")
 

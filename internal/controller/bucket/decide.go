@@ -21,8 +21,8 @@ type plan struct {
 	place   buckets.Place
 	bucket  string
 	prefix  string
-	// source is a text for the provider, the endpoint, the bucket and the prefix. The index of the
-	// artifact contains the text.
+	// source is a text that identifies the provider, the endpoint, the bucket and the prefix. The
+	// index of the artifact contains the text.
 	source string
 	ignore archive.Patterns
 }

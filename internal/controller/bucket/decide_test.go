@@ -45,7 +45,7 @@ func TestFormatsAreTheSchemas(t *testing.T) {
 	}
 	for _, row := range table.Rows {
 		if _, ok := row.Spec["sts"]; ok {
-			continue // the service of the provider checks spec.sts
+			continue // Decide leaves spec.sts to the provider's service
 		}
 		spec := v1alpha1.BucketSpec{BucketName: "tenant-a", Endpoint: "minio.example.com"}
 		if endpoint, ok := row.Spec["endpoint"]; ok && endpoint == nil {

@@ -156,8 +156,8 @@ func (f pull) write(ctx context.Context, index *objectstore.Index, previous *obj
 	})
 }
 
-// nameLimit adds the name of the flag to the error for a bucket that is too large. The package
-// objectstore does not know this flag.
+// nameLimit adds the name of the flag to the error for a bucket that is too large. The flag belongs
+// to the program, so package objectstore cannot name it.
 func nameLimit(err error) error {
 	if archive.ReasonOf(err) == archive.ReasonTooLarge {
 		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
@@ -179,7 +179,7 @@ func reader(identity spec.Identity, login access.Login) string {
 	return reader
 }
 
-// Keys of the Secret that spec.secretRef names. Flux uses the same keys.
+// Data keys of the Secret that spec.secretRef names. Flux uses the same data keys.
 const (
 	keyAccess = "accesskey"
 	keySecret = "secretkey"

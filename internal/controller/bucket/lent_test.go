@@ -57,8 +57,8 @@ func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	}
 }
 
-// listed is a service with one host for all buckets: if true, a host that the administrator has
-// listed, otherwise a host of the cloud.
+// listed is a service with one host for all buckets. If listed is true, the administrator has
+// listed this host. Otherwise it is a host of the cloud.
 type listed bool
 
 func (l listed) Locate(v1alpha1.BucketSpec) (buckets.Place, error) {

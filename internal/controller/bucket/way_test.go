@@ -79,7 +79,8 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 			w.tenant("tenant-a")
 			network := controllertest.NewNetwork(t, map[string]http.Handler{host: c.handler(t, w)})
 			proxy := network.ServeProxy(t, proxyHost)
-			// The system trusts no certificate.
+			// The system's authorities are empty, so only the tenant's certificate authorities
+			// count.
 			w.Access.Transports = network.Pool(t, x509.NewCertPool())
 			w.Shared.Rules.Providers = []string{provider}
 			w.Reconciler = New(w.Shared, w.Access, map[string]buckets.Service{provider: c.open(w)}, 1<<20)

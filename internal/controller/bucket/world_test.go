@@ -73,8 +73,8 @@ func (w *world) account(namespace, role string) {
 	w.Accounts.Put(w.T, namespace, "reader", "uid-"+namespace, map[string]string{"role": role})
 }
 
-// create stores an object that fetches the tenant's bucket without deploy/logo.png. Edit may change
-// its spec first.
+// create stores an object that fetches the tenant's bucket without deploy/logo.png. The function
+// edit may change its spec first.
 func (w *world) create(namespace string, edit func(*v1alpha1.BucketSpec)) *v1alpha1.Bucket {
 	w.T.Helper()
 	return w.Create(&v1alpha1.Bucket{
@@ -155,7 +155,7 @@ type service struct {
 	mu       sync.Mutex
 	objects  map[string]string // bucket/key -> content
 	fetched  []string          // keys of the fetched objects
-	tampered http.HandlerFunc  // may answer instead; it then sets header Tampered
+	tampered http.HandlerFunc  // may answer in place of service, and then sets the header Tampered
 }
 
 func newService(t *testing.T, c *controllertest.Cloud) *service {

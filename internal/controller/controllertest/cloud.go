@@ -22,8 +22,8 @@ type Cloud struct {
 	trust     map[string]string
 	holders   map[string]string // ID of a session -> role
 	down      error
-	hanging   chan struct{} // gets a value when a request begins to wait; nil if none waits
-	issued    auth.Token    // in place of sessions; nil for none
+	hanging   chan struct{} // gets a value when a request begins to wait; nil without waiting
+	issued    auth.Token    // returned in place of sessions; nil for none
 	exchanges []Exchange
 }
 
@@ -37,7 +37,7 @@ type Exchange struct {
 
 // Session is a token that the cloud issued.
 type Session struct {
-	// ID is AKID and a number. It is not secret.
+	// ID is the text AKID, followed by a number. It is not secret.
 	ID string
 }
 
@@ -186,7 +186,7 @@ func (c *Cloud) NewToken(ctx context.Context, proof auth.Proof, request *auth.Re
 
 // NewRegistryToken implements auth.RegistryProvider.
 func (*Cloud) NewRegistryToken(_ context.Context, token auth.Token, _ *auth.Request) (*auth.RegistryCredentials, error) {
-	// The cloud issues no other tokens.
+	// The cloud itself issues only sessions, so the token is a *Session.
 	password := auth.NewSecret(passwordPrefix + token.(*Session).ID)
 	return &auth.RegistryCredentials{Username: "AWS", Password: password, ExpiresAt: time.Now().Add(30 * time.Minute)}, nil
 }

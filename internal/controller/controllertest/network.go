@@ -159,7 +159,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(to, from)
 		ended <- struct{}{}
 	}
-	go carry(there, sent) // the client may have sent something before the hijack
+	go carry(there, sent) // sent may have what the client sent before the hijack
 	go carry(here, there)
 	<-ended
 }

@@ -19,15 +19,15 @@ import (
 )
 
 // Case is one object of a kind in its own test world. The conformance suite changes this world with
-// the functions of the case. All fields are required unless they say otherwise.
+// the functions of the case. All fields are required unless their comments say otherwise.
 type Case[O object.Object] struct {
 	// Kube is the API server as users see it.
 	Kube client.Client
 	// Object is an object that is stored and was never reconciled. Its first reconciliation
 	// succeeds.
 	Object O
-	// Lent says that the identity is not the tenant's own. After a failure, a tenant's request to
-	// reconcile then makes no exchange before the pause has passed.
+	// Lent says that the identity is not the tenant's own. With such an identity, a tenant's
+	// request to reconcile after a failure makes no exchange before the pause has passed.
 	Lent bool
 	// Reconciler returns the reconciler of the running process.
 	Reconciler func() Reconciler[O]
@@ -67,8 +67,9 @@ type Reconciler[O object.Object] interface {
 	Judge(ctx context.Context, o O) error
 }
 
-// Run runs the conformance suite for a kind whose objects act as a tenant. Each line of the suite
-// gets its own case from start. Run leaves out lines about fields that the kind does not have.
+// Run runs the conformance suite for a kind whose objects act as a tenant. For each line of the
+// suite, the function start makes a new case. Run leaves out lines about fields that the kind does
+// not have.
 func Run[O object.Object](t *testing.T, start func(t *testing.T) *Case[O]) {
 	t.Helper()
 	example := start(t)
@@ -235,8 +236,8 @@ func identityDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	c.reconcileGone(tb)
 }
 
-// objectDeletedFirst deletes the identity of an object that is gone. Nothing of the object comes
-// back.
+// objectDeletedFirst deletes the identity of an object that is gone. This must not bring anything
+// of the object back.
 func objectDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.succeed(tb)

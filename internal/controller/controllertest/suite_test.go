@@ -24,8 +24,8 @@ import (
 
 type image = *v1alpha1.ImageRepository
 
-// toy is a kind that remembers the objects for which it got a credential. Broken is the line of the
-// suite whose rule the toy breaks; empty if it breaks no rule.
+// toy is a kind that remembers the objects for which it got a credential. The field broken is the
+// name of the line of the suite whose rule the toy breaks; empty if it breaks no rule.
 type toy struct {
 	tenant.Toolkit[image]
 

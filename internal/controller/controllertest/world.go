@@ -76,8 +76,8 @@ type Writes struct {
 	Statuses int
 }
 
-// New makes a world without a reconciler, whose cloud has a registry at the host. The API server
-// has Lanyard's kinds, and the kinds in more.
+// New makes a world without a reconciler. The world's cloud has a registry at the host in the
+// parameter registry. The API server has Lanyard's kinds, and the kinds in the parameter more.
 func New[O object.Object](t *testing.T, registry string, options store.Options, more ...kinds.Kind) *World[O] {
 	t.Helper()
 	w := &World[O]{
@@ -148,7 +148,7 @@ func (w *World[O]) counting() client.Client {
 	})
 }
 
-// Start calls start, which makes the reconciler from w.Shared and w.Access.
+// Start calls the function start, which makes the reconciler from w.Shared and w.Access.
 func (w *World[O]) Start(start func() reconcile.Reconciler) {
 	w.start, w.Reconciler = start, start()
 }
@@ -160,7 +160,7 @@ func (w *World[O]) Restart() {
 	w.Reconciler = w.start()
 }
 
-// Create stores an object of generation 1, after edit has changed it. Edit may be nil.
+// Create stores an object of generation 1, after the function edit has changed it; edit may be nil.
 func (w *World[O]) Create(o O, edit func(O)) O {
 	w.T.Helper()
 	o.SetUID(types.UID("uid-" + o.GetNamespace() + "-" + o.GetName()))
@@ -251,8 +251,8 @@ func Owner(o client.Object) store.Object {
 	return store.Object{Kind: strings.ToLower(reflect.TypeOf(o).Elem().Name()), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
 }
 
-// Wants reads the object and checks a condition. With an empty status, the condition must be
-// absent.
+// Wants reads the object and checks a condition. If the parameter status is empty, the condition
+// must be absent.
 func (w *World[O]) Wants(o O, kind string, status metav1.ConditionStatus, reason, message string) {
 	w.T.Helper()
 	got := w.Get(o)

@@ -68,7 +68,8 @@ func (s Source) fresh() *unstructured.Unstructured {
 	return o
 }
 
-// describe writes the metadata and spec that name the source. Labels of others stay.
+// describe writes the metadata and spec that name the source. Labels that somebody else has added
+// stay.
 func (s Source) describe(o *unstructured.Unstructured) {
 	labels := o.GetLabels()
 	if labels == nil {
@@ -81,7 +82,8 @@ func (s Source) describe(o *unstructured.Unstructured) {
 	}
 }
 
-// owns reports whether the ExternalArtifact was made for exactly this source, by UID.
+// owns reports whether the ExternalArtifact was made for exactly this source: its owner reference
+// has the source's UID.
 func (s Source) owns(o *unstructured.Unstructured) bool {
 	return s.owned(o) && metav1.GetControllerOf(o).UID == s.UID && s.UID != ""
 }

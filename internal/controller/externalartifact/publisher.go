@@ -148,7 +148,8 @@ func (p *Publisher) get(ctx context.Context, s Source) (*unstructured.Unstructur
 	return o, p.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, o)
 }
 
-// explain turns a refusal of the API server into an *Error. A conflict stays unchanged.
+// explain turns a refusal of the API server into an *Error. It returns an error about a conflict as
+// it is.
 func explain(s Source, err error) error {
 	switch {
 	case err == nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):

@@ -112,7 +112,7 @@ func (w *world) get() *unstructured.Unstructured {
 	return o
 }
 
-// put stores the source's ExternalArtifact after a change by edit.
+// put stores the source's ExternalArtifact after the function edit has changed it.
 func (w *world) put(edit func(*unstructured.Unstructured)) {
 	w.t.Helper()
 	o := source().fresh()

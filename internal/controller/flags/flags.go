@@ -82,8 +82,8 @@ type Flags struct {
 	// SPIFFEBroker is the configuration of the broker that issues the SVIDs of objects. Without
 	// Endpoint, the token server issues them. If there are both servers, the broker issues them.
 	SPIFFEBroker broker.Config
-	// AWSIdentities lets objects name AWS identities. The controller's own identity at AWS is then
-	// lent only to namespaces that both ControllerIdentityNamespaces and the
+	// AWSIdentities lets objects name AWS identities. If AWSIdentities is true, the controller's
+	// own identity at AWS is lent only to namespaces that both ControllerIdentityNamespaces and the
 	// AWSClusterControllerIdentity admit.
 	AWSIdentities bool
 	// IdentitySecretNamespace is the namespace of the static keys of AWS identities. Empty: no static
@@ -105,9 +105,9 @@ type Flags struct {
 	// DenyCIDRs are networks in which hosts named by tenants must not be. The default is the
 	// private address ranges. Hosts in AllowedEndpointHosts and the clouds' own hosts are exempt.
 	DenyCIDRs endpoint.CIDRs
-	// AWSRegion is the default region of AWS STS. An endpoint's own region, or another partition of
-	// the registry or bucket, overrides it. It is also the region of Buckets that name neither
-	// region nor endpoint. Empty for no default.
+	// AWSRegion is the default region of AWS STS. It does not apply to an endpoint with its own
+	// region, or to a registry or bucket in another partition. It is also the region of Buckets
+	// that name neither region nor endpoint. Empty for no default.
 	AWSRegion string
 }
 

@@ -40,7 +40,7 @@ func help(t *testing.T) string {
 
 func TestHelpIsGolden(t *testing.T) {
 	help := help(t)
-	for line := range strings.Lines(help) { // pflag aligns by bytes, so this column must be ASCII
+	for line := range strings.Lines(help) { // pflag aligns by bytes, so the names must be ASCII
 		name, _, _ := strings.Cut(strings.TrimSpace(line), "   ")
 		if strings.HasPrefix(name, "--") && strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
 			t.Errorf("%s: what is not ASCII puts its column out of line", name)
@@ -95,7 +95,8 @@ func TestValues(t *testing.T) {
 }
 
 // TestDeniedNetworksReplaceTheDefault checks that --deny-cidrs replaces the private address ranges,
-// also with the empty value. Operators need that to reach hosts with private addresses.
+// even if its value is empty. Operators must be able to replace these ranges to reach hosts with
+// private addresses.
 func TestDeniedNetworksReplaceTheDefault(t *testing.T) {
 	for want, args := range map[string][]string{
 		"":                          {"--deny-cidrs="},

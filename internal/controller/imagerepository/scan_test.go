@@ -26,7 +26,7 @@ func revisionOf(tags ...string) string {
 }
 
 // TestTagsAreScannedAsTheTenant lists a tenant's own repository with the role of the tenant's
-// account. This is Story 1 of the design D1, for tags.
+// account. This is Story 1 of the design D1 (docs/deviations.md), for tags.
 func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0", "1.1.0", "latest", "sha256-0a.sig")

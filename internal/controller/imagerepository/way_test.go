@@ -22,7 +22,7 @@ func TestScanTakesTheWayOfTheTenant(t *testing.T) {
 	w.tenant("tenant-a", "1.0.0")
 	network := w.registry.network
 	proxy := network.ServeProxy(t, proxyHost)
-	w.Access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts no certificate
+	w.Access.Transports = network.Pool(t, x509.NewCertPool()) // no authorities of the system
 	w.Secret("tenant-a", "authority", corev1.SecretTypeOpaque, map[string]string{"ca.crt": network.CA})
 	w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
 

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
-// Hosts of the tests' network, under the names of httptest's certificate.
+// Hosts of the tests' network. httptest's certificate is valid for these names.
 const (
 	cloudHost  = "cloud.example.com"  // a registry that checks credentials with the cloud
 	passHost   = "pass.example.com"   // a registry with a user and a password
@@ -42,8 +42,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// tenant makes a repository with these tags that only the tenant's role may list. The namespace
-// gets the accounts puller and other. The role trusts only puller.
+// tenant makes a repository with these tags. Only the tenant's role may list the repository. The
+// namespace gets the accounts puller and other. The role trusts only puller.
 func (w *world) tenant(namespace string, tags ...string) {
 	w.T.Helper()
 	w.Cloud.Trust("role/"+namespace, "system:serviceaccount:"+namespace+":puller")
@@ -54,7 +54,8 @@ func (w *world) tenant(namespace string, tags ...string) {
 	w.registry.tags[namespace+"/app"] = tags
 }
 
-// create stores an object that scans the tenant's repository. Edit may change the object first.
+// create stores an object that scans the tenant's repository. The function edit may change the
+// object first.
 func (w *world) create(namespace, name string, edit func(*v1alpha1.ImageRepository)) *v1alpha1.ImageRepository {
 	w.T.Helper()
 	return w.Create(&v1alpha1.ImageRepository{
@@ -102,8 +103,8 @@ func newRegistries(t *testing.T, c *controllertest.Cloud) *registries {
 	return g
 }
 
-// answer sets a function that may answer requests for pages of tags. If it returns true, the
-// registry does not answer.
+// answer sets a function that may answer requests for pages of tags. If the function returns true,
+// it has answered, and the registry sends no answer of its own.
 func (g *registries) answer(f func(http.ResponseWriter, *http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

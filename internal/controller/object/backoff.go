@@ -35,8 +35,8 @@ type past struct {
 	doubt   bool      // a later write has begun, and its result is unknown
 }
 
-// next counts another failure and returns the pause after it: twice the previous pause, at most
-// longest.
+// next counts another failure and returns the pause after it. The pause is twice the previous
+// pause, but not longer than the parameter longest.
 func (f *failures) next(object client.ObjectKey, longest time.Duration) time.Duration {
 	pause := longest
 	f.change(object, func(p *past) {
@@ -48,8 +48,8 @@ func (f *failures) next(object client.ObjectKey, longest time.Duration) time.Dur
 	return pause
 }
 
-// doublings is the number of failures after which every pause has its maximum length. firstPause
-// doubled so often is over a day, longer than every bound.
+// doublings is the number of failures after which every pause has its maximum length. If firstPause
+// is doubled so many times, it is over a day, longer than every bound.
 const doublings = 17
 
 // reset sets the object's number of consecutive failures to zero.

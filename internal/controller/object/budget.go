@@ -14,7 +14,8 @@ type spender struct {
 	uid                   types.UID
 }
 
-// rate allows number actions at once. After that, it allows one more action per duration every.
+// rate limits actions. The field number says how many actions are allowed at once. After them, one
+// more action is allowed each time that the duration in the field every has passed.
 type rate struct {
 	number int
 	every  time.Duration
@@ -38,8 +39,8 @@ func (b *budget) delays(object spender, perObject, perNamespace rate) (ofObject,
 	return b.objects.delay(object, perObject, now), b.namespaces.delay(object.namespace, perNamespace, now)
 }
 
-// spend takes cost from the budgets of the object and of its namespace. If cost is more than is
-// left, the delay gets longer.
+// spend subtracts the parameter cost from the budgets of the object and of its namespace. If the
+// cost is more than a budget has left, the delay gets longer.
 func (b *budget) spend(object spender, cost int, perObject, perNamespace rate) {
 	now := time.Now()
 	b.mu.Lock()

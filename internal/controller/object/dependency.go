@@ -43,7 +43,7 @@ func DependencyOn(subject auth.Subject) Dependency {
 
 // Dependencies reports changes of the dependencies of objects.
 type Dependencies struct {
-	// Created has the kinds of dependencies whose creation objects may wait for. It maps each kind
+	// Created has the kinds of dependencies for whose creation objects may wait. It maps each kind
 	// to an empty object of that kind. The [Reconciler] watches the metadata of the kind. When a
 	// dependency is created, the [Reconciler] wakes the objects that depend on it.
 	Created map[string]client.Object
@@ -108,9 +108,9 @@ func notCreated() predicate.Predicate {
 
 // startCreated queues each object that is new or in the watch's initial list. An object from the
 // initial list may wait for StartWithin, so that thousands of objects do not begin at once after a
-// restart. One handler must decide this. Handlers are added one after the other, while objects are
-// created. So the same object can be new for one handler and in the initial list for another
-// handler.
+// restart. One handler alone must decide whether an object is new or in the initial list. The
+// reason: handlers are added one after the other, while objects are created. So the same object can
+// be new for one handler and in the initial list for another handler.
 func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -162,8 +162,9 @@ func (r *Reconciler[O, P]) watchChanges(ctx context.Context, queue workqueue.Typ
 }
 
 // wakeDependents takes changed dependencies from the queue until ctx ends. It ends the work on
-// their dependents and has the dependents reconciled again. After each dependency it waits nine
-// times as long as the work took, so it works for at most a tenth of the time.
+// their dependents and has the dependents reconciled again. This takes some time for each
+// dependency. wakeDependents then waits nine times as long, so it is busy for at most a tenth of
+// the time.
 func (r *Reconciler[O, P]) wakeDependents(ctx context.Context, changed workqueue.TypedInterface[Dependency], wake func(reconcile.Request)) {
 	for {
 		dependency, ended := changed.Get()
@@ -210,7 +211,8 @@ func (r *Reconciler[O, P]) dependents(ctx context.Context, d Dependency) []recon
 	return requests
 }
 
-// Each calls show for each object of the list's kind in the cache. show must not change the object.
+// Each calls the function show for each object of the list's kind in the cache. show must not
+// change the object.
 func Each[O client.Object](ctx context.Context, reader client.Reader, list client.ObjectList, show func(O), options ...client.ListOption) error {
 	if err := reader.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return err

@@ -48,10 +48,10 @@ func (r *Reconciler[O, P]) WatchChanges(ctx context.Context, queue workqueue.Typ
 	return r.watchChanges(ctx, queue)
 }
 
-// EndOutdatedWork handles the watch's events of the objects.
+// EndOutdatedWork returns the handler of the events that the watch reports for objects.
 func (r *Reconciler[O, P]) EndOutdatedWork() handler.EventHandler { return r.endOutdatedWork() }
 
-// StartCreated handles the creations of objects.
+// StartCreated returns the handler of the creations of objects.
 func (r *Reconciler[O, P]) StartCreated() handler.EventHandler { return r.startCreated() }
 
 // UnderWork returns the number of objects that are being worked on.
@@ -64,7 +64,8 @@ func (r *Reconciler[O, P]) UnderWork() int {
 // DependentsOf returns the handler of new dependencies of a kind.
 func (r *Reconciler[O, P]) DependentsOf(kind string) handler.MapFunc { return r.dependentsOf(kind) }
 
-// StartWorkers sets the workers, as the manager does when it starts.
+// StartWorkers sets the number of workers and the function wake, as the manager does when it
+// starts.
 func (r *Reconciler[O, P]) StartWorkers(number int, wake func(reconcile.Request)) {
 	r.workers.start(number, wake)
 }

@@ -38,8 +38,8 @@ type refusal struct {
 	err   error
 }
 
-// Invalid returns the error for a spec in which a field breaks a rule of the schema. The format
-// says what is wrong; fix may be empty.
+// Invalid returns the error for a spec in which a field breaks a rule of the schema. The parameter
+// format says what is wrong. The parameter fix is the next step; it may be empty.
 func Invalid(field, fix, format string, args ...any) error {
 	return &refusal{field: field, fix: fix, err: fmt.Errorf(format, args...)}
 }
@@ -109,8 +109,8 @@ func (e *retryableError) Unwrap() error { return e.error }
 // an error never makes an object Stalled.
 func Retryable(err error) error { return &retryableError{err} }
 
-// Explain turns an error of a reconciliation into a failure that people can read; own explains the
-// errors of one kind.
+// Explain turns an error of a reconciliation into a failure that people can read; the function own
+// explains the errors of one kind.
 func Explain(err error, own func(error) (Failure, bool)) Failure {
 	f, known := common(err)
 	if !known {
@@ -213,13 +213,13 @@ const (
 	maxNote    = 1000
 )
 
-// clip returns text as one line of at most limit bytes, for a condition, an event or a log. Whoever
-// wrote the text, all characters of the result are visible.
+// clip returns text as one line, for a condition, an event or a log. The parameter limit is the
+// maximum length in bytes. All characters of the result are visible, whoever wrote the text.
 func clip(text string, limit int) string {
 	text = plain.Text(text)
 	if len(text) <= limit {
 		return text
 	}
 	const ellipsis = "…"
-	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis // without a part of a character
+	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis // drops a cut character
 }

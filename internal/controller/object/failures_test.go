@@ -133,7 +133,7 @@ func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
 			w.reconcile(o)
 			time.Sleep(10 * time.Second)
 			size = "800 MiB"
-			again := w.reconcile(o).RequeueAfter // as after a change of its account
+			again := w.reconcile(o).RequeueAfter // early, as after a change of the account
 			if got := message(w, o); !strings.Contains(got, "900 MiB") || again > 2*object.RewordPause {
 				t.Errorf("within a minute: %q, again after %s", got, again)
 			}
@@ -146,7 +146,7 @@ func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
 	})
 }
 
-// The end of a failure makes an event, even if the spec had to change.
+// The end of a failure makes an event, even if a change of the spec has ended the failure.
 func TestTheEndOfAFailureIsNews(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)

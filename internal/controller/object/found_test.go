@@ -26,7 +26,7 @@ import (
 )
 
 // An object that is created while the watch begins is new for some handlers, and in the initial
-// list for others. The controller reconciles the object in each case.
+// list for other handlers. The controller reconciles the object in each case.
 func TestObjectIsFoundWhileTheWatchBegins(t *testing.T) {
 	const handlers = 3 // handlers that SetupWithManager adds for the kind itself
 	for found := range 1 << handlers {
@@ -80,7 +80,7 @@ type beginning struct {
 	object client.Object
 	found  int
 
-	mu       sync.Mutex // guards the number, and the handlers of the FakeInformer
+	mu       sync.Mutex // guards the field handlers, and the FakeInformer's handlers
 	handlers int
 }
 

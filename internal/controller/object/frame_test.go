@@ -152,11 +152,12 @@ func TestNothingIsLostThatIsNotRemembered(t *testing.T) {
 	check("example.com/other")
 }
 
-// An object that is read from the cache costs one write for its finalizer and one for its status.
-// If nothing changes, it costs no writes.
+// TestWritesAreFew checks that the first reconciliation of an object writes twice: the finalizer and
+// the status. A reconciliation that changes nothing must not write.
 func TestWritesAreFew(t *testing.T) {
 	w := newWorld(t)
-	// Objects begin with the schema's default of observedGeneration.
+	// Set observedGeneration to -1, as the schema's default does: the fake API server has no
+	// defaults.
 	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Status.ObservedGeneration = -1 })
 	if w.reconcile(o); *w.Writes != (controllertest.Writes{Objects: 1, Statuses: 1}) {
 		t.Errorf("first: %+v", *w.Writes)
@@ -199,7 +200,7 @@ func TestDueTogether(t *testing.T) {
 }
 
 // If the first work on a generation takes a while, the status shows progress. So nobody takes the
-// result of the last generation for the result of this one.
+// result of the last generation for the result of this generation.
 func TestProgressIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -26,8 +26,9 @@ type Kind[O Object, P any] interface {
 	Definition[O]
 
 	// Decide makes the plan of the spec, or refuses the spec with an error of [Invalid] or another
-	// error for which Explain has a failure. It may read, but must not change o or anything at the
-	// API server. It must not rely on a rule of the schema: an object may be older than the rule.
+	// error for which Explain has a failure. It may read, but must change neither o nor anything at
+	// the API server. It must not rely on a rule of the schema: an object may be older than the
+	// rule.
 	Decide(ctx context.Context, o O) (P, error)
 	// Act carries out the plan and changes o's status accordingly, except for conditions. If it
 	// returns an error, it leaves the status as it was. ctx ends with the object's timeout. If Act
@@ -115,7 +116,7 @@ func (o Outcome) Fulfilled() bool { return o.Reason == "" && !o.Suspended }
 // attempt: by a change, by a request, or by a new account.
 func RetryNow(o Object) bool {
 	status := o.GetStatus()
-	// An object that waits for its account is woken by the account's creation.
+	// The creation of an account wakes the object that waits for it, so the account may exist now.
 	waits := ready(status).Reason == string(auth.CodeSubjectNotFound)
 	return status.ObservedGeneration > 0 && (asked(o) || waits)
 }
@@ -127,7 +128,7 @@ func asked(o Object) bool {
 }
 
 // isNew reports whether this generation of the object was not reconciled before. The schema's
-// default of observedGeneration is -1.
+// default of observedGeneration is -1, so a new object differs too.
 func isNew(o Object) bool { return o.GetGeneration() != o.GetStatus().ObservedGeneration }
 
 // requested returns the object's request to be reconciled now, or an empty string. The status

@@ -57,7 +57,7 @@ func (m *objectMetrics) Collect(ch chan<- prometheus.Metric) {
 	objects := map[state]int{}
 	for _, count := range m.shared.counts {
 		if count(ctx, objects) != nil {
-			return // rather no number than a wrong one
+			return // no metrics: the numbers would be too low
 		}
 	}
 	for s, n := range objects {

@@ -3,12 +3,12 @@ package object
 import "time"
 
 // Bounds of the events of objects. An event stays in the cluster's database for an hour, and an
-// object's server can cause another event by failing in another way. The conditions show a failure
-// even without an event.
+// object's server can cause another event by another failure. The conditions show a failure even
+// without an event.
 const (
-	objectNotices        = 10 // of one object at once
+	objectNotices        = 10 // events of one object at once
 	objectNoticeEvery    = time.Minute
-	namespaceNotices     = 100 // of all objects of a namespace at once
+	namespaceNotices     = 100 // events of all objects of a namespace at once
 	namespaceNoticeEvery = 10 * time.Second
 )
 

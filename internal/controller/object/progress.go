@@ -8,8 +8,8 @@ import (
 )
 
 // progressAfter is the time after which the status of a new generation says that work is in
-// progress. Most work takes less time, and then costs one write instead of two. Until then kstatus
-// sees from observedGeneration that the object is in progress.
+// progress. Most work takes less time, so it costs one write instead of two. Before that time,
+// kstatus sees from observedGeneration that the object is in progress.
 const progressAfter = time.Second
 
 // showProgress waits for progressAfter and then writes to the status of a new generation that work

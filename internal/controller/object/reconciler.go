@@ -37,8 +37,8 @@ type Shared struct {
 	// Dependencies reports changes of the dependencies of objects.
 	Dependencies Dependencies
 
-	notices notices                                                  // of all kinds
-	writes  writes                                                   // of all kinds
+	notices notices                                                  // for objects of all kinds
+	writes  writes                                                   // for objects of all kinds
 	counts  []func(ctx context.Context, objects map[state]int) error // of each kind; fixed before the manager starts
 }
 
@@ -51,7 +51,7 @@ type Metrics interface {
 // Reconciler reconciles the objects of one kind.
 type Reconciler[O Object, P any] struct {
 	shared    *Shared
-	name      string // of the kind
+	name      string // the kind's name
 	kind      Kind[O, P]
 	workers   workers
 	underWork underWork
@@ -82,8 +82,8 @@ type turn[O Object, P any] struct {
 	refused bool // cause comes from Decide, so Act was not called
 }
 
-// crowdedPause is how long an object waits if its namespace uses its whole share of the workers. A
-// free worker may wake the object earlier.
+// crowdedPause is how long an object waits if its namespace uses its whole share of the workers.
+// The object is woken earlier if a worker becomes free for it.
 const crowdedPause = time.Minute
 
 // Judge calls the kind's Decide for an object and returns the refusal; nil if Decide made a plan.
@@ -135,7 +135,7 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 		r.report,       // write the result to the status
 	} {
 		if err := phase(ctx, t); apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: jitter(time.Second)}, nil // the object changed meanwhile: begin anew
+			return reconcile.Result{RequeueAfter: jitter(time.Second)}, nil // the object has changed: begin again
 		} else if err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
@@ -166,8 +166,9 @@ func (r *Reconciler[O, P]) decide(ctx context.Context, t *turn[O, P]) error {
 	return ctx.Err()
 }
 
-// act has the kind carry out the plan, if there is one. If the controller ends meanwhile, no status
-// is written. An artifact that was stored is later found again, or collected as garbage.
+// act has the kind carry out the plan, if there is one. If the controller ends while Act runs, no
+// status is written. If Act has stored an artifact by then, the artifact is found again later, or
+// collected as garbage.
 func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 	if t.view.Suspend || t.cause != nil {
 		return nil
@@ -250,8 +251,8 @@ func (r *Reconciler[O, P]) succeeded(ctx context.Context, t *turn[O, P], found s
 	return nil
 }
 
-// endRenewal removes the request for new tokens after Act has fulfilled it. The patch contains only
-// this annotation: the cache does not have the object's other annotations.
+// endRenewal removes the annotation that requests new tokens, after Act has got them. The patch
+// contains only this annotation, because the cache does not have the object's other annotations.
 func (r *Reconciler[O, P]) endRenewal(ctx context.Context, t *turn[O, P]) error {
 	if !t.view.Renewable || !RenewalRequested(t.o) {
 		return nil
@@ -288,7 +289,7 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 	}
 	pause := r.pause(t, f)
 	if withheld && f.RetryAfter == 0 {
-		pause = min(pause, jitter(rewordPause)) // the next attempt writes the new message
+		pause = min(pause, jitter(rewordPause)) // so that the withheld message is written soon
 	}
 	t.result.RequeueAfter = pause
 	return nil
@@ -324,8 +325,8 @@ func (r *Reconciler[O, P]) save(ctx context.Context, t *turn[O, P]) error {
 	return nil
 }
 
-// patchStatus writes the status. It fails with a conflict if somebody has changed the object
-// meanwhile: a status must describe the spec that was read.
+// patchStatus writes the status. It fails with a conflict if somebody has changed the object since
+// it was read: a status must describe the spec that was read.
 func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
 	object := client.ObjectKeyFromObject(o)
 	r.failures.writing(object)
@@ -357,8 +358,8 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 }
 
 // notFinalized writes to the status why the object is not deleted yet. People who wait for the
-// deletion of the object, or of its namespace, look there. A change of a dependency wakes an object
-// that is Stalled.
+// deletion of the object, or of its namespace, look at the status. A change of a dependency wakes
+// an object that is Stalled.
 func (r *Reconciler[O, P]) notFinalized(ctx context.Context, before, o O, cause error) error {
 	f := r.explain(cause)
 	news := ready(o.GetStatus()).Reason != f.Reason
@@ -400,8 +401,8 @@ func (r *Reconciler[O, P]) spender(o O) spender {
 
 func (r *Reconciler[O, P]) explain(err error) Failure { return Explain(err, r.kind.Explain) }
 
-// onlyIfUnchanged returns a patch with the differences from before. The patch fails with a conflict
-// if before is not the newest version.
+// onlyIfUnchanged returns a patch with the differences from the parameter before. The patch fails
+// with a conflict if before is not the newest version of the object.
 func onlyIfUnchanged(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }

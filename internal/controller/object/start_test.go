@@ -70,8 +70,8 @@ func TestObjectsStartSpreadOut(t *testing.T) {
 	})
 }
 
-// urgent returns an object that must not wait. The function because makes the change that is the
-// reason.
+// urgent returns an object that must not wait. The parameter because is a function that makes the
+// change for which the object must not wait.
 func urgent(because func(*v1alpha1.OCIRepository)) client.Object {
 	o := &v1alpha1.OCIRepository{}
 	because(o)

@@ -47,7 +47,7 @@ func markFailed(o Object, f Failure) {
 	o.GetStatus().ObservedGeneration = o.GetGeneration()
 }
 
-// settle sets the conditions of an object with which nothing is to be done now.
+// settle sets the conditions of an object that needs no work now: only Ready stays.
 func settle(o Object, ready metav1.ConditionStatus, reason, message string) {
 	SetCondition(o, meta.ConditionReady, ready, reason, message)
 	RemoveCondition(o, meta.ConditionReconciling)
@@ -76,7 +76,8 @@ func ready(status *meta.Status) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// reworded reports whether before and o are equal except for the messages of conditions.
+// reworded reports whether the parameters before and o are equal except for the messages of
+// conditions.
 func reworded[O Object](before, o O) bool {
 	before, o = clone(before), clone(o)
 	for _, status := range []*meta.Status{before.GetStatus(), o.GetStatus()} {

@@ -25,10 +25,10 @@ type toy struct {
 	report   error
 	finalize error
 
-	startWithin time.Duration // unless the object is suspended
+	startWithin time.Duration // StartWithin of objects that are not suspended
 	retryWithin time.Duration
 
-	acted     []string // names of the objects
+	acted     []string // names of the objects for which Act ran
 	outcomes  []object.Outcome
 	finalized []string
 }
@@ -159,7 +159,7 @@ func (w *world) change(namespace, name string) {
 }
 
 // remembering returns the function Get of a reconciler's cache. While *behind is true, Get returns
-// the old object before.
+// the old object, the parameter before.
 func remembering(before *v1alpha1.OCIRepository, behind *bool) func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
 		if *behind {

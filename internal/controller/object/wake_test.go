@@ -78,8 +78,8 @@ func TestUsersOfOneNamespaceWake(t *testing.T) {
 	})
 }
 
-// Even if an account has many objects and changes often, its changes are reported to all
-// subscribers at once. So no cached token is used for longer than its account allows.
+// Even if an account has many objects and changes often, all subscribers learn of each change
+// without delay. So no cached token is used for longer than its account allows.
 func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

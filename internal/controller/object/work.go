@@ -38,7 +38,7 @@ type underWork struct {
 // time.
 type work struct {
 	cancel     context.CancelCauseFunc
-	uid        types.UID // of the object as it was read; empty until then
+	uid        types.UID // UID of the object as it was read; empty until then
 	generation int64
 }
 

@@ -7,15 +7,15 @@ import (
 )
 
 // workers limits how many of a kind's workers one namespace may use. A tenant's server may be slow
-// on purpose, until spec.timeout, and running work is not stopped to make room for others. Objects
-// that have to wait are woken when a worker is free. So the waiting objects of a large namespace do
-// not keep the workers busy with retries. The zero value has no limit.
+// on purpose, until spec.timeout, and running work is not stopped to make room for other objects.
+// Objects that have to wait are woken when a worker is free. So the waiting objects of a large
+// namespace do not keep the workers busy with retries. The zero value has no limit.
 type workers struct {
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	number  int        // number of workers; zero for no limit
 	wake    func(reconcile.Request)
-	all     int            // objects that are being worked on
-	busy    map[string]int // the same number, by namespace
+	all     int            // number of objects that are being worked on
+	busy    map[string]int // number of these objects by namespace
 	waiting map[string]map[reconcile.Request]struct{}
 }
 

@@ -11,10 +11,10 @@ import (
 // its tenant wrote into it. The cluster's database stores each copy for minutes. The object's
 // server can cause a write with each answer: by new content, or by another failure.
 const (
-	objectWrites     = 10 // of one object at once
+	objectWrites     = 10 // writes of one object at once
 	objectWriteEvery = 10 * time.Second
-	// of all objects of a namespace at once: the registry of hundreds of objects may fail and
-	// recover
+	// Writes of all objects of a namespace at once: the registry of hundreds of objects may fail
+	// and recover.
 	namespaceWrites     = 500
 	namespaceWriteEvery = time.Second
 	// writeBytes is the number of bytes in an object that cost as much as one more write.

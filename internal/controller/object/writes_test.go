@@ -26,7 +26,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// run reconciles the objects for that long, each object at the time that its last result asked for.
+// run reconciles the objects for the duration d, each object at the time that its last result asked
+// for.
 func (w *world) run(objects []*v1alpha1.OCIRepository, d time.Duration) {
 	w.T.Helper()
 	next := make([]time.Time, len(objects))
@@ -51,7 +52,7 @@ func (w *world) everySecond(namespace string, number int) (objects []*v1alpha1.O
 }
 
 // A server that answers with new content each second does not cause a write of its objects each
-// second. Content that could not be written is not fetched.
+// second. While an object's status may not be written, no content is fetched for the object.
 func TestSuccessesThatChangeAreBounded(t *testing.T) {
 	const minutes = 4
 	synctest.Test(t, func(t *testing.T) {
@@ -191,8 +192,8 @@ func TestStatusPatchesHaveOnlyTheStatus(t *testing.T) {
 	}
 }
 
-// The API server may carry out a write whose request is cut off. The cache then still has the
-// status before the write. The controller must not take the old status for the present one.
+// The API server may carry out a write whose request is cut off. In that case, the cache still has
+// the status before the write. The controller must not take the old status for the present status.
 func TestStatusThatMemoryDoesNotShowYet(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)

@@ -110,7 +110,7 @@ func (tr *trust) Prove(ctx context.Context, account auth.Account, request auth.P
 	return auth.NewCertificate([][]byte{made.DER}, leaf, made.NotAfter), err
 }
 
-// door answers as a registry that accepts the requests for which takes returns true.
+// door is a registry that accepts a request if the function takes returns true for it.
 func (tr *trust) door(w http.ResponseWriter, r *http.Request, inner http.Handler) bool {
 	tr.mu.Lock()
 	shown, takes := credentialOf(r), tr.takes(r)
@@ -153,7 +153,7 @@ func holds(id string) func(*http.Request) bool {
 	}
 }
 
-// credential returns a change of an object: the object then uses a credential of this type.
+// credential returns a function that makes an object use a credential of this type.
 func credential(form string, edit ...func(*v1alpha1.OCIRepository)) func(*v1alpha1.OCIRepository) {
 	return func(o *v1alpha1.OCIRepository) {
 		o.Spec.Provider, o.Spec.ServiceAccountName = v1alpha1.ProviderGeneric, ""

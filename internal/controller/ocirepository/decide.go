@@ -58,7 +58,7 @@ func (k kind) Decide(o *v1alpha1.OCIRepository, call source.Call) (plan, error) 
 }
 
 // upToDate reports whether the artifact in the status equals the artifact that the plan would make
-// of revision.
+// from the parameter revision.
 func upToDate(o *v1alpha1.OCIRepository, p plan, revision string) bool {
 	return !p.anew && o.Status.Artifact != nil && o.Status.Artifact.Revision == revision
 }

@@ -154,8 +154,8 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	}
 }
 
-// TestCredentialThatTheRegistryEnded checks that the answer 401 leads to a new credential at once.
-// A second 401 soon after must be reported.
+// TestCredentialThatTheRegistryEnded checks that the answer 401 makes the controller get a new
+// credential at once. A second 401 soon after must be reported.
 func TestCredentialThatTheRegistryEnded(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)

@@ -28,7 +28,7 @@ func (w *world) runner(pullSecrets ...string) {
 	controllertest.CreateAccount(w.T, w.Kube, "tenant-a", "runner", pullSecrets...)
 }
 
-// generic returns a change of an object: it then uses provider generic and this registry host.
+// generic returns a function that makes an object use provider generic and this registry host.
 func generic(host string) func(*v1alpha1.OCIRepository) {
 	return func(o *v1alpha1.OCIRepository) {
 		o.Spec.URL = "oci://" + host + "/tenant-a/app"

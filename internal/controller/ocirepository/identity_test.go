@@ -64,8 +64,8 @@ func TestWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityWithoutIssuer checks that an object without a token server is stalled, and
-// that the message names the chart's value.
+// TestWorkloadIdentityWithoutIssuer checks an object with a WorkloadIdentity in a cluster without a
+// token server. The object must be stalled, and the message must name the chart's value.
 func TestWorkloadIdentityWithoutIssuer(t *testing.T) {
 	w := newWorld(t)
 	w.identity()

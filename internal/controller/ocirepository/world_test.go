@@ -33,7 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// Hosts of the tests' network, under the names of httptest's certificate.
+// Hosts of the tests' network. httptest's certificate is valid for these names.
 const (
 	cloudHost   = "cloud.example.com"   // a registry that checks credentials with the cloud
 	passHost    = "pass.example.com"    // a registry with a user and a password
@@ -77,7 +77,8 @@ func (w *world) account(namespace, uid, role string) {
 	w.Accounts.Put(w.T, namespace, "puller", uid, map[string]string{"role": role})
 }
 
-// create stores an object that fetches the tenant's repository. Edit may change the object first.
+// create stores an object that fetches the tenant's repository. The function edit may change the
+// object first.
 func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository)) *v1alpha1.OCIRepository {
 	w.T.Helper()
 	return w.Create(&v1alpha1.OCIRepository{
@@ -91,8 +92,8 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	}, edit)
 }
 
-// registryServer is the registry of the distribution project. Each host checks credentials in its
-// own way.
+// registryServer is the registry of the distribution project. Each host checks credentials as the
+// comment on its constant says.
 type registryServer struct {
 	cloud   *controllertest.Cloud
 	inner   http.Handler

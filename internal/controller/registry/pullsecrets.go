@@ -41,9 +41,9 @@ func (e *PullSecretsError) Unwrap() error { return e.Err }
 
 // fromPullSecrets returns the login with the imagePullSecrets of a ServiceAccount. It uses the
 // first Secret with an entry for the repository. As for a Pod of that account, it skips Secrets
-// that are missing or unusable. If no Secret has an entry, the login is anonymous. But if a Secret
-// was unusable, the result is an error, unlike for a Pod. The error lists the Secret, because the
-// user may have meant this one.
+// that are missing or unusable. If no Secret has an entry and none was skipped, the login is
+// anonymous. If no Secret has an entry and one was skipped, the result is an error, unlike for a
+// Pod. The error lists the skipped Secrets, because the user may have meant one of them.
 func (r Registries) fromPullSecrets(ctx context.Context, call access.Call, repository oci.Repository) (access.Login, error) {
 	namespace, account := call.Object.Namespace, call.Identity.ServiceAccountName
 	names, err := r.pullSecretNames(ctx, namespace, account)
@@ -89,7 +89,7 @@ func (r Registries) pullSecretNames(ctx context.Context, namespace, account stri
 		return nil, fmt.Errorf("read ServiceAccount %s/%s: %w", namespace, account, object.Forbidden(err, "get", "serviceaccounts", namespace))
 	}
 	var names []string
-	known := sets.New("") // an empty reference is ignored
+	known := sets.New("") // contains "", so that an empty reference is ignored
 	for _, reference := range serviceAccount.ImagePullSecrets {
 		if known.Has(reference.Name) {
 			continue
@@ -110,7 +110,7 @@ func (r Registries) pullSecretNames(ctx context.Context, namespace, account stri
 // the Secret is missing or unusable, the error is an [*object.SecretError].
 func (r Registries) fromPullSecret(ctx context.Context, namespace, name string, repository oci.Repository) (*access.Credential, error) {
 	const field = "imagePullSecrets"
-	// The API server does not check these names in a ServiceAccount.
+	// The API server does not check these names in a ServiceAccount, so check the name here.
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil, &object.SecretError{Field: field, Name: name, Fix: "correct the name", Err: errors.New("this is not a valid name of a Secret")}
 	}

@@ -57,7 +57,7 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		names []string
-		user  string   // empty for none
+		user  string   // user of the login; empty for none
 		says  []string // texts in the refusal
 		reads int      // number of Secrets that are read
 	}{

@@ -29,8 +29,8 @@ type Registries struct {
 	Challenges *oci.Challenges
 }
 
-// Ask connects to the repository as the call's identity, and calls work with the client. It gives
-// the guarantees of [access.Access.WithCredential].
+// Ask connects to the repository as the call's identity, and calls the function work with the
+// client. It gives the guarantees of [access.Access.WithCredential].
 func (r Registries) Ask(
 	ctx context.Context, call access.Call, status *meta.FetchStatus, repository oci.Repository, work func(context.Context, *oci.Client) error,
 ) error {
@@ -72,7 +72,7 @@ func (r Registries) service(repository oci.Repository) access.Service {
 				return nil, false
 			}
 		},
-		// Not spec.Cloud: a cloud's registry takes a user and a password.
+		// The list lacks spec.Cloud, because a cloud's registry takes a user and a password.
 		Bearer:   []spec.Source{spec.Proof},
 		Rejected: func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized },
 	}

@@ -53,9 +53,9 @@ func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Crede
 	return found, nil
 }
 
-// closeness returns how closely a place, host[:port][/path], matches a repository; -1 if it does
-// not match. A place with the host's own name is closer than any pattern. Otherwise the longer
-// place is closer.
+// closeness returns how closely the parameter place, host[:port][/path], matches a repository; -1
+// if it does not match. A place with the host's own name is closer than any pattern. Otherwise the
+// longer place is closer.
 func closeness(place, host, repository string) int {
 	const own = 1 << 20 // more than the length of any place
 	pattern, folder, _ := strings.Cut(place, "/")
@@ -99,8 +99,9 @@ func credentialOf(entry authn.AuthConfig) *access.Credential {
 	}}
 }
 
-// entriesOf returns the entries in a Secret of one of the two types that a kubelet accepts. The
-// older type, which OpenShift makes for every ServiceAccount, has only the entries.
+// entriesOf returns the entries in a Secret of one of the two types that a kubelet accepts. A
+// Secret of the older type, which OpenShift makes for every ServiceAccount, has no field auths
+// around the entries.
 func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
 	var config struct {
 		Auths map[string]authn.AuthConfig `json:"auths"`

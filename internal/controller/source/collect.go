@@ -72,7 +72,7 @@ func (a *Artifacts) live(ctx context.Context) (live, error) {
 	return func(o store.Object) ([]string, bool) {
 		digests, exists := named[o]
 		// The cache may be behind: the newest artifact may be in a status that the cache has not
-		// seen yet.
+		// seen yet. So keep the last stored artifact too.
 		if last, ok := a.verified.Load(o); ok {
 			digests = append(digests, last.(string)) // all values are strings
 		}
@@ -100,8 +100,8 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 }
 
 // collectChanged is like Collect, for some objects only. These are objects that have stored
-// something since the last call, or that had artifacts which could not be removed: too young, or
-// still in a status beside newer artifacts.
+// something since the last call, and objects with artifacts that could not be removed. Such
+// artifacts are too young, or still in a status beside newer artifacts.
 func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error) {
 	var changed []store.Object
 	a.changed.Range(func(o, _ any) bool {

@@ -81,7 +81,7 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 		t.Errorf("removed %+v, %v", done, err)
 	}
 
-	// A kind that nobody registered has no objects.
+	// A kind that nobody registered has no objects, so its files are garbage.
 	got := w.Get(o)
 	got.Status.Artifact = mine
 	must.Succeed(t, w.Kube.Status().Update(t.Context(), got))
@@ -108,7 +108,7 @@ func TestCollectorLooksAtWhatChanged(t *testing.T) {
 		o, quiet := w.create("tenant-a", "app", nil), w.create("tenant-a", "quiet", nil)
 		still := find(quiet, "v1")
 		first := find(o, "v1")
-		fresh := w.leave(first) // left by a controller that was killed at this moment
+		fresh := w.leave(first) // as left by a controller that was killed
 		w.age(fresh, time.Now())
 		w.Restart()
 		ctx, stop := context.WithCancel(t.Context())

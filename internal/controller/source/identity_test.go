@@ -127,7 +127,7 @@ func TestCloudThatIsDown(t *testing.T) {
 		t.Errorf("with a token in memory: %+v", w.ready(o))
 	}
 	w.Accounts.Remove(t, "tenant-a", "puller")
-	w.account("uid-2", roleA) // there is no token for the new account
+	w.account("uid-2", roleA) // the cache has no token of the new account
 	o, result := w.Reconcile(o)
 	if got := controllertest.Ready(o); got.Reason != string(auth.CodeThrottled) || o.Status.Identity == nil {
 		t.Errorf("without: %+v, identity %+v", got, o.Status.Identity)

@@ -206,8 +206,9 @@ func TestNoExternalArtifacts(t *testing.T) {
 	w.Wants(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, "")
 }
 
-// The controller may lack the right to write the ExternalArtifact. If the spec then stops asking
-// for one, the spec is fulfilled. A condition says that an ExternalArtifact may be left.
+// The controller may lack the right to write the ExternalArtifact. If the spec no longer asks for
+// an ExternalArtifact, the spec is fulfilled all the same. A condition says that an
+// ExternalArtifact may be left.
 func TestWithoutTheRightNothingIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -246,7 +247,7 @@ func TestLeftoversAreLookedAtSoon(t *testing.T) {
 	w.Wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonExternalArtifactUnavailable, "was made for an earlier OCIRepository")
 }
 
-// If the API server fails, the controller does not wait for the interval.
+// If the API server fails, the controller tries again without waiting for the interval.
 func TestPublicationIsRetried(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")

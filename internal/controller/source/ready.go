@@ -15,7 +15,7 @@ import (
 // servers and timeouts, but no tenant may prevent the serving of other tenants' artifacts.
 const readyWithin = 5 * time.Minute
 
-// readiness records which objects were tried since the start.
+// readiness records for which objects a fetch was tried since the start.
 type readiness struct {
 	mu    sync.Mutex // guards all; never held during I/O
 	tried map[store.Object]struct{}
@@ -54,17 +54,17 @@ func (r *readiness) try(owner store.Object) {
 }
 
 // Ready is a readiness check (healthz.Checker). It fails while an artifact of a status is missing
-// from the store, if its object was not tried since the start. So clients are not sent to a replica
-// that lost its volume. A suspended object, and an object whose artifact cannot be fetched, do not
-// make the check fail. A slow registry makes it fail for readyWithin at most. Once the check has
-// passed on the replica that reconciles, it always passes.
+// from the store, and no fetch of the artifact was tried since the start. So clients are not sent
+// to a replica that lost its volume. A suspended object, and an object whose artifact cannot be
+// fetched, do not make the check fail. A slow registry makes it fail for readyWithin at most. Once
+// the check has passed on the replica that reconciles, it always passes.
 func (a *Artifacts) Ready(req *http.Request) error {
 	elected := false
 	select {
 	case <-a.Elected:
 		elected = true
-	// Another replica reconciles. Artifacts that it fetches may be missing here, and then the check
-	// fails without a time limit.
+	// Another replica reconciles. The artifacts that the other replica fetches may be missing here.
+	// In that case the check fails without a time limit.
 	default:
 	}
 	if a.readiness.asked(elected) {

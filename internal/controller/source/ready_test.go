@@ -38,7 +38,7 @@ func TestReadyDoesNotWaitForEver(t *testing.T) {
 		check := func() error {
 			return late.Artifacts.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		}
-		for range 2 { // a standby has no time limit
+		for range 2 { // a replica that does not reconcile has no time limit
 			if check() == nil {
 				t.Fatal("a standby that lacks an artifact is ready")
 			}

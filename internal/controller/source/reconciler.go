@@ -47,7 +47,7 @@ type fetching[O kinds.Keeper, P any] struct {
 	kind   Kind[O, P]
 }
 
-// task has a kind's plan, and the call to carry it out with.
+// task has a kind's plan, and the call for which the plan is carried out.
 type task[P any] struct {
 	plan P
 	call Call
@@ -128,7 +128,7 @@ func (f *fetching[O, P]) owner(o O) store.Object {
 	return store.Object{Kind: strings.ToLower(f.Entry.Kind), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
 }
 
-// claims calls show for the claim of each of the kind's objects, from the cache.
+// claims calls the function show for the claim of each of the kind's objects, from the cache.
 func (f *fetching[O, P]) claims(ctx context.Context, show func(claim)) error {
 	return object.Each(ctx, f.shared.Client, f.Entry.NewList(), func(o O) {
 		c := claim{owner: f.owner(o), idle: o.GetSchedule().Suspend || !o.GetDeletionTimestamp().IsZero()}

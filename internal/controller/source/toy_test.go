@@ -23,7 +23,7 @@ import (
 // does the work of Fetch.
 type toy struct {
 	fetch   func(o *v1alpha1.OCIRepository, call source.Call) error // nil: Fetch does nothing
-	fetched []string                                                // names of the objects
+	fetched []string                                                // names of the fetched objects
 	calls   []source.Call                                           // arguments of Decide
 }
 
@@ -98,7 +98,7 @@ func (w *world) ready(o *v1alpha1.OCIRepository) metav1.Condition {
 	return controllertest.Ready(w.Get(o))
 }
 
-// finds makes fetches find an artifact of this revision and store it.
+// finds makes each fetch find an artifact of this revision and store it.
 func (w *world) finds(revision string) { w.findsContent(revision, "content of "+revision) }
 
 func (w *world) findsContent(revision, content string) {
@@ -114,7 +114,7 @@ func (w *world) findsContent(revision, content string) {
 	}
 }
 
-// fails makes fetches return the error.
+// fails makes each fetch return the error.
 func (w *world) fails(err error) {
 	w.kind.fetch = func(*v1alpha1.OCIRepository, source.Call) error { return err }
 }

@@ -31,7 +31,8 @@ type Kind[O object.Object, P any] interface {
 	Decide(ctx context.Context, o O, call access.Call) (P, error)
 	// Act carries out the plan for the call's identity, with the rules of object.Kind.Act.
 	Act(ctx context.Context, o O, plan P, call access.Call) (news string, err error)
-	// Report has the rules of object.Kind.Report.
+	// Report writes the kind's own conditions after each Decide and Act, and returns the message of
+	// the condition Ready, with the rules of object.Kind.Report.
 	Report(ctx context.Context, o O, outcome object.Outcome) (found string, err error)
 	// Finalize has the rules of object.Kind.Finalize.
 	Finalize(ctx context.Context, o O) error
@@ -54,8 +55,8 @@ type Definition[O object.Object] interface {
 
 // Shared has the parts that the reconcilers of all kinds of one controller use together.
 type Shared struct {
-	// Shared has the parts that the reconcilers of all kinds use, also of kinds that do not act as
-	// a tenant. Required.
+	// Shared has the parts that the reconcilers of all kinds use, including those of kinds that do
+	// not act as a tenant. Required.
 	*object.Shared
 
 	// Rules turn the identity fields of a [Toolkit]'s objects into an identity or a refusal.
@@ -94,7 +95,7 @@ type frame[O object.Object, P any] struct {
 	entry  kinds.Kind
 }
 
-// task has a kind's plan, and the call to carry it out with.
+// task has a kind's plan, and the call for which the plan is carried out.
 type task[P any] struct {
 	plan P
 	call access.Call

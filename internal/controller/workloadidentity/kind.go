@@ -28,8 +28,8 @@ type kind struct {
 	ring   *Ring
 }
 
-// Remember is [object.Remember] for WorkloadIdentities, for ByObject.Transform. It also shortens a
-// providerConfig that is too large.
+// Remember extends [object.Remember] for WorkloadIdentities: it also shortens a providerConfig that
+// is too large. It is a transform for ByObject.Transform.
 func Remember(o any) (any, error) {
 	if identity, ok := o.(*identityv1.WorkloadIdentity); ok {
 		issuer.Bound(identity)

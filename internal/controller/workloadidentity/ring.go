@@ -27,8 +27,8 @@ type Ring struct {
 	informer cache.Informer
 }
 
-// NewRing makes the Ring of an issuer. The parameters memory and informers use one cache, which
-// must watch the KeyRing with that key, and no other KeyRing.
+// NewRing makes the Ring of an issuer. The parameters memory and informers use one cache. The only
+// KeyRing that this cache watches must be the KeyRing with the name in the parameter key.
 func NewRing(ctx context.Context, memory client.Reader, informers cache.Informers, key client.ObjectKey, issuer string) (*Ring, error) {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -45,8 +45,9 @@ func (r *Ring) dependency() object.Dependency {
 // verdicts has the error text of judge for each algorithm of identities.
 type verdicts [2]string
 
-// Subscribe registers changed, to be called after each change of the ring that concerns identities.
-// Most changes do not concern identities: a rotation of keys must not wake thousands of them.
+// Subscribe registers the function changed, to be called after each change of the ring that
+// concerns identities. Most changes do not concern identities: a rotation of keys must not wake
+// thousands of them.
 func (r *Ring) Subscribe(changed func(object.Dependency)) {
 	last := r.verdicts(nil)
 	see := func(ring *identityv1.KeyRing) {
@@ -55,8 +56,9 @@ func (r *Ring) Subscribe(changed func(object.Dependency)) {
 			changed(r.dependency())
 		}
 	}
-	// An informer calls a handler's functions one after the other. AddEventHandler fails only after
-	// the informer has ended, and then the program ends too.
+	// An informer calls a handler's functions one after the other, so last needs no mutex.
+	// AddEventHandler fails only after the informer has ended. In that case the program ends too,
+	// so ignore the error.
 	_, _ = r.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		// The informer has only KeyRings.
 		AddFunc:    func(o any) { see(o.(*identityv1.KeyRing)) },

@@ -27,7 +27,7 @@ const (
 var ErrNoKeys = errors.New("the issuer has no keys yet")
 
 // MaxAge is the longest time for which services may cache the documents. A service that sees an
-// unknown key reads the documents again anyway.
+// unknown key reads the documents again before this time is over.
 const MaxAge = time.Hour
 
 // Set has the public documents of one issuer. It is immutable.
@@ -94,7 +94,7 @@ func OfRing(issuer string, status *identityv1.KeyRingStatus) (*Set, error) {
 	if status.Issuer != issuer {
 		return nil, ErrNoKeys // the keys were published at another URL, or the ring is not made yet
 	}
-	ring, _ := keyring.Parse(status) // ring has the valid keys; the token server reports invalid keys
+	ring, _ := keyring.Parse(status) // ring has the valid keys; ignore the error, because the token server reports invalid keys
 	var keys []jose.JSONWebKey
 	for _, key := range ring.Public() {
 		keys = append(keys, key.JWK())
@@ -119,9 +119,9 @@ type bundle struct {
 	RefreshHint int64 `json:"spiffe_refresh_hint"`
 }
 
-// addBundle adds the SPIFFE bundle of a ring. The entry of an authority has no kid, and only the
-// authority's certificate in x5c. The entry of a key has the key's kid. Source: SPIFFE Trust Domain
-// and Bundle §4.2, and X509-SVID §6.1, JWT-SVID §6.1.
+// addBundle adds the SPIFFE bundle of a ring. The entry of an authority has no kid; its x5c has
+// only the authority's certificate. The entry of a key has the key's kid. Source: SPIFFE Trust
+// Domain and Bundle §4.2, and X509-SVID §6.1, JWT-SVID §6.1.
 func (d *Set) addBundle(ring keyring.Ring, sequence int64) error {
 	b := bundle{Sequence: sequence, RefreshHint: int64(d.MaxAge / time.Second)}
 	for _, a := range ring.PublicAuthorities() {

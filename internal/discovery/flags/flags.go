@@ -23,12 +23,12 @@ type Flags struct {
 	// Issuer is the URL of Lanyard's issuer; empty with Mirror, or if there is only SPIFFEIssuer.
 	Issuer string
 	// SPIFFEIssuer is the URL of the issuer of JWT-SVIDs. The SPIFFE bundle is below the same URL.
-	// It is empty with Mirror, or without such an issuer.
+	// SPIFFEIssuer is empty with Mirror, or without such an issuer.
 	SPIFFEIssuer string
 	// Namespace is the namespace of the KeyRings.
 	Namespace string
-	// Mirror is the URL of the cluster's own issuer of ServiceAccount tokens; empty for Lanyard's
-	// issuers.
+	// Mirror is the URL of the cluster's own issuer of ServiceAccount tokens; empty if Lanyard's
+	// issuers are served.
 	Mirror string
 	// ListenAddress is the address on which documents are served.
 	ListenAddress string

@@ -56,7 +56,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // instant is a moment by both clocks of the machine. The monotonic clock stands still while the
-// machine is suspended; the wall clock may be set.
+// machine is suspended, and the wall clock may be set, so one clock alone is not enough.
 type instant struct {
 	wall time.Time
 	mono time.Time // only for differences, by the monotonic clock
@@ -67,8 +67,9 @@ func now() instant {
 	return instant{wall: t.Round(0), mono: t}
 }
 
-// fresh reports whether an observation at i is still reliable at the moment later. An observation
-// from the future is as bad as an old observation: the clock was set back.
+// fresh reports whether an observation of the moment i is still reliable at the moment in the
+// parameter later. An observation from the future is as bad as an old observation: the clock was
+// set back.
 func (i instant) fresh(later instant) bool {
 	wall, mono := later.wall.Sub(i.wall), later.mono.Sub(i.mono)
 	return wall.Abs() <= keyring.MaxViewAge && mono <= keyring.MaxViewAge

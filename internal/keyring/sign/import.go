@@ -49,7 +49,7 @@ func (c *CA) observation() *keyring.Import {
 // String returns the CA's ID, without its key.
 func (c *CA) String() string { return "CA " + c.observation().ID }
 
-// GoString is String: %#v must not print the key either.
+// GoString returns the text of String, because %#v must not print the key either.
 func (c *CA) GoString() string { return c.String() }
 
 // ImportFrom returns a function that reads the CA of a trust domain from a Secret of the type
@@ -72,8 +72,8 @@ func ImportFrom(reader client.Reader, secret client.ObjectKey, domain spiffeid.T
 
 // ImportWithKey is like ImportFrom, for a CA whose private key is not in the Secret, but for
 // example in AWS KMS. The Secret has the CA's certificate, and its tls.key is ignored. The function
-// open returns the key, and error texts call the key name. Each CA is checked by a signature once,
-// not at each step. The returned function is not for concurrent use.
+// open returns the key. The parameter name is the key's name in error texts. Each CA is checked by
+// a signature once, not at each step. The returned function is not for concurrent use.
 func ImportWithKey(
 	reader client.Reader, secret client.ObjectKey, domain spiffeid.TrustDomain,
 	name string, open func(ctx context.Context) (crypto.Signer, error),
@@ -145,7 +145,7 @@ func (r *Rotator) adopt(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyri
 	return nil
 }
 
-// renew signs the intermediate of the imported CA again, for the same key.
+// renew lets the imported CA sign a new intermediate for the same key.
 func (r *Rotator) renew(plan *keyring.Plan, ca *CA, now time.Time) error {
 	entry, found := keyring.Find(&plan.Status, plan.Renew)
 	if !found {

@@ -44,7 +44,7 @@ func object() spiffeid.ID {
 }
 
 // trusting returns a rotator for the ring of a trust domain without an issuer. The CA is imported
-// if imports is true.
+// if the parameter imports is true.
 func (w *world) trusting(imports bool) *Rotator {
 	w.policy.Issuer, w.policy.Algorithms, w.policy.TrustDomain, w.policy.Import = "", nil, trustDomain(), imports
 	w.policy.MaxLife = svid.Lifetime
@@ -72,7 +72,8 @@ func (w *world) issueCA(life time.Duration) *x509.Certificate {
 	must.Succeed(w.t, err)
 	ca, err := svid.NewAuthority(trustDomain(), key, life, time.Now())
 	must.Succeed(w.t, err)
-	// The CA may sign intermediates, like a CA of cert-manager.
+	// Unlike the CA that NewAuthority makes, this CA may sign intermediates, like a CA of
+	// cert-manager.
 	template := *ca
 	template.MaxPathLen, template.MaxPathLenZero, template.URIs = -1, false, nil
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
@@ -331,8 +332,8 @@ func TestBadSecret(t *testing.T) {
 	}
 }
 
-// TestImportThatPasses asserts that a lost answer of the API server is an error and no Problem of
-// the CA, and that a missing right is a Problem.
+// TestImportThatPasses asserts that ImportFrom returns an error if an answer of the API server is
+// lost, and a CA with a Problem if a right is missing.
 func TestImportThatPasses(t *testing.T) {
 	w := newWorld(t)
 	read := func(err error) (*CA, error) {

@@ -117,8 +117,8 @@ func TestLeaseExpires(t *testing.T) {
 	})
 }
 
-// TestLeadNeedsAnIdentity asserts an error for an empty identity: two replicas could not tell their
-// leases apart.
+// TestLeadNeedsAnIdentity asserts that an empty identity is an error: with it, replicas could not
+// tell which of them holds the lease.
 func TestLeadNeedsAnIdentity(t *testing.T) {
 	err := Lead(t.Context(), fake.NewClientset().CoordinationV1(), namespace, "lanyard-keyring-issuer", "", func(context.Context) {})
 	if err == nil {

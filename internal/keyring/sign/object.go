@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// Object is the KeyRing with the public side of the keys.
+// Object reads and writes the KeyRing, which has the public side of the keys.
 type Object struct {
 	// Client reads from the API server, never from a cache: a signer computes the age of its view
 	// from the time of its request.

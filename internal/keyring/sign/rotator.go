@@ -18,7 +18,7 @@ import (
 
 const (
 	stepInterval = 15 * time.Second
-	stepTimeout  = 45 * time.Second // less than keyring.MaxViewAge: the observations are still valid
+	stepTimeout  = 45 * time.Second // less than keyring.MaxViewAge: a step's observations stay valid
 	// heldTimeout is how long a revocation waits for the store's list of keys.
 	heldTimeout = 5 * time.Second
 	// orphanAge is the age after which a private half is destroyed if its key is not in the ring. A
@@ -27,8 +27,8 @@ const (
 	orphanAge = 5 * time.Minute
 )
 
-// Rotator changes the states of a ring's keys. One replica runs the Rotator, by lease. Nothing
-// breaks if two replicas run it.
+// Rotator changes the states of a ring's keys. The replica that holds the lease runs the Rotator.
+// Nothing breaks if two replicas run it.
 type Rotator struct {
 	// Object is the ring.
 	Object Object
@@ -41,8 +41,9 @@ type Rotator struct {
 	Import func(ctx context.Context) (*CA, error)
 	// Probe reads the public document. If it is nil, people confirm which keys are published.
 	Probe keyring.Probe
-	// Former returns the issuers whose keys services may know from a KeyRing with another UID. It
-	// is called before the ring's first key signs. If it is nil, the ring assumes no former issuer.
+	// Former returns the issuers of KeyRings with another UID, whose keys services may still know.
+	// It is called before the ring's first key signs. If it is nil, the ring assumes no former
+	// issuer.
 	Former func(ctx context.Context, ring types.UID) (issuers []string, err error)
 	// Skew is the method [Clock.Skew].
 	Skew func() (time.Duration, error)
@@ -139,7 +140,7 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	observedAt := now() // after the probe: the publish delay of a key that was seen begins now
+	observedAt := now() // after the probe: the publish delay of a key that it saw begins now
 	plan := keyring.Next(ring, observed, r.Policy, observedAt.wall)
 	r.revision = max(r.revision, ring.Status.Revision) // if a later step reads a lower revision, the ring comes from a backup
 	changed = plan.Changed

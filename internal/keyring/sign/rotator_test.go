@@ -391,8 +391,8 @@ func TestReinstalled(t *testing.T) {
 	})
 }
 
-// TestReinstalledWithoutATrace makes a ring without Secrets or a public document of a former ring.
-// Only the status of identities shows that services know other keys.
+// TestReinstalledWithoutATrace makes a ring while neither Secrets nor a public document of a former
+// ring exist. Only the status of identities shows that services know other keys.
 func TestReinstalledWithoutATrace(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

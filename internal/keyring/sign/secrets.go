@@ -40,7 +40,7 @@ func NewSecrets(o Object, vault ...Vault) *Secrets {
 }
 
 // List returns the keys of all Secrets that are labelled with the ring's name. It omits a Secret
-// without a usable key: a key that cannot sign does not count as held.
+// without a usable key, so that the ring reports a key that cannot sign.
 func (s *Secrets) List(ctx context.Context) ([]Kept, error) {
 	var secrets corev1.SecretList
 	err := s.object.Client.List(ctx, &secrets, client.InNamespace(s.object.Namespace), client.MatchingLabels{labelRing: s.object.Name})

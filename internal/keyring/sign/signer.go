@@ -68,7 +68,7 @@ type Signer struct {
 
 // view is a signer's knowledge of the ring at one moment. It is immutable.
 type view struct {
-	taken     instant // time of the request for the ring, so not newer than the answer
+	taken     instant // when the ring was requested; the answer is not older
 	keys      map[keyring.Role]*Key
 	authority *svid.Issuer // signs by keys[keyring.X509]; nil if no authority can sign
 }
@@ -183,9 +183,9 @@ func (s *Signer) forget(status *v1alpha1.KeyRingStatus) {
 	})
 }
 
-// former returns the key that signed for a role until now if it is Retiring in the ring; otherwise
-// nil. So tokens can be made while the store does not open the successor. These tokens expire
-// before the former key is removed.
+// former returns the key with which the Signer has signed for a role until now, if the ring has the
+// key as Retiring; otherwise nil. With this key, tokens can be made while the store does not open
+// the successor. These tokens expire before the former key is removed.
 func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key {
 	v := s.view.Load()
 	if v == nil || v.keys[role] == nil {
@@ -273,11 +273,12 @@ func (v *view) key(role keyring.Role) (*Key, error) {
 }
 
 // JWT returns the claims as a signed token in compact form, with the header members alg, kid and
-// typ; source: RFC 7515 §3.1. The claims are a struct or a map, whose exp must be expires. JWT
-// fails with ErrStale, ErrNoKey, a *LifeError, or an error of the key's store.
+// typ; source: RFC 7515 §3.1. The claims are a struct or a map. Their member exp must have the time
+// of the parameter expires. JWT fails with ErrStale, ErrNoKey, a *LifeError, or an error of the
+// key's store.
 func (s *Signer) JWT(algorithm v1alpha1.Algorithm, claims any, expires time.Time) (string, error) {
 	token, err := s.jwt(algorithm, claims, expires)
-	if errors.Is(err, ErrReplaced) { // between the choice of the key and its signature
+	if errors.Is(err, ErrReplaced) { // another key became active before the signature
 		return s.jwt(algorithm, claims, expires)
 	}
 	return token, err
@@ -298,7 +299,7 @@ func (s *Signer) jwt(algorithm v1alpha1.Algorithm, claims any, expires time.Time
 // fails with ErrStale, ErrNoKey, a *LifeError, svid.ErrExpired, or an error of the key's store.
 func (s *Signer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error) {
 	certificate, err := s.certificate(id, public)
-	if errors.Is(err, ErrReplaced) { // between the choice of the authority and its signature
+	if errors.Is(err, ErrReplaced) { // another authority became active before the signature
 		return s.certificate(id, public)
 	}
 	return certificate, err
@@ -352,5 +353,5 @@ func (k *Key) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byt
 // String returns the key's ID and algorithm, without its private half.
 func (k *Key) String() string { return fmt.Sprintf("key %s (%s)", k.ID, k.Algorithm) }
 
-// GoString is String: %#v must not print the private half either.
+// GoString returns the text of String, because %#v must not print the private half either.
 func (k *Key) GoString() string { return k.String() }

@@ -77,7 +77,8 @@ func TestRingWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestStaleSignerStops asserts that a signer stops a minute after the API server's last answer.
+// TestStaleSignerStops asserts that a signer stops signing a minute after the API server's last
+// answer.
 func TestStaleSignerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -167,9 +168,9 @@ func TestSignerChecksItsClock(t *testing.T) {
 	}
 }
 
-// TestThrottledStore rotates while the store opens no key. A signer that has opened the successor
-// before signs with the successor at once. Another signer still signs with the former key, for
-// lives that end before this key is removed. No signer signs with a revoked key.
+// TestThrottledStore rotates while the store opens no key. A signer that has already opened the
+// successor signs with the successor at once. Another signer still signs with the former key, for
+// lives that end before the former key is removed. No signer signs with a revoked key.
 func TestThrottledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -239,7 +240,7 @@ func TestThrottledStore(t *testing.T) {
 	})
 }
 
-// TestLifeIsBounded asserts that the ring bounds the life of a token, not the caller.
+// TestLifeIsBounded asserts that the ring, and not the caller, bounds the life of a token.
 func TestLifeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -301,7 +302,7 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 }
 
 // TestSecretsRefuse asserts that List omits Secrets without a key of the ring. Errors do not quote
-// their content.
+// the content of Secrets.
 func TestSecretsRefuse(t *testing.T) {
 	w := newWorld(t)
 	w.settle(w.rotator(w.api))

@@ -22,13 +22,15 @@ import (
 // Secret is damaged. The error is not temporary.
 var ErrGone = errors.New("there is no usable private key")
 
-// A Vault makes and stores private halves, for example in a key management service. It returns data
-// for the Secret of a key, by which it finds the private half later. It is safe for concurrent use.
+// A Vault makes and stores private halves, for example in a key management service. For each key,
+// it returns data for the key's Secret. With this data, it finds the private half later. A Vault is
+// safe for concurrent use.
 type Vault interface {
 	// SecretType is the type of the Secrets of this vault's keys.
 	SecretType() corev1.SecretType
 
-	// Create makes a key for the KeyRing of the UID, and returns the data of its Secret.
+	// Create makes a key for the KeyRing whose UID is the parameter ring, and returns the data of
+	// its Secret.
 	Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (data map[string][]byte, private crypto.Signer, err error)
 
 	// Open returns the private half for the data of a Secret. The private half may be used after
@@ -60,7 +62,7 @@ func (inSecret) Create(_ context.Context, _ types.UID, algorithm v1alpha1.Algori
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, nil, errors.New("encode a private key") // the cause could quote the key
+		return nil, nil, errors.New("encode a private key") // omits err, which could quote the key
 	}
 	return map[string][]byte{dataKey: der}, private, nil
 }

@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.KeyRing{}).Build()
 	return &world{t: t, policy: hourly(), api: interceptor.NewClient(api, interceptor.Funcs{
-		// An API server sets these fields, but the fake server does not.
+		// An API server sets the UID and the creation time, but the fake client does not.
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			o.SetUID(uuid.NewUUID())
 			o.SetCreationTimestamp(metav1.Now())
@@ -158,7 +158,7 @@ func (w *world) probe(ctx context.Context) (*keyring.Document, error) {
 	return keyring.ParseDocument(data)
 }
 
-// verifier caches the public document.
+// verifier acts as a service that verifies tokens and caches the public document.
 type verifier struct {
 	world *world
 	// life is how long a document is cached, regardless of the kids of tokens. 0 means for ever.

@@ -30,8 +30,8 @@ type kindConfig struct {
 
 	// Scope says where the objects lie. Default: IdentityNamespace.
 	Scope scope `json:"scope,omitempty"`
-	// Via are further objects that the object leads to, in the order in which they are read. The
-	// token server reads them with its own rights.
+	// Via are further objects, whose names are computed from the context object, in the order in
+	// which they are read. The token server reads them with its own rights.
 	Via []viaConfig `json:"via,omitempty"`
 	// Relation is a CEL expression: true if the object uses the identity. Its variables are object,
 	// identity, cluster, and the objects of Via by their field As. It must mention the identity,
@@ -49,7 +49,7 @@ type resourceConfig struct {
 	Resource   string `json:"resource"`   // such as shoots
 }
 
-// viaConfig says how one object leads to another.
+// viaConfig says how the name of one more object is computed from the context object.
 type viaConfig struct {
 	resourceConfig `json:",inline"`
 
@@ -58,8 +58,8 @@ type viaConfig struct {
 	As string `json:"as"`
 	// Name is a CEL expression: the name of the object. Its variables are object, which is the
 	// context object, and the objects of the entries of Via before this entry. There is no variable
-	// identity: the context object must lead to the identity, and not the identity to the context
-	// object. An empty name means that there is no object.
+	// identity: the objects must follow from the context object, and not from the identity. An
+	// empty name means that there is no object.
 	Name string `json:"name"`
 	// Namespace is a CEL expression like Name: the namespace of the object. It is absent if the
 	// kind is cluster-scoped.
@@ -186,8 +186,8 @@ func (k Kinds) add(c kindConfig) (field string, err error) {
 	return "", nil
 }
 
-// addVia checks and compiles the objects that an object leads to. It returns the variables that
-// expressions about the object see.
+// addVia checks and compiles the entries of via. It returns the variables for these objects, which
+// the relation and the claims can use.
 func (k *kind) addVia(configs []viaConfig) (known variables, field string, err error) {
 	if len(configs) > maxVia {
 		return nil, "via", fmt.Errorf("has %d entries, at most %d are allowed", len(configs), maxVia)
@@ -247,7 +247,7 @@ func (c *resourceConfig) check() (gvk schema.GroupVersionKind, field string, err
 	return gv.WithKind(c.Kind), "", nil
 }
 
-// checkClaim refuses names that a further claim cannot have.
+// checkClaim refuses names that a configured claim cannot have.
 func checkClaim(name string) error {
 	switch {
 	case slices.Contains(issuer.Reserved(), name):

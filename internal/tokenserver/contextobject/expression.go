@@ -24,15 +24,17 @@ const (
 	// together. The sum is checked after each expression, so a request costs at most twice as much.
 	// Unit: Kubernetes' cost of CEL.
 	maxCost = 100_000
-	// maxTime is how long the expressions of one request may take together. The limit maxCost is
-	// not enough: the time to count the cost of a loop grows with the square of its length.
+	// maxTime is the limit for the time of all expressions of one request together. The limit
+	// maxCost is not enough: the time to count the cost of a loop grows with the square of its
+	// length.
 	maxTime = time.Second
-	// maxClaims is the size of all further claims of a token as JSON, in bytes. A token must fit
-	// into a header, and clouds refuse long tokens.
+	// maxClaims is the maximum size of all further claims of a token as JSON, in bytes. A token
+	// must fit into a header, and clouds refuse long tokens.
 	maxClaims = 4096
 )
 
-// The variables of relations and claims. Of these, expressions for names have only object.
+// The variables of relations and claims. Of these variables, the expressions for names and
+// namespaces in via have only object.
 const (
 	objectVariable   = "object"
 	identityVariable = "identity"
@@ -105,8 +107,8 @@ func (v variables) claim(name, text string) (expression, error) {
 	return e, err
 }
 
-// env returns the CEL environment of Kubernetes with more variables: object, the names in further,
-// and the objects of via.
+// env returns the CEL environment of Kubernetes with more variables: object, the names in the
+// parameter further, and the objects of via.
 func (v variables) env(further ...string) (*cel.Env, error) {
 	options := []cel.EnvOption{cel.Variable(objectVariable, cel.DynType)}
 	for _, name := range further {
@@ -119,7 +121,8 @@ func (v variables) env(further ...string) (*cel.Env, error) {
 	return base.NewExpressionsEnv().Extend(options...)
 }
 
-// compile compiles an expression that also sees the variables in further.
+// compile compiles an expression. The parameter further has the names of more variables that the
+// expression can use.
 func (v variables) compile(text string, further ...string) (expression, *cel.Ast, error) {
 	if strings.TrimSpace(text) == "" {
 		return expression{}, nil, errors.New("is required: write a CEL expression")
@@ -245,9 +248,9 @@ var (
 	errTooSlow   = fmt.Errorf("the expressions for the object take longer than %s", maxTime)
 )
 
-// plain copies a CEL value into Go values that JSON can encode. It stops if the copy needs more
-// bytes of JSON than room has left. A small expression can make a value that is small in memory,
-// but contains itself many times.
+// plain copies a CEL value into Go values that JSON can encode. It fails if the copy needs more
+// bytes of JSON than the parameter room allows. Such a bound is necessary: a small expression can
+// make a value that is small in memory, but has the same part many times.
 func plain(value ref.Val, room *int) (any, error) {
 	if *room--; *room < 0 {
 		return nil, errTooLarge

@@ -100,7 +100,7 @@ func TestClaimsRefuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := about(t, long, map[string]string{"claim": c.text})
-			// The time may run out first on a busy machine.
+			// On a busy machine, the time may run out before the cost reaches its limit.
 			slow := c.want == costly && errors.Is(err, errTooSlow)
 			if err == nil || !slow && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v %v, want %s", got, err, c.want)
@@ -109,8 +109,8 @@ func TestClaimsRefuse(t *testing.T) {
 	}
 }
 
-// TestCostOfARequest checks that many expressions, each of which is cheap enough, are too much
-// together.
+// TestCostOfARequest checks the limit for the cost of all expressions of a request together. Many
+// cheap expressions must exceed it.
 func TestCostOfARequest(t *testing.T) {
 	list := make([]any, 1_000)
 	for n := range list {
@@ -129,7 +129,8 @@ func TestCostOfARequest(t *testing.T) {
 	}
 }
 
-// TestTimeOfARequest checks that expressions share their time, and that a loop ends when no time is left.
+// TestTimeOfARequest checks that expressions share one time limit, and that a loop ends when no
+// time is left.
 func TestTimeOfARequest(t *testing.T) {
 	x, err := variables(nil).claim("a", "object == 1")
 	must.Succeed(t, err)
@@ -215,8 +216,8 @@ contexts:
 	}
 }
 
-// FuzzLocate checks that text of a tenant never leads out of the namespaces that are configured, or
-// to another path.
+// FuzzLocate checks that a tenant's text cannot select an object outside of the configured
+// namespaces, or another path of the API.
 func FuzzLocate(f *testing.F) {
 	names := variables(nil)
 	name, err := names.name("object.name")

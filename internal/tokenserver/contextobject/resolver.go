@@ -112,7 +112,7 @@ type question struct {
 	object   *tokenv1.ContextObject
 }
 
-// read returns the object, if the caller may get it. It reads nothing for another caller.
+// read returns the object if the caller may get it. Otherwise, read does not read the object.
 func (q *question) read(ctx context.Context, caller user.Info) (*unstructured.Unstructured, error) {
 	allowed, err := q.mayGet(ctx, caller)
 	if err != nil {
@@ -151,8 +151,8 @@ func (q *question) mayGet(ctx context.Context, caller user.Info) (bool, error) {
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// follow reads the objects to which the context object leads. It returns the evaluation, in which
-// expressions can use all these objects.
+// follow reads the objects of via. The parameter found is the context object. follow returns the
+// evaluation, in which expressions can use all these objects.
 func (q *question) follow(ctx context.Context, caller user.Info, found *unstructured.Unstructured) (*evaluation, error) {
 	identity, err := runtime.DefaultUnstructuredConverter.ToUnstructured(q.identity)
 	if err != nil {
@@ -190,10 +190,10 @@ func (q *question) follow(ctx context.Context, caller user.Info, found *unstruct
 	return e, nil
 }
 
-// locate returns namespace and name of the object that a context object leads to. The parameter
-// home is the context object's namespace. The name is empty if the context object leads to no
-// object. Namespace and name become parts of a path, and a tenant can have written them, so locate
-// checks both.
+// locate returns namespace and name of the object of via that belongs to a context object. The
+// parameter home is the context object's namespace. The name is empty if there is no such object.
+// Namespace and name become parts of a path, and a tenant can have written them, so locate checks
+// both.
 func (v *via) locate(ctx context.Context, e *evaluation, home string) (namespace, name string, err error) {
 	name, err = e.name(ctx, v.name)
 	if err != nil || name == "" {

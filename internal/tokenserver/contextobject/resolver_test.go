@@ -385,7 +385,8 @@ spec:
 			code: http.StatusForbidden, message: unrelated,
 		},
 
-		// Gardener answers with 500 (a wrapped status), or aborts the connection (no namespace).
+		// For these objects, Gardener answers with 500 (a wrapped status), or aborts the connection
+		// (no namespace).
 		"an unknown kind": {
 			object: tokenv1.ContextObject{APIVersion: "test/v1alpha1", Kind: "Foo", Name: "test-pod", UID: "18dd0733-3c9e-4587-a8ae-d6fa5daf460c"},
 			code:   http.StatusUnprocessableEntity, message: `spec.contextObject.kind: Unsupported value: "test/v1alpha1, Kind=Foo"`,
@@ -584,12 +585,13 @@ func TestDeniedBeatsAllowed(t *testing.T) {
 	}
 }
 
-// TestSpoke checks that a seed gets tokens for its own objects only, although it may read others.
+// TestSpoke checks that a seed gets tokens for its own objects only, although it may read objects
+// of other seeds.
 func TestSpoke(t *testing.T) {
 	for name, c := range map[string]struct {
 		identity *identityv1.WorkloadIdentity
 		object   tokenv1.ContextObject
-		seed     string // where the object is
+		seed     string // the seed that may use the object
 	}{
 		"Shoot":        {banana(), foo(), "seed-a"},
 		"Seed":         {banana(), core("Seed", "", "seed-a", "aa88fb5a-28ef-4987-8c2d-9f02afafcf09"), "seed-a"},

@@ -44,7 +44,8 @@ type Flags struct {
 	TrustDomain spiffeid.TrustDomain
 	// SPIFFEIssuer is the issuer of JWT-SVIDs, which must differ from Issuer; empty for none.
 	SPIFFEIssuer string
-	// SPIFFESecretName is the Secret in Namespace with the CA of X.509-SVIDs; empty for an own CA.
+	// SPIFFESecretName is the Secret in Namespace with the CA of X.509-SVIDs; empty if the token
+	// server makes its own CA.
 	SPIFFESecretName string
 	// SPIFFEKMSKey is the ARN of the CA's private key in AWS KMS; empty if SPIFFESecretName has the
 	// key.

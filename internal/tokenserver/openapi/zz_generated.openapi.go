@@ -48,7 +48,7 @@ func schema_lanyard_api_token_v1alpha1_ContextObject(ref common.ReferenceCallbac
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the namespace of the object. It is absent for a cluster-scoped object. The issuer decides which namespace a kind must have, usually the WorkloadIdentity's.",
+							Description: "namespace is the namespace of the object. It is absent for a cluster-scoped object. The issuer's configuration decides in which namespace an object of the kind must be, usually in that of the WorkloadIdentity.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -99,7 +99,7 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequest(ref common.ReferenceCallback)
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata may name the object; a name or namespace other than the path's is refused.",
+							Description: "metadata may name the object. A name or a namespace that differs from the path of the request is refused.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"),
 						},
@@ -248,7 +248,7 @@ func schema_lanyard_api_token_v1alpha1_TokenRequest(ref common.ReferenceCallback
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata may name the WorkloadIdentity; a name or namespace other than the path's is refused.",
+							Description: "metadata may name the WorkloadIdentity. A name or a namespace that differs from the path of the request is refused.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"),
 						},

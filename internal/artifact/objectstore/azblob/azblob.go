@@ -72,7 +72,8 @@ func New(opts Options) (objectstore.Storage, error) {
 	return &storage{client: client, server: objectstore.Server(opts.Endpoint, opts.Caller)}, nil
 }
 
-// credential marks errors of the credential, to distinguish them from errors of the service.
+// credential marks the errors of its TokenCredential, to distinguish them from errors of the
+// service.
 type credential struct{ azcore.TokenCredential }
 
 // GetToken implements [azcore.TokenCredential].

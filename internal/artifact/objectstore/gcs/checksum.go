@@ -41,7 +41,8 @@ func (c *content) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
 	_, _ = c.sum.Write(b[:n]) // a hash never fails
 	c.left -= int64(n)
-	// Check after the last listed byte. The caller of Read detects an object with more bytes.
+	// Check when as many bytes are read as the listing said. The caller of Read detects an object
+	// with more bytes.
 	if n > 0 && c.left == 0 && c.sum.Sum32() != c.want {
 		return 0, errCorrupt
 	}

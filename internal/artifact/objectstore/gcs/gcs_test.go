@@ -59,7 +59,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const host = "storage.googleapis.com"
 
-// serve returns a transport that reaches the service only under the name of Google's host.
+// serve returns a transport that connects to the handler s. It fails the test for a connection to
+// another host than Google's.
 func serve(t *testing.T, s http.Handler) http.RoundTripper {
 	t.Helper()
 	transport := objectstoretest.Serve(t, s)

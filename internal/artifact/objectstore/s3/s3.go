@@ -67,8 +67,8 @@ func New(opts Options) (objectstore.Storage, error) {
 		Credentials:  credentials(opts.Credentials),
 		HTTPClient:   objectstore.NewClient(opts.Transport, opts.Insecure, opts.Caller),
 		Retryer:      aws.NopRetryer{},
-		// Other services support no checksum except MD5. For S3's own answers, TLS protects the
-		// content.
+		// Use checksums only where S3 requires them. Other services support no checksum except MD5,
+		// and TLS protects the content of S3's own answers.
 		RequestChecksumCalculation:  aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation:  aws.ResponseChecksumValidationWhenRequired,
 		DisableS3ExpressSessionAuth: aws.Bool(true),
@@ -95,14 +95,14 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore
 	return func(yield func(objectstore.Object, error) bool) {
 		pages := s3.NewListObjectsV2Paginator(s.client, &s3.ListObjectsV2Input{
 			Bucket: &s.bucket, Prefix: &prefix,
-			// XML cannot represent all characters of a key.
+			// XML cannot represent all characters of a key, so request URL-encoded keys.
 			EncodingType: types.EncodingTypeUrl,
 		})
 		for last := ""; pages.HasMorePages(); {
 			page, err := pages.NextPage(ctx)
 			if err == nil && aws.ToBool(page.IsTruncated) {
-				// The client takes a page without a continuation token for the last page. Then half
-				// a bucket would look like the whole bucket.
+				// The client regards a page without a continuation token as the last page. Then
+				// half a bucket would look like the whole bucket.
 				next := aws.ToString(page.NextContinuationToken)
 				if next == "" || next == last {
 					err = errors.New("a page that is not the last leads nowhere")

@@ -26,7 +26,7 @@ import (
 type service struct {
 	objects  map[string]string
 	page     int
-	raw      bool // ignores encoding-type
+	raw      bool // ignores encoding-type: keys are not encoded
 	requests []*http.Request
 }
 

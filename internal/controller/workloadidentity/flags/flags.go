@@ -60,7 +60,7 @@ type Flags struct {
 
 	// AWSIdentities lets the controller reconcile AWS identities and AWSClusters.
 	AWSIdentities bool
-	// AWSRegion is the region of AWS STS; empty for AWS_REGION.
+	// AWSRegion is the region of AWS STS. If it is empty, the variable AWS_REGION has the region.
 	AWSRegion string
 	// SecretNamespace is the only namespace whose Secrets static AWS identities read. Empty: no
 	// static keys are read.

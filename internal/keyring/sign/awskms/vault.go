@@ -35,7 +35,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 )
 
-// The type and the data key of a key's Secret, and the tags of the key.
+// The type of the Secret of a KMS key, the key of the Secret's data, and the tags of the KMS key.
 const (
 	secretType = corev1.SecretType("identity.lanyard.dev/aws-kms-key")
 	dataARN    = "arn"
@@ -51,14 +51,15 @@ const (
 	callTimeout = 10 * time.Second // bounds every other call, with all attempts
 	attempts    = 3
 
-	// maxBackoff bounds the wait between two attempts. All waits end before signTimeout. So a call
-	// returns KMS's error, and not a timeout.
+	// maxBackoff bounds the wait between two attempts. Together, the waits of a call are shorter
+	// than signTimeout. So a call returns KMS's error, and not a timeout.
 	maxBackoff = signTimeout / attempts
 
-	// credentialWindow is how long before their expiry the credentials are replaced.
+	// credentialWindow is the time between the replacement of the credentials and their expiry.
 	credentialWindow = time.Minute
 
-	// deletionDays is how long KMS can restore a destroyed key: the maximum that KMS allows.
+	// deletionDays is the number of days in which people can restore a destroyed key: the maximum
+	// that KMS allows.
 	deletionDays = 30
 )
 
@@ -156,8 +157,9 @@ func (v *Vault) createKey(ctx context.Context, ring types.UID, spec kmstypes.Key
 // once limits a call to one attempt: two attempts could make two keys.
 func once(o *kms.Options) { o.Retryer = awssdk.NopRetryer{} }
 
-// newKey retries if KMS does not find a new key: parts of KMS may not know the key yet. Source: KMS
-// Developer Guide, "AWS KMS eventual consistency".
+// newKey is an option of a call that uses a new key. The call is retried if KMS does not find the
+// key: parts of KMS may not have the key yet. Source: KMS Developer Guide, "AWS KMS eventual
+// consistency".
 func newKey(o *kms.Options) {
 	o.Retryer = retry.AddWithErrorCodes(o.Retryer, (&kmstypes.NotFoundException{}).ErrorCode())
 }
@@ -228,7 +230,7 @@ func (v *Vault) Destroy(ctx context.Context, data map[string][]byte) error {
 	arn := string(data[dataARN])
 	region, err := inRegion(arn)
 	if err != nil {
-		return nil // without an ARN there is no key to delete
+		return nil // arn is not the ARN of a key, so there is no key to delete
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -274,8 +276,8 @@ func specOf(algorithm v1alpha1.Algorithm) (kmstypes.KeySpec, error) {
 	return "", fmt.Errorf("no KMS keys for the algorithm %q", algorithm)
 }
 
-// signingAlgorithm returns KMS's name of the algorithm RS256, ES256 or ES384, by the type of the
-// key. Source: RFC 7518 §3.3 and §3.4.
+// signingAlgorithm returns KMS's name of the algorithm (RS256, ES256 or ES384) that fits the type
+// of the key. Source: RFC 7518 §3.3 and §3.4.
 func signingAlgorithm(public crypto.PublicKey, opts crypto.SignerOpts) (kmstypes.SigningAlgorithmSpec, error) {
 	_, pss := opts.(*rsa.PSSOptions)
 	switch public := public.(type) {

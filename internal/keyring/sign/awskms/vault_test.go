@@ -236,7 +236,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestUnrecordedKey asserts that a key is destroyed if its Secret cannot be made.
+// TestUnrecordedKey asserts that a new key in KMS is destroyed if its Secret cannot be made.
 func TestUnrecordedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))

@@ -116,7 +116,7 @@ func newAPI(t *testing.T) client.WithWatch {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.KeyRing{}).Build()
 	return interceptor.NewClient(api, interceptor.Funcs{
-		// An API server sets these fields, but the fake server does not.
+		// An API server sets the UID and the creation time, but the fake client does not.
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			o.SetUID(uuid.NewUUID())
 			o.SetCreationTimestamp(metav1.Now())
