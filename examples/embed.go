@@ -39,8 +39,8 @@ func WithoutLent() fs.FS { return withoutLent }
 // WithoutIssuer returns [WithoutLent] without issuer.yaml, whose objects need Lanyard's own issuer.
 func WithoutIssuer() fs.FS { return withoutIssuer }
 
-// Artifacts returns the files that the tenants publish. Each tenant has a folder with its name and
-// the content of <tenant>/app:1.0.0.
+// Artifacts returns the files that the tenants publish. The folder of a tenant has the tenant's
+// name. It holds the content of the artifact <tenant>/app:1.0.0.
 func Artifacts() (fs.FS, error) { return fs.Sub(artifacts, "artifacts") }
 
 // Cloud returns the content of the local cloud, as YAML.

@@ -2,15 +2,14 @@ package meta
 
 const (
 	// ReconcileRequestedAnnotation asks for a reconciliation now. Its value is any string that
-	// differs from the last value; by custom it is the time of the request in RFC 3339. After the
-	// reconciliation, status.lastHandledReconcileAt has the same value. The controller then also
-	// repeats an exchange that failed, but not within two seconds of the failure, and not before
-	// the end of a pause that the server has asked for (Retry-After).
+	// differs from the last value; by custom it is the time of the request in RFC 3339. On such a
+	// request, the controller also repeats an exchange that failed, but not within two seconds of
+	// the failure, and not before the end of a pause that the server has asked for (Retry-After).
+	// After the reconciliation, status.lastHandledReconcileAt has the same value.
 	ReconcileRequestedAnnotation = "lanyard.dev/reconcile-requested-at"
 
 	// FluxReconcileRequestedAnnotation is Flux's name for the same annotation. If an object has
-	// both annotations, the later time counts. A value that is a time wins over a value that is
-	// not.
+	// both annotations, the later time counts. A value that is a time wins over any other value.
 	FluxReconcileRequestedAnnotation = "reconcile.fluxcd.io/requestedAt"
 
 	// OperationAnnotation asks the controller for an operation on the object. The controller
@@ -29,6 +28,7 @@ const (
 	AllowAccountChangeAnnotation = "lanyard.dev/allow-account-change"
 
 	// Finalizer keeps an object until the controller has removed the object's artifacts from the
-	// store, or a binding's data from the Secret. An AWS identity stays while objects use it.
+	// artifact store, or a binding's data from the Secret. It keeps an AWS identity while objects
+	// use the identity.
 	Finalizer = "lanyard.dev/finalizer"
 )

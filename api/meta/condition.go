@@ -33,8 +33,8 @@ const (
 )
 
 // Condition reasons that do not come from a credential. If a credential was refused or failed, the
-// reason is the code of the auth library's error. Terminal means that the object becomes Stalled,
-// and Retried that the controller tries again.
+// reason is the code of the auth library's error. In the comments below, "Terminal" means that the
+// object becomes Stalled, and "Retried" that the controller tries again.
 const (
 	// ReasonSucceeded says that the last reconciliation reached what the spec asks for.
 	ReasonSucceeded = "Succeeded"
@@ -109,8 +109,8 @@ const (
 	// reached its size limit (--artifact-store-max-size, --artifact-namespace-max-size).
 	ReasonStorageFull = "StorageFull"
 
-	// ReasonExternalArtifactRefused says that an ExternalArtifact of the object's name exists
-	// that was not made for the object. The controller does not change it.
+	// ReasonExternalArtifactRefused says that the ExternalArtifact with the object's name was not
+	// made for the object. The controller does not change this ExternalArtifact.
 	ReasonExternalArtifactRefused = "ExternalArtifactRefused"
 
 	// ReasonExternalArtifactUnavailable says that the controller cannot write ExternalArtifacts:
@@ -156,8 +156,9 @@ const (
 	// identities. Terminal.
 	ReasonSourceChainTooLong = "SourceChainTooLong"
 
-	// ReasonControllerIdentityMissing says that no AWSClusterControllerIdentity with the name
-	// default exists, which would lend the AWS identity of Lanyard's own programs. Terminal.
+	// ReasonControllerIdentityMissing says that the AWSClusterControllerIdentity with the name
+	// default does not exist. Only this object lends the AWS identity of Lanyard's own programs.
+	// Terminal.
 	ReasonControllerIdentityMissing = "ControllerIdentityMissing"
 
 	// ReasonSecretNamespaceRefused says that a static AWS identity names a Secret outside the

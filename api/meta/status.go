@@ -34,8 +34,8 @@ type FetchStatus struct {
 	Status `json:",inline"`
 
 	// identity says whose credential the controller last sent to the server that the spec names,
-	// even if the server did not accept it. The field is absent if no credential was used, or if no
-	// credential was granted.
+	// even if the server did not accept that credential. The field is absent if no credential was
+	// used, or if no credential was granted.
 	//
 	// +optional
 	Identity *Identity `json:"identity,omitempty"`

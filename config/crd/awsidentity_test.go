@@ -36,7 +36,7 @@ func TestAWSFormats(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for _, row := range []struct {
 		file, spec string
-		says       string // part of the refusal; empty if it is accepted
+		says       string // part of the refusal; empty if the object is accepted
 	}{
 		{controllerIdentities, ``, ""},
 		{controllerIdentities, `"sourceOnly":true`, ""},
@@ -100,8 +100,9 @@ func TestAWSFormats(t *testing.T) {
 	}
 }
 
-// TestAWSDefaults checks the defaults that the API server adds. If somebody removes a reference,
-// the reference becomes the default, so that an object is never without an identity.
+// TestAWSDefaults checks the defaults that the API server adds. If somebody removes the reference
+// to an identity, the API server sets the default reference, so that an object is never without an
+// identity.
 func TestAWSDefaults(t *testing.T) {
 	schema := crdtest.New(t, awsClusters)
 	object := func(spec map[string]any) map[string]any {

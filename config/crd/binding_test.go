@@ -41,7 +41,7 @@ func TestBindingFormats(t *testing.T) {
 	object := func(fields string) string { return `"contextObject":{` + fields + `},` + wi + `,` + store }
 	for _, row := range []struct {
 		spec string
-		says string // part of the refusal; empty if it is accepted
+		says string // part of the refusal; empty if the binding is accepted
 	}{
 		// The sample of Gardener's proposal GEP-26, with Lanyard's API group and without the
 		// identity's namespace.

@@ -312,8 +312,8 @@ func TestSpecRequired(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsDescribed checks that each of our fields has a description for kubectl explain,
-// and that every string that a tenant writes has a limit.
+// TestEveryFieldIsDescribed checks that each field of a spec or a status has a description for
+// kubectl explain, and that every string that a tenant writes has a limit.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	files, err := filepath.Glob("*.yaml")
 	if err != nil || len(files) == 0 {
@@ -362,9 +362,9 @@ func decode[T any](tb testing.TB, object map[string]any) *T {
 }
 
 // FuzzAcceptedIsReadable checks that the controller can decode each object that the schema accepts.
-// One stored object that cannot be decoded would stop the list of all tenants' objects. The
-// test also checks that the durations are within their limits, and that the URL has only a host and
-// a path.
+// If one stored object could not be decoded, the controller could not list any tenant's objects.
+// The test also checks that the durations are within their limits, and that the URL has only a host
+// and a path.
 func FuzzAcceptedIsReadable(f *testing.F) {
 	f.Add("oci://registry.example.com:5000/team/app", "5m", "60s", "1.2.0", ".*-rc.*")
 	f.Add("oci://user:password@registry.example.com/app", "999999999999h", "0.5m", "", "(")
@@ -426,8 +426,9 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 		if d := spec.Interval.Duration; d < time.Second || d > 8760*time.Hour {
 			t.Errorf("interval %q is %v", interval, d)
 		}
-		// The schema accepts some values that the controller refuses: a host that only looks like a
-		// host, a repository that is too long, an expression that grows too large.
+		// The test permits some refusals by the controller of values that the schema accepts: a
+		// host that only looks like a host, a repository that is too long, an expression that grows
+		// too large.
 		if repo, err := oci.ParseImage(spec.Image); err == nil && !strings.HasSuffix(strings.ToLower(spec.Image), strings.TrimPrefix(repo.Name(), "library/")) {
 			t.Errorf("image %q is %s", spec.Image, repo)
 		}

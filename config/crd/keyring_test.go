@@ -18,7 +18,7 @@ import (
 
 const keyringFile = "identity.lanyard.dev_keyrings.yaml"
 
-// kid returns a string in the form of a thumbprint. Each letter makes another kid.
+// kid returns a string in the form of a thumbprint. Different letters give different kids.
 func kid(letter string) string { return strings.Repeat(letter, 43) }
 
 // ringOf returns a KeyRing of revision 7. Each argument is one key: the letter of its kid, and its
@@ -69,7 +69,7 @@ func TestKeyRingSpec(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		edit func(map[string]any)
-		want string // part of the refusal, empty if it is accepted
+		want string // part of the refusal; empty if the spec is accepted
 	}{
 		{"nothing", set(nil, "spec"), ""},
 		{"a rotation", set("2026-03-01T12:00:00Z", "spec", "rotate"), ""},

@@ -51,7 +51,7 @@ func TestIdentityTable(t *testing.T) {
 			for _, problem := range validation.NameIsDNSSubdomain(name, false) {
 				found[issuertest.Kubernetes] = append(found[issuertest.Kubernetes], "metadata.name: "+problem)
 			}
-			// The API server evaluates the policy only if the schema accepts.
+			// The API server evaluates the policy only if the schema accepts the identity.
 			if found[issuertest.Schema] == nil {
 				found[issuertest.Policy] = policy.Admit(t, object, nil)
 			}
@@ -175,7 +175,8 @@ func TestIdentityUpdates(t *testing.T) {
 			t.Errorf("%s: the identity before: %v", tt.name, errs)
 		}
 		var refusals []string
-		// AdmitUpdate also adds the defaults, so that the policy gets them below.
+		// AdmitUpdate also adds the defaults to the object, so that the policy below judges the
+		// object with its defaults.
 		for _, err := range schema.AdmitUpdate(t.Context(), tt.object, tt.old) {
 			refusals = append(refusals, err.Error())
 		}

@@ -43,7 +43,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The manager, the accounts of the tenants and the cache of their tokens: once per program.
+	// The program has one manager, one set of the tenants' accounts, and one cache of their tokens.
 	mgr, err := manager.New(ctx, config, manager.Options{
 		Manager:  ctrl.Options{Metrics: server.Options{BindAddress: "0"}}, // no metrics server
 		Accounts: kube.Options{APIAudiences: strings.Fields(os.Getenv("API_AUDIENCES"))},

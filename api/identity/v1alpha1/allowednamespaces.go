@@ -7,9 +7,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// AllowedNamespaces says which namespaces may use an identity. A nil pointer and the zero value
-// admit no namespace. Encoding and decoding never change which namespaces are admitted. Package
-// auth/grant of Lanyard's library decides whether a namespace is admitted.
+// AllowedNamespaces is a grant: it says which namespaces may use an identity. A nil pointer and the
+// zero value admit no namespace. Encoding and decoding never change which namespaces are admitted.
+// Package auth/grant of Lanyard's library decides whether a namespace is admitted.
 //
 // The schema preserves unknown fields of the grant and of its selector. If the API server dropped
 // such a field, the grant could become wider: {} admits every namespace, and a selector could lose
@@ -76,14 +76,15 @@ type NamespaceRequirement struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="key must be the key of a label, such as team or example.com/team"
 	Key string `json:"key"`
 
-	// operator compares the label with the values: In, NotIn, Exists or DoesNotExist. Required.
+	// operator is In, NotIn, Exists or DoesNotExist. In and NotIn compare the label's value with
+	// the field values. Exists and DoesNotExist only check whether the label exists. Required.
 	//
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator string `json:"operator"`
 
-	// values are the values that are compared with the label's value. In and NotIn need at least
-	// one value. Exists and DoesNotExist need an empty list. At most 64.
+	// values are the values with which In and NotIn compare the label's value. In and NotIn need at
+	// least one value. Exists and DoesNotExist need an empty list. At most 64.
 	//
 	// +optional
 	// +listType=atomic
@@ -129,10 +130,11 @@ func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// readLender decodes the spec of an identity that is lent to namespaces. If the spec has an unknown
-// field, readLender sets the grant to nil, which admits no namespace: the field may be a misspelt
-// limit on the identity's use. So the schema preserves unknown fields. An admission policy refuses
-// them, but an object may be stored in spite of the policy.
+// readLender decodes the spec of an identity that is lent to namespaces. An unknown field may be a
+// misspelt limit on the identity's use. If the spec has such a field, readLender sets the grant to
+// nil, which admits no namespace. The schema preserves unknown fields, so that readLender sees
+// them. An admission policy refuses unknown fields, but an object may be stored in spite of the
+// policy.
 func readLender(data []byte, into any, grant **AllowedNamespaces) error {
 	unknown, err := kjson.UnmarshalStrict(data, into)
 	if len(unknown) > 0 {

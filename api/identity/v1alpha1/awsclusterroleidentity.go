@@ -101,8 +101,8 @@ type AWSClusterRoleIdentitySpec struct {
 	SessionPer string `json:"sessionPer,omitempty"`
 
 	// sourceIdentityRef names the identity whose credentials are used to assume the role. The
-	// allowedNamespaces of that identity must admit the namespace too. Default: the
-	// AWSClusterControllerIdentity with the name default.
+	// allowedNamespaces of that identity, too, must admit each namespace that uses this identity.
+	// Default: the AWSClusterControllerIdentity with the name default.
 	//
 	// +optional
 	// +kubebuilder:default={"kind":"AWSClusterControllerIdentity","name":"default"}

@@ -50,15 +50,16 @@ type AWSClusterStaticIdentity struct {
 type AWSClusterStaticIdentitySpec struct {
 	AWSClusterIdentitySpec `json:",inline"`
 
-	// secretRef names the Secret with the keys. Its type is identity.lanyard.dev/aws-static, and
-	// its data has accessKeyID, secretAccessKey and optionally sessionToken. AccessKeyID,
-	// SecretAccessKey and SessionToken are accepted too. Required.
+	// secretRef names the Secret with the AWS access key. The Secret's type is
+	// identity.lanyard.dev/aws-static. Its data has the keys accessKeyID, secretAccessKey and
+	// optionally sessionToken. The spellings AccessKeyID, SecretAccessKey and SessionToken are
+	// accepted too. Required.
 	//
 	// +required
 	SecretRef AWSClusterSecretReference `json:"secretRef"`
 }
 
-// AWSClusterSecretReference names a Secret in the namespace of the identities.
+// AWSClusterSecretReference names a Secret in the namespace that is reserved for identities.
 type AWSClusterSecretReference struct {
 	// name is the name of the Secret. Required.
 	//

@@ -13,8 +13,8 @@ const DefaultControllerIdentity = "default"
 type AWSClusterIdentitySpec struct {
 	// allowedNamespaces says which namespaces may use this identity. {} admits every namespace.
 	// Otherwise the field admits the namespaces in list, and the namespaces whose labels match
-	// selector. In a chain, every identity must admit the namespace. Default: no namespace is
-	// admitted.
+	// selector. If this identity has a source, each source in the chain must admit the namespace
+	// too. Default: no namespace is admitted.
 	//
 	// +optional
 	// +nullable
@@ -51,8 +51,8 @@ type AWSRoleSpec struct {
 	SessionName string `json:"sessionName,omitempty"`
 
 	// durationSeconds is how long a session lives, from 900 to 43200 seconds. The role's maximum
-	// must allow it. If the role is assumed with another session, the new session lives at most an
-	// hour, because AWS allows no more. Default: 3600.
+	// session duration must not be shorter. If the role is assumed with another session, the new
+	// session lives at most an hour, because AWS allows no more. Default: 3600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=900
@@ -114,8 +114,9 @@ type AWSIdentityStatus struct {
 	// +kubebuilder:validation:items:MaxLength=320
 	Chain []string `json:"chain,omitempty"`
 
-	// usedBy is the number of objects that use this identity, directly or as a source. An object
-	// that is not admitted does not count. While usedBy is not zero, the identity is not deleted.
+	// usedBy is the number of objects that use this identity, directly or as a source. Objects in
+	// namespaces that spec.allowedNamespaces does not allow do not count. While usedBy is not
+	// zero, the identity is not deleted.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -52,7 +52,8 @@ type AWSServiceAccountIdentitySpec struct {
 
 	// audiences are the values of the claim aud in the ServiceAccount's token. IAM's identity
 	// provider for the cluster must list one of these audiences. At least one, at most 16. An
-	// audience that the API server accepts is refused. Default: ["sts.amazonaws.com"].
+	// audience with which a token is valid at the API server itself is refused. Default:
+	// ["sts.amazonaws.com"].
 	//
 	// +optional
 	// +listType=set
@@ -65,7 +66,7 @@ type AWSServiceAccountIdentitySpec struct {
 	Audiences []string `json:"audiences,omitempty"`
 
 	// expirationSeconds is how long the ServiceAccount's token is valid, from 600 to 86400 seconds.
-	// The token is exchanged at once. Default: 3600.
+	// Lanyard exchanges the token as soon as it has the token. Default: 3600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=600

@@ -13,9 +13,9 @@ const IssuerKeyRing = "issuer"
 // and the authorities of X.509-SVIDs. This KeyRing is in the namespace of the token server.
 const SPIFFEKeyRing = "spiffe"
 
-// Algorithm is the signature algorithm of a key, by its name in RFC 7518 §3.1. It decides the type
-// of the key: RS256 uses RSA keys of 2048 bits, ES256 uses keys on the curve P-256, ES384 uses keys
-// on P-384.
+// Algorithm is the signature algorithm of a key, by its name in RFC 7518 §3.1. The algorithm
+// decides the type of the key: RS256 uses RSA keys of 2048 bits, ES256 uses keys on the curve
+// P-256, ES384 uses keys on P-384.
 //
 // +kubebuilder:validation:Enum=RS256;ES256;ES384
 type Algorithm string
@@ -28,8 +28,8 @@ const (
 )
 
 // KeyState is the state of a key or an authority in its life cycle. A key moves only forward,
-// except from Published back to Pending. The public document contains the keys that are Pending,
-// Published, Active or Retiring.
+// except from Published back to Pending. The public document, from which verifiers read the keys,
+// contains the keys that are Pending, Published, Active or Retiring.
 //
 // +kubebuilder:validation:Enum=Pending;Published;Active;Retiring;Removed;Revoked
 type KeyState string
@@ -83,8 +83,9 @@ const (
 	// ReasonDocumentUnreachable says that the public document could not be read.
 	ReasonDocumentUnreachable = "DocumentUnreachable"
 
-	// ReasonNoKey says that an algorithm has no key that can sign, or no successor for a key that
-	// is due. For X.509, the reason is about authorities instead of keys.
+	// ReasonNoKey says that an algorithm has no key that can sign. It also says that an active key
+	// is due to be replaced, and has no successor. For X.509, the reason is about authorities
+	// instead of keys.
 	ReasonNoKey = "NoKey"
 	// ReasonImportFailed says that the CA of --spiffe-secret-name cannot be used. The active
 	// authority continues to sign until it expires.
@@ -130,9 +131,9 @@ type KeyRing struct {
 
 // KeyRingSpec holds administrators' requests to rotate, confirm or revoke keys.
 type KeyRingSpec struct {
-	// rotate requests a rotation when its value changes. Each active key that became active under
-	// another value is replaced as soon as its successor may sign. By convention, the value is the
-	// time of the request in RFC 3339. Default: none; keys rotate by schedule.
+	// rotate requests a rotation when its value changes. Each active key that became active while
+	// rotate had another value is replaced as soon as the key's successor may sign. By convention,
+	// the value is the time of the request in RFC 3339. Default: none; keys rotate by schedule.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -170,9 +171,9 @@ type KeyConfirmation struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9_-]{43}|[0-9a-f]{64})$')",message="kid must be 43 letters, digits, - or _, or an authority's 64 hexadecimal digits, as lanyard keys list shows it"
 	KID string `json:"kid"`
 
-	// skipDelay lets the key sign without the publish delay. Set it if no verifier has cached a
-	// document of this issuer without the key. Otherwise such a verifier may refuse tokens until
-	// its cache expires. Default: false.
+	// skipDelay lets the key sign without the publish delay. Set it only if no verifier has cached
+	// a document of this issuer without the key: such a verifier may refuse tokens until its cache
+	// expires. Default: false.
 	//
 	// +optional
 	SkipDelay bool `json:"skipDelay,omitempty"`
@@ -314,8 +315,8 @@ type Authority struct {
 	KID string `json:"kid"`
 
 	// intermediate is the certificate of the ring's key, signed by an imported authority, as PEM
-	// ("CERTIFICATE"). It is renewed as long as the Secret has the authority's key. The field is
-	// absent if the authority is not imported.
+	// ("CERTIFICATE"). The intermediate is renewed as long as the Secret of --spiffe-secret-name
+	// has the authority's key. The field is absent if the authority is not imported.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192

@@ -56,7 +56,7 @@ type WorkloadIdentitySpec struct {
 	// audiences are the values that the claim aud of a token may have, such as "sts.amazonaws.com".
 	// At least one, at most 16, each with 1 to 255 printable ASCII characters, without duplicates.
 	// A request may ask for some of these audiences; by default a token has all of them. An
-	// audience that the cluster's API server accepts is refused. Required.
+	// audience with which a token is valid at the cluster's API server itself is refused. Required.
 	//
 	// +required
 	// +listType=atomic
@@ -69,9 +69,9 @@ type WorkloadIdentitySpec struct {
 	Audiences []string `json:"audiences"`
 
 	// duration is how long a token lives, as a Go duration with the units h, m and s, such as "1h".
-	// From 10m to 48h; for azure at most 24h, for gcp below 48h. A request may ask for less and
-	// never gets more. The administrator may set narrower limits. Default: the issuer's default,
-	// usually 1h.
+	// From 10m to 48h. For the target system azure at most 24h, for gcp below 48h. A request may
+	// ask for less and never gets more. The administrator may set narrower limits. Default: the
+	// issuer's default, usually 1h.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -111,8 +111,8 @@ type WorkloadIdentitySpec struct {
 type TargetSystem struct {
 	// type names the system: "aws", "azure", "gcp", "alibaba", "vault", "kubernetes", or any other
 	// name of lower-case letters, digits and hyphens, at most 63 characters. For these six, the
-	// limits and the providerConfig are checked. For another system, the providerConfig is not
-	// checked. Immutable. Required.
+	// providerConfig and the limits of the system are checked. For another system, the
+	// providerConfig is not checked. Immutable. Required.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -189,8 +189,9 @@ type WorkloadIdentityStatus struct {
 	Issuer string `json:"issuer,omitempty"`
 
 	// keyRing is the metadata.uid of the KeyRing whose keys services could last use to check tokens
-	// of this identity. If a new KeyRing is made for the same issuer, this field shows that
-	// services may have cached keys of another KeyRing.
+	// of this identity. Until services can use the keys of a new KeyRing of the issuer, this field
+	// has the UID of the old KeyRing. So it shows that services may have cached keys of another
+	// KeyRing.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -76,8 +76,8 @@ type WorkloadIdentityBindingSpec struct {
 
 	// contextObject is the object that the credential is used for. The issuer checks that the
 	// object exists and belongs to the WorkloadIdentity. The token then has claims about the
-	// object. Default: the binding itself. With a hub, the default is none, because the hub does
-	// not have the binding.
+	// object. Default: the binding itself. If the WorkloadIdentity is in a hub cluster, the default
+	// is none, because the hub does not have the binding.
 	//
 	// +optional
 	ContextObject *ContextObject `json:"contextObject,omitempty"`
@@ -151,7 +151,7 @@ type ContextObject struct {
 	Kind string `json:"kind"`
 
 	// namespace is the namespace of the object. It is absent for a cluster-scoped object. The
-	// issuer decides which namespace a kind must have.
+	// issuer's configuration decides in which namespace an object of the kind must be.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

@@ -30,7 +30,8 @@ const (
 type SVIDRequest struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata may name the object; a name or namespace other than the path's is refused.
+	// metadata may name the object. A name or a namespace that differs from the path of the request
+	// is refused.
 	//
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`

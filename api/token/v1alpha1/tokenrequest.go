@@ -17,8 +17,8 @@ const TokenRequestKind = "TokenRequest"
 type TokenRequest struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata may name the WorkloadIdentity; a name or namespace other than the path's is
-	// refused.
+	// metadata may name the WorkloadIdentity. A name or a namespace that differs from the path of
+	// the request is refused.
 	//
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -72,7 +72,8 @@ type ContextObject struct {
 	Kind string `json:"kind"`
 
 	// namespace is the namespace of the object. It is absent for a cluster-scoped object. The
-	// issuer decides which namespace a kind must have, usually the WorkloadIdentity's.
+	// issuer's configuration decides in which namespace an object of the kind must be, usually in
+	// that of the WorkloadIdentity.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`

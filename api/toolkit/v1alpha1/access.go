@@ -48,14 +48,14 @@ type Access struct {
 	// the controller's tenant. For gcp, "iam.gke.io/gcp-service-account" names the service account.
 	// Without this annotation, the account itself is the principal. In a cluster outside GKE,
 	// "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster. With
-	// provider generic, the field depends on the kind. A kind that names a repository uses a token
-	// of the account if credential.type is ServiceAccountToken. Otherwise it uses the account's
-	// imagePullSecrets: the first Secret that has an entry for the registry, of at most 16 Secrets.
-	// For a Bucket, the controller exchanges the account's token at sts.endpoint, so sts must be
-	// set. The annotation "eks.amazonaws.com/role-arn" then names the role. Default: none. Without
-	// an account, a cloud provider and a ServiceAccountToken are refused, unless the controller's
-	// administrator has set a default account or lends the controller's own identity to this
-	// namespace.
+	// provider generic, the kind of this object decides how the controller uses the account. A kind
+	// that names a repository uses a token of the account if credential.type is
+	// ServiceAccountToken. Otherwise it uses the account's imagePullSecrets: the first Secret that
+	// has an entry for the registry, of at most 16 Secrets. For a Bucket, the controller exchanges
+	// the account's token at sts.endpoint, so sts must be set. The annotation
+	// "eks.amazonaws.com/role-arn" then names the role. Default: none. Without an account, a cloud
+	// provider and a ServiceAccountToken are refused, unless the controller's administrator has set
+	// a default account or lends the controller's own identity to this namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -36,8 +36,8 @@ type Artifact struct {
 	Revision string `json:"revision"`
 
 	// digest is the digest of the file that the artifact server delivers, as "<algorithm>:<hex>",
-	// such as "sha256:9f86…". The digest in revision is a different digest: it belongs to the
-	// source.
+	// such as "sha256:9f86…". The field revision has a different digest: that of the upstream
+	// state.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=256

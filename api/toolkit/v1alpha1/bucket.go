@@ -104,8 +104,8 @@ type BucketSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Prefix string `json:"prefix,omitempty"`
 
-	// ignore is a list of patterns, one per line, in the format of .gitignore. Objects that
-	// match, such as "*.md", are not fetched, and their keys need not be valid names of files.
+	// ignore is a list of patterns, one per line, in the format of .gitignore. Objects that match a
+	// pattern, such as "*.md", are not fetched, and their keys need not be valid names of files.
 	// Default: no patterns.
 	//
 	// +optional

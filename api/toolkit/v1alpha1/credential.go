@@ -33,8 +33,8 @@ type Credential struct {
 
 	// audiences are the receivers of a token (claim aud), such as "registry.example.com". They must
 	// not be audiences of the cluster's API server or of a cloud's token service, because the
-	// server could use such a token there. Default: spec.url of an OCIRepository, or spec.image of
-	// an ImageRepository, as it is written.
+	// server could use such a token there. Default: the text of spec.url of an OCIRepository, or of
+	// spec.image of an ImageRepository, unchanged.
 	//
 	// +optional
 	// +listType=set

@@ -72,10 +72,11 @@ type ImageRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="false",message="accessFrom is not supported: an ImageRepository is used only in its own namespace; remove it"
 	AccessFrom *Unsupported `json:"accessFrom,omitempty"`
 
-	// exclusionList is a list of at most 25 regular expressions in RE2 syntax, each of at most
-	// 256 characters. The expressions are not anchored. A tag that matches any of them, such as
-	// "^.*-rc[.]?[0-9]*$", is left out. An empty list leaves out no tag. Default: the expression
-	// "^.*\.sig$", which leaves out the signatures that cosign keeps as tags.
+	// exclusionList is a list of at most 25 regular expressions in RE2 syntax, each of at most 256
+	// characters. The expressions are not anchored: each may match a part of a tag. A tag that
+	// matches any of them, such as "^.*-rc[.]?[0-9]*$", is left out. An empty list leaves out no
+	// tag. Default: the expression "^.*\.sig$", which leaves out the signatures that cosign keeps
+	// as tags.
 	//
 	// +optional
 	// +listType=atomic

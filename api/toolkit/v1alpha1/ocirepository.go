@@ -85,12 +85,12 @@ type OCIRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="false",message="verify is not supported: Lanyard does not verify signatures yet; remove verify only if you accept that no signature is verified"
 	Verify *Unsupported `json:"verify,omitempty"`
 
-	// ignore is a list of patterns, one per line, in the format of .gitignore. Files that match,
-	// such as "*.md", are left out when a layer is extracted. Files of version control systems are
-	// always left out. Default: patterns for CI configuration, pictures and archives, the same as
-	// Flux's. Patterns in this field replace the default. A text without patterns, such as "", does
-	// not replace the default: to keep these files, write a pattern such as "!*.zip". The field has
-	// no effect with the operation copy.
+	// ignore is a list of patterns, one per line, in the format of .gitignore. Files that match a
+	// pattern, such as "*.md", are left out when a layer is extracted. Files of version control
+	// systems are always left out. Default: patterns for CI configuration, pictures and archives,
+	// the same as Flux's. Patterns in this field replace the default. A text without patterns, such
+	// as "", does not replace the default: to keep the files that the default leaves out, write a
+	// pattern such as "!*.zip". The field has no effect with the operation copy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
@@ -228,5 +228,5 @@ type OCIRepositoryList struct {
 type Unsupported struct{}
 
 // UnmarshalJSON accepts every value and drops it, because a validation rule refuses the value
-// anyway. Otherwise strict decoders would report the fields of the value.
+// anyway. Without this method, strict decoders would report the fields of the value.
 func (*Unsupported) UnmarshalJSON([]byte) error { return nil }

@@ -30,8 +30,9 @@ type Policy struct {
 	resource  schema.GroupVersionResource
 }
 
-// New compiles the policy that is the first document of the file. The first resource rule of the
-// policy names the resource of the objects for [Policy.Admit].
+// New compiles the policy that is the first document of the file. [Policy.Admit] judges objects of
+// the resource in the policy's first resource rule. The parameter version is the version of this
+// resource.
 func New(tb testing.TB, file, version string) Policy {
 	tb.Helper()
 	data, err := os.ReadFile(file) //nolint:gosec // a test names its file
@@ -69,7 +70,8 @@ func New(tb testing.TB, file, version string) Policy {
 	}
 }
 
-// Admit returns the messages for which the policy refuses to create the object, or to update old.
+// Admit returns the messages for which the policy refuses to create the object. If old is not nil,
+// the policy judges the update from old to the object instead.
 func (p Policy) Admit(tb testing.TB, object, old map[string]any) []string {
 	tb.Helper()
 	o := &unstructured.Unstructured{Object: object}

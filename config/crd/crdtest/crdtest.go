@@ -22,7 +22,7 @@ func Read(tb testing.TB, file string) *apiextensions.CustomResourceDefinition {
 	return crd
 }
 
-// New makes the admission of the CRD in the file.
+// New returns an Admission, which validates objects with the CRD in the file.
 func New(tb testing.TB, file string) *admission.Admission {
 	tb.Helper()
 	a, err := admission.New(Read(tb, file))
