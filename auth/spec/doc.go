@@ -15,5 +15,6 @@
 //
 // Some combinations of identity fields are refused. The schema of a kind refuses them when an
 // object is written. This package refuses them again, because an object may be older than a rule of
-// the schema, or stored without the schema. testdata/exclusions.yaml is the truth table of the schema and of this package.
+// the schema, or stored without the schema. The schema and this package follow the truth table
+// testdata/exclusions.yaml.
 package spec

@@ -19,7 +19,8 @@ const globalHost = "sts.aliyuncs.com"
 // checks only the form of the region's name.
 var regionalHost = regexp.MustCompile(`\Asts(?:-vpc)?\.[a-z]{2}(?:-[a-z0-9]+){1,4}\.aliyuncs\.com\z`)
 
-// Limits of Alibaba Cloud's Resource Access Management (RAM) and STS. Sources: RAM, CreateOIDCProvider; STS, AssumeRoleWithOIDC.
+// Limits of Alibaba Cloud's Resource Access Management (RAM) and STS. Sources: RAM,
+// CreateOIDCProvider; STS, AssumeRoleWithOIDC.
 const (
 	maxClientIDs         = 50
 	maxFingerprints      = 5
