@@ -1,5 +1,5 @@
-// Package identitytest has a cluster's AWS identities without an API server, and a local AWS that
-// answers their requests. Only tests import it.
+// Package identitytest simulates a cluster's AWS identities and AWS itself, without an API server.
+// Only tests import this package.
 package identitytest
 
 import (
@@ -42,7 +42,7 @@ const (
 	Root       = "arn:aws:iam::" + Management + ":user/root"
 )
 
-// World is a local AWS and the identities of a cluster without an API server.
+// World simulates the AWS identities of a cluster, and AWS itself.
 type World struct {
 	// Cloud is the local AWS.
 	Cloud *cloudtest.Cloud
@@ -62,7 +62,7 @@ type World struct {
 }
 
 // New returns a World with two namespaces: team-a with the label team=a, and team-b with the label
-// team=b. Requests reach the local AWS in memory, so that tests with a fake clock can use it.
+// team=b. Requests reach the local AWS in memory, so that tests can use a fake clock.
 func New(tb testing.TB, options ...func(*identity.Options)) *World {
 	tb.Helper()
 	w := Starting(tb, options...)
@@ -162,7 +162,7 @@ func (w *World) informerOf(o client.Object) *informers.FakeInformer {
 	return w.informers[fmt.Sprintf("%T", o)]
 }
 
-// feeds are informers by the type of their objects.
+// feeds has an informer for each Go type of objects.
 type feeds map[string]*informers.FakeInformer
 
 // GetInformer implements kube.Informers.
@@ -180,7 +180,8 @@ func (w *World) Namespace(name string, labels map[string]string) {
 	w.Put(namespace)
 }
 
-// Admits returns a spec with a grant to these namespaces, or to all namespaces if there are none.
+// Admits returns a spec with a grant to the given namespaces. Without arguments, the grant is to
+// all namespaces.
 func Admits(namespaces ...string) v1alpha1.AWSClusterIdentitySpec {
 	return v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{All: len(namespaces) == 0, List: namespaces}}
 }
@@ -258,7 +259,6 @@ func (w *World) CloudRole(account, name, principal string, conditions map[string
 
 // Get gets the identity's token as an object of the namespace does.
 func (w *World) Get(namespace string, subject auth.Subject, more ...auth.Option) (*aws.Token, auth.Key, error) {
-	w.t.Helper()
 	view := w.Identities.For(namespace)
 	options := append([]auth.Option{
 		auth.WithSubject(subject, view), auth.WithTenant(namespace), auth.WithCache(w.Tokens, auth.InvolvedObject{}),
