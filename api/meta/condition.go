@@ -20,10 +20,10 @@ const (
 	// artifact store and is served.
 	ConditionArtifactInStorage = "ArtifactInStorage"
 
-	// ConditionExternalArtifactPublished is True while Flux's ExternalArtifact of the object's
-	// name offers the artifact that the status names. It is False while the ExternalArtifact
-	// cannot offer it, and Unknown before the first attempt. It is absent if nothing is to be
-	// published (spec.externalArtifact) and no earlier ExternalArtifact is left.
+	// ConditionExternalArtifactPublished is True while Flux's ExternalArtifact with the object's
+	// name offers the artifact that the status names. It is False while the ExternalArtifact cannot
+	// offer it, and Unknown before the first attempt. The condition is absent if
+	// spec.externalArtifact is false and no earlier ExternalArtifact remains.
 	ConditionExternalArtifactPublished = "ExternalArtifactPublished"
 
 	// ConditionHubReachable is False while the hub, which has the WorkloadIdentity of a binding,
@@ -32,9 +32,9 @@ const (
 	ConditionHubReachable = "HubReachable"
 )
 
-// Condition reasons that do not come from a credential. If a credential was refused or failed, the
-// reason is the code of the auth library's error. In the comments below, "Terminal" means that the
-// object becomes Stalled, and "Retried" that the controller tries again.
+// Reasons of conditions. If an object gets no credential, the reason can also be an error code of
+// the auth library. In the comments below, "Terminal" means that the object becomes Stalled, and
+// "Retried" that the controller tries again.
 const (
 	// ReasonSucceeded says that the last reconciliation reached what the spec asks for.
 	ReasonSucceeded = "Succeeded"
@@ -118,9 +118,9 @@ const (
 	// ExternalArtifact is still being deleted.
 	ReasonExternalArtifactUnavailable = "ExternalArtifactUnavailable"
 
-	// ReasonIssuerNotPublished says that no service could check a token of a WorkloadIdentity: no
-	// key of the identity's algorithm signs yet. A key signs only after it was seen in the public
-	// document of the issuer, or people have confirmed it.
+	// ReasonIssuerNotPublished says that a WorkloadIdentity gets no tokens yet, because its
+	// signature algorithm has no active key. A key becomes active only after it was seen in the
+	// issuer's public document, or people have confirmed that it is there.
 	ReasonIssuerNotPublished = "IssuerNotPublished"
 
 	// ReasonIssuerUnavailable says that the issuer of a WorkloadIdentity cannot sign: its KeyRing
@@ -130,7 +130,7 @@ const (
 	// ReasonHubUnreachable says that the hub did not answer in time, or answered with a 5xx status.
 	ReasonHubUnreachable = "HubUnreachable"
 
-	// ReasonHubRefused says that the hub answered, and refused the account of the spoke.
+	// ReasonHubRefused says that the hub answered, and refused the spoke's request.
 	ReasonHubRefused = "HubRefused"
 
 	// ReasonNamespaceNotMapped says that the namespace of a binding is not mapped to a namespace at
@@ -166,16 +166,17 @@ const (
 	ReasonSecretNamespaceRefused = "SecretNamespaceRefused"
 
 	// ReasonStaticIdentityNotForSources says that the chain of an AWS identity ends in static keys,
-	// which the controller of the object does not read. Terminal.
+	// but the controller that uses the identity does not read static keys. Terminal.
 	ReasonStaticIdentityNotForSources = "StaticIdentityNotForSources"
 
-	// ReasonAccountMismatch says that the identity's credentials are of the wrong account: the
-	// account is not spec.accountID, or not the account of the credential in a binding's Secret.
-	// Terminal.
+	// ReasonAccountMismatch says that the identity's credentials belong to the wrong account. An
+	// AWSCluster requires the account in spec.accountID. A binding requires the account of the
+	// credential that is already in the Secret. Terminal.
 	ReasonAccountMismatch = "AccountMismatch"
 
-	// ReasonPrincipalCredentialRetrievalFailed says that the AWS identity of an AWSCluster gave no
-	// credential. The condition Ready has the reason in detail.
+	// ReasonPrincipalCredentialRetrievalFailed says, in the condition PrincipalCredentialRetrieved,
+	// that the AWS identity of an AWSCluster gave no credential. The condition Ready has a more
+	// specific reason.
 	ReasonPrincipalCredentialRetrievalFailed = "PrincipalCredentialRetrievalFailed"
 
 	// ReasonIdentityInUse says that an AWS identity is being deleted, but objects still use it. The

@@ -19,9 +19,9 @@ type Status struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// lastHandledReconcileAt is the last value of the annotation
-	// lanyard.dev/reconcile-requested-at, or of Flux's reconcile.fluxcd.io/requestedAt, that the
-	// controller has handled, shortened to 256 bytes.
+	// lastHandledReconcileAt is the last request for a reconciliation that the controller has
+	// handled. It is the value of the annotation lanyard.dev/reconcile-requested-at, or of Flux's
+	// reconcile.fluxcd.io/requestedAt, shortened to 256 bytes.
 	//
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`

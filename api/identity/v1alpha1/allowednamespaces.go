@@ -77,7 +77,7 @@ type NamespaceRequirement struct {
 	Key string `json:"key"`
 
 	// operator is In, NotIn, Exists or DoesNotExist. In and NotIn compare the label's value with
-	// the field values. Exists and DoesNotExist only check whether the label exists. Required.
+	// the list in values. Exists and DoesNotExist only check whether the label exists. Required.
 	//
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
@@ -103,14 +103,13 @@ func (a AllowedNamespaces) MarshalJSON() ([]byte, error) {
 	if a.List == nil {
 		a.List = []string{}
 	}
-	type fields AllowedNamespaces // without this method, to avoid recursion
+	type fields AllowedNamespaces // has no MarshalJSON, so there is no recursion
 	return json.Marshal(fields(a))
 }
 
 // UnmarshalJSON decodes {} as All. Invalid input, such as an object with an unknown field, is not
 // an error: it decodes to a grant that admits no namespace. If it were an error, one invalid object
-// would prevent a program from reading all other objects. A field in the wrong letter case is
-// unknown, also in the selector.
+// would prevent a program from reading all other objects. The names of fields are case-sensitive.
 func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	*a = AllowedNamespaces{}
 	if string(bytes.TrimSpace(data)) == "null" {
@@ -120,7 +119,7 @@ func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return nil //nolint:nilerr // it admits nobody
 	}
-	type fields AllowedNamespaces // without this method, to avoid recursion
+	type fields AllowedNamespaces // has no UnmarshalJSON, so there is no recursion
 	var read fields
 	if strict, err := kjson.UnmarshalStrict(data, &read); err != nil || len(strict) > 0 {
 		return nil //nolint:nilerr // it admits nobody
@@ -130,11 +129,10 @@ func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// readLender decodes the spec of an identity that is lent to namespaces. An unknown field may be a
-// misspelt limit on the identity's use. If the spec has such a field, readLender sets the grant to
-// nil, which admits no namespace. The schema preserves unknown fields, so that readLender sees
-// them. An admission policy refuses unknown fields, but an object may be stored in spite of the
-// policy.
+// readLender decodes the spec of an identity that is lent to namespaces. If the spec has an unknown
+// field, readLender sets the grant to nil, which admits no namespace. The unknown field may be a
+// misspelt limit on the identity's use. An object with such a field may be stored in spite of the
+// admission policy. So the schemas of these specs preserve unknown fields, for readLender to see.
 func readLender(data []byte, into any, grant **AllowedNamespaces) error {
 	unknown, err := kjson.UnmarshalStrict(data, into)
 	if len(unknown) > 0 {

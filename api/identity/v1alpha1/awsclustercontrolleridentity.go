@@ -52,7 +52,7 @@ type AWSClusterControllerIdentitySpec struct {
 
 // UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterControllerIdentitySpec) UnmarshalJSON(data []byte) error {
-	type fields AWSClusterControllerIdentitySpec // without this method, to avoid recursion
+	type fields AWSClusterControllerIdentitySpec // has no UnmarshalJSON, so there is no recursion
 	*s = AWSClusterControllerIdentitySpec{}
 	return readLender(data, (*fields)(s), &s.AllowedNamespaces)
 }
@@ -60,7 +60,7 @@ func (s *AWSClusterControllerIdentitySpec) UnmarshalJSON(data []byte) error {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSClusterControllerIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetIdentityStatus returns the status of an AWS identity, for reading and writing.
+// GetIdentityStatus returns the whole status of the identity, for reading and writing.
 func (o *AWSClusterControllerIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
 
 // AWSClusterControllerIdentityList is a list of AWSClusterControllerIdentity objects.

@@ -9,7 +9,8 @@ import (
 // AWSClusterRoleIdentityKind is the kind of an AWSClusterRoleIdentity in manifests.
 const AWSClusterRoleIdentityKind = "AWSClusterRoleIdentity"
 
-// AWSClusterRoleIdentity is an IAM role, of any account, that is assumed with another identity.
+// AWSClusterRoleIdentity is an IAM role that is assumed with another identity. The role may belong
+// to any account.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -50,10 +51,9 @@ type AWSClusterRoleIdentitySpec struct {
 	AWSClusterIdentitySpec `json:",inline"`
 	AWSRoleSpec            `json:",inline"`
 
-	// externalID is the external ID that the role's trust policy may require (sts:ExternalId). The
-	// administrator of the role's account chooses it for this use of the role. It prevents others
-	// from using the role through Lanyard. From 2 to 1224 characters: letters, digits and
-	// _+=,.@:/-. Default: none.
+	// externalID is the external ID (sts:ExternalId) that the role's trust policy may require. The
+	// administrator of the role's account chooses this ID, so that others cannot use the role
+	// through Lanyard. From 2 to 1224 characters: letters, digits and _+=,.@:/-. Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=2
@@ -70,8 +70,8 @@ type AWSClusterRoleIdentitySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) >= 1 && size(k) <= 128 && !k.matches('^[aA][wW][sS]:') && size(self[k]) <= 256)",message="tags must have keys of 1 to 128 characters that do not begin with aws:, and values of at most 256 characters"
 	Tags map[string]string `json:"tags,omitempty"`
 
-	// transitiveTags lists keys of the field tags. Sessions that are obtained with this session
-	// inherit these tags. Default: none.
+	// transitiveTags lists keys from spec.tags. Sessions that are obtained with this session
+	// inherit the tags with these keys. Default: none.
 	//
 	// +optional
 	// +listType=set
@@ -101,7 +101,7 @@ type AWSClusterRoleIdentitySpec struct {
 	SessionPer string `json:"sessionPer,omitempty"`
 
 	// sourceIdentityRef names the identity whose credentials are used to assume the role. The
-	// allowedNamespaces of that identity, too, must admit each namespace that uses this identity.
+	// source's own allowedNamespaces must also admit each namespace that uses this identity.
 	// Default: the AWSClusterControllerIdentity with the name default.
 	//
 	// +optional
@@ -134,7 +134,7 @@ type AWSClusterIdentityReference struct {
 
 // UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterRoleIdentitySpec) UnmarshalJSON(data []byte) error {
-	type fields AWSClusterRoleIdentitySpec // without this method, to avoid recursion
+	type fields AWSClusterRoleIdentitySpec // has no UnmarshalJSON, so there is no recursion
 	*s = AWSClusterRoleIdentitySpec{}
 	return readLender(data, (*fields)(s), &s.AllowedNamespaces)
 }
@@ -142,7 +142,7 @@ func (s *AWSClusterRoleIdentitySpec) UnmarshalJSON(data []byte) error {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSClusterRoleIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetIdentityStatus returns the status of an AWS identity, for reading and writing.
+// GetIdentityStatus returns the whole status of the identity, for reading and writing.
 func (o *AWSClusterRoleIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
 
 // AWSClusterRoleIdentityList is a list of AWSClusterRoleIdentity objects.

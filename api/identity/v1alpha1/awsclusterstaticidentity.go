@@ -81,7 +81,7 @@ type AWSClusterSecretReference struct {
 
 // UnmarshalJSON decodes a spec. A spec with an unknown field admits no namespace.
 func (s *AWSClusterStaticIdentitySpec) UnmarshalJSON(data []byte) error {
-	type fields AWSClusterStaticIdentitySpec // without this method, to avoid recursion
+	type fields AWSClusterStaticIdentitySpec // has no UnmarshalJSON, so there is no recursion
 	*s = AWSClusterStaticIdentitySpec{}
 	return readLender(data, (*fields)(s), &s.AllowedNamespaces)
 }
@@ -89,7 +89,7 @@ func (s *AWSClusterStaticIdentitySpec) UnmarshalJSON(data []byte) error {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSClusterStaticIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetIdentityStatus returns the status of an AWS identity, for reading and writing.
+// GetIdentityStatus returns the whole status of the identity, for reading and writing.
 func (o *AWSClusterStaticIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
 
 // AWSClusterStaticIdentityList is a list of AWSClusterStaticIdentity objects.

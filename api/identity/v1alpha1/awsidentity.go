@@ -13,16 +13,16 @@ const DefaultControllerIdentity = "default"
 type AWSClusterIdentitySpec struct {
 	// allowedNamespaces says which namespaces may use this identity. {} admits every namespace.
 	// Otherwise the field admits the namespaces in list, and the namespaces whose labels match
-	// selector. If this identity has a source, each source in the chain must admit the namespace
-	// too. Default: no namespace is admitted.
+	// selector. If this identity has a source, the source must also admit the namespace, and so
+	// must the source of that source, and so on. Default: no namespace is admitted.
 	//
 	// +optional
 	// +nullable
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
 	// sourceOnly allows this identity only as the source of other identities: no object may name it
-	// in spec.identityRef. allowedNamespaces then applies only to chains that use this identity as
-	// a source. Default: false.
+	// in spec.identityRef. allowedNamespaces then says for which namespaces this identity may be a
+	// source. Default: false.
 	//
 	// +optional
 	SourceOnly bool `json:"sourceOnly,omitempty"`
@@ -41,8 +41,8 @@ type AWSRoleSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^arn:(aws|aws-cn|aws-eusc|aws-iso|aws-iso-b|aws-iso-e|aws-iso-f|aws-us-gov):iam::[0-9]{12}:role(/|/[!-~]{0,510}/)[A-Za-z0-9_+=,.@-]{1,64}$')",message="roleARN must be the ARN of a role, arn:aws:iam::<account of twelve digits>:role/<name>"
 	RoleARN string `json:"roleARN"`
 
-	// sessionName is the name of the session in the cloud's audit log, RoleSessionName. From 2 to
-	// 64 characters: letters, digits and _+=,.@-. Default: made of the identity's name.
+	// sessionName is the RoleSessionName: the name of the session in the cloud's audit log. From 2
+	// to 64 characters: letters, digits and _+=,.@-. Default: a name made of the identity's name.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=2
@@ -115,7 +115,7 @@ type AWSIdentityStatus struct {
 	Chain []string `json:"chain,omitempty"`
 
 	// usedBy is the number of objects that use this identity, directly or as a source. Objects in
-	// namespaces that spec.allowedNamespaces does not allow do not count. While usedBy is not
+	// namespaces that spec.allowedNamespaces does not admit are not counted. While usedBy is not
 	// zero, the identity is not deleted.
 	//
 	// +optional

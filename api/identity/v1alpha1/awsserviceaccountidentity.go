@@ -51,9 +51,8 @@ type AWSServiceAccountIdentitySpec struct {
 	AWSRoleSpec `json:",inline"`
 
 	// audiences are the values of the claim aud in the ServiceAccount's token. IAM's identity
-	// provider for the cluster must list one of these audiences. At least one, at most 16. An
-	// audience with which a token is valid at the API server itself is refused. Default:
-	// ["sts.amazonaws.com"].
+	// provider for the cluster must list one of these audiences. At least one, at most 16.
+	// Audiences of the cluster's API server itself are refused. Default: ["sts.amazonaws.com"].
 	//
 	// +optional
 	// +listType=set
@@ -66,7 +65,7 @@ type AWSServiceAccountIdentitySpec struct {
 	Audiences []string `json:"audiences,omitempty"`
 
 	// expirationSeconds is how long the ServiceAccount's token is valid, from 600 to 86400 seconds.
-	// Lanyard exchanges the token as soon as it has the token. Default: 3600.
+	// Lanyard exchanges the token at once. Default: 3600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=600
@@ -78,7 +77,7 @@ type AWSServiceAccountIdentitySpec struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSServiceAccountIdentity) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetIdentityStatus returns the status of an AWS identity, for reading and writing.
+// GetIdentityStatus returns the whole status of the identity, for reading and writing.
 func (o *AWSServiceAccountIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
 
 // AWSServiceAccountIdentityList is a list of AWSServiceAccountIdentity objects.

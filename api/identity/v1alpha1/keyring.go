@@ -5,8 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // KeyRingKind is the kind of a KeyRing in manifests.
 const KeyRingKind = "KeyRing"
 
-// IssuerKeyRing is the name of the KeyRing with the keys that sign WorkloadIdentities' tokens. This
-// KeyRing is in the namespace of the token server.
+// IssuerKeyRing is the name of the KeyRing with the keys that sign the tokens of
+// WorkloadIdentities. This KeyRing is in the namespace of the token server.
 const IssuerKeyRing = "issuer"
 
 // SPIFFEKeyRing is the name of the KeyRing of the SPIFFE trust domain. It has the keys of JWT-SVIDs
@@ -28,16 +28,16 @@ const (
 )
 
 // KeyState is the state of a key or an authority in its life cycle. A key moves only forward,
-// except from Published back to Pending. The public document, from which verifiers read the keys,
-// contains the keys that are Pending, Published, Active or Retiring.
+// except from Published back to Pending. Keys that are Pending, Published, Active or Retiring
+// belong in the public document, from which verifiers read the keys.
 //
 // +kubebuilder:validation:Enum=Pending;Published;Active;Retiring;Removed;Revoked
 type KeyState string
 
 // The states of a key.
 const (
-	// KeyPending says that the key has not been seen in the public document yet, or has disappeared
-	// from the document.
+	// KeyPending says that the key belongs in the public document, but has not been seen there yet,
+	// or has disappeared from it.
 	KeyPending KeyState = "Pending"
 
 	// KeyPublished says that the key is in the public document. It may sign after the publish
@@ -51,7 +51,7 @@ const (
 	KeyRetiring KeyState = "Retiring"
 
 	// KeyRemoved says that everything that the key has signed has expired. The entry stays in the
-	// ring for a while, because caches may still have the key.
+	// ring for a while, because cached copies of the public document may still contain the key.
 	KeyRemoved KeyState = "Removed"
 
 	// KeyRevoked says that everything that the key has signed must be refused.
@@ -83,12 +83,12 @@ const (
 	// ReasonDocumentUnreachable says that the public document could not be read.
 	ReasonDocumentUnreachable = "DocumentUnreachable"
 
-	// ReasonNoKey says that an algorithm has no key that can sign. It also says that an active key
-	// is due to be replaced, and has no successor. For X.509, the reason is about authorities
-	// instead of keys.
+	// ReasonNoKey says that the KeyRing is switched off, that an algorithm has no key that can
+	// sign, or that an active key is due to be replaced but has no successor. For X.509-SVIDs, it
+	// says the same about authorities.
 	ReasonNoKey = "NoKey"
-	// ReasonImportFailed says that the CA of --spiffe-secret-name cannot be used. The active
-	// authority continues to sign until it expires.
+	// ReasonImportFailed says that the CA in the Secret of --spiffe-secret-name cannot be used. The
+	// active authority continues to sign until it expires.
 	ReasonImportFailed = "ImportFailed"
 )
 
@@ -132,8 +132,8 @@ type KeyRing struct {
 // KeyRingSpec holds administrators' requests to rotate, confirm or revoke keys.
 type KeyRingSpec struct {
 	// rotate requests a rotation when its value changes. Each active key that became active while
-	// rotate had another value is replaced as soon as the key's successor may sign. By convention,
-	// the value is the time of the request in RFC 3339. Default: none; keys rotate by schedule.
+	// rotate had another value is replaced as soon as its successor may sign. By convention, the
+	// value is the time of the request in RFC 3339. Default: none; keys rotate by schedule.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -171,9 +171,9 @@ type KeyConfirmation struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9_-]{43}|[0-9a-f]{64})$')",message="kid must be 43 letters, digits, - or _, or an authority's 64 hexadecimal digits, as lanyard keys list shows it"
 	KID string `json:"kid"`
 
-	// skipDelay lets the key sign without the publish delay. Set it only if no verifier has cached
-	// a document of this issuer without the key: such a verifier may refuse tokens until its cache
-	// expires. Default: false.
+	// skipDelay lets the key sign without the publish delay. Set it only if each cached copy of
+	// this issuer's document contains the key. A verifier with an older copy may refuse tokens
+	// until its cache expires. Default: false.
 	//
 	// +optional
 	SkipDelay bool `json:"skipDelay,omitempty"`
@@ -205,14 +205,14 @@ type KeyRingStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Revision int64 `json:"revision,omitempty"`
 
-	// issuer is the issuer whose keys these are, an https URL; source: RFC 8414 §2.
+	// issuer is the https URL of the issuer that signs with these keys; source: RFC 8414 §2.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Issuer string `json:"issuer,omitempty"`
 
-	// trustDomain is the SPIFFE trust domain whose keys and authorities these are, such as
-	// "example.com"; source: SPIFFE-ID §2.1. It is absent in the ring of another issuer.
+	// trustDomain is the SPIFFE trust domain of the ring's keys and authorities, such as
+	// "example.com"; source: SPIFFE-ID §2.1. Only the KeyRing of a trust domain has this field.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
@@ -225,8 +225,9 @@ type KeyRingStatus struct {
 	PublishDelay metav1.Duration `json:"publishDelay,omitzero"`
 
 	// otherKeysSeen says that verifiers may have cached keys that are not in this ring. For
-	// example, the public document had such keys before the ring's first key, or Secrets of an
-	// earlier ring were found. So the ring's first keys wait for the publish delay too.
+	// example, the issuer's public document had such keys before the ring's first key, or Secrets
+	// of an earlier ring were found. While the field is true, the ring's first keys must wait for
+	// the publish delay too.
 	//
 	// +optional
 	OtherKeysSeen bool `json:"otherKeysSeen,omitempty"`
@@ -255,7 +256,7 @@ type KeyRingStatus struct {
 // +kubebuilder:validation:XValidation:rule="self.publicKey == oldSelf.publicKey && self.algorithm == oldSelf.algorithm",message="a key never changes: make a new key"
 type RingKey struct {
 	// kid is the key's ID, the SHA-256 thumbprint of its public half in base64url; source: RFC
-	// 7638. A key whose kid is not its thumbprint is not used.
+	// 7638. A key with any other kid is ignored.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=43
@@ -284,7 +285,7 @@ type RingKey struct {
 // +kubebuilder:validation:XValidation:rule="self.certificate == oldSelf.certificate && self.kid == oldSelf.kid && has(self.imported) == has(oldSelf.imported)",message="an authority never changes: add another one"
 type Authority struct {
 	// id is the SHA-256 digest of the certificate's DER, in 64 hexadecimal digits. An authority
-	// whose id is not this digest is not used.
+	// with any other id is ignored.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=64
@@ -299,15 +300,15 @@ type Authority struct {
 	Certificate string `json:"certificate"`
 
 	// imported says that the certificate comes from the Secret of --spiffe-secret-name. The ring
-	// then does not have the certificate's private key, and an intermediate signs instead. Default:
-	// false.
+	// does not have the private key of such a certificate, and signs with an intermediate.
+	// Default: false.
 	//
 	// +optional
 	Imported bool `json:"imported,omitempty"`
 
 	// kid is the ID of the ring's key that signs X.509-SVIDs: the SHA-256 thumbprint of the key in
-	// base64url; source: RFC 7638. It is the key of the certificate or, if the authority is
-	// imported, the key of the intermediate.
+	// base64url; source: RFC 7638. This key belongs to the certificate or, if the authority is
+	// imported, to the intermediate.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=43
@@ -335,22 +336,24 @@ type KeyLife struct {
 	// +required
 	State KeyState `json:"state"`
 
-	// maxLife is the longest time for which tokens and certificates that the key signs are valid.
-	// Signers refuse a longer time. The field is absent until the key is active, and its value
-	// never decreases.
+	// maxLife is the longest lifetime of the tokens and certificates that the key signs. Signers
+	// refuse a longer lifetime. The field is absent until the key is active, and its value never
+	// decreases.
 	//
 	// +optional
 	MaxLife metav1.Duration `json:"maxLife,omitzero"`
 
-	// rotation is the value that spec.rotate had when the key became active.
+	// rotation is the value that spec.rotate had when the key became active. An active key is due
+	// to be replaced if spec.rotate has another value now.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Rotation string `json:"rotation,omitempty"`
 
 	// tainted says that the key was in the public document together with a key that was revoked
-	// later. A verifier that has cached both has no reason to read the document again. So a
-	// tainted key is replaced as soon as a key that is not tainted may sign.
+	// later. A verifier that has cached both keys has no reason to read the document again, and so
+	// still trusts the revoked key. Therefore a tainted key is replaced as soon as a key that is
+	// not tainted may sign.
 	//
 	// +optional
 	Tainted bool `json:"tainted,omitempty"`

@@ -32,8 +32,8 @@ type WorkloadIdentity struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says who accepts the tokens, how long the tokens live, and which identity their holder
-	// has at the target.
+	// spec says who accepts the tokens, how long the tokens live, and which identity the holder of
+	// a token has at the target.
 	//
 	// +required
 	Spec WorkloadIdentitySpec `json:"spec"`
@@ -47,7 +47,7 @@ type WorkloadIdentity struct {
 }
 
 // WorkloadIdentitySpec says who accepts the tokens, how long the tokens live, and which identity
-// their holder has at the target.
+// the holder of a token has at the target.
 //
 // +kubebuilder:validation:XValidation:rule="self.targetSystem.type != 'azure' || self.signingAlgorithm == 'RS256'",message="signingAlgorithm must be RS256 for targetSystem.type azure: Microsoft Entra accepts no other algorithm",fieldPath=".signingAlgorithm"
 // +kubebuilder:validation:XValidation:rule="self.targetSystem.type != 'azure' || !has(self.duration) || duration(self.duration) <= duration('24h')",message="duration must be at most 24h for targetSystem.type azure: Microsoft Entra refuses tokens that live longer",fieldPath=".duration"
@@ -55,8 +55,8 @@ type WorkloadIdentity struct {
 type WorkloadIdentitySpec struct {
 	// audiences are the values that the claim aud of a token may have, such as "sts.amazonaws.com".
 	// At least one, at most 16, each with 1 to 255 printable ASCII characters, without duplicates.
-	// A request may ask for some of these audiences; by default a token has all of them. An
-	// audience with which a token is valid at the cluster's API server itself is refused. Required.
+	// A request may ask for some of these audiences; by default a token has all of them. Audiences
+	// of the cluster's API server itself are refused. Required.
 	//
 	// +required
 	// +listType=atomic
@@ -110,9 +110,9 @@ type WorkloadIdentitySpec struct {
 // TargetSystem is the system that accepts the tokens of a WorkloadIdentity.
 type TargetSystem struct {
 	// type names the system: "aws", "azure", "gcp", "alibaba", "vault", "kubernetes", or any other
-	// name of lower-case letters, digits and hyphens, at most 63 characters. For these six, the
-	// providerConfig and the limits of the system are checked. For another system, the
-	// providerConfig is not checked. Immutable. Required.
+	// name of lower-case letters, digits and hyphens, at most 63 characters. The providerConfig and
+	// the limits of the system are checked only for the six systems named here. Immutable.
+	// Required.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -126,8 +126,8 @@ type TargetSystem struct {
 	//
 	// For aws: iamRoleARN, the ARN of a role; optionally assumeRole, the ARN of a second role that
 	// is assumed with the session of the first role; and optionally region, for clients that read
-	// the Secret of a binding. After the ARN, assumeRole may have the words externalID=,
-	// sessionName= and durationSeconds=.
+	// the Secret of a binding. In assumeRole, the ARN may be followed by externalID=<ID>,
+	// sessionName=<name> and durationSeconds=<seconds>, with single spaces between them.
 	//
 	// For azure: clientID and tenantID, and optionally subscriptionID, each a GUID.
 	//
@@ -181,17 +181,17 @@ type WorkloadIdentityStatus struct {
 	// +kubebuilder:validation:MaxLength=255
 	Sub string `json:"sub,omitempty"`
 
-	// issuer is the claim iss that tokens of this identity have: the URL whose discovery document
-	// services must be able to read.
+	// issuer is the claim iss of this identity's tokens, a URL. Services must be able to read the
+	// issuer's discovery document.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Issuer string `json:"issuer,omitempty"`
 
-	// keyRing is the metadata.uid of the KeyRing whose keys services could last use to check tokens
-	// of this identity. Until services can use the keys of a new KeyRing of the issuer, this field
-	// has the UID of the old KeyRing. So it shows that services may have cached keys of another
-	// KeyRing.
+	// keyRing is the metadata.uid of the KeyRing with which services can check this identity's
+	// tokens. When the issuer gets a new KeyRing, the old UID stays here until services can use the
+	// new keys. While it stays, the first keys of the new KeyRing wait for the publish delay,
+	// because services may have cached the old keys.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

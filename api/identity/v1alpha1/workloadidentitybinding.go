@@ -75,9 +75,9 @@ type WorkloadIdentityBindingSpec struct {
 	ProviderConfig *runtime.RawExtension `json:"providerConfig,omitempty"`
 
 	// contextObject is the object that the credential is used for. The issuer checks that the
-	// object exists and belongs to the WorkloadIdentity. The token then has claims about the
-	// object. Default: the binding itself. If the WorkloadIdentity is in a hub cluster, the default
-	// is none, because the hub does not have the binding.
+	// object exists and refers to the WorkloadIdentity, directly or through other objects. The
+	// token then has claims about the object. Default: the binding itself. If the WorkloadIdentity
+	// is in a hub cluster, the default is none, because the hub does not have the binding.
 	//
 	// +optional
 	ContextObject *ContextObject `json:"contextObject,omitempty"`
@@ -91,9 +91,8 @@ type WorkloadIdentityBindingSpec struct {
 	WorkloadIdentity *WorkloadIdentityReference `json:"workloadIdentity,omitempty"`
 
 	// identityRef names an AWS identity. An AWSServiceAccountIdentity must be in the binding's
-	// namespace. For an AWSClusterRoleIdentity, spec.allowedNamespaces must admit the namespace.
-	// When the namespace is not admitted any more, the data is removed from the Secret. Default:
-	// none.
+	// namespace. An AWSClusterRoleIdentity must admit this namespace in its allowedNamespaces. When
+	// it no longer admits the namespace, the credential is removed from the Secret. Default: none.
 	//
 	// +optional
 	IdentityRef *BindingIdentityReference `json:"identityRef,omitempty"`
@@ -151,7 +150,7 @@ type ContextObject struct {
 	Kind string `json:"kind"`
 
 	// namespace is the namespace of the object. It is absent for a cluster-scoped object. The
-	// issuer's configuration decides in which namespace an object of the kind must be.
+	// issuer's configuration decides in which namespace an object of this kind must be.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -265,13 +264,14 @@ type StoreFormat string
 
 // Values of BindingStore.Format.
 const (
-	// StoreSDK stores the token, the config, and the keys that the SDK of the target system reads.
+	// StoreSDK stores a token, the identity's providerConfig, and the variables and files that the
+	// SDK of the target system reads.
 	StoreSDK StoreFormat = "sdk"
-	// StoreToken stores only the token and the config.
+	// StoreToken stores only a token and the identity's providerConfig.
 	StoreToken StoreFormat = "token"
-	// StoreDockerConfigJSON stores logins for registries, which an exchange returns.
+	// StoreDockerConfigJSON stores logins that a cloud issues for its registries.
 	StoreDockerConfigJSON StoreFormat = "dockerconfigjson"
-	// StoreAWSSessionKeys stores an AWS session, which an exchange returns.
+	// StoreAWSSessionKeys stores a session that AWS STS issues.
 	StoreAWSSessionKeys StoreFormat = "aws-session-keys"
 )
 
@@ -284,8 +284,8 @@ const (
 	// this binding writes the Secret.
 	BindingAnnotation = "workloadidentity.lanyard.dev/binding"
 
-	// AdoptAnnotation, on a Secret that no binding writes, allows a binding to write the Secret.
-	// Its value is the name of that binding.
+	// AdoptAnnotation on an existing Secret allows a binding to write the Secret, unless the Secret
+	// belongs to another binding. Its value is the name of the binding.
 	AdoptAnnotation = "lanyard.dev/adopt"
 )
 

@@ -9,10 +9,10 @@ import (
 // AWSClusterKind is the kind of an AWSCluster in manifests.
 const AWSClusterKind = "AWSCluster"
 
-// Condition types of an AWSCluster besides those of every object.
+// Condition types that only an AWSCluster has.
 const (
 	// ConditionPrincipalUsageAllowed is True while the AWSCluster's namespace may use the identity
-	// that the AWSCluster names, and each further identity of the chain.
+	// that the AWSCluster names, and each source in the chain of this identity.
 	ConditionPrincipalUsageAllowed = "PrincipalUsageAllowed"
 
 	// ConditionPrincipalCredentialRetrieved is True while the identity gives credentials.
@@ -97,8 +97,7 @@ type AWSClusterStatus struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSCluster) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading
-// and writing.
+// GetFetchStatus returns the object's [meta.FetchStatus], for reading and writing.
 func (o *AWSCluster) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // AWSClusterList is a list of AWSCluster objects.

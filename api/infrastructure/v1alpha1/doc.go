@@ -1,5 +1,5 @@
 // Package v1alpha1 holds the types of the API group infrastructure.lanyard.dev, version v1alpha1.
-// Their controllers act in a cloud. Each object names the identity that its controller uses there.
+// The controllers of these types act in a cloud, with the identity that each object names.
 //
 // +kubebuilder:object:generate=true
 // +groupName=infrastructure.lanyard.dev

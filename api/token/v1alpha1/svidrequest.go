@@ -8,7 +8,7 @@ import (
 // SVIDRequestKind is the kind of an SVIDRequest in requests.
 const SVIDRequestKind = "SVIDRequest"
 
-// SVIDType is the form of an SVID. Its values are also values of an object's spec.credential.type.
+// SVIDType is the form of an SVID. An object's spec.credential.type has these values too.
 type SVIDType string
 
 // The forms of SVIDs.

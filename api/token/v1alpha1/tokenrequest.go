@@ -51,8 +51,8 @@ type TokenRequestSpec struct {
 	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
 
 	// contextObject is the object that the token is used for. The issuer checks that the object
-	// exists, that the caller may read the object, and that the object belongs to the
-	// WorkloadIdentity. The token then has claims about the object. Default: none.
+	// exists, that the caller may read it, and that it refers to the WorkloadIdentity, directly or
+	// through other objects. The token then has claims about the object. Default: none.
 	//
 	// +optional
 	ContextObject *ContextObject `json:"contextObject,omitempty"`
@@ -72,8 +72,8 @@ type ContextObject struct {
 	Kind string `json:"kind"`
 
 	// namespace is the namespace of the object. It is absent for a cluster-scoped object. The
-	// issuer's configuration decides in which namespace an object of the kind must be, usually in
-	// that of the WorkloadIdentity.
+	// issuer's configuration decides which namespace an object of this kind must be in. Usually, it
+	// is the WorkloadIdentity's namespace.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`

@@ -15,8 +15,8 @@ const (
 	ProviderGCP = "gcp"
 )
 
-// Access says with whose credential, and over which connection, the controller asks the server that
-// an object names. It is part of the spec of every kind of this group that names a server.
+// Access says how the controller connects to the server that an object names, and with whose
+// credential. It is part of the spec of every kind of this group that names a server.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.provider == 'generic'",message="secretRef works only with provider generic: a cloud provider uses short-lived credentials; remove secretRef, or set provider: generic",fieldPath=".secretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || !has(self.serviceAccountName)",message="secretRef and serviceAccountName exclude each other: name one source of credentials",fieldPath=".secretRef"
@@ -29,11 +29,11 @@ const (
 type Access struct {
 	// provider says which service the server is, and where credentials come from. "generic": any
 	// OCI registry, or any service that speaks the protocol of Amazon S3. Other fields decide
-	// whether the controller uses a stored credential, a token without a cloud, or no credential.
-	// "aws" (Amazon ECR, Amazon S3), "azure" (Azure Container Registry, Azure Blob Storage) and
-	// "gcp" (Google Artifact Registry, Google Cloud Storage): the cloud issues a short-lived
-	// credential to the ServiceAccount that serviceAccountName names; nothing is stored. A
-	// controller that does not support a provider sets the condition Stalled. Default: "generic".
+	// whether the controller uses a stored credential, a short-lived token, or no credential. "aws"
+	// (Amazon ECR, Amazon S3), "azure" (Azure Container Registry, Azure Blob Storage) and "gcp"
+	// (Google Artifact Registry, Google Cloud Storage): the cloud issues a short-lived credential
+	// to the object's identity, such as a ServiceAccount; nothing is stored. A controller that does
+	// not support a provider sets the condition Stalled. Default: "generic".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
@@ -46,16 +46,17 @@ type Access struct {
 	// "eks.amazonaws.com/role-arn" names the role. For azure, "azure.workload.identity/client-id"
 	// names the application. "azure.workload.identity/tenant-id" names its tenant, if that is not
 	// the controller's tenant. For gcp, "iam.gke.io/gcp-service-account" names the service account.
-	// Without this annotation, the account itself is the principal. In a cluster outside GKE,
-	// "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster. With
-	// provider generic, the kind of this object decides how the controller uses the account. A kind
-	// that names a repository uses a token of the account if credential.type is
-	// ServiceAccountToken. Otherwise it uses the account's imagePullSecrets: the first Secret that
-	// has an entry for the registry, of at most 16 Secrets. For a Bucket, the controller exchanges
-	// the account's token at sts.endpoint, so sts must be set. The annotation
-	// "eks.amazonaws.com/role-arn" then names the role. Default: none. Without an account, a cloud
-	// provider and a ServiceAccountToken are refused, unless the controller's administrator has set
-	// a default account or lends the controller's own identity to this namespace.
+	// Without this annotation, the Kubernetes ServiceAccount is the principal. In a cluster outside
+	// GKE, "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster.
+	// With provider generic, the kind of this object decides how the controller uses the account. A
+	// kind that names a repository uses a token of the account if credential.type is
+	// ServiceAccountToken. Otherwise it uses the first Secret in the account's imagePullSecrets
+	// that has an entry for the registry. An account with more than 16 imagePullSecrets is refused.
+	// For a Bucket, the controller exchanges the account's token at sts.endpoint, so sts must be
+	// set. The annotation "eks.amazonaws.com/role-arn" then names the role. An object with none of
+	// serviceAccountName, workloadIdentityName and identityRef cannot use a cloud provider or a
+	// ServiceAccountToken, unless the controller's administrator has set a default account or lends
+	// the controller's own identity to this namespace. Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -64,13 +65,14 @@ type Access struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// workloadIdentityName names a WorkloadIdentity in this object's namespace, such as
-	// "tenant-a-puller". It is a lower-case DNS-1123 subdomain. The controller then uses a token of
-	// Lanyard's own issuer instead of a ServiceAccount's token. The provider must be the identity's
-	// targetSystem.type, and the identity's audiences must contain the audience that the provider
-	// expects. With credential.type WorkloadIdentityToken, which a Bucket does not have, the token
-	// itself is the credential. Then the targetSystem.type must not be a cloud, and the identity's
-	// audiences must contain credential.audiences. The field excludes serviceAccountName and
-	// secretRef. Default: none.
+	// "tenant-a-puller". It is a lower-case DNS-1123 subdomain. With this field, the controller
+	// uses a token of Lanyard's own issuer instead of a ServiceAccount's token. With a cloud
+	// provider, the identity's targetSystem.type must be the same provider, and the identity's
+	// audiences must contain the audience that the provider expects. With credential.type
+	// WorkloadIdentityToken, which a Bucket does not have, the token itself is the credential. The
+	// targetSystem.type must then not be a cloud, and the identity's audiences must contain
+	// credential.audiences. The field excludes serviceAccountName, identityRef and secretRef.
+	// Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -90,9 +92,9 @@ type Access struct {
 
 	// secretRef names a Secret in this object's namespace with a stored credential. For a
 	// repository, the Secret has the registry's user and password, and the type
-	// kubernetes.io/dockerconfigjson or the older kubernetes.io/dockercfg. For a bucket, it has the
-	// keys of a user of the service: "accesskey" and "secretkey". It is allowed only with provider
-	// generic, and not together with serviceAccountName.
+	// kubernetes.io/dockerconfigjson or the older kubernetes.io/dockercfg. For a bucket, the Secret
+	// has a user's access key in "accesskey" and the secret key in "secretkey". The field is
+	// allowed only with provider generic, and not together with serviceAccountName.
 	//
 	// +optional
 	SecretRef *meta.LocalReference `json:"secretRef,omitempty"`

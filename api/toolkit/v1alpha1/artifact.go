@@ -7,7 +7,7 @@ import (
 )
 
 // Artifact is the last artifact that a source fetched, as the artifact server offers it. It is a
-// gzip-compressed tar archive, or with the operation copy the unchanged layer.
+// gzip-compressed tar archive or, if the operation is "copy", the unchanged layer.
 type Artifact struct {
 	// url is the address of the artifact, for HTTP inside the cluster. The URL is a capability:
 	// everybody who knows it may read the artifact, so it is as confidential as the artifact
@@ -69,9 +69,9 @@ type Publication struct {
 	// externalArtifact also publishes the artifact to Flux, as an ExternalArtifact
 	// (source.toolkit.fluxcd.io/v1) with the name and namespace of this object. Flux's
 	// Kustomizations and HelmReleases can use the ExternalArtifact as their source. If an
-	// ExternalArtifact of this name exists that was not made for this object, the controller does
-	// not change it, and this object is not Ready. When the field is set to false again, the
-	// controller deletes the ExternalArtifact. The field needs Flux 2.7 or newer, and the value
+	// ExternalArtifact with this name was not made for this object, the controller does not change
+	// it, and this object is not Ready. When the field is set to false again, the controller
+	// deletes the ExternalArtifact. The field needs Flux 2.7 or newer, and the value
 	// flux.externalArtifacts of Lanyard's chart. Default: false.
 	//
 	// +optional

@@ -85,11 +85,11 @@ type BucketSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(https://)?([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|[[][0-9A-Fa-f:]+[]])(:[0-9]{1,5})?/?$') && (self.startsWith('https://') || !self.endsWith('/'))",message="endpoint must be <host> or <host>:<port>, without path, user and query, such as minio.example.com:9000"
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// region is the region of the bucket, such as "eu-west-1". Default with aws: the region in the
-	// host of endpoint, or without endpoint the controller's own region (AWS_REGION). Default for
-	// other services than Amazon's: "us-east-1", which these services expect. With gcp, it changes
-	// nothing, because Google Cloud Storage finds a bucket by its name. It is not allowed with
-	// azure.
+	// region is the region of the bucket, such as "eu-west-1". Default with aws: the region in
+	// endpoint's host or, if endpoint is not set, the controller's own region (AWS_REGION). Default
+	// for services other than Amazon's: "us-east-1", which these services expect. With gcp, the
+	// field changes nothing, because Google Cloud Storage finds a bucket by its name. It is not
+	// allowed with azure.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -169,8 +169,7 @@ type BucketStatus struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *Bucket) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading
-// and writing.
+// GetFetchStatus returns the object's [meta.FetchStatus], for reading and writing.
 func (o *Bucket) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // GetSchedule returns the part of the spec that says when the controller works.

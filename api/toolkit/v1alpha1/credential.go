@@ -23,7 +23,7 @@ type Credential struct {
 	// object itself. Its subject is spiffe://<trust domain>/<resource>/<namespace>/<name>, such as
 	// "spiffe://example.com/ocirepositories/production/my-app". "SpiffeCertificate": a SPIFFE
 	// X.509-SVID of this object, as client certificate in TLS. Tokens and certificates are valid
-	// for one hour at most. A token is sent as bearer token. If the server asks for a user and a
+	// for one hour at most. A token is sent as a bearer token. If the server asks for a user and a
 	// password, the token is the password, and the annotation "lanyard.dev/registry-username" of
 	// the ServiceAccount or the WorkloadIdentity is the user. Required.
 	//
@@ -32,9 +32,9 @@ type Credential struct {
 	Type string `json:"type"`
 
 	// audiences are the receivers of a token (claim aud), such as "registry.example.com". They must
-	// not be audiences of the cluster's API server or of a cloud's token service, because the
-	// server could use such a token there. Default: the text of spec.url of an OCIRepository, or of
-	// spec.image of an ImageRepository, unchanged.
+	// not be audiences of the cluster's API server or of a cloud's token service, because whoever
+	// receives the token could use it there. Default: the text of spec.url of an OCIRepository, or
+	// of spec.image of an ImageRepository, unchanged.
 	//
 	// +optional
 	// +listType=set

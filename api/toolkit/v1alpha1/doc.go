@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the types of the API group toolkit.lanyard.dev, version v1alpha1. They
-// are sources, which the controller fetches with a credential of the object's own tenant.
+// Package v1alpha1 holds the types of the API group toolkit.lanyard.dev, version v1alpha1. Each
+// object is a source, which the controller fetches with a credential of the object's own tenant.
 //
 // +kubebuilder:object:generate=true
 // +groupName=toolkit.lanyard.dev

@@ -51,9 +51,9 @@ type ImageRepository struct {
 // ImageRepositorySpec says what to scan, how often, and with whose credential.
 type ImageRepositorySpec struct {
 	// image is the repository whose tags are listed, as "<host>[:<port>]/<repository>", such as
-	// "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app" or "docker.io/library/alpine".
-	// It must not contain a scheme, a tag, a digest, a user or a password. The host is always
-	// required, for Docker Hub too. With a cloud provider, the host must be a registry of that
+	// "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app" or "docker.io/library/alpine". It
+	// must not contain a scheme, a tag, a digest, a user or a password. The host is always
+	// required, even for Docker Hub. With a cloud provider, the host must be a registry of that
 	// cloud. Required.
 	//
 	// +required
@@ -132,16 +132,16 @@ type ScanResult struct {
 	ScanTime metav1.Time `json:"scanTime"`
 
 	// revision is a digest of the names of the counted tags: "sha256:" followed by 64 hexadecimal
-	// digits. The names are sorted by bytes in ascending order, and a line feed follows each
-	// name. The revision changes when a tag is added or removed. It does not change when a tag
-	// moves to another image.
+	// digits. The names are sorted bytewise in ascending order, and a line feed follows each name.
+	// The revision changes when a tag is added or removed. It does not change when a tag moves to
+	// another image.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=71
 	Revision string `json:"revision"`
 
-	// latestTags is a sample of the tags: the first ten in descending order by bytes. The people
-	// who push to the repository choose these names.
+	// latestTags is a sample of the tags: the first ten in descending bytewise order. The names
+	// are untrusted text, because anyone who may push to the repository chooses them.
 	//
 	// +optional
 	// +listType=atomic
@@ -152,8 +152,7 @@ type ScanResult struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *ImageRepository) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading
-// and writing.
+// GetFetchStatus returns the object's [meta.FetchStatus], for reading and writing.
 func (o *ImageRepository) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // GetSchedule returns the part of the spec that says when the controller works.

@@ -88,9 +88,9 @@ type OCIRepositorySpec struct {
 	// ignore is a list of patterns, one per line, in the format of .gitignore. Files that match a
 	// pattern, such as "*.md", are left out when a layer is extracted. Files of version control
 	// systems are always left out. Default: patterns for CI configuration, pictures and archives,
-	// the same as Flux's. Patterns in this field replace the default. A text without patterns, such
-	// as "", does not replace the default: to keep the files that the default leaves out, write a
-	// pattern such as "!*.zip". The field has no effect with the operation copy.
+	// the same as Flux's. Patterns in this field replace the default, but a text without patterns,
+	// such as "", does not. To keep the files that the default leaves out, write a pattern such as
+	// "!*.zip". The field has no effect if the operation is "copy".
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
@@ -188,8 +188,7 @@ type OCIRepositoryStatus struct {
 // GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *OCIRepository) GetStatus() *meta.Status { return &o.Status.Status }
 
-// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading
-// and writing.
+// GetFetchStatus returns the object's [meta.FetchStatus], for reading and writing.
 func (o *OCIRepository) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // GetSchedule returns the part of the spec that says when the controller works.

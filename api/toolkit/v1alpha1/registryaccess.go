@@ -1,6 +1,6 @@
 package v1alpha1
 
-// RegistryAccess says with whose credential, and how, the controller talks to a registry. It is
+// RegistryAccess says how the controller talks to a registry, and with whose credential. It is
 // part of the spec of every kind that names a repository.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.workloadIdentityName) || self.provider != 'generic' || has(self.credential)",message="workloadIdentityName does not work with provider generic without credential: set provider to the identity's targetSystem.type, or credential.type to WorkloadIdentityToken",fieldPath=".workloadIdentityName"

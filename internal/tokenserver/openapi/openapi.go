@@ -11,8 +11,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Definitions returns the descriptions of the kinds of token.lanyard.dev, and those of Kubernetes'
-// own kinds that they contain.
+// Definitions returns the descriptions of the kinds of token.lanyard.dev, and of the Kubernetes
+// types that these kinds contain.
 func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	definitions := kubernetes.GetOpenAPIDefinitions(ref)
 	ours := GetOpenAPIDefinitions(func(name string) spec.Ref { return ref(modelName(name)) })
@@ -25,9 +25,8 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	return definitions
 }
 
-// modelName returns the name under which Kubernetes describes one of its types. The generator of
-// the descriptions writes such names only for types of the package that it describes. For all other
-// types it writes Go names, which modelName converts.
+// modelName converts a type's Go name to the name under which Kubernetes describes the type. The
+// generator of the descriptions writes Go names for the types of other packages.
 func modelName(name string) string {
 	if strings.Contains(name, "/") {
 		return util.ToRESTFriendlyName(name)

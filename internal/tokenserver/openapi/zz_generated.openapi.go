@@ -48,7 +48,7 @@ func schema_lanyard_api_token_v1alpha1_ContextObject(ref common.ReferenceCallbac
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the namespace of the object. It is absent for a cluster-scoped object. The issuer's configuration decides in which namespace an object of the kind must be, usually in that of the WorkloadIdentity.",
+							Description: "namespace is the namespace of the object. It is absent for a cluster-scoped object. The issuer's configuration decides which namespace an object of this kind must be in. Usually, it is the WorkloadIdentity's namespace.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -310,7 +310,7 @@ func schema_lanyard_api_token_v1alpha1_TokenRequestSpec(ref common.ReferenceCall
 					},
 					"contextObject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "contextObject is the object that the token is used for. The issuer checks that the object exists, that the caller may read the object, and that the object belongs to the WorkloadIdentity. The token then has claims about the object. Default: none.",
+							Description: "contextObject is the object that the token is used for. The issuer checks that the object exists, that the caller may read it, and that it refers to the WorkloadIdentity, directly or through other objects. The token then has claims about the object. Default: none.",
 							Ref:         ref(v1alpha1.ContextObject{}.OpenAPIModelName()),
 						},
 					},
