@@ -12,9 +12,9 @@ import (
 // [WithImageRepository] the token is [*RegistryCredentials]; otherwise it has the provider's own
 // type.
 //
-// An error is an [*Error], which contains no secret, or wraps the cause of ctx's end. When ctx
-// ends, GetToken returns at once. An exchange that it started for a cache continues, because other
-// callers may wait for the token.
+// An error either is an [*Error], which contains no secret, or wraps [context.Cause] of ctx. When
+// ctx ends, GetToken returns at once. An exchange that it started for a cache continues, because
+// other callers may wait for the token.
 func GetToken(ctx context.Context, provider Provider, opts ...Option) (Token, error) {
 	token, _, err := GetTokenAndKey(ctx, provider, opts...)
 	return token, err
@@ -22,7 +22,7 @@ func GetToken(ctx context.Context, provider Provider, opts ...Option) (Token, er
 
 // GetTokenAndKey is like [GetToken] and also returns the key of the issued token. Key.Identity is
 // the cloud identity that the token was issued for. [Resolve] may return another identity, because
-// the subject may have changed meanwhile.
+// the subject may have changed since the token was issued.
 func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Token, Key, error) {
 	c := calls.Get().(*call)
 	c.provider = provider
@@ -170,7 +170,7 @@ func (c *call) fetch(ctx context.Context) (Fetched, error) {
 	if err := checkToken(token, request.Key.Provider); err != nil {
 		return Fetched{}, err
 	}
-	// 10. The cache stores the token only if request.Key equals the requested key.
+	// 10. The cache stores the token only if request.Key is still the key of step 5.
 	return Fetched{Token: token, Key: request.Key}, nil
 }
 

@@ -180,8 +180,7 @@ func TestControllerOnlyByName(t *testing.T) {
 	}
 }
 
-// TestBadOptions checks that each bad option alone is an error: no bad option is ignored, and none
-// makes the call use another identity.
+// TestBadOptions checks that each bad option is an error, and that GetToken then does nothing.
 func TestBadOptions(t *testing.T) {
 	w := full{newWorld(t)}
 	sa := auth.WithServiceAccount("a", "sa", w)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Stage is the step of getting a token that failed.
+// Stage is a step on the way to a token. An [Error] has the stage that failed.
 type Stage string
 
 // The stages, in the order in which they run.
@@ -15,8 +15,7 @@ const (
 	StageSubject Stage = "subject"
 	// StageIdentity finds the provider's identity that the subject names.
 	StageIdentity Stage = "identity"
-	// StageTokenRequest makes the proof: with a Kubernetes TokenRequest, or as another [Prover]
-	// does.
+	// StageTokenRequest makes the proof, for example with a Kubernetes TokenRequest; see [Prover].
 	StageTokenRequest Stage = "token-request"
 	// StageExchange calls the provider's security token service.
 	StageExchange Stage = "exchange"
@@ -88,7 +87,7 @@ type Error struct {
 	Err error
 }
 
-// Error returns "<stage>: <cause>; <fix>".
+// Error returns "<stage>: <cause>; <fix>", with the code in place of the cause if Err is nil.
 func (e *Error) Error() string {
 	msg := fmt.Sprintf("%s: %s", e.Stage, e.Code)
 	if e.Err != nil {
@@ -103,8 +102,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary reports whether the same call may succeed later without any change. Any other error is
-// a refusal: tokens that were issued earlier under the same key are no longer served.
+// Temporary reports whether the same call may succeed later without any change. After any other
+// error, a cache no longer serves tokens that it stored under the call's [Key].
 func (e *Error) Temporary() bool {
 	return e.Code == CodeThrottled || e.Code == CodeUnavailable || e.Code == CodeUnreachable
 }
@@ -115,7 +114,7 @@ func IsTemporary(err error) bool {
 	return ok && e.Temporary()
 }
 
-// CodeOf returns the code of the first [*Error] in err's chain, or empty.
+// CodeOf returns the code of the first [*Error] in err's chain, or "" if there is none.
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code

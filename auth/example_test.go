@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// A token for a tenant's ServiceAccount. The second call is answered from memory.
+// Get a token for a tenant's ServiceAccount. The second call is answered from memory.
 func ExampleGetToken() {
 	provider, accounts, end := localAWS()
 	defer end()
@@ -31,7 +31,7 @@ func ExampleGetToken() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		session := token.(*aws.Token) // with an image repository: *auth.RegistryCredentials
+		session := token.(*aws.Token) // WithImageRepository gives *auth.RegistryCredentials instead
 		fmt.Println(session.SecretAccessKey, token == first)
 		first = token
 	}
@@ -45,7 +45,7 @@ func ExampleError() {
 	provider, accounts, end := localAWS()
 	defer end()
 
-	// The account thief is of tenant B, and its annotation names tenant A's role.
+	// Tenant B's account is named thief. Its annotation names tenant A's role.
 	_, err := auth.GetToken(context.Background(), provider, auth.WithServiceAccount("tenant-b", "thief", accounts))
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		fmt.Println("stage:", e.Stage)
@@ -92,8 +92,8 @@ func ExampleResolve() {
 }
 
 // localAWS returns a provider for a local AWS, and the accounts of two tenants. Both accounts name
-// the only role, which trusts tenant A's account. A controller uses the accounts of package
-// auth/kube, and makes the provider with the zero configuration.
+// the same role, which trusts only tenant A's account. A real controller uses the accounts of
+// package auth/kube, and makes the provider with the zero configuration.
 func localAWS() (provider *aws.Provider, accounts auth.Accounts, end func()) {
 	const issuer, role = "oidc.example.org/cluster", "arn:aws:iam::123456789123:role/tenant-a"
 	trust, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{

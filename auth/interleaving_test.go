@@ -24,7 +24,7 @@ type drifting struct {
 	random  *rand.Rand
 
 	mu      sync.Mutex
-	live    int // the version at the source of truth
+	live    int // the version in the cluster
 	memory  int // the version that the informer has seen
 	heard   int // the version of the last change that the cache was notified of
 	deleted map[int]bool
@@ -36,7 +36,7 @@ func (d *drifting) version(of *int) int {
 	return *of
 }
 
-// pause waits for a random time below the parameter most, or until ctx ends.
+// pause waits for a random time up to the given maximum, or until ctx ends.
 func (d *drifting) pause(ctx context.Context, most time.Duration) error {
 	d.mu.Lock()
 	took := time.Duration(d.random.Int64N(int64(most)))
@@ -107,7 +107,7 @@ func (d *drifting) NewToken(ctx context.Context, _ auth.Proof, request *auth.Req
 	if _, err := fmt.Sscan(request.Account.Attributes["version"], &version); err != nil {
 		return nil, err
 	}
-	life := 200 * time.Millisecond // short, so that tokens are also refreshed
+	life := 200 * time.Millisecond // so short that tokens are refreshed during the test
 	return &versioned{session{"", time.Now().Add(life)}, version}, d.pause(ctx, 100*time.Millisecond)
 }
 
@@ -142,7 +142,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 						d.mu.Unlock()
 						after, _ := d.Lookup(ctx, d.subject)
 						if before.UID == after.UID && before.Attributes[roleAttribute] == after.Attributes[roleAttribute] {
-							continue // the change has no effect on tokens
+							continue // nothing that a token depends on has changed
 						}
 						tokens.Invalidate(d.subject)
 						d.mu.Lock()

@@ -2,17 +2,17 @@ package auth
 
 import "unique"
 
-// IssuanceTerms are the inputs that decide a token that Lanyard itself issues. The token's subject
-// and audiences are inputs too, but no terms.
+// IssuanceTerms are the part of a [Key] that is specific to tokens issued by Lanyard itself or by a
+// SPIFFE broker.
 type IssuanceTerms struct {
-	// CADigest is the SHA-256, in hex, of the certificate authority's own certificate. Another
-	// authority would issue another certificate to the subject.
+	// CADigest is the SHA-256, in hex, of the certificate of the authority that signs an
+	// X.509-SVID. After a change of authority, the next call gets a new SVID.
 	CADigest string
-	// Signer is the ID of the key that signs Lanyard's own JWT. With another key, another JWT is
-	// issued. For an SVID from a SPIFFE broker, Signer is the broker's address.
+	// Signer is the ID of the key that signs a JWT-SVID. After a change of key, the next call gets
+	// a new SVID. For an SVID from a SPIFFE broker, Signer is the broker's address.
 	Signer string
-	// CredentialType is the type of a credential that is itself the proof. It is set if a subject
-	// can have both a JWT and a certificate.
+	// CredentialType distinguishes a subject's JWT-SVID from its X.509-SVID. For other tokens it is
+	// empty.
 	CredentialType string
 	// TrustDomain is the SPIFFE trust domain of the subject.
 	TrustDomain string
@@ -24,13 +24,13 @@ type IssuanceTerms struct {
 }
 
 // Issuance is a comparable handle for [IssuanceTerms] in a [Key]. Two Issuances are equal exactly
-// when their terms are equal. An Issuance has the size of a pointer, because every call copies and
-// compares a key, and most keys have no terms. The zero Issuance has zero terms.
+// when their terms are equal. An Issuance is as small as a pointer, because every call copies and
+// compares keys. The zero Issuance has zero terms.
 type Issuance struct {
 	handle unique.Handle[IssuanceTerms]
 }
 
-// NewIssuance makes the handle of terms.
+// NewIssuance returns the handle for the terms.
 func NewIssuance(terms IssuanceTerms) Issuance {
 	if terms == (IssuanceTerms{}) {
 		return Issuance{}
@@ -38,7 +38,7 @@ func NewIssuance(terms IssuanceTerms) Issuance {
 	return Issuance{unique.Make(terms)}
 }
 
-// Terms returns the terms that the handle was made of.
+// Terms returns the terms that the handle was made from.
 func (i Issuance) Terms() IssuanceTerms {
 	if i == (Issuance{}) {
 		return IssuanceTerms{}

@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// Key identifies a token: two calls share a token exactly when their keys are equal. Every input
-// that changes the issued token is a field. No input can be forgotten, because an exchange gets its
-// input from the key. The comment of each field says why the field is needed. Keys are comparable
-// and contain no secret.
+// Key identifies a token: two calls share a token exactly when their keys are equal. So every input
+// that changes the issued token is a field. An exchange takes these inputs from the Key and the
+// Account of its [Request], so none can be forgotten. Keys are comparable and contain no secret.
 type Key struct {
 	// Provider is the provider's name, so that tokens of different clouds have different keys.
 	Provider string
@@ -23,28 +22,29 @@ type Key struct {
 	// UID is the subject's UID: an account that is deleted and created again inherits no token.
 	// Empty for the controller.
 	UID string
-	// Identity is the provider's identity that the subject names: another identity needs another
-	// token.
+	// Identity is the identity that the subject names at the provider, such as a role ARN for AWS.
+	// Each identity needs its own token.
 	Identity string
 	// IdentityFingerprint is a hash of everything else that the subject's attributes request
-	// ([Account.Fingerprint]). Examples are session policies and, in a chain, the source identity,
-	// whose token is the proof. With other attributes the same identity gives another token.
+	// ([Account.Fingerprint]). Examples are session policies and, in a chain of identities, the
+	// source identity, whose token is the proof. Subjects with the same identity but other
+	// attributes get other tokens.
 	IdentityFingerprint string
 	// Target is the part of the key that the provider derives from the options.
 	Target
-	// ProxyURL is the proxy for calls to STSEndpoint. It is empty without an STSEndpoint: a proxy
-	// to the provider's own endpoints sees only TLS, and cannot change the token. The URL's
-	// password appears as a keyed hash.
+	// ProxyURL is the proxy for calls to STSEndpoint. It is empty without an STSEndpoint: calls to
+	// the provider's own endpoints use TLS, so their proxy cannot change the token. In place of
+	// the URL's password, ProxyURL has a keyed hash of the password.
 	ProxyURL string
 }
 
-// setAccount sets all fields that an account and its identity decide.
+// setAccount sets all fields that depend on an account and its identity.
 func (k *Key) setAccount(account *Account, identity string) {
 	k.UID, k.Identity, k.IdentityFingerprint = account.UID, identity, account.Fingerprint
 }
 
 // String returns the key as text, without fields that are unset. The start of the text follows the
-// multi-tenant workload identity design, byte for byte:
+// design of Flux RFC-0010 (multi-tenant workload identity), byte for byte:
 //
 //	provider=…,serviceAccountName=…,serviceAccountNamespace=…,cloudProviderIdentity=…,scopes=…,imageRepositoryKey=…,stsEndpoint=…,proxyURL=…
 //
@@ -131,7 +131,7 @@ func ParseList(text string) (List, error) {
 // IsZero reports whether the list is empty.
 func (l List) IsZero() bool { return l.encoded == "" }
 
-// Values returns the values that the list was made of, in their order.
+// Values returns the values that the list was made from, in the same order.
 func (l List) Values() []string {
 	if l.IsZero() {
 		return nil
@@ -175,7 +175,7 @@ func escape(s string) string {
 func unescape(s string) string {
 	plain, err := url.PathUnescape(s)
 	if err != nil {
-		return s // escape never returns such text
+		return s // s is not a result of escape
 	}
 	return plain
 }

@@ -162,8 +162,7 @@ func FuzzKey(f *testing.F) {
 		if err != nil {
 			return auth.Key{}, false
 		}
-		// Audiences are left out: the code that prints scopes also prints audiences, so they would
-		// only make the keys longer.
+		// Audiences are left out, because the same code prints scopes and audiences.
 		return auth.Key{
 			Provider: provider, UID: uid, Identity: identity, ProxyURL: proxy, Subject: auth.Controller(),
 			Target: auth.Target{Scopes: l, Image: image, STSEndpoint: endpoint, STSRegion: region},

@@ -13,8 +13,8 @@ const (
 func IsLabel(s string) bool { return len(s) <= maxLabel && !strings.Contains(s, ".") && IsSubdomain(s) }
 
 // IsSubdomain reports whether s is an RFC 1123 subdomain in lower case, such as the name of most
-// Kubernetes objects. A subdomain is labels with dots between them, with at most 253 bytes in all.
-// As in Kubernetes, one label may have more than 63 bytes.
+// Kubernetes objects. A subdomain consists of labels with dots between them, and has at most 253
+// bytes. As in Kubernetes, a single label may be longer than 63 bytes.
 func IsSubdomain(s string) bool {
 	if len(s) > maxSubdomain {
 		return false

@@ -20,8 +20,8 @@ import (
 type Options struct {
 	// Subject is the subject that the token is for.
 	Subject Subject
-	// Accounts reads the subject, and makes a proof of it. If Accounts is nil, the token comes from
-	// the program's own environment.
+	// Accounts reads the subject, and makes the proof that is exchanged for a token. If Accounts is
+	// nil, the token comes from the program's own environment.
 	Accounts Accounts
 	// Cache stores tokens; nil for no cache.
 	Cache Cache
@@ -33,7 +33,8 @@ type Options struct {
 	Tenant string
 	// Scopes limit what the token may do, in the provider's own syntax.
 	Scopes List
-	// Audiences are the receivers of a token that is itself the credential.
+	// Audiences are the receivers of a JWT that serves as the credential without an exchange (see
+	// [WithAudiences]).
 	Audiences List
 	// ContextObject is the object that the token is used for; zero for none.
 	ContextObject ObjectReference
@@ -81,11 +82,11 @@ type Cache interface {
 	// and does not allocate. A token with less than minRemaining of life left is not served; zero
 	// means the cache's own minimum.
 	Get(key Key, minRemaining time.Duration, involved InvolvedObject) (Token, bool)
-	// Fetch returns key's token and the key that the token was issued for. The two keys differ if
-	// the subject has changed. Fetch calls fetch if the cache has no token that it may serve. If
-	// several callers ask for one key, one of them fetches and the others wait for the result, each
-	// until its own ctx ends. The context of fetch outlives the caller's and has a deadline of its
-	// own.
+	// Fetch returns a token, and the key that the token was issued for. This key differs from the
+	// given key if the subject has changed. If the cache has no token that it may serve, Fetch
+	// calls the given function. If several callers ask for one key, one of them fetches and the
+	// others wait for the result, each until its own ctx ends. The function's context outlives the
+	// caller's, and has its own deadline.
 	Fetch(ctx context.Context, key Key, options FetchOptions, fetch func(context.Context) (Fetched, error)) (Fetched, error)
 }
 
@@ -131,7 +132,8 @@ func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	return WithSubject(subject, accounts)
 }
 
-// WithSubject asks for a token for subject. Accounts reads the subject, and makes a proof of it.
+// WithSubject asks for a token for the subject. The given Accounts reads the subject, and makes a
+// proof of it.
 func WithSubject(subject Subject, accounts Accounts) Option {
 	if accounts == nil {
 		return fail(withoutProver(subject))
@@ -146,24 +148,25 @@ func WithController() Option {
 }
 
 // WithTenant sets the namespace that asks for the token of a lent subject ([Subject.Lent]). A cache
-// charges the token to that namespace, or to the program itself without this option. For a subject
-// with a namespace, the cache always charges the subject's namespace.
+// charges the token to that namespace. Without this option, it charges the program itself. For a
+// subject with a namespace, the cache always charges the subject's namespace.
 func WithTenant(namespace string) Option {
 	return func(o *Options) { o.Tenant = namespace }
 }
 
-// WithCache stores tokens in cache. The cache's metrics count the call for the involved object, but
-// not if involved is zero.
+// WithCache stores tokens in the cache. The cache's metrics count the call for the involved object,
+// unless that object is the zero value.
 func WithCache(cache Cache, involved InvolvedObject) Option {
 	return func(o *Options) { o.Cache, o.InvolvedObject = cache, involved }
 }
 
-// WithObserver calls observer after every stage.
+// WithObserver calls the observer after every stage.
 func WithObserver(observer Observer) Option {
 	return func(o *Options) { o.Observer = observer }
 }
 
-// WithScopes limits the token to scopes, in the provider's own syntax. An empty scope is an error.
+// WithScopes limits the token to the given scopes, in the provider's own syntax. An empty scope is
+// an error.
 func WithScopes(scopes ...string) Option {
 	list, err := NewList(scopes...)
 	if err != nil {
@@ -173,7 +176,7 @@ func WithScopes(scopes ...string) Option {
 }
 
 // WithAudiences sets the audiences of a token whose proof is itself the credential, such as a JWT
-// that a registry accepts as bearer token. An empty audience is an error. For a provider that
+// that a registry accepts as a bearer token. An empty audience is an error. For a provider that
 // exchanges the proof, audiences are an error too.
 func WithAudiences(audiences ...string) Option {
 	list, err := NewList(audiences...)
@@ -184,8 +187,8 @@ func WithAudiences(audiences ...string) Option {
 }
 
 // WithContextObject sets the object that the token is used for. The token then names this object,
-// and other objects do not share it. A provider whose tokens cannot name an object refuses the
-// option.
+// and the cache returns it only for this object. A provider whose tokens cannot name an object
+// refuses the option.
 func WithContextObject(object ObjectReference) Option {
 	return func(o *Options) { o.ContextObject = object }
 }
@@ -225,8 +228,8 @@ func invalidRepository(problem, fix string) error {
 	return &Error{Stage: StageRegistry, Code: CodeOptionInvalid, Fix: fix, Err: errors.New("image repository: " + problem)}
 }
 
-// WithSTSEndpoint sets the security token service, an https URL. The provider refuses a host that
-// is neither its own nor allowed by its configuration.
+// WithSTSEndpoint sets the https URL of the security token service. The provider refuses a host
+// that is neither its own nor allowed by its configuration.
 func WithSTSEndpoint(endpoint string) Option {
 	return func(o *Options) { o.STSEndpoint = endpoint }
 }
@@ -247,8 +250,8 @@ func WithProxyURL(proxy *url.URL) Option {
 			Err: errors.New("proxy URL is not an http or https URL with a host"),
 		})
 	}
-	// Copy the URL. If the caller changed the URL later, the call would use another proxy than the
-	// proxy in its key.
+	// Copy the URL. If the caller changed the URL later, the call would use a proxy other than the
+	// one in its key.
 	fixed := *proxy
 	proxyKey := hideProxyPassword(&fixed)
 	return func(o *Options) { o.ProxyURL, o.proxyKey = &fixed, proxyKey }
@@ -262,10 +265,11 @@ func WithMinRemaining(d time.Duration) Option {
 }
 
 // WithRetryNow repeats the exchange even if it failed a moment ago. Use it after a change that may
-// have fixed the failure. A cache may delay the call by some seconds, because a tenant could make
-// changes all the time. The option does not shorten a wait that the server asked for (Retry-After).
-// A tenant ([WithTenant]) cannot use it for the failure of a lent subject. The reason for both
-// limits is that the server's wait and the lent subject concern all tenants.
+// have fixed the failure. A cache may delay the call by a few seconds, so that a tenant who keeps
+// changing an object cannot cause a flood of exchanges. After a temporary failure, the option does
+// not shorten a wait that the server asked for (Retry-After), because other tenants may use the
+// server too. A tenant ([WithTenant]) cannot use the option for the failure of a lent subject,
+// because other tenants share that subject.
 func WithRetryNow() Option {
 	return func(o *Options) { o.RetryNow = true }
 }

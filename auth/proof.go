@@ -10,12 +10,12 @@ import (
 
 // AccountReader reads subjects from memory. Implementations are safe for concurrent use.
 type AccountReader interface {
-	// Lookup returns the subject's account from memory. It does no I/O. Its error is an [*Error] of
-	// [CodeSubjectNotFound] if memory does not have the subject, for example because the subject is
-	// too new.
+	// Lookup returns the subject's account from memory. It does no I/O. Its error is an [*Error]
+	// with [CodeSubjectNotFound] if the subject is not in memory, for example because it is too
+	// new.
 	Lookup(ctx context.Context, subject Subject) (Account, error)
-	// Subscribe registers changed. The function is called, promptly and in order, for each subject
-	// that is deleted or whose UID or attributes change.
+	// Subscribe registers a function, which is called promptly and in order for each subject that
+	// is deleted or whose UID or attributes change.
 	Subscribe(changed func(Subject))
 }
 
@@ -24,9 +24,9 @@ type Prover interface {
 	// Read gets the account from its source of truth. It fails with [CodeSubjectNotFound] if the
 	// subject does not exist.
 	Read(ctx context.Context, subject Subject) (Account, error)
-	// Prove makes a proof of exactly this account, in the form and for the audiences of request. It
-	// fails with [CodeSubjectReplaced] if the subject no longer has account.UID. It fails with
-	// [CodeOptionUnsupported] if the Prover cannot make a proof of that form.
+	// Prove makes a proof of exactly this account, in the form and for the audiences of the
+	// request. It fails with [CodeSubjectReplaced] if the subject no longer has account.UID. It
+	// fails with [CodeOptionUnsupported] if the Prover cannot make a proof of that form.
 	Prove(ctx context.Context, account Account, request ProofRequest) (Proof, error)
 }
 
@@ -36,8 +36,8 @@ type Accounts interface {
 	Prover
 }
 
-// AccountsByKind has one Accounts for each kind of subject. A program fills the map before its
-// first call, and does not change it afterwards.
+// AccountsByKind has one Accounts for each kind of subject. The map must not change after the first
+// call of one of its methods.
 type AccountsByKind map[Kind]Accounts
 
 // Lookup implements [AccountReader].
@@ -49,8 +49,8 @@ func (a AccountsByKind) Lookup(ctx context.Context, subject Subject) (Account, e
 	return accounts.Lookup(ctx, subject)
 }
 
-// Subscribe implements [AccountReader]: changed is called for subjects of all kinds. The Accounts
-// of two kinds may call changed at the same time.
+// Subscribe implements [AccountReader]. The given function is called for subjects of all kinds,
+// possibly for two kinds at the same time.
 func (a AccountsByKind) Subscribe(changed func(Subject)) {
 	for _, accounts := range a {
 		accounts.Subscribe(changed)
@@ -94,8 +94,8 @@ const (
 	FormJWT Form = "JWT"
 	// FormCertificate asks for a [*Certificate].
 	FormCertificate Form = "certificate"
-	// FormToken asks for another credential of the subject: static keys, or in a chain of
-	// identities the [Token] of the previous identity.
+	// FormToken asks for another credential of the subject: static keys, or, in a chain of
+	// identities, the [Token] of the previous identity.
 	FormToken Form = "token"
 )
 
@@ -109,9 +109,9 @@ type ProofRequest struct {
 	Lifetime time.Duration
 	// ContextObject is the object that the proof is used for; zero if the proof names no object.
 	ContextObject ObjectReference
-	// STSRegion is the region of the security token service that receives a proof of [FormToken]. A
-	// Prover that gets the proof from such a service must use the same region. Empty for providers
-	// without regions.
+	// STSRegion is the region of the security token service to which the provider sends a proof of
+	// the form [FormToken]. If the Prover gets this proof from a security token service, it must
+	// use the same region. Empty for providers without regions.
 	STSRegion string
 }
 
@@ -164,8 +164,8 @@ func (j *JWT) GetDuration() time.Duration { return time.Until(j.ExpiresAt) }
 // Bearer implements [BearerToken].
 func (j *JWT) Bearer() Secret { return j.Token }
 
-// JWTOf returns the proof as a JWT. Its error is an [*Error] of [CodeProofInvalid] if the proof is
-// nil or has another form.
+// JWTOf returns the proof as a JWT. Its error is an [*Error] with [CodeProofInvalid] if the proof
+// is nil or has another form.
 func JWTOf(proof Proof) (*JWT, error) {
 	if jwt, ok := proof.(*JWT); ok && jwt != nil {
 		return jwt, nil
@@ -198,8 +198,8 @@ func (c *Certificate) TLS() tls.Certificate {
 	return tls.Certificate{Certificate: c.chain, PrivateKey: c.key()}
 }
 
-// CertificateOf returns the proof as a certificate. Its error is an [*Error] of [CodeProofInvalid]
-// if the proof is nil or has another form.
+// CertificateOf returns the proof as a certificate. Its error is an [*Error] with
+// [CodeProofInvalid] if the proof is nil or has another form.
 func CertificateOf(proof Proof) (*Certificate, error) {
 	if certificate, ok := proof.(*Certificate); ok && certificate != nil {
 		return certificate, nil

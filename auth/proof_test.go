@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// asking is a provider whose proof request is chosen by the test.
+// asking is a provider with a fixed proof request.
 type asking struct {
 	full
 
@@ -112,8 +112,8 @@ func TestWhoRetriesNow(t *testing.T) {
 	}
 }
 
-// environment is an option that a careless program could write: a tenant's subject without a
-// Prover.
+// environment returns an option that sets the subject but no Prover. For a tenant's subject, only a
+// careless program would do this.
 func environment(subject auth.Subject) auth.Option {
 	return func(o *auth.Options) { o.Subject, o.Accounts = subject, nil }
 }
@@ -128,8 +128,8 @@ func TestTenantNeverGetsTheProgramsToken(t *testing.T) {
 	}
 }
 
-// TestTheControllerCanBeProven checks that a controller with a Prover gets its token by a proof.
-// Only a missing Prover, not the kind of the subject, selects the program's environment.
+// TestTheControllerCanBeProven checks that a call with a Prover gets the controller's token with a
+// proof. Only without a Prover does the token come from the program's environment.
 func TestTheControllerCanBeProven(t *testing.T) {
 	w := full{newWorld(t)}
 	w.set(auth.Account{Subject: auth.Controller(), UID: "uid-c", Attributes: map[string]string{roleAttribute: "role-"}})

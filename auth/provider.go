@@ -10,23 +10,24 @@ import (
 )
 
 // Provider turns the proof of a subject into a token: it exchanges the proof at a cloud, or returns
-// the proof as the credential. The method names come from the multi-tenant workload identity
-// design. Implementations are safe for concurrent use.
+// the proof as the credential. The method names come from Flux RFC-0010 (multi-tenant workload
+// identity). Implementations are safe for concurrent use.
 type Provider interface {
 	// GetName returns the provider's name in object specs: aws, azure, gcp.
 	GetName() string
 	// GetTarget returns the part of the token's [Key] that the provider derives from the options.
 	// It does no I/O, because every GetToken calls it. It must not keep options, because GetToken
-	// reuses them. It refuses an unsupported option, an endpoint that is not the provider's, and an
-	// option that it cannot resolve.
+	// reuses them. It refuses an option that is unsupported or invalid, and a call whose target it
+	// cannot resolve, such as a call without a region. It also refuses an endpoint that is neither
+	// the provider's own nor allowed by its configuration.
 	GetTarget(options *Options) (Target, error)
 	// GetIdentity returns the provider's identity that the account's attributes name (for AWS a
 	// role ARN), in canonical form. It does no I/O, because every GetToken calls it.
 	GetIdentity(account Account) (string, error)
-	// GetProofRequest says which proof NewToken needs for request. It refuses a request that would
-	// fail with any proof. It may ask the cloud's metadata service.
+	// GetProofRequest says which proof NewToken needs for the request. It refuses a request that
+	// would fail with any proof. It may ask the cloud's metadata service.
 	GetProofRequest(ctx context.Context, request *Request) (ProofRequest, error)
-	// NewToken exchanges a proof of the request's subject for the token of request. It reads the
+	// NewToken exchanges a proof of the request's subject for the requested token. It reads the
 	// proof with [JWTOf] or [CertificateOf], which refuse a proof of another form.
 	NewToken(ctx context.Context, proof Proof, request *Request) (Token, error)
 }
@@ -34,7 +35,7 @@ type Provider interface {
 // ControllerProvider is a [Provider] that can also get tokens of the identity of its own program.
 type ControllerProvider interface {
 	Provider
-	// NewControllerToken gets the token of request with the identity that the program's environment
+	// NewControllerToken gets the requested token with the identity that the program's environment
 	// configures.
 	NewControllerToken(ctx context.Context, request *Request) (Token, error)
 }
@@ -42,13 +43,13 @@ type ControllerProvider interface {
 // RegistryProvider is a [Provider] whose tokens can be exchanged for registry credentials.
 type RegistryProvider interface {
 	Provider
-	// NewRegistryToken exchanges token for credentials to request.ImageRepository.
+	// NewRegistryToken exchanges the token for credentials for request.ImageRepository.
 	NewRegistryToken(ctx context.Context, token Token, request *Request) (*RegistryCredentials, error)
 }
 
 // Target is the part of a [Key] that the provider derives from the options.
 type Target struct {
-	// Scopes bound what the token may do.
+	// Scopes limit what the token may do.
 	Scopes List
 	// Image is the part of the image repository that decides the registry credentials, such as a
 	// region for AWS. Empty if the call names no repository.
@@ -56,13 +57,13 @@ type Target struct {
 	// STSEndpoint is the security token service that issues the token, in canonical form. Empty for
 	// the provider's own.
 	STSEndpoint string
-	// Audiences are the receivers of a token that is itself the credential.
+	// Audiences are the receivers of a JWT that serves as the credential without an exchange.
 	Audiences List
 	// STSRegion is the region of the security token service. A token may be valid only in certain
 	// regions. Empty for providers without regions.
 	STSRegion string
-	// Issuance has the inputs that decide a token that Lanyard itself issues. Zero for a token from
-	// an exchange.
+	// Issuance has the terms of a token that Lanyard or a SPIFFE broker issues. Zero for a token
+	// from an exchange.
 	Issuance Issuance
 }
 
@@ -83,10 +84,10 @@ type Request struct {
 	fetch FetchOptions
 }
 
-// Step returns an intermediate token that the provider needs for the token of the request. It is a
-// token of another identity, which the subject's attributes also name. All calls that need the same
-// step share one fetch, and the cache stores the token like any other. The errors are those of
-// fetch.
+// Step returns an intermediate token that the provider needs to get the requested token. The
+// intermediate token is for the given identity, which must be one that the subject's attributes
+// name. All calls that need the same intermediate token share one fetch, and the cache stores this
+// token like any other. The errors are those of fetch and of [Cache].Fetch.
 func (r *Request) Step(ctx context.Context, identity string, fetch func(context.Context) (Token, error)) (Token, error) {
 	if r.cache == nil {
 		return fetch(ctx)
@@ -111,8 +112,8 @@ func (r *Request) Step(ctx context.Context, identity string, fetch func(context.
 // Format prints only the key, for every verb, because the proxy's URL may hold a password.
 func (r Request) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, r.Key.String()) }
 
-// refuseUnsupported refuses options that need an interface that the provider does not implement. It
-// runs before any other step.
+// refuseUnsupported refuses an option if the provider lacks the interface that the option needs. It
+// also refuses a tenant's subject without Accounts. It runs before any other step.
 func refuseUnsupported(provider Provider, o *Options) error {
 	if o.Accounts == nil {
 		if !o.Subject.Lent() {

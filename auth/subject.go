@@ -56,8 +56,8 @@ func WorkloadIdentity(namespace, name string) (Subject, error) {
 	return namespaced(KindWorkloadIdentity, namespace, name)
 }
 
-// Object returns an object with an identity of its own, such as an OCIRepository, as a subject.
-// Kind is the object's kind as its API writes it. The names follow the rules of [ServiceAccount].
+// Object returns an object with an identity of its own, such as an OCIRepository, as a subject. The
+// kind is written as in the object's API. The names follow the rules of [ServiceAccount].
 func Object(kind Kind, namespace, name string) (Subject, error) {
 	if err := checkObjectKind(kind); err != nil {
 		return Subject{}, err
@@ -65,9 +65,9 @@ func Object(kind Kind, namespace, name string) (Subject, error) {
 	return namespaced(kind, namespace, name)
 }
 
-// ClusterIdentity returns a cluster-scoped object as a subject. An administrator lends its identity
-// to tenants. Kind is the object's kind as its API writes it; name is an RFC 1123 subdomain of at
-// most 253 bytes.
+// ClusterIdentity returns a cluster-scoped object as a subject. An administrator lends the object's
+// identity to tenants. The kind is written as in the object's API. The name must be an RFC 1123
+// subdomain of at most 253 bytes.
 func ClusterIdentity(kind Kind, name string) (Subject, error) {
 	if err := checkObjectKind(kind); err != nil {
 		return Subject{}, err
@@ -153,10 +153,10 @@ func (s Subject) String() string {
 	}
 }
 
-// ParseSubject returns the subject whose [Subject.String] is text. Such a text is the field subject
-// of a status, or the sub claim of a ServiceAccount's token. ParseSubject accepts only the kinds of
-// this package's constants, because a text has the kind only in lower case. Any other text gives an
-// [*Error] with [CodeSubjectInvalid].
+// ParseSubject is the inverse of [Subject.String]. It parses, for example, the subject in an
+// object's status or the sub claim of a ServiceAccount's token. Because the text has the kind in
+// lower case, ParseSubject knows only the kinds of this package's constants. For any other text, it
+// returns an [*Error] with [CodeSubjectInvalid].
 func ParseSubject(text string) (Subject, error) {
 	if text == controllerText {
 		return Controller(), nil
@@ -201,8 +201,8 @@ type Account struct {
 	UID string
 	// Attributes say which cloud identity the subject wants, under the keys that its provider
 	// documents: the annotations of a ServiceAccount, or the providerConfig of a WorkloadIdentity.
-	// The tenant writes the attributes, so they are not trusted: the cloud decides. Callers share
-	// the map and must not change it.
+	// The tenant writes the attributes, so they are not trusted: the cloud decides whether the
+	// subject gets the identity. Callers share the map and must not change it.
 	Attributes map[string]string
 	// Fingerprint is a keyed hash of all attributes and of all else that decides the token, such as
 	// the source identity in a chain of identities. [Fingerprint] makes this hash. It is part of

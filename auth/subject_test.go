@@ -91,8 +91,8 @@ func mustSubject(subject auth.Subject, err error) auth.Subject {
 	return subject
 }
 
-// subjects returns a subject of each kind that ParseSubject accepts. Names that no subject can have
-// give fewer subjects.
+// subjects returns a subject of each kind that ParseSubject accepts. It leaves out a kind whose
+// subjects cannot have this namespace and name.
 func subjects(namespace, name string) []auth.Subject {
 	all := []auth.Subject{auth.Controller()}
 	add := func(subject auth.Subject, err error) {

@@ -28,15 +28,14 @@ type RegistryCredentials struct {
 	Username string
 	// Password is the short-lived secret.
 	Password Secret
-	// ExpiresAt is when the registry stops accepting the password, UTC; source: the registry's
-	// token answer.
+	// ExpiresAt is when the password expires, in UTC, according to the service that issued it.
 	ExpiresAt time.Time
 }
 
 // GetDuration implements [Token].
 func (r *RegistryCredentials) GetDuration() time.Duration { return time.Until(r.ExpiresAt) }
 
-// Secret is a string that does not print: not with any fmt verb, in JSON, or in a log. Only
+// Secret is a string that is never printed, whether by fmt, in JSON or in a log. Only
 // [Secret.Reveal] returns the string. The zero Secret is empty. Secrets are not comparable, so that
 // no secret becomes a map key.
 type Secret struct {

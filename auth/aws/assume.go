@@ -22,8 +22,8 @@ import (
 // assumes another role. Source: IAM user guide, "Methods to assume a role", role chaining.
 const chainedDuration = time.Hour
 
-// sessionOf returns a proof as a session. Its error is an [*auth.Error] of
-// [auth.CodeProofInvalid] if the proof has another form.
+// sessionOf returns a proof as a session. If the proof is not a session, the error is an
+// [*auth.Error] with [auth.CodeProofInvalid].
 func sessionOf(proof auth.Proof) (*Token, error) {
 	if session, ok := proof.(*Token); ok && session != nil {
 		return session, nil
@@ -35,8 +35,7 @@ func sessionOf(proof auth.Proof) (*Token, error) {
 	}
 }
 
-// assumeWithSession calls AssumeRole for the plan's role. The session in the parameter source signs
-// the call.
+// assumeWithSession calls AssumeRole for the plan's role. The given session signs the call.
 func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	duration := cmp.Or(x.session.Duration, SessionDuration)
 	if !source.SessionToken.IsZero() {
@@ -73,8 +72,8 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 	return token, nil
 }
 
-// identify asks AWS for the identity of the session in the parameter source, and returns the
-// session with its ARN and account. With this call, AWS checks static keys before their first use.
+// identify asks AWS for the identity of the given session, and returns the session with its ARN and
+// account. With this call, AWS checks static keys before their first use.
 func (p *Provider) identify(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	const operation = "GetCallerIdentity"
 	answer, err := p.sts(x, source.provider(), request).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -119,13 +118,13 @@ func (x plan) assumeFailure(ctx context.Context, err error, source *Token) error
 	return f.error(auth.StageExchange, x.chainOperation())
 }
 
-// explainSource sets the code and the fix of f if AWS rejects the keys or the session that signed
-// the call, or does not serve the region for their account.
+// explainSource sets the code and the fix of f if AWS rejects the credentials that signed the call,
+// or if the account of these credentials has not activated STS in the region.
 func (x plan) explainSource(f *failure) {
 	switch f.api {
 	case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "AuthFailure":
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // the message may repeat signed text
+		f.message = "" // the message may repeat the text that was signed
 		f.Fix = "check that AWS knows the keys of " + x.session.Source + ": new keys need some seconds"
 	case "ExpiredToken", "ExpiredTokenException", "RequestExpired":
 		f.Code = auth.CodeProofInvalid

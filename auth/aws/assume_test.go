@@ -24,8 +24,7 @@ const (
 	rootSecret = "root-secret-root-secret"
 )
 
-// lender is a Prover of one account, whose session request has a source. Its proof is what the
-// function source returns: a session, or keys.
+// lender is a Prover of one account. Its proofs come from source() and are sessions or keys.
 type lender struct {
 	account auth.Account
 	source  func(region string) (auth.Proof, error)
@@ -110,7 +109,7 @@ func TestAssumeRoleWithASession(t *testing.T) {
 	}
 }
 
-// TestChainsThatAWSRefuses checks code and fix for each refusal of AWS. No error may contain a
+// TestChainsThatAWSRefuses checks the code and the text of each error. No error may contain a
 // secret key.
 func TestChainsThatAWSRefuses(t *testing.T) {
 	w, arn := chainWorld(t)
@@ -205,8 +204,8 @@ func TestFingerprintIsRequired(t *testing.T) {
 	}
 }
 
-// TestLentSessionsTakeNoDetour checks that a call for a lent identity is refused if the call has an
-// endpoint or a proxy, which a tenant may have chosen.
+// TestLentSessionsTakeNoDetour checks that GetToken refuses an STS endpoint or a proxy for a lent
+// subject ([auth.Subject.Lent]). A tenant may have chosen the endpoint or the proxy.
 func TestLentSessionsTakeNoDetour(t *testing.T) {
 	w, arn := chainWorld(t)
 	account := identityOf(t, "target", aws.SessionRequest{Source: "Secret keys", RoleARN: arn})
@@ -235,8 +234,8 @@ func TestSessionRequestOfAnnotations(t *testing.T) {
 	}
 }
 
-// FuzzSessionRequest checks that any request can be read back from its attributes. So two requests
-// never have the same attributes.
+// FuzzSessionRequest checks that any request can be read back from its attributes. So different
+// requests never have the same attributes.
 func FuzzSessionRequest(f *testing.F) {
 	f.Add("source", "arn:aws:iam::123456789123:role/a", "name", 3600, `{"a":"b"}`, "agreed", "key", "value", "arn", "aud")
 	f.Add("", "", "", 0, "", "", "", "", "", "")

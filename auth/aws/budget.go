@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxCalls is the maximum of concurrent calls per budget. AWS permits an account 600 calls a
-	// second in a region, and a call takes some hundredths of a second. Source: IAM user guide,
+	// maxCalls limits the concurrent calls of a budget. AWS permits an account 600 calls a second
+	// in a region, and a call takes some hundredths of a second. Source: IAM user guide,
 	// "IAM and AWS STS quotas".
 	maxCalls = 20
 	// firstPause is the pause after the first throttled answer. Each further throttled answer
@@ -22,8 +22,8 @@ const (
 )
 
 // budgets limit the calls to AWS STS that are signed with a session or with keys. AWS counts these
-// calls for the signer's account and the region. So all calls that one account signs share a
-// budget, and other accounts never wait for it. The zero value is ready for use.
+// calls per signing account and region. So each account has its own budget in a region, and never
+// waits for the calls of another account. The zero value is ready for use.
 type budgets struct {
 	mu    sync.Mutex // guards all fields below; never held during I/O
 	known map[payer]*budget
@@ -42,9 +42,9 @@ type budget struct {
 	resumeAt  time.Time     // end of the pause
 }
 
-// enter waits until the payer's budget has room for a call. The caller must then call leave with
-// the result of the call. During a pause enter does not wait: it returns how long the pause still
-// lasts, and no call may be made. The error is the cause of ctx's end.
+// enter waits until the payer's budget has room for a call to AWS. The caller then makes the call,
+// and must pass its error to leave. During a pause, enter does not wait: it returns the time left
+// and a nil leave, and the caller must not call AWS. The error is nil or context.Cause(ctx).
 func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
 		return func(error) {}, 0, nil // no budget, because the account of the keys is not known yet
@@ -74,7 +74,7 @@ func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause
 	}
 }
 
-// most returns the maximum of concurrent calls.
+// most returns how many concurrent calls are allowed.
 func (own *budget) most() int {
 	if own.throttled > 0 {
 		return 1
@@ -120,7 +120,7 @@ func (b *budgets) leave(of payer, own *budget, err error) {
 	b.forget(of, own)
 }
 
-// pause starts or extends the pause. The parameter asked is the pause that AWS asked for.
+// pause starts or extends the pause. The pause is at least as long as AWS asked for.
 func (own *budget) pause(asked time.Duration) {
 	pause := min(lastPause, firstPause<<min(own.throttled-1, 6))
 	if resumeAt := time.Now().Add(max(pause, asked)); resumeAt.After(own.resumeAt) {

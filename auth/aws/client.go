@@ -13,7 +13,7 @@ import (
 )
 
 // stsClient returns the HTTP client for the request's STS. The parameter chosen is the URL of the
-// call's own endpoint; empty for AWS's endpoint.
+// STS endpoint that the call names, or empty.
 func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPClient {
 	if request.ProxyURL == nil && chosen != "" {
 		if target, err := url.Parse(chosen); err == nil {

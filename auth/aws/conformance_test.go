@@ -15,9 +15,8 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// The suite also runs with a WorkloadIdentity, whose proofs have another issuer than those
-		// of a ServiceAccount. Apart from this, only the attribute with the role may differ between
-		// the two kinds.
+		// The suite also runs with a WorkloadIdentity, which may differ from a ServiceAccount only
+		// in the issuer of its proofs, and in the attribute that names the role.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +28,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// anyOf returns any subject of a kind.
+// anyOf returns some subject of the kind that subjectOf makes.
 func anyOf(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) auth.Subject {
 	t.Helper()
 	subject, err := subjectOf("tenant-a", "any")

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// defaultChain names the source of the controller's own credentials in errors.
+// defaultChain names the source of the controller's own credentials, for use in errors.
 const defaultChain = "the AWS SDK's default chain"
 
 // NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: environment
@@ -178,20 +178,20 @@ func controllerFailure(ctx context.Context, err error, sources []awssdk.Credenti
 	const give = "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity, or name a ServiceAccount in the object"
 	f := classify(ctx, err, defaultChain)
 	status, _ := responseOf(err)
-	// Drop the message. A server that the environment names wrote it, so the message may repeat
-	// secrets that classify cannot recognize.
+	// Drop the message. It comes from a server that the environment names, and may repeat secrets
+	// that classify cannot recognize.
 	f.message = ""
 	switch {
 	case f.Code == auth.CodeEndpointRefused, f.Code == auth.CodeThrottled, f.Code == auth.CodeUnavailable:
 	case f.api == "AccessDenied" || f.api == "InvalidIdentityToken":
 		f.Code, f.Fix = auth.CodeTrustRefused, "check the trust policy of the role that the controller's environment names (AWS_ROLE_ARN)"
 	case slices.Contains(sources, awssdk.CredentialSourceIMDS):
-		// Instance metadata is the last source of the chain, so the controller has no other
-		// configuration. The fix is to give the controller a role, because its node may have none.
+		// The chain reached its last source, instance metadata, so nothing else is configured. The
+		// fix is to give the controller a role of its own.
 		f.Fix = give
 		switch {
 		case f.Code == auth.CodeUnreachable, f.Code == auth.CodeResponseInvalid:
-		case errors.Is(err, context.DeadlineExceeded): // the time ended while the answer was read
+		case errors.Is(err, context.DeadlineExceeded): // reading the answer took too long
 			f.Code, f.What = auth.CodeUnreachable, "no answer in time"
 		case isMalformed(err):
 			f.Code, f.What = auth.CodeResponseInvalid, "the answer does not come from the metadata service"

@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// environment sets the environment variables in the parameter set, and removes every other AWS
-// identity from the environment.
+// environment sets the given environment variables, and removes every other AWS identity from the
+// environment.
 func environment(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -250,9 +250,9 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	})
 }
 
-// TestControllerInstanceMetadataAstray checks what calls return when the server at the metadata
-// service's address does not answer, or is another server. Such a server must neither delay callers
-// nor get its text into errors.
+// TestControllerInstanceMetadataAstray checks what calls return if the metadata service does not
+// answer, or if another server has its address. Such a server must neither delay callers nor get
+// its text into errors.
 func TestControllerInstanceMetadataAstray(t *testing.T) {
 	w := newWorld(t)
 	serve := func(answer http.HandlerFunc) string {
@@ -268,8 +268,8 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 			_, _ = io.WriteString(rw, page)
 		}
 	}
-	// once returns a server. A request whose URL's path contains path goes to the handler in the
-	// parameter then. The server answers all other requests as the metadata service does.
+	// once() starts a metadata service with one fault, and returns its URL: the given handler
+	// answers all requests whose URL path contains the given text.
 	once := func(path string, then http.HandlerFunc) string {
 		good, err := url.Parse(metadata(t, "node"))
 		rig.Must(t, err)

@@ -14,7 +14,7 @@ import (
 // with the context of the SDK's request. Set the provider directly as aws.Config.Credentials, and
 // include [auth.WithCache] in the options.
 //
-// The credentials that the SDK gets expire after at most one minute. So the SDK's cache
+// The SDK gets credentials that expire after at most one minute. So the SDK's cache
 // (aws.NewCredentialsCache, which config.LoadDefaultConfig adds) asks again soon, and no client
 // uses credentials for long after their grant is withdrawn.
 func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {

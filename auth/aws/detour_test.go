@@ -34,8 +34,7 @@ func TestTenantProxy(t *testing.T) {
 	if _, ok := token.(*auth.RegistryCredentials); !ok {
 		t.Errorf("a %T", token)
 	}
-	// The second call can use open connections of the same proxy. The proxy is also used for an STS
-	// endpoint that the tenant names.
+	// The proxy must also be used for an STS endpoint that the tenant names.
 	_, err = auth.GetToken(t.Context(), provider, w.As(a, auth.WithProxyURL(w.Proxy), auth.WithSTSEndpoint("https://sts.us-west-2.amazonaws.com"))...)
 	rig.Must(t, err)
 	if calls := w.Calls("sts"); len(calls) != 2 || calls[1].Host != "sts.us-west-2.amazonaws.com" {

@@ -21,6 +21,6 @@
 // An endpoint outside AWS that an administrator listed ([Config].AllowedEndpointHosts) may be the
 // STS of an S3-compatible store, such as MinIO or Ceph. The proof for such an endpoint has the
 // endpoint's host as audience, with the port if that is not 443. Such an endpoint needs no region.
-// Only for such an endpoint may the annotation name a store's role (arn:minio:iam:::role/<id>) or
-// be absent: without a role, MinIO decides by the proof's claims.
+// The annotation may then name a store's role (arn:minio:iam:::role/<id>) or be absent. Without a
+// role, MinIO decides by the proof's claims.
 package aws

@@ -17,10 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// SessionDuration is the default lifetime of a session. It is AWS's default, which every role
-// permits (the smallest maximum of a role is an hour). Every request sends the lifetime, because
-// listed endpoints outside AWS have other defaults. The default of MinIO is the remaining life of
-// the proof, which is some minutes.
+// SessionDuration is the default lifetime of a session, as in AWS. Every role permits it, because a
+// role's maximum is at least an hour. Every request sends the lifetime, because endpoints outside
+// AWS have other defaults. MinIO's default is the remaining life of the proof: some minutes.
 const SessionDuration = time.Hour
 
 // NewToken implements [auth.Provider]. The token is a [*Token]. With a JWT as proof, NewToken calls
@@ -75,7 +74,7 @@ func (p *Provider) assumeWithJWT(ctx context.Context, proof auth.Proof, x plan, 
 	duration := cmp.Or(x.session.Duration, SessionDuration)
 	asked := time.Now()
 	answer, err := p.sts(x, awssdk.AnonymousCredentials{}, request).AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
-		RoleArn:          awssdk.String(x.role.String()), // required by the SDK; empty for no role
+		RoleArn:          awssdk.String(x.role.String()), // empty if there is no role
 		RoleSessionName:  awssdk.String(x.sessionName(request.Key.Subject)),
 		WebIdentityToken: awssdk.String(jwt.Token.Reveal()),
 		DurationSeconds:  awssdk.Int32(int32(duration.Seconds())),
@@ -106,7 +105,7 @@ func (p *Provider) sts(x plan, credentials awssdk.CredentialsProvider, request *
 	return sts.New(options)
 }
 
-// where returns the name of the STS for errors.
+// where returns the STS's name, for use in errors.
 func (x plan) where() string {
 	if x.url != "" {
 		return "the STS endpoint " + x.url
@@ -114,10 +113,9 @@ func (x plan) where() string {
 	return "AWS STS in " + x.sts.Region
 }
 
-// parseToken returns the session in AWS's answer. The parameter asked is the time when the request
-// was sent. The session ends at the expiration in the answer, or at asked plus duration if this is
-// earlier: if the local clock is behind, AWS's expiration is too late. A session in another account
-// than the role's is an error.
+// parseToken returns the session in AWS's answer. The session ends at the expiration in the answer,
+// but no later than the given duration after the time of the request (asked). So a local clock that
+// is behind does not prolong the session. A session outside the role's account is an error.
 func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, asked time.Time, duration time.Duration) (*Token, error) {
 	switch {
 	case c == nil:
@@ -161,7 +159,7 @@ func (x plan) exchangeFailure(ctx context.Context, err error, proof *auth.JWT, r
 	return f.error(auth.StageExchange, x.operation())
 }
 
-// operation returns the name of the call for errors.
+// operation returns the call's name, for use in errors.
 func (x plan) operation() string {
 	if x.role == (role{}) {
 		return "AssumeRoleWithWebIdentity without a role"
@@ -169,8 +167,8 @@ func (x plan) operation() string {
 	return "AssumeRoleWithWebIdentity for role " + x.role.String()
 }
 
-// explainAWS sets the code and the fix of f by the error code of AWS STS. Source: AWS STS API
-// reference, AssumeRoleWithWebIdentity, "Errors".
+// explainAWS sets the code and the fix of f according to the error code of AWS STS. Source: AWS STS
+// API reference, AssumeRoleWithWebIdentity, "Errors".
 func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request) {
 	issuer := strings.TrimPrefix(claims.Issuer, "https://")
 	audience := x.sts.Audience()

@@ -34,8 +34,8 @@ type failure struct {
 	message string
 }
 
-// classify returns the failure for err. The parameter where is the name of the service whose call
-// failed. The failure contains no piece of the secrets.
+// classify returns the failure for err. The failure names the service whose call failed (where),
+// and contains no piece of the secrets.
 func classify(ctx context.Context, err error, where string, secrets ...auth.Secret) failure {
 	status, header := responseOf(err)
 	if status == 0 || context.Cause(ctx) != nil {
@@ -92,7 +92,7 @@ func responseOf(err error) (status int, header http.Header) {
 		smithy.APIError
 		HTTPStatusCode() int
 	}
-	// The client of container credentials has its own error type.
+	// The SDK's client for container credentials has its own error type.
 	if e, ok := errors.AsType[statusError](err); ok {
 		return e.HTTPStatusCode(), nil
 	}

@@ -22,15 +22,15 @@ const (
 	// RoleAnnotation is the annotation with the role of a ServiceAccount. Source: Amazon EKS user
 	// guide, "IAM roles for service accounts".
 	RoleAnnotation = "eks.amazonaws.com/role-arn"
-	// RoleField is the field of a WorkloadIdentity's providerConfig with the role.
+	// RoleField is the providerConfig field in which a WorkloadIdentity names its role.
 	RoleField = "iamRoleARN"
 	// AssumeRoleAnnotation is the annotation with a second role, such as a role of another account.
 	// The ServiceAccount assumes this role with the session of its own role.
-	// [endpoint.ParseAssumption] describes the value. The trust policies of both roles decide; no
-	// administrator lends an identity. The account needs a Fingerprint.
+	// [endpoint.ParseAssumption] describes the value. The trust policies of both roles must permit
+	// this. The [auth.Account] must have a Fingerprint.
 	AssumeRoleAnnotation = "lanyard.dev/assume-role"
-	// AssumeRoleField is the same as AssumeRoleAnnotation in the providerConfig of a
-	// WorkloadIdentity.
+	// AssumeRoleField is the providerConfig field in which a WorkloadIdentity names a second role.
+	// The value has the same format as that of AssumeRoleAnnotation.
 	AssumeRoleField = "assumeRole"
 )
 
@@ -51,7 +51,8 @@ type Config struct {
 	// connections use copies of it. Nil for auth/transport's Default.
 	Transport *http.Transport
 	// AllowedEndpointHosts is the value of --allowed-endpoint-hosts. It lists STS hosts outside AWS
-	// that tenants may name. It also lists tenants' proxies that may have a denied address.
+	// that tenants may name, and tenants' proxies. These hosts may have any address: a loopback
+	// address, the address of a metadata service, or one in DenyCIDRs.
 	AllowedEndpointHosts endpoint.Allowed
 	// DenyCIDRs is the value of --deny-cidrs. Hosts and proxies that tenants name must not have
 	// these addresses. The zero value means the private ranges (endpoint.PrivateCIDRs).
@@ -84,7 +85,8 @@ type stsEndpoint struct {
 	url string
 }
 
-// ecrRegistry is a registry with its [auth.Target].Image, which decides the credentials.
+// ecrRegistry is a registry with its [auth.Target].Image. Registries with the same Image share
+// their credentials.
 type ecrRegistry struct {
 	endpoint.Registry
 
@@ -98,8 +100,8 @@ func parseRegistry(host string) (ecrRegistry, error) {
 	if r.Public {
 		image = publicImage
 	}
-	// Each variant has its own API, which can fail while the APIs of other variants work. So tokens
-	// of different variants have different keys.
+	// FIPS and dual-stack hosts have their own APIs, which can fail while the ordinary API works.
+	// So their tokens are cached separately.
 	if r.FIPS {
 		image += "+fips"
 	}
@@ -150,8 +152,8 @@ func (*Provider) GetName() string { return ProviderName }
 
 // GetTarget implements [auth.Provider]. The target's Image is the registry's region, because one
 // credential serves all registries of this region that the role may use. For Amazon ECR Public,
-// Image is public.ecr.aws. "+fips" and "+dual-stack" follow if the credential comes from the API of
-// that variant.
+// Image is public.ecr.aws. Image also contains "+fips" for a FIPS host, and "+dual-stack" for a
+// dual-stack host.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if !options.Scopes.IsZero() {
 		return auth.Target{}, refusal.Unsupported(ProviderName, "scopes",
@@ -192,10 +194,10 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return auth.Target{Image: registry.image, STSEndpoint: sts.url, STSRegion: region}, nil
 }
 
-// stsRegion returns the region of STS: the first known region of the call (option), the endpoint,
-// the controller (AWS_REGION) and the registry. The controller's region counts only within the
-// registry's partition, because STS in one partition does not know the roles of another. For an
-// endpoint of [Config].AllowedEndpointHosts, only the region of the call counts.
+// stsRegion returns the region of STS. It is the first of these that is known: the call's region
+// (option), the endpoint's, the controller's (AWS_REGION), the registry's. The controller's region
+// counts only within the registry's partition, because STS in one partition does not know the roles
+// of another. For an endpoint of [Config].AllowedEndpointHosts, only the region of the call counts.
 func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.Registry) (string, error) {
 	if option != "" && sts.Region != "" && !sts.Global && option != sts.Region {
 		return "", &auth.Error{
@@ -250,7 +252,7 @@ type plan struct {
 	url string
 	// session has the parameters that the account requests besides the role.
 	session SessionRequest
-	// then is a second exchange, which uses the session of this exchange; nil for none.
+	// The plan of a second exchange, which uses the session of the first; nil for none.
 	then *plan
 }
 
@@ -279,10 +281,10 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 		return plan{}, err
 	}
 	if x.role = role; role.text == "" && x.session.Source != "" {
-		return x, nil // there is no role to check: AWS decides what the source's session may do
+		return x, nil // no role to check: the token is the source session itself
 	}
-	// Check the registry first. By default the registry decides the region of STS, so the fix must
-	// be a role in the registry's partition.
+	// Compare the role's partition with the registry's first, and with the partition of STS later.
+	// If the registry is in another partition, the fix must be another role: no region would help.
 	if request.ImageRepository != "" {
 		registry, err := p.registry(request.ImageRepository)
 		if err != nil {
@@ -321,7 +323,8 @@ func (p *Provider) registry(repository string) (*ecrRegistry, error) {
 	return registry, nil
 }
 
-// refuseDetour refuses to use a lent identity with an endpoint or a proxy that a tenant chose.
+// refuseDetour refuses an STS endpoint or a proxy that a tenant chose. It protects subjects that
+// are only lent to tenants ([auth.Subject.Lent]).
 func refuseDetour(endpointChosen, proxyChosen bool) error {
 	switch {
 	case endpointChosen:

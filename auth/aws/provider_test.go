@@ -96,7 +96,7 @@ func TestGetTarget(t *testing.T) {
 		// Endpoints.
 		{name: "listed", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000"}},
 		{name: "listed, canonical", region: region, options: auth.Options{STSEndpoint: "https://STS.Example.ORG:443/"}, want: auth.Target{STSEndpoint: "https://sts.example.org"}},
-		// A listed host has no region, and the controller's region does not apply to it.
+		// A host in AllowedEndpointHosts has no region, and the controller's region does not apply.
 		{name: "listed, no region", options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000"}},
 		{name: "listed, region of the call", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9000", STSRegion: "us-east-1"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000", STSRegion: "us-east-1"}},
 		{name: "listed, image", region: region, options: auth.Options{STSEndpoint: "https://sts.example.org", ImageRepository: west}, want: auth.Target{STSEndpoint: "https://sts.example.org", Image: "us-west-2"}},
@@ -105,7 +105,7 @@ func TestGetTarget(t *testing.T) {
 		{name: "http", region: region, options: auth.Options{STSEndpoint: "http://sts.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, fix: "https"},
 		{name: "listed, http", region: region, options: auth.Options{STSEndpoint: "http://minio.example.org:9000"}, code: auth.CodeEndpointRefused, fix: "https"},
 
-		// Unsupported options, and options that exclude each other.
+		// The provider refuses unsupported options, and options that exclude each other.
 		{name: "scopes", region: region, options: auth.Options{Scopes: scopes}, code: auth.CodeOptionUnsupported, fix: "scopes"},
 		{name: "controller", region: region, options: auth.Options{Subject: auth.Controller()}, want: auth.Target{STSRegion: region}},
 		{name: "controller elsewhere", region: region, options: auth.Options{Subject: auth.Controller(), STSEndpoint: "https://sts.example.org"}, code: auth.CodeEndpointRefused, fix: "such as a ServiceAccount"},
@@ -204,10 +204,11 @@ func TestProofAudience(t *testing.T) {
 		{roleA, region, "", imageA, "sts.amazonaws.com"},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "", "", "sts.amazonaws.com"},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "https://sts.cn-north-1.amazonaws.com.cn", "", "sts.amazonaws.com"},
-		// A listed host has no partition. The audience of a proof for this host is the host itself.
+		// A host in AllowedEndpointHosts has no partition. The host is the audience of its proofs.
 		{roleA, region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"arn:aws-cn:iam::123456789123:role/r", region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
-		// A store's role, or no role, is only for a listed host, and never for a registry of AWS.
+		// The role may be absent or belong to an S3-compatible store only if the host is in
+		// AllowedEndpointHosts. Credentials for Amazon ECR always need an IAM role.
 		{"arn:minio:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"arn:aws:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
@@ -241,9 +242,8 @@ func TestProofAudience(t *testing.T) {
 	}
 }
 
-// TestRoleOfAnotherPartitionThanTheImage checks the fix if the role and the image's registry are in
-// different partitions. By default the registry decides the region of STS, so the fix must be
-// another role.
+// TestRoleOfAnotherPartitionThanTheImage checks the error if the role and the image's registry are
+// in different partitions. The error's fix must be another role: no region of STS would help.
 func TestRoleOfAnotherPartitionThanTheImage(t *testing.T) {
 	const china = "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a"
 	account := accountA(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// registryOperation is the name of the call in errors.
+// registryOperation is the call's name, for use in errors.
 const registryOperation = "GetAuthorizationToken"
 
 // NewRegistryToken implements [auth.RegistryProvider] with GetAuthorizationToken of Amazon ECR or
@@ -106,7 +106,8 @@ func parseRegistryToken(encoded *string, expiresAt *time.Time) (*auth.RegistryCr
 	return &auth.RegistryCredentials{Username: user, Password: auth.NewSecret(password), ExpiresAt: expiresAt.UTC()}, nil
 }
 
-// registryAPI returns the name, for errors, of the API that issues the registry's credentials.
+// registryAPI returns the name of the API that issues the registry's credentials, for use in
+// errors.
 func registryAPI(registry *ecrRegistry) string {
 	name := "Amazon ECR"
 	if registry.Public {
@@ -140,7 +141,7 @@ func registryFailure(ctx context.Context, err error, session *Token, registry *e
 		}
 	case "UnrecognizedClientException", "InvalidClientTokenId", "ExpiredTokenException", "InvalidSignatureException", "SignatureDoesNotMatch":
 		f.Code = auth.CodeRefused
-		f.message = "" // the time of day, or the signed text, makes each message differ
+		f.message = "" // each message differs: it contains the time of day or the signed text
 		f.Fix = "check that region " + registry.Region + " is enabled for the account, and compare the controller's clock with AWS's"
 	}
 	return f.error(auth.StageRegistry, registryOperation)

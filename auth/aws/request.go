@@ -16,9 +16,9 @@ import (
 // The account's Fingerprint must cover all of them. The fields are parameters of AssumeRole and
 // AssumeRoleWithWebIdentity; their limits are those of the AWS STS API reference.
 type SessionRequest struct {
-	// Source is a human-readable name of the session that signs the request for the new session.
-	// The Prover returns that session as a proof of the form [auth.FormToken]. Empty: the proof is
-	// a JWT.
+	// Source names, for people, the session whose keys sign the request for the new session. The
+	// Prover returns the signing session as a proof of the form [auth.FormToken]. If Source is
+	// empty, the proof is a JWT.
 	Source string
 	// RoleARN is the role to assume. Empty: the token is the source's own session.
 	RoleARN string
@@ -49,8 +49,8 @@ type SessionRequest struct {
 	ProofLifetime time.Duration
 }
 
-// Names of attributes. Each, except source, is also the name of a field in the spec of an AWS
-// identity.
+// Names of attributes. Each, except source, is also the name of a field in the spec of an
+// AWSClusterRoleIdentity or an AWSServiceAccountIdentity.
 const (
 	attributeSource         = "source"
 	attributeRole           = "roleARN"
@@ -144,8 +144,8 @@ func sessionRequestOf(account auth.Account) (SessionRequest, error) {
 	return r, nil
 }
 
-// noFingerprint returns the error for an account without a Fingerprint. The error applies only if
-// the identity alone does not decide the account's session.
+// noFingerprint returns the error for an account without a Fingerprint. An account needs one if its
+// session depends on more than the identity.
 func noFingerprint(subject auth.Subject) error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,

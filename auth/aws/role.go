@@ -9,10 +9,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/attribute"
 )
 
-// role is the role of a subject. It is a role of AWS, or a role of an S3-compatible store. A
-// store's role has only the field text. The zero value is no role.
+// role is the role of a subject: an IAM role in an AWS account, or a role of an S3-compatible
+// store. A store's role has only the field text. The zero value is no role.
 type role struct {
-	endpoint.RoleARN // zero for a role of a store
+	endpoint.RoleARN // zero for a role of an S3-compatible store
 
 	text string
 }
@@ -20,10 +20,10 @@ type role struct {
 // String returns the role's ARN.
 func (r role) String() string { return r.text }
 
-// isAWS reports whether the role is a role of AWS. Only such a role belongs to an account.
+// isAWS reports whether the role is an IAM role in an AWS account.
 func (r role) isAWS() bool { return r.Account != "" }
 
-// parseRole reads the ARN of a role of AWS or of a store.
+// parseRole parses the ARN of an IAM role or of a store's role.
 func parseRole(arn string) (role, error) {
 	aws, err := endpoint.ParseRoleARN(arn)
 	if err == nil {
@@ -80,10 +80,10 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	return arn, nil
 }
 
-// roleFor returns the role that the request asks the endpoint sts for. AWS needs a role of one of
-// its accounts. A store accepts a request without a role: MinIO then decides by the proof's claims,
-// and gives no more than the store's administrator gave to those claims. If the parameter source
-// names a source session, the role may be empty too: the token is then that session.
+// roleFor returns the role that the request asks STS for. AWS needs a role of one of its accounts.
+// An object store accepts a request without a role: MinIO then gives the permissions that its
+// administrator attached to the proof's claims. If the account has a source session, the role may
+// be empty even for AWS: the token is then the source session.
 func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source string) (role, error) {
 	arn, subject := request.Key.Identity, request.Key.Subject
 	mustBeAWS := !sts.Listed || request.ImageRepository != ""
@@ -95,7 +95,7 @@ func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source strin
 	}
 	r, err := p.roles.Parse(arn)
 	if err == nil && mustBeAWS && !r.isAWS() {
-		_, err = endpoint.ParseRoleARN(arn) // returns the error that says why AWS has no such role
+		_, err = endpoint.ParseRoleARN(arn) // this error says why arn is not the ARN of an IAM role
 	}
 	if err != nil {
 		return role{}, roleAttribute().Invalid(subject, err)
@@ -110,15 +110,15 @@ type ownChain struct {
 	then  endpoint.Assumption
 }
 
-// ownChain returns the chain of an account. The parameters arn and chained are the values of the
-// account's role attributes.
+// ownChain returns the account's chain of two roles, parsed from the values of the account's
+// attributes.
 func (p *Provider) ownChain(account auth.Account, arn, chained string) (ownChain, error) {
 	if arn == "" {
 		return ownChain{}, roleMissing(account.Subject)
 	}
 	first, err := p.roles.Parse(arn)
 	if err == nil && !first.isAWS() {
-		_, err = endpoint.ParseRoleARN(arn) // returns the error that says why AWS has no such role
+		_, err = endpoint.ParseRoleARN(arn) // this error says why arn is not the ARN of an IAM role
 	}
 	if err != nil {
 		return ownChain{}, roleAttribute().Invalid(account.Subject, err)

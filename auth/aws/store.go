@@ -7,11 +7,11 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// explainStore sets the code and the fix of f by the error code of an endpoint that is listed in
-// [Config].AllowedEndpointHosts. The endpoint is the security token service of an S3-compatible
-// store, such as MinIO or Ceph. Such a store has no accounts, and fewer codes than AWS: MinIO
-// answers InvalidParameterValue to every invalid token. Sources: MinIO, docs/sts/web-identity.md;
-// Ceph Object Gateway, "STS in Ceph".
+// explainStore sets the code and the fix of f according to the error code of an endpoint that is
+// listed in [Config].AllowedEndpointHosts. The endpoint is the security token service of an
+// S3-compatible store, such as MinIO or Ceph. Such a store has no accounts, and fewer codes than
+// AWS: MinIO answers InvalidParameterValue to every invalid token. Sources: MinIO,
+// docs/sts/web-identity.md; Ceph Object Gateway, "STS in Ceph".
 func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Request) {
 	trust := fmt.Sprintf("have %s trust the issuer %s with the audience (client ID) %s", x.where(), claims.Issuer, x.sts.Audience())
 	if x.role == (role{}) {

@@ -26,12 +26,12 @@ import (
 
 const minioRole = "arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0"
 
-// minio is a fake of MinIO's STS. It decides by role policies or by the claim "policy", and it
-// verifies tokens. Source: MinIO, cmd/sts-handlers.go, AssumeRoleWithSSO. test/e2e compares its
-// answers to wrong tokens with the answers of a real MinIO.
+// minio is a fake of MinIO's STS. It verifies tokens, and grants access by role policies or by the
+// claim "policy". Source: MinIO, cmd/sts-handlers.go, AssumeRoleWithSSO. test/e2e checks that the
+// fake answers wrong tokens as a real MinIO does.
 type minio struct {
 	verifier *oidc.Verifier
-	claims   bool   // decide by the claim "policy"
+	claims   bool   // if set, a token with the claim "policy" needs no valid role
 	down     string // if set, each answer is HTTP 503 with this code
 	asked    []url.Values
 }
@@ -92,8 +92,8 @@ func (m *minio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		time.Now().Add(time.Duration(seconds)*time.Second).UTC().Format(time.RFC3339), token.Subject)
 }
 
-// storeWorld returns a world with a store on loopback, which has TLS and is a listed host. The
-// returned provider reaches only this store.
+// storeWorld returns a world with a store on loopback. The store has TLS, and its host is in
+// AllowedEndpointHosts. The returned provider reaches only this store.
 func storeWorld(t *testing.T) (*world, *minio, *aws.Provider, string) {
 	t.Helper()
 	w := newWorld(t)
@@ -135,7 +135,7 @@ func TestStore(t *testing.T) {
 		sign    func(auth.Account, auth.ProofRequest) (string, error)
 		role    string // the role in the request to the store
 		code    auth.Code
-		text    string // part of the cause
+		text    string // part of the expected error
 		fix     string
 	}{
 		{name: "role of the store", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole), sign: w.Sign, role: minioRole},

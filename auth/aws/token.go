@@ -27,8 +27,8 @@ type Token struct {
 	AccountID string
 }
 
-// StaticToken makes a token of keys that may never expire. The token expires after an hour, so that
-// the keys are read again. The session token is empty for the keys of a user.
+// StaticToken makes a token of keys that do not expire. The token itself expires after an hour, so
+// that the keys are read again. The session token is empty for the keys of a user.
 func StaticToken(accessKeyID, secretAccessKey, sessionToken auth.Secret) *Token {
 	return &Token{
 		AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey, SessionToken: sessionToken,
@@ -36,8 +36,8 @@ func StaticToken(accessKeyID, secretAccessKey, sessionToken auth.Secret) *Token 
 	}
 }
 
-// staticLifetime is the lifetime of a token whose keys never expire. When it ends, the keys are
-// read again.
+// staticLifetime is the lifetime of a token whose keys have no expiration. When it ends, the keys
+// are read again.
 const staticLifetime = time.Hour
 
 // GetDuration implements [auth.Token].

@@ -69,7 +69,7 @@ func TestRefusalsOfSTS(t *testing.T) {
 		name    string
 		handler http.HandlerFunc
 		code    auth.Code
-		text    string // part of the cause
+		text    string // part of the expected error
 		fix     string
 	}{
 		{
@@ -229,8 +229,8 @@ func TestSlowAnswerIsCutOff(t *testing.T) {
 	}
 }
 
-// TestAnswerThatBreaksOff checks that a connection that breaks off counts as no answer. Half a
-// document in a complete answer would be an invalid answer.
+// TestAnswerThatBreaksOff checks that a connection that breaks off counts as no answer, not as an
+// invalid answer.
 func TestAnswerThatBreaksOff(t *testing.T) {
 	provider := wired(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, goodSession[:100])
@@ -339,8 +339,8 @@ func TestRegistryHosts(t *testing.T) {
 	}
 }
 
-// TestHostsOfARegionFailApart checks that each variant of a region's registry hosts fails alone.
-// The hosts of one region may have different APIs: most regions have no FIPS endpoint. An object
+// TestHostsOfARegionFailApart checks that a region's ordinary registry host works while the APIs of
+// its FIPS and dual-stack hosts fail. For example, most regions have no FIPS endpoint. An object
 // that names a host with a failing API must not disturb other users of the same subject in the
 // region, such as other users of the controller's identity.
 func TestHostsOfARegionFailApart(t *testing.T) {

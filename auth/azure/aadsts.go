@@ -12,7 +12,7 @@ import (
 // aadsts is an error code of Microsoft Entra's security token service; zero if there is no code.
 type aadsts int
 
-// Codes for which other functions besides verdict have a special case.
+// Codes that are also used outside [aadsts.verdict].
 const (
 	noResource    aadsts = 500011
 	assertionTime aadsts = 700024
@@ -68,8 +68,9 @@ func (c aadsts) verdict() verdict {
 	return known
 }
 
-// Fixes of the codes. [asked.fill] replaces the words in braces. Source of the maximum of federated
-// credentials: Microsoft Graph, "Create federatedIdentityCredential".
+// Fixes to suggest for Entra's error codes. [asked.fill] replaces the words in braces. Source of
+// the maximum number of federated credentials: Microsoft Graph,
+// "Create federatedIdentityCredential".
 const (
 	addFederated     = "add a federated credential with issuer {issuer}, subject {subject} and audience {audience} to application {client}"
 	compareFederated = addFederated + " (all three must be equal letter by letter, also a slash at the end; an application has at " +

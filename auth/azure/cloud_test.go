@@ -224,8 +224,8 @@ func TestProofsThatEntraDoesNotTake(t *testing.T) {
 	}
 }
 
-// TestTwentyCredentials checks the error if the application has no federated credential for the
-// account, and no room for another credential.
+// TestTwentyCredentials checks the error if the application already has 20 federated credentials,
+// the maximum, and none of them is for the account.
 func TestTwentyCredentials(t *testing.T) {
 	w := newWorld(t)
 	full := cloudazure.Application{ClientID: clientA}

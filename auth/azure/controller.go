@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// controllerOperation is the name of the call in errors.
+// controllerOperation is the call's name, for use in errors.
 const controllerOperation = "the controller's own token"
 
 // NewControllerToken implements [auth.ControllerProvider] with the identity that the environment
@@ -43,8 +43,8 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	return token, err
 }
 
-// controllerToken gets a token for one scope. The result code is Entra's error code if Entra
-// refuses; otherwise zero.
+// controllerToken gets a token for one scope. If Entra refuses, the returned code is Entra's error
+// code; otherwise it is zero.
 func (p *Provider) controllerToken(ctx context.Context, scope string) (_ auth.Token, code aadsts, _ error) {
 	name, err := credentialName(os.Getenv) //nolint:forbidigo // the controller's own identity is what its environment says
 	if err != nil {
@@ -76,8 +76,8 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (_ auth.To
 }
 
 // failure returns the reason why the source gave no token. It reads the last request and its
-// answer, because the SDK's errors repeat whole answers. The result code is Entra's error code if
-// Entra refuses; otherwise zero.
+// answer, not the SDK's error, which repeats whole answers. If Entra refuses, the returned code is
+// Entra's error code; otherwise it is zero.
 func (s source) failure(ctx context.Context, last remote.Exchange) (f remote.Failure, code aadsts) {
 	got := last.Answer
 	// The SDK gets the authority's discovery document before it asks for a token. If the last

@@ -34,8 +34,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// environment sets the environment variables in the parameter set, and removes every other Azure
-// identity from the environment.
+// environment sets the given environment variables, and removes every other Azure identity from the
+// environment.
 func environment(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -204,8 +204,8 @@ func TestControllerCertificate(t *testing.T) {
 	}
 }
 
-// managedToken answers like the identity endpoint, for requests with a client ID. The SDK caches
-// these tokens per client and process.
+// managedToken is the handler of an identity endpoint that requires a client ID. A test that gets a
+// token must have its own client ID, because the SDK caches these tokens for the whole process.
 func managedToken(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Metadata") != "true" || r.URL.Query().Get("client_id") == "" {
 		http.Error(w, "no", http.StatusBadRequest)
@@ -238,7 +238,7 @@ func TestControllerIsNotTheHost(t *testing.T) {
 	for name, test := range map[string]struct {
 		set   map[string]string
 		named string
-		asked string // expected field of the form; empty for no request
+		asked string // form field of the token request; empty if there must be no request
 		code  auth.Code
 		text  string
 	}{
@@ -420,7 +420,7 @@ func TestTokenCredential(t *testing.T) {
 	for range 3 {
 		got, err := credential.GetToken(t.Context(), blob)
 		rig.Must(t, err)
-		// The credential reports an early end of the token, so that the SDK asks again soon.
+		// The reported expiry is at most a minute away, so that the SDK asks again soon.
 		if left := time.Until(got.ExpiresOn); got.Token != "entra-access-token-0123456789" || left > time.Minute || left < 50*time.Second {
 			t.Errorf("until %s", got.ExpiresOn)
 		}

@@ -26,9 +26,8 @@ type tokenCredential struct {
 // [auth.WithCache] in the options. Each call uses the context of the SDK's request and the scope of
 // the SDK's client.
 //
-// The tokens that the SDK gets expire after at most one minute. The SDK's clients keep a token
-// until it expires, so they ask again soon. No client uses a token for long after its grant is
-// withdrawn.
+// The SDK gets tokens that expire after at most one minute. The SDK's clients keep a token until it
+// expires, so they ask again soon. No client uses a token for long after its grant is withdrawn.
 //
 // Two kinds of request are refused. The first is a claims challenge (continuous access evaluation):
 // it asks for a new sign-in, which a proof cannot give. The second is a request for a tenant other
@@ -39,8 +38,8 @@ func NewTokenCredential(provider *Provider, opts ...auth.Option) azcore.TokenCre
 
 // GetToken implements [azcore.TokenCredential].
 func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	// Claims are a challenge, and are refused. EnableCAE is accepted: it says only that the client
-	// could handle a challenge.
+	// Refuse a request with Claims, because a proof cannot answer a claims challenge. Accept
+	// EnableCAE, which says only that the client could handle a challenge.
 	if options.Claims != "" {
 		return azcore.AccessToken{}, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeOptionUnsupported,

@@ -20,8 +20,8 @@ const health = "status.azure.com"
 // lifetimes" (at most a day, and 28 hours where continuous access evaluation is in force).
 const maxLifetime = 28 * time.Hour
 
-// parseToken returns the token in a response (RFC 6749 §5.1). The parameter asked is the time when
-// the request was sent. The errors of parseToken quote nothing of the response.
+// parseToken returns the token in a response (RFC 6749 §5.1). The token's lifetime counts from the
+// time of the request (asked). The errors of parseToken quote nothing of the response.
 func parseToken(body []byte, asked time.Time) (*Token, error) {
 	var got struct {
 		TokenType   string `json:"token_type"`
@@ -43,8 +43,8 @@ func parseToken(body []byte, asked time.Time) (*Token, error) {
 	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: asked.Add(time.Duration(*got.ExpiresIn) * time.Second).UTC()}, nil
 }
 
-// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) from a response body. The
-// result ok is false if the body does not come from Entra.
+// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) from a response body. It
+// returns false if the body is not an OAuth error.
 func errorCode(body []byte) (code aadsts, oauth string, ok bool) {
 	var got struct {
 		Error       string `json:"error"`
@@ -64,8 +64,8 @@ func errorCode(body []byte) (code aadsts, oauth string, ok bool) {
 	return code, oauthError(got.Error), true
 }
 
-// oauthError returns s if it has the form of an error code of RFC 6749, one word. For any other
-// text it returns "an unknown error", so that errors never quote the text.
+// oauthError returns s if it is one word, as the error codes in RFC 6749 are. For any other text it
+// returns "an unknown error", so that errors never quote the text.
 func oauthError(s string) string {
 	if len(s) > 40 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "an unknown error"

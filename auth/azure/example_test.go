@@ -50,8 +50,7 @@ func ExampleNewTokenCredential() {
 	defer provider.Close()
 
 	credential := azure.NewTokenCredential(provider, auth.WithServiceAccount("tenant-a", "puller", accounts))
-	// The client that azblob.NewClient(url, credential, nil) returns calls GetToken when it makes a
-	// request:
+	// The client from azblob.NewClient(url, credential, nil) makes this call before its requests:
 	token, err := credential.GetToken(context.Background(), policy.TokenRequestOptions{Scopes: []string{"https://storage.azure.com/.default"}})
 	fmt.Println(token.Token != "", err)
 	// Output: true <nil>
@@ -82,8 +81,8 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// A controller in another cloud reads the authority from its environment (AZURE_AUTHORITY_HOST),
-// which Azure's webhook sets.
+// A controller in an Azure cloud other than the public cloud reads the authority from its
+// environment (AZURE_AUTHORITY_HOST), which Azure's webhook sets.
 func ExampleConfig() {
 	cloud, err := endpoint.ParseAzureAuthority("https://login.microsoftonline.us/")
 	if err != nil {

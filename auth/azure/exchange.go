@@ -35,8 +35,8 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 	return token, err
 }
 
-// exchange exchanges the proof for a token. The result code is Entra's error code if Entra refuses;
-// otherwise zero.
+// exchange exchanges the proof for a token. If Entra refuses, the returned code is Entra's error
+// code; otherwise it is zero.
 func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, request *auth.Request) (_ auth.Token, code aadsts, _ error) {
 	operation := fmt.Sprintf("token for application %s of tenant %s", x.client, x.tenant)
 	started := time.Now()
@@ -65,7 +65,7 @@ func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, reques
 	return token, 0, nil
 }
 
-// where returns the name of the authority for errors.
+// where returns the authority's name, for use in errors.
 func (p *Provider) where() string {
 	return "Microsoft Entra at " + strings.TrimPrefix(p.cloud.Authority, "https://")
 }

@@ -13,7 +13,7 @@ const (
 	// GUID. Source: Azure Workload Identity, "Labels and annotations".
 	ClientAnnotation = "azure.workload.identity/client-id"
 	// TenantAnnotation is the annotation with the application's Microsoft Entra tenant, a GUID. The
-	// default is [Config].TenantID. The source is the same as for ClientAnnotation.
+	// default is [Config].TenantID. Source: the same document as for ClientAnnotation.
 	TenantAnnotation = "azure.workload.identity/tenant-id"
 	// ClientField is the field of a WorkloadIdentity's providerConfig with the application (client)
 	// ID.

@@ -25,8 +25,8 @@ const DefaultTimeout = 10 * time.Second
 // Config configures a [Provider]. Its zero value works for subjects of the public cloud that name
 // their tenant.
 type Config struct {
-	// TenantID is the Microsoft Entra tenant of subjects that do not name a tenant, a GUID. It is
-	// the controller's AZURE_TENANT_ID. Optional.
+	// TenantID is the GUID of the Microsoft Entra tenant for subjects that do not name a tenant.
+	// Controllers take it from AZURE_TENANT_ID. Optional.
 	TenantID string
 	// Cloud is the cloud of all calls; zero for the public cloud. [endpoint.ParseAzureAuthority]
 	// reads it from the controller's AZURE_AUTHORITY_HOST, and [endpoint.ParseAzureEnvironment]
@@ -36,15 +36,16 @@ type Config struct {
 	// copies of it. Nil for auth/transport's Default.
 	Transport *http.Transport
 	// AllowedEndpointHosts is the value of --allowed-endpoint-hosts. It lists tenants' proxies that
-	// may have a denied address.
+	// may have any address: a loopback address, the address of a metadata service, or one in
+	// DenyCIDRs.
 	AllowedEndpointHosts endpoint.Allowed
 	// DenyCIDRs is the value of --deny-cidrs. Proxies that tenants name must not have these
 	// addresses. The zero value means the private ranges.
 	DenyCIDRs endpoint.CIDRs
 	// WholeRegistry makes registry credentials valid for everything that the identity may do in the
-	// registry, including push, like those of "az acr login". Otherwise credentials can only pull
-	// from one repository. Set WholeRegistry only in a program that acts for a single user, such as
-	// a command line.
+	// registry, including push, as "az acr login" does. Otherwise credentials can only pull from
+	// one repository. Set WholeRegistry only in a program that acts for a single user, such as a
+	// command line.
 	WholeRegistry bool
 	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero for
 	// [DefaultTimeout].
@@ -56,8 +57,7 @@ type Config struct {
 type Provider struct {
 	tenant string
 	cloud  endpoint.AzureCloud
-	// elsewhere is the authority of a cloud other than the public cloud; empty for the public
-	// cloud.
+	// The authority of a cloud other than the public cloud; empty for the public cloud.
 	elsewhere string
 	calls     *remote.Caller
 	whole     bool // Config.WholeRegistry
@@ -66,11 +66,10 @@ type Provider struct {
 	// new.
 	identities *memo.Memo[statement, identity]
 	registries *memo.Memo[string, acrRegistry]
-	scopes     *memo.Memo[auth.List, string] // the one scope in a list of scopes
+	scopes     *memo.Memo[auth.List, string] // maps a list of scopes to the only scope in it
 }
 
-// acrRegistry is a registry and a repository. The image is the text that decides the credentials
-// ([auth.Target].Image).
+// acrRegistry is a registry and a repository. The field image is their [auth.Target].Image.
 type acrRegistry struct {
 	endpoint.ACR
 
@@ -120,7 +119,8 @@ func NewProvider(config Config) (*Provider, error) {
 // Close closes idle connections.
 func (p *Provider) Close() { p.calls.Close() }
 
-// Cloud returns the cloud that the provider serves. Never give its credentials to another cloud.
+// Cloud returns the cloud that the provider serves. Never send the provider's tokens to another
+// cloud.
 func (p *Provider) Cloud() endpoint.AzureCloud { return p.cloud }
 
 // GetName implements [auth.Provider].
@@ -157,7 +157,8 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return target, nil
 }
 
-// registry returns the registry and the repository of an image repository.
+// registry parses the image repository of a call. It refuses a registry without a repository,
+// unless [Config].WholeRegistry is set.
 func (p *Provider) registry(repository string) (*acrRegistry, error) {
 	registry, err := p.registries.Parse(repository)
 	if err != nil {

@@ -93,7 +93,7 @@ func TestGetTarget(t *testing.T) {
 		{name: "long scope", options: auth.Options{Scopes: list(t, "https://"+strings.Repeat("a", 300)+"/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
 		{name: "scope and image", options: auth.Options{Scopes: list(t, azure.DevOpsScope), ImageRepository: imageA}, code: auth.CodeOptionInvalid, fix: "leave out the scopes"},
 
-		// Unsupported options, and options that exclude each other.
+		// The provider refuses unsupported options, and options that exclude each other.
 		{name: "STS region", options: auth.Options{STSRegion: "westeurope"}, code: auth.CodeOptionUnsupported, fix: "leave out the STS region"},
 		{name: "STS endpoint", options: auth.Options{STSEndpoint: "https://login.microsoftonline.com"}, code: auth.CodeOptionUnsupported, fix: "AZURE_AUTHORITY_HOST"},
 		{name: "controller", options: auth.Options{Subject: auth.Controller()}},
@@ -255,8 +255,8 @@ func TestKeyVectors(t *testing.T) {
 			account + ",scopes=499b84ac-1321-427f-aa17-267ca6975798/.default,serviceAccountUID=7b4e", "",
 		},
 		{"image", []auth.Option{tenant, auth.WithImageRepository(imageA)}, account + ",imageRepositoryKey=contoso.azurecr.io/tenant-a/app,serviceAccountUID=7b4e", ""},
-		// The key has no proxy. On the way to Microsoft Entra a proxy sees only TLS, and cannot
-		// change the token.
+		// The key does not contain the proxy. A proxy cannot change the token, because it sees only
+		// TLS.
 		{"proxy", []auth.Option{tenant, auth.WithProxyURL(proxy)}, account + ",serviceAccountUID=7b4e", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -277,8 +277,8 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	rig.DoesNotPrint(t, token, "-key", "[Azure token until 2030-01-02T03:04:05Z]")
 }
 
-// TestMemoryIsBounded checks that a tenant with many different strings neither fills the memory
-// forever nor slows other tenants.
+// TestMemoryIsBounded checks that the provider remembers a limited number of identities, however
+// many different annotations a tenant writes.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	for i := range 20_000 {

@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// registryUser is the user name for a token of the registry as password. Source: Azure Container
-// Registry, "Authenticate with a registry" (az acr login --expose-token).
+// registryUser is the user name that a registry expects if the password is one of its tokens.
+// Source: Azure Container Registry, "Authenticate with a registry" (az acr login --expose-token).
 const registryUser = "00000000-0000-0000-0000-000000000000"
 
 // registryActions are the requested actions: pull, and list tags. The registry grants only the
@@ -68,8 +68,8 @@ func (p *Provider) tenantOf(request *auth.Request) string {
 	return p.tenant
 }
 
-// registryToken gets one of the registry's two tokens. The parameter field is the name of the
-// token's field in the response.
+// registryToken gets a refresh token or an access token from the registry. The response has the
+// token in the given field.
 func (p *Provider) registryToken(
 	ctx context.Context, request *auth.Request, registry *acrRegistry, operation, field string, form url.Values,
 ) (*Token, error) {
@@ -89,10 +89,10 @@ func (p *Provider) registryToken(
 	return token, nil
 }
 
-// parseRegistryToken returns the token in the registry's response. The parameter asked is the time
-// when the request was sent. The token's lifetime is exp minus iat of its claims (RFC 7519 §4.1).
-// exp and iat are times of the registry's clock, so the local clock does not matter. Without iat
-// the lifetime is exp minus asked. Errors quote nothing of the response.
+// parseRegistryToken returns the token in the registry's response. The token's lifetime is exp
+// minus iat of its claims (RFC 7519 §4.1), and counts from the time of the request (asked). exp and
+// iat are times of the registry's clock, so the local clock does not matter. Without iat the
+// lifetime is exp minus the time of the request. Errors quote nothing of the response.
 func parseRegistryToken(body []byte, field string, asked time.Time) (*Token, error) {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {

@@ -46,7 +46,8 @@ func scopeOf(resource string) string {
 	return resource + defaultSuffix
 }
 
-// maxScope is the longest scope, in bytes: the limit of an application ID URI, plus the suffix.
+// maxScope is the maximum length of a scope in bytes: the limit of an application ID URI, plus the
+// suffix.
 const maxScope = 255 + len(defaultSuffix)
 
 // oneScope returns the one scope in a list. It refuses a malformed scope. It refuses several
@@ -100,7 +101,7 @@ func checkScope(scope string) error {
 	return nil
 }
 
-// scope returns the scope for the token of a key.
+// scope returns the scope to request for a token with the given key.
 func (p *Provider) scope(key auth.Key) (string, error) {
 	switch {
 	case key.Image != "":
@@ -112,9 +113,10 @@ func (p *Provider) scope(key auth.Key) (string, error) {
 	}
 }
 
-// registryFallback returns a second scope to ask for, after Microsoft Entra refused the parameter
-// scope with this code. A cloud may have no audience for registries; its registries then accept a
-// token for Azure Resource Manager. The result ok is false if there is no second scope.
+// registryFallback returns a second scope to ask for, after Microsoft Entra has refused the first
+// scope with the given code. A cloud may have no audience for registries; its registries then
+// accept a token for Azure Resource Manager. registryFallback returns false if there is no second
+// scope.
 func (p *Provider) registryFallback(key auth.Key, scope string, code aadsts) (fallback string, ok bool) {
 	fallback = ResourceManagerScope(p.cloud)
 	return fallback, key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback

@@ -73,7 +73,7 @@ func TestRefusalsOfEntra(t *testing.T) {
 		name    string
 		handler http.HandlerFunc
 		code    auth.Code
-		text    string // end of the cause
+		text    string // suffix of the expected error
 		fix     string
 	}{
 		{"subject", entraError(401, 700213, "no"), auth.CodeTrustRefused, asked + "AADSTS700213 (invalid_client): no federated credential has the proof's subject", add},
@@ -452,9 +452,9 @@ func TestRegistryTokenLife(t *testing.T) {
 	}
 }
 
-// TestRegistryAudience checks the scopes of token requests for registries. Registries of a cloud
-// that an administrator described may have no audience of their own. Registries of the predefined
-// clouds have an audience.
+// TestRegistryAudience checks the scopes of token requests for registries. In a cloud that an
+// administrator described, the provider may fall back to the scope of Azure Resource Manager. In a
+// predefined cloud it must not.
 func TestRegistryAudience(t *testing.T) {
 	custom, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","containerRegistryDNSSuffix":"azurecr.example.gov"}`), "")
 	rig.Must(t, err)
@@ -507,8 +507,8 @@ func TestOnlyItsOwnTokens(t *testing.T) {
 	}
 }
 
-// TestThrottledTenantWaits checks that after an answer with Retry-After, further calls with the
-// cache send no request.
+// TestThrottledTenantWaits checks that, after an answer with Retry-After, calls with the same cache
+// send no request.
 func TestThrottledTenantWaits(t *testing.T) {
 	var requests atomic.Int32
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {

@@ -36,7 +36,7 @@ func newWorld(tb testing.TB) *world {
 	return newWorldOf(tb, issuerURL)
 }
 
-// newWorldOf makes a world in which the issuer makes the proofs.
+// newWorldOf makes a world. The tokens that its provider shows to Entra come from the given issuer.
 func newWorldOf(tb testing.TB, issuer string) *world {
 	tb.Helper()
 	// Microsoft Entra accepts RSA signatures only, so the issuer signs with RS256.
@@ -53,7 +53,7 @@ func (w *world) provider(tb testing.TB, config azure.Config) *azure.Provider {
 	return newProvider(tb, config)
 }
 
-// trust makes the application trust only subject, a subject of the world's issuer.
+// trust makes the application trust exactly one subject of the world's issuer.
 func (w *world) trust(tb testing.TB, client, subject string) {
 	tb.Helper()
 	trusting := application(client, subject)
@@ -100,8 +100,8 @@ func (w *world) caller(ctx context.Context, token auth.Token) (string, error) {
 
 func (w *world) exchanges() int { return w.Count("entra", "Token") }
 
-// registry is the longest possible name of a registry. Package providertest puts "x" before it,
-// which makes it too long for a registry.
+// registry is the longest possible name of a registry. Package providertest adds an "x" in front,
+// so that the name is too long for a registry.
 const registry = "contosocontosocontosocontosocontosocontosocontoso1"
 
 // sharedImage is a repository that both tenants may pull from.

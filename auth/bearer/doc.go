@@ -5,7 +5,7 @@
 //		auth.WithServiceAccount("tenant-a", "puller", accounts),
 //		auth.WithAudiences("registry.example.com"))
 //
-// The token is an [auth.JWT], which the server takes as bearer token (RFC 6750). Some registries
+// The token is an [auth.JWT], which the server takes as a bearer token (RFC 6750). Some registries
 // take only a user and a password. For these, the annotation [UsernameAnnotation] of the subject
 // names the user, and the token is [auth.RegistryCredentials] with the JWT as password.
 //

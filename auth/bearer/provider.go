@@ -22,7 +22,7 @@ const UsernameAnnotation = "lanyard.dev/registry-username"
 // TargetAttribute is the attribute with a WorkloadIdentity's spec.targetSystem.type.
 const TargetAttribute = "targetSystem.type"
 
-// maxUsername is the longest user name, in bytes.
+// maxUsername is the maximum length of a user name in bytes.
 const maxUsername = 255
 
 // Config configures a [Provider]. With the zero value, the provider has no token for the program
@@ -54,8 +54,9 @@ func NewProvider(config Config) (*Provider, error) {
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return Name }
 
-// GetTarget implements [auth.Provider]. The audiences decide the token. Only the token of a
-// WorkloadIdentity can name a context object.
+// GetTarget implements [auth.Provider]. It refuses a call without audiences. The target has the
+// context object only for a WorkloadIdentity, so [auth.GetToken] refuses a context object for any
+// other subject.
 func (*Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	unsupported := ""
 	switch {
@@ -81,8 +82,8 @@ func (*Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 }
 
 // GetIdentity implements [auth.Provider]. It returns the user name in the account's annotation;
-// empty without the annotation. It refuses a WorkloadIdentity for a cloud, because a server that
-// gets its token could exchange the token at the cloud.
+// empty without the annotation. It refuses a WorkloadIdentity whose target system is a cloud,
+// because a server that gets its token could exchange the token at the cloud.
 func (*Provider) GetIdentity(account auth.Account) (string, error) {
 	at := fmt.Sprintf("%s %s/%s", account.Subject.Kind(), account.Subject.Namespace(), account.Subject.Name())
 	if target := account.Attributes[TargetAttribute]; slices.Contains(clouds(), target) {

@@ -85,7 +85,7 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 	}
 }
 
-// shown returns the JWT that a registry gets, as bearer token or as password.
+// shown returns the JWT that a registry gets, as a bearer token or as a password.
 func shown(token auth.Token) string {
 	if credentials, ok := token.(*auth.RegistryCredentials); ok {
 		return credentials.Password.Reveal()
@@ -146,8 +146,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestTarget checks that a call without an audience is refused, because its token would be for more
-// than one receiver. Only a WorkloadIdentity's token can name a context object.
+// TestTarget checks that GetToken refuses a call without an audience, and a context object for a
+// ServiceAccount.
 func TestTarget(t *testing.T) {
 	account := rig.ServiceAccount("tenant-a", "puller", nil)
 	as := rig.Subject(account, rig.Proof("never"))

@@ -1,22 +1,22 @@
 // Package cache stores tokens for [auth.GetToken]. It fetches each token once, refreshes it before
-// its end, serves it only for its own key, and drops it as soon as its subject changes.
+// it expires, serves it only for its own key, and drops it as soon as its subject changes.
 //
 // What it promises:
 //
 //   - A hit takes no lock, does no I/O and does not allocate. It never waits for another key.
 //   - One exchange serves all callers who need the same key. No lock is held while it runs, and
 //     each caller waits no longer than its own context.
-//   - The tenant (namespace) that asks is charged, even for an identity that is lent to many
-//     tenants. A tenant has at most 64 exchanges in progress; 1024 more wait in the order of their
-//     calls. Tenants that ask for one key share its token.
+//   - Exchanges and tokens are charged to the tenant (namespace) that asks, even for an identity
+//     that is lent to many tenants. A tenant has at most 64 exchanges in progress; 1024 more wait
+//     in the order of their calls. Tenants that ask for one key share its token.
 //   - A fetch may ask the cache for another token that it needs. The exchange for this token starts
-//     at once, so that chains do not wait for themselves. Identities that need each other in a
-//     circle get an error.
-//   - From about 80 % of its life on, a token that is used is refreshed in the background. If less
-//     than its floor (the lesser of five minutes and a tenth of its life) is left, callers wait for
-//     the refresh.
-//   - While a refresh fails for a temporary reason, the old token serves until its end. A refusal
-//     drops the token.
+//     at once. If it were queued, it might wait for the fetch that needs it. Identities that need
+//     each other in a circle get an error.
+//   - The first use of a token after about 80 % of its life starts a refresh in the background. If
+//     less life is left than the floor (the lesser of five minutes and a tenth of the token's
+//     life), callers wait for the refresh.
+//   - If a refresh fails for a temporary reason, the old token is served until it expires. A
+//     refusal drops the token.
 //   - A failure is remembered, for one second at first and for up to a minute later, or longer if
 //     the server asked for it. [auth.WithRetryNow] shortens this to two seconds, but not a wait
 //     that the server asked for.
@@ -45,8 +45,8 @@ const KeepNothing = -1
 
 // Options configure a [Cache]. The zero value is right for most programs.
 type Options struct {
-	// MaxSize is the maximum of stored tokens and remembered failures. Default [DefaultMaxSize].
-	// Every negative value means [KeepNothing].
+	// MaxSize limits the number of stored tokens and remembered failures. Default
+	// [DefaultMaxSize]. Every negative value means [KeepNothing].
 	MaxSize int
 	// MaxDuration limits how long a token is served, even if it lives longer. Default one hour.
 	MaxDuration time.Duration
@@ -59,9 +59,9 @@ type Options struct {
 	// ObjectMetrics counts hits and misses for each involved object. There are as many series as
 	// objects.
 	ObjectMetrics bool
-	// Logger gets a warning if the capacity is too small. It also gets each exchange with the
-	// digest of its key ([auth.Key.Digest]): a success at level debug, a failure at level info, a
-	// panic at level error. Hits are not logged. By default nothing is logged.
+	// Logger gets a warning if the capacity is too small. It also gets a record of each exchange,
+	// with the digest of the key ([auth.Key.Digest]): a success at level debug, a failure at level
+	// info, a panic at level error. Hits are not logged. By default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -87,8 +87,8 @@ var (
 // century is longer than any token lives, and short enough that no sum of durations overflows.
 const century = 100 * 365 * 24 * time.Hour
 
-// New makes an empty cache. Start [Cache.Run] in a goroutine, and subscribe [Cache.Invalidate] to
-// the accounts.
+// New makes an empty cache. Start [Cache.Run] in a goroutine, and give [Cache.Invalidate] to the
+// Subscribe method of the [auth.AccountReader].
 func New(options Options) *Cache {
 	options.MaxSize = cmp.Or(options.MaxSize, DefaultMaxSize)
 	if options.MaxDuration <= 0 {
@@ -145,7 +145,7 @@ func (c *Cache) Fetch(
 	}
 	servable := e.servable(now, o.MinRemaining)
 	if servable {
-		parent = nil // the old token is served, so parent does not wait for its refresh
+		parent = nil // the old token is served, so the parent does not need the refresh
 	}
 	f, err := c.join(ctx, parent, key, e, o, fetch)
 	c.mu.Unlock()
@@ -238,8 +238,8 @@ func (c *Cache) put(t *tenant, old, e *entry) {
 	if old == nil && c.tenants.size >= c.options.MaxSize {
 		victim = c.tenants.victim(t, c.now())
 	}
-	// Remove entries last. So readers always find the key, and a tenant is not forgotten and then
-	// made again.
+	// Remove entries last. Otherwise readers would miss the key in between, and a tenant whose only
+	// entry is replaced would be forgotten.
 	c.tenants.add(t, e)
 	c.index.insert(e)
 	if old != nil {

@@ -180,7 +180,9 @@ func TestRefreshAhead(t *testing.T) {
 		if n := mustAsk(t, c, key, o); n != 1 {
 			t.Fatalf("token %d before its time, want 1", n)
 		}
-		time.Sleep(8 * time.Minute) // at 52 min, above 0.85 of its life, the refresh is due; more than the floor of 5 min is left
+		// After 52 of 60 minutes, more than 0.85 of the token's life has passed, so the refresh is
+		// due. More than the floor of five minutes is left, so callers do not wait for the refresh.
+		time.Sleep(8 * time.Minute)
 		o.takes = time.Second
 		start := time.Now()
 		if n := mustAsk(t, c, key, o); n != 1 || time.Since(start) != 0 {
@@ -247,7 +249,7 @@ func TestStaleWhileValid(t *testing.T) {
 				key := keyOf(t, "a", "sa")
 				mustAsk(t, c, key, o)
 				o.err = temporary(code)
-				for age := 50; age < 60; age++ { // in the last minutes, less than the floor of five minutes is left
+				for age := 50; age < 60; age++ { // after minute 55, less life is left than the floor of five minutes
 					time.Sleep(time.Until(start(t).Add(time.Duration(age) * time.Minute)))
 					if n := mustAsk(t, c, key, o); n != 1 {
 						t.Fatalf("minute %d: token %d, want the still valid one", age, n)
@@ -610,7 +612,7 @@ func TestCapacityIsFair(t *testing.T) {
 	if got := c.Len(); got != capacity {
 		t.Errorf("%d tokens kept, want %d", got, capacity)
 	}
-	// A new tenant takes its share from the tenant with most tokens.
+	// A new tenant takes its share from the tenant with the most tokens.
 	for i := range 40 {
 		mustAsk(t, c, keyOf(t, "new", fmt.Sprintf("sa-%d", i)), o)
 	}
@@ -679,7 +681,7 @@ func TestHangingTenantIsBounded(t *testing.T) {
 		for i := range 64 + 1024 {
 			wg.Go(func() {
 				// Two rounds of 64 exchanges take longer than ExchangeTimeout. No flight fails,
-				// because the time of an exchange begins with its start.
+				// because the timeout counts from the start of an exchange.
 				if err := get(t.Context(), fmt.Sprint("sa-", i)); err != nil {
 					t.Errorf("%d: %v", i, err)
 				}

@@ -150,8 +150,8 @@ func TestDiamondIsNoCircle(t *testing.T) {
 	})
 }
 
-// TestFlightThatGaveUpIsNoCircle checks that two flights are no circle if the first gave up waiting
-// for the second before the second needs the first.
+// TestFlightThatGaveUpIsNoCircle checks two flights that need each other, but not at the same time:
+// the first gives up waiting before the second needs it. Both must get a token.
 func TestFlightThatGaveUpIsNoCircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -203,8 +203,8 @@ func TestRefreshOfASourceIsNotNeeded(t *testing.T) {
 	})
 }
 
-// TestContextOfAFlightThatLanded checks a context that is in use after its flight has landed. The
-// cache then treats the caller like any other caller, whose exchanges are limited.
+// TestContextOfAFlightThatLanded checks calls with the context of a flight that has landed. The
+// limit of 64 concurrent exchanges must apply to these calls.
 func TestContextOfAFlightThatLanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -311,7 +311,7 @@ func TestRandomChains(t *testing.T) {
 					}
 				}
 			}
-			for range random.IntN(6) { // more sources for the first links; most of them close a circle
+			for range random.IntN(6) { // add sources that can close a circle
 				from, to := random.IntN(10), random.IntN(links)
 				all[from].sources = append(all[from].sources, all[to])
 			}
@@ -336,8 +336,8 @@ func TestRandomChains(t *testing.T) {
 	}
 }
 
-// needsCircle reports whether a path from l to its sources contains the same link twice. The
-// parameter path has the links before l.
+// needsCircle reports whether a path from l to its sources contains the same link twice. The links
+// before l are in path.
 func (l *link) needsCircle(path []*link) bool {
 	if slices.Contains(path, l) {
 		return true

@@ -19,12 +19,12 @@ type entry struct {
 	// The token; nil if there is only a failure. Times are durations since the cache was made.
 	token     auth.Token
 	refreshAt time.Duration // from then on, a use starts the refresh
-	until     time.Duration // the end by the monotonic clock
-	untilWall time.Duration // the end by the wall clock
+	until     time.Duration // when the token expires, by the monotonic clock
+	untilWall time.Duration // when the token expires, by the wall clock
 
-	// These fields together are the key. The remaining fields of a key are equal in most keys, so
-	// entries share them in the field others. The strings are those of the first caller. They cost
-	// no memory, because usually an informer stores them anyway.
+	// The next four fields together are the key. Most keys differ only in uid, identity and
+	// subject, so entries share the rest of their keys in the field others. The strings usually
+	// cost no memory, because an informer stores them anyway.
 	uid      string
 	identity string
 	subject  auth.Subject
@@ -32,14 +32,14 @@ type entry struct {
 
 	failure *failure // why the last attempt failed; nil after a success
 
-	// The neighbours in the index: chain in the bucket of the key, prev and next in the bucket of
-	// the subject.
+	// The neighbours in the index: chain is the next entry in the bucket of the key. prev and next
+	// are in the bucket of the subject.
 	chain      atomic.Pointer[entry]
 	prev, next *entry // guarded by Cache.mu
 
 	tenant *tenant // the tenant that is charged; guarded by Cache.mu
 	slot   int32   // the index in tenant.entries; guarded by Cache.mu
-	// The floor in milliseconds. With less life left than the floor, the token serves only if its
+	// The floor in milliseconds. A token with less life left than the floor is served only if its
 	// refresh fails.
 	floor int32
 }
@@ -77,7 +77,7 @@ func (e *entry) key() auth.Key {
 	return key
 }
 
-// issued returns the entry for a token that was issued at now.
+// issued returns the entry for a token that has just been issued.
 func (c *Cache) issued(key auth.Key, token auth.Token, now instant) *entry {
 	life := min(token.GetDuration(), c.options.MaxDuration)
 	//nolint:gosec // spreads refreshes over time; not a secret.
@@ -91,8 +91,8 @@ func (c *Cache) issued(key auth.Key, token auth.Token, now instant) *entry {
 }
 
 const (
-	// mostFloor is the largest floor of a token. The floor is a tenth of the token's life if that
-	// is less.
+	// mostFloor is the maximum of entry.floor, which is a tenth of the token's life if that is
+	// less.
 	mostFloor  = 5 * time.Minute
 	firstRetry = time.Second
 	lastRetry  = time.Minute
@@ -129,8 +129,8 @@ func (f *failure) wait() {
 	if reason, ok := errors.AsType[*auth.Error](f.err); ok && reason.RetryAfter > 0 {
 		asked := min(lastRetryAfter, reason.RetryAfter)
 		wait = max(wait, asked)
-		// Do not set heldBack after a refusal: somebody may fix its cause, and the server does not
-		// notice this.
+		// Leave heldBack unset after a refusal, so that RetryNow can shorten the pause. The server
+		// that asked for the pause cannot know when somebody has fixed the cause.
 		if reason.Temporary() {
 			f.heldBack = f.at + asked
 		}

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// maxFlights is the maximum of running flights per tenant. It limits what a tenant with hanging
-	// exchanges costs other tenants.
+	// maxFlights is the maximum number of running flights per tenant. It limits what a tenant with
+	// hanging exchanges costs other tenants.
 	maxFlights = 64
-	// maxQueue is the maximum of waiting flights per tenant, while maxFlights are running.
+	// maxQueue is the maximum number of waiting flights per tenant, while maxFlights are running.
 	maxQueue = 1024
 )
 
@@ -34,9 +34,9 @@ type flight struct {
 
 	// Guarded by Cache.mu:
 	begin   func()    // starts the exchange; nil once the flight has started
-	tenant  string    // the tenant that is charged for the token; set by the start
-	counted bool      // whether the flight is one of the tenant's maxFlights; set by the start
-	needs   []*flight // the flights that its fetch waits for
+	tenant  string    // the tenant that is charged for the token; set when the flight starts
+	counted bool      // whether the flight counts towards maxFlights; set when it starts
+	needs   []*flight // the flights that this flight's fetch waits for
 	dropped bool      // the subject has changed: do not store the token
 }
 
@@ -54,8 +54,8 @@ func withFlight(ctx context.Context, c *Cache, f *flight) context.Context {
 // flightOf returns the flight whose fetch uses ctx, or nil if no running fetch uses ctx.
 func (c *Cache) flightOf(ctx context.Context) *flight {
 	f, _ := ctx.Value(flightKey{c}).(*flight)
-	// The context may still be in use when its fetch has ended, for example by an SDK's client.
-	// Such a caller is not a flight.
+	// The context may still be used after its fetch has ended, for example by an SDK's client. Such
+	// a call belongs to no running flight.
 	if f == nil || f.landed() {
 		return nil
 	}
@@ -71,8 +71,9 @@ func (f *flight) landed() bool {
 	}
 }
 
-// join returns the flight that serves key, or the remembered failure. The parameter parent is the
-// flight that asks, or nil. After the call, parent needs the returned flight. Callers hold mu.
+// join returns the flight that serves the key, or the remembered failure. If the call comes from
+// the fetch of another flight, parent is that flight, and join records that the parent needs the
+// returned flight. Callers hold mu.
 func (c *Cache) join(ctx context.Context, parent *flight, key auth.Key, e *entry, o auth.FetchOptions, fetch fetchFunc) (*flight, error) {
 	f := c.flights[key.Subject][key]
 	if f == nil {
@@ -125,10 +126,10 @@ func (c *Cache) unregister(f *flight) {
 	}
 }
 
-// schedule starts f or puts it into the tenant's queue, unless f has started. If another flight
-// needs f, f starts at once. In this case f is not counted, because the other flight is counted
-// until f has landed. Any other flight starts as soon as one of the tenants that ask for it has
-// room. So no tenant waits for another tenant's exchanges.
+// schedule starts f or puts it into the tenant's queue, unless f has started. A flight that another
+// flight needs starts at once. It does not count towards maxFlights, because a flight that waits
+// for it already counts. A flight in the queues of several tenants starts as soon as one of them
+// has room. So no tenant waits for another tenant's exchanges.
 func (c *Cache) schedule(f *flight, tenant string, needed bool) error {
 	if f.begin == nil {
 		return nil
@@ -163,7 +164,7 @@ func (f *flight) start(tenant string) {
 	f.begin = nil
 }
 
-// leadsTo reports whether f is other or needs other, directly or through other flights. The search
+// leadsTo reports whether f is the other flight, or waits for it directly or indirectly. The search
 // ends, because no flight waits for a flight that leads back to it.
 func (f *flight) leadsTo(other *flight) bool {
 	return f == other || slices.ContainsFunc(f.needs, func(needed *flight) bool { return needed.leadsTo(other) })
@@ -178,8 +179,8 @@ func circle() error {
 	}
 }
 
-// wait waits for f and returns its result, or the cause of ctx's end. parent is the flight that
-// waits, or nil.
+// wait waits for f and returns its result, or context.Cause(ctx) if ctx ends first. parent is the
+// flight that waits, or nil.
 func (c *Cache) wait(ctx context.Context, f, parent *flight) (auth.Fetched, error) {
 	if parent != nil {
 		defer func() {
@@ -214,15 +215,16 @@ func (c *Cache) fly(ctx context.Context, f *flight, notBefore time.Duration, fet
 		c.land(f, fetched, issued, err)
 	}()
 	if pause := notBefore - c.now().mono; pause > 0 {
-		<-time.After(pause) // ctx never ends; the deadline of the exchange starts later
+		// There is no need to watch ctx: it never ends. attempt sets the deadline after the pause.
+		<-time.After(pause)
 	}
 	fetched, issued, err = c.attempt(withFlight(ctx, c, f), f.key, fetch)
 }
 
 var errBroken = errors.New("the exchange broke off")
 
-// attempt calls fetch with its own deadline. The returned entry is nil if the token has another key
-// than requested, because the subject has changed.
+// attempt calls fetch with its own deadline. If the token's key is not the requested key, the
+// subject has changed, and the returned entry is nil.
 func (c *Cache) attempt(ctx context.Context, key auth.Key, fetch fetchFunc) (auth.Fetched, *entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
 	defer cancel()
@@ -286,8 +288,8 @@ func (c *Cache) keep(t *tenant, key auth.Key, issued *entry, err error) {
 	case issued != nil:
 		c.put(t, old, issued)
 	case old != nil:
-		// The subject has changed since the caller made the key. Remove the old token already now,
-		// before Invalidate is called for this change.
+		// The subject has changed since the caller made the key. Remove the old token now, before
+		// Invalidate is called for this change.
 		c.remove(old)
 	}
 }

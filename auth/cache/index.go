@@ -35,8 +35,8 @@ func newIndex(size int) *index {
 	}
 }
 
-// load returns the entry of key, or nil. It may miss an entry that is being replaced. It never
-// returns the entry of another key.
+// load returns the entry of key, or nil. If the entry is replaced while load reads the bucket, load
+// may find neither the old entry nor the new one. It never returns the entry of another key.
 func (x *index) load(key *auth.Key) *entry {
 	for e := x.keyBucket(key).Load(); e != nil; e = e.chain.Load() {
 		if e.uid == key.UID && e.key() == *key {
@@ -91,8 +91,8 @@ func (x *index) of(who auth.Subject) iter.Seq[*entry] {
 	}
 }
 
-// all yields the entries without a lock. It may leave out entries that are added or removed
-// meanwhile. The caller may remove the entry that was yielded last.
+// all yields the entries without a lock. It may leave out entries that are added or removed while
+// it runs. The caller may remove the entry that was yielded last.
 func (x *index) all() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for i := range x.byKey {
@@ -109,8 +109,8 @@ func (x *index) keyBucket(key *auth.Key) *atomic.Pointer[entry] {
 	return &x.byKey[bucket(x.hash(key), len(x.byKey))]
 }
 
-// hash hashes the fields that can have any number of values. The other fields have few values, so
-// hashing them would only cost time.
+// hash hashes only the key's fields that have many possible values. The other fields have few
+// possible values, so hashing them would only cost time.
 func (x *index) hash(key *auth.Key) uint64 {
 	hash := maphash.String(x.seed, key.UID)
 	for _, field := range [...]string{

@@ -71,7 +71,7 @@ func namedVariants(t *testing.T) (keys []auth.Key, names []string) {
 	return keys, names
 }
 
-// issuances returns, for each field, terms in which only this field is set.
+// issuances returns, for each field of IssuanceTerms, terms in which only this field is set.
 func issuances() []auth.IssuanceTerms {
 	var all []auth.IssuanceTerms
 	for i := range reflect.TypeFor[auth.IssuanceTerms]().NumField() {
@@ -138,7 +138,7 @@ func TestCollidingKeysKeepTheirTokens(t *testing.T) {
 	put(3) // replaces the entry of keys[3]
 	expect(func(int) bool { return true })
 
-	// All subjects are in one bucket too. Invalidate must drop only the tokens of its subject.
+	// All subjects share one bucket. Invalidate must drop only the tokens of the given subject.
 	gone := keys[0].Subject
 	c.Invalidate(gone)
 	expect(func(i int) bool { return keys[i].Subject != gone })
@@ -174,8 +174,8 @@ func TestHitTakesNoLockAndDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestChargeFollowsTheFlight checks that an entry for two tenants is charged to the tenant whose
-// flight fetched the token last.
+// TestChargeFollowsTheFlight checks that an entry that two tenants use is charged to the tenant
+// whose flight fetched the token last.
 func TestChargeFollowsTheFlight(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	key := variants(t)[0]

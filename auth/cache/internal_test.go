@@ -29,8 +29,8 @@ func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 	for i := range 5 {
 		subject, err := auth.ServiceAccount(fmt.Sprintf("tenant-%d", i), "sa")
 		must.Succeed(t, err)
-		// The caller's key has no UID, as if memory did not have the account yet. So the token has
-		// another key and is not stored.
+		// The caller's key has no UID, as if the AccountReader had not seen the account yet. So the
+		// token has another key and is not stored.
 		_, err = c.Fetch(t.Context(), auth.Key{Subject: subject}, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
 			return auth.Fetched{Key: auth.Key{Subject: subject, UID: "uid"}, Token: pass{}}, nil
 		})

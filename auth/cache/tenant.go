@@ -23,7 +23,7 @@ type tenants struct {
 	bySize bySize // a heap: the tenant with most entries first
 }
 
-// get returns the tenant of that name. It makes the tenant if there is none.
+// get returns the tenant with the given name. It makes the tenant if there is none.
 func (ts *tenants) get(name string) *tenant {
 	t := ts.byName[name]
 	if t == nil {
@@ -34,8 +34,8 @@ func (ts *tenants) get(name string) *tenant {
 	return t
 }
 
-// forget drops a tenant without entries and running flights, unless the tenant was dropped before.
-// Without running flights its queue is empty.
+// forget drops t if it has neither entries nor running flights. Without running flights, t's queue
+// is empty. If t was dropped before, forget does nothing.
 func (ts *tenants) forget(t *tenant) {
 	if len(t.entries) == 0 && t.flights == 0 && ts.byName[t.name] == t {
 		delete(ts.byName, t.name)
@@ -81,10 +81,10 @@ func (ts *tenants) remove(e *entry) {
 	ts.forget(t)
 }
 
-// victim returns the entry to evict so that t can add one. The entry belongs to the tenant with
-// most entries if that tenant has more than t, otherwise to t itself. It is an expired entry if a
-// few random tries find one, otherwise a random entry. When the working set is slightly too large,
-// random eviction keeps more of it than LRU.
+// victim returns the entry to evict when t adds one. The entry belongs to the tenant with the most
+// entries, or to t if no tenant has more than t. An expired entry is chosen if a few random tries
+// find one, otherwise a random entry. When the working set is slightly too large, random eviction
+// keeps more of it than LRU.
 func (ts *tenants) victim(t *tenant, now instant) *entry {
 	largest := ts.bySize[0]
 	if len(largest.entries) <= len(t.entries) {

@@ -7,10 +7,10 @@ import (
 
 const whatAllowed = "allowed host"
 
-// Allowed is the list of --allowed-endpoint-hosts: hosts that are not a cloud's own and that
-// tenants may name, because an administrator trusts these hosts. Each entry is an exact host[:port]
-// without wildcards; the default port is 443. The zero value is the empty list, the default.
-// Allowed implements flag.Value and pflag.Value.
+// Allowed is the list of --allowed-endpoint-hosts: hosts that belong to no cloud, but that tenants
+// may name, because an administrator trusts them. Each entry is an exact host[:port] without
+// wildcards; the default port is 443. The zero value is the empty list, the default. Allowed
+// implements flag.Value and pflag.Value.
 type Allowed struct {
 	// authorities are host:port in normal form, sorted and without duplicates.
 	authorities []string

@@ -105,9 +105,9 @@ func TestAllowedIsAFlag(t *testing.T) {
 	}
 }
 
-// TestAllowedParses checks that a listed host is accepted like a host of AWS, but never counts as a
-// host of AWS. The audience of its proof is exactly this host and port, so that two services of one
-// host do not share proofs.
+// TestAllowedParses checks that ParseSTS accepts the hosts of the list, but never as hosts of AWS.
+// The audience of a proof must be exactly the host and port, so that two services of one host do
+// not share proofs.
 func TestAllowedParses(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "sts.example.org", "127.0.0.1:5000", "[::1]")
 	for raw, want := range map[string]endpoint.STS{
@@ -142,8 +142,8 @@ func TestAllowedParses(t *testing.T) {
 	}
 }
 
-// TestAllowedParsesS3 checks that a listed store, which is not a host of S3, has no region, expects
-// bucket names in the path, and is marked as listed.
+// TestAllowedParsesS3 checks that ParseS3 accepts the hosts of the list, marked as Listed and
+// without a region. Bucket names must go into the path, not into the host.
 func TestAllowedParsesS3(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "store.example.org", "[::1]:9000")
 	for raw, want := range map[string]struct {

@@ -81,8 +81,8 @@ func ParseRoleARN(s string) (RoleARN, error) {
 	return RoleARN{Partition: partition, Account: account, Path: path, Name: name}, nil
 }
 
-// roleFixFor returns the fix for the ARN of another service. It explains a common mistake: the ARN
-// of a session in place of the ARN of its role.
+// roleFixFor returns the fix for an ARN of a service other than IAM. For an ARN of STS, the fix is
+// to write the role's ARN, not the session's.
 func roleFixFor(service string) string {
 	if service == "sts" {
 		return "write the ARN of the role, arn:aws:iam::<account>:role/<name>, not the ARN of a session"

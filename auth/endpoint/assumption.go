@@ -58,7 +58,7 @@ func ParseAssumption(s string) (Assumption, error) {
 	return assumption, nil
 }
 
-// set sets the field that one word after the ARN names.
+// set checks the value of one word after the ARN, name=value, and stores it in the word's field.
 func (a *Assumption) set(name, value string) error {
 	switch name {
 	case "externalID":

@@ -21,8 +21,8 @@ type Variant struct {
 type AWSPartition struct {
 	// ID is the partition's name in ARNs, such as "aws-cn".
 	ID string
-	// RegionPrefixes are the beginnings of the regions' names, separated by "|". A region is
-	// <prefix>-<word>-<number>, the rule of the AWS SDK's regionRegex.
+	// RegionPrefixes are the beginnings of the regions' names, separated by "|". A region's name is
+	// <prefix>-<word>-<number>, as in regionRegex of the AWS SDK.
 	RegionPrefixes string
 	// DNSSuffix is the end of the names of the partition's IPv4 endpoints.
 	DNSSuffix string
@@ -30,13 +30,12 @@ type AWSPartition struct {
 	DualStackDNSSuffix string
 	// RegistryDualStackSuffix is the end of the names of the partition's dual-stack ECR registries.
 	RegistryDualStackSuffix string
-	// GlobalRegion is the region in which the partition's global services run; the SDK's
+	// GlobalRegion is the region in which the partition's global services run. The AWS SDK calls it
 	// implicitGlobalRegion.
 	GlobalRegion string
 	// GlobalSTSHost is the host of STS without a region; empty if the partition has no such host.
 	GlobalSTSHost string
-	// STSIsFIPS: the ordinary IPv4 hosts of STS are the FIPS hosts, so that there are no sts-fips
-	// hosts.
+	// STSIsFIPS: the ordinary IPv4 hosts of STS are the FIPS hosts. There are no sts-fips hosts.
 	STSIsFIPS bool
 }
 
@@ -51,14 +50,13 @@ func AWSPartitions() []AWSPartition {
 type AWSRegion struct {
 	// Name is the region's name in lower case, such as "eu-west-1".
 	Name string
-	// Partition is the partition that the name's form belongs to.
+	// Partition is the region's partition, which follows from the form of the region's name.
 	Partition AWSPartition
 }
 
-// ParseAWSRegion returns the region of that name. It accepts every name that has the form of a
-// partition's regions, so that regions of the future work too. For any other name it returns an
-// [*Error] with ReasonRegion. It never guesses. The SDK, however, assumes the partition aws for an
-// unknown region.
+// ParseAWSRegion returns the region with the given name. It accepts every name that has the form of
+// a partition's regions, so that regions of the future work too. For any other name it returns an
+// [*Error] with ReasonRegion, whereas the AWS SDK assumes the partition aws.
 func ParseAWSRegion(name string) (AWSRegion, error) {
 	if r, ok := awsRegion(name); ok {
 		return r, nil
@@ -70,7 +68,8 @@ func ParseAWSRegion(name string) (AWSRegion, error) {
 	}
 }
 
-// awsRegion returns the region of that name, in the partition whose regions have the name's form.
+// awsRegion returns the region with the given name, in the partition whose regions have names of
+// this form.
 func awsRegion(name string) (AWSRegion, bool) {
 	for _, p := range awsPartitions() {
 		for prefix := range strings.SplitSeq(p.RegionPrefixes, "|") {
@@ -78,7 +77,7 @@ func awsRegion(name string) (AWSRegion, bool) {
 			if !ok {
 				continue
 			}
-			// The word has no hyphen, so that us-gov-west-1 is not a region of the prefix us.
+			// The word after the prefix has no hyphen: us-gov-west-1 does not match the prefix us.
 			word, number, ok := strings.Cut(rest, "-")
 			if ok && all(word, isLowerOrDigit) && all(number, isDigit) && len(name) <= maxLabel {
 				return AWSRegion{Name: name, Partition: p}, true

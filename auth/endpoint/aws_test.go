@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
-// sdkPartition has the fields of the SDK's table that this package's table must equal.
+// sdkPartition has those fields of the SDK's table that must agree with this package's table.
 type sdkPartition struct {
 	ID          string `json:"id"`
 	RegionRegex string `json:"regionRegex"`
@@ -59,8 +59,7 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 			t.Errorf("partition %s is missing", p.ID)
 			continue
 		}
-		// Fields that the SDK does not have are not compared: in want they have the values of this
-		// package's table.
+		// The fields that the SDK's table lacks keep this package's values, so they cannot differ.
 		want := ours[i]
 		want.ID = p.ID
 		want.DNSSuffix = p.Outputs.DNSSuffix

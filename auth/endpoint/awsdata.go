@@ -84,8 +84,8 @@ type publicHost struct {
 	dualStack               bool
 }
 
-// awsPublicRegistries returns the hosts of Amazon ECR Public. Its API, which issues its tokens, is
-// only in us-east-1. Source: Amazon ECR Public user guide, "Making requests to Amazon ECR Public
+// awsPublicRegistries returns the hosts of Amazon ECR Public. The API that issues tokens for them
+// is only in us-east-1. Source: Amazon ECR Public user guide, "Making requests to Amazon ECR Public
 // registries" and "Registry authentication".
 func awsPublicRegistries() [2]publicHost {
 	return [...]publicHost{
@@ -94,7 +94,8 @@ func awsPublicRegistries() [2]publicHost {
 	}
 }
 
-// hostForm is a fixed part of a host name, with its trailing dot, and the variant of such hosts.
+// hostForm is a fixed part of host names, such as "sts-fips.", and the variant of the hosts that
+// have this part.
 type hostForm struct {
 	prefix string
 	Variant

@@ -22,27 +22,27 @@ type AzureCloud struct {
 	ProofAudience string
 	// ResourceManager is the endpoint of Azure Resource Manager, as https://host[:port].
 	ResourceManager string
-	// ResourceManagerAudience is the resource that a token for Azure Resource Manager names.
+	// ResourceManagerAudience is the resource named in tokens for Azure Resource Manager.
 	ResourceManagerAudience string
-	// RegistrySuffix is the end of the names of the cloud's container registries; empty if the
+	// RegistrySuffix is the end of the host names of the cloud's container registries; empty if the
 	// cloud has none.
 	RegistrySuffix string
-	// RegistryAudience is the resource that a token for the cloud's container registries names.
+	// RegistryAudience is the resource named in tokens for the cloud's container registries.
 	RegistryAudience string
 	// RegistriesMayLackAudience is true if the cloud may lack RegistryAudience. Its registries then
 	// accept tokens for Azure Resource Manager. It is true for a cloud that an administrator
-	// describes, because the age of such a cloud is not known.
+	// describes, because such a cloud may be too old to have RegistryAudience.
 	RegistriesMayLackAudience bool
-	// StorageSuffix is the end of the names of the cloud's storage accounts, after "blob."; empty
-	// if the cloud has none.
+	// StorageSuffix is the end of the host names of the cloud's storage accounts,
+	// <account>.blob.<StorageSuffix>; empty if the cloud has none.
 	StorageSuffix string
-	// StorageAudience is the resource that a token for the cloud's storage accounts names.
+	// StorageAudience is the resource named in tokens for the cloud's storage accounts.
 	StorageAudience string
-	// KeyVaultSuffix is the end of the names of the cloud's key vaults; empty if there are none.
+	// KeyVaultSuffix is the end of the host names of the cloud's key vaults; empty if it has none.
 	KeyVaultSuffix string
-	// KeyVaultAudience is the resource that a token for the cloud's key vaults names.
+	// KeyVaultAudience is the resource named in tokens for the cloud's key vaults.
 	KeyVaultAudience string
-	// EventHubsAudience is the resource that a token for the cloud's event hubs names.
+	// EventHubsAudience is the resource named in tokens for the cloud's event hubs.
 	EventHubsAudience string
 }
 
@@ -59,9 +59,9 @@ func AzurePublic() AzureCloud { return azureClouds()[0] }
 // IsZero reports whether c is the zero value.
 func (c AzureCloud) IsZero() bool { return c == AzureCloud{} }
 
-// ParseAzureAuthority returns the cloud whose authority has that URL. The URL is the value of
+// ParseAzureAuthority returns the cloud whose authority has the given URL. The URL is the value of
 // AZURE_AUTHORITY_HOST, which Azure's workload identity webhook sets in every cloud. Errors are
-// [*Error]; a host that is no cloud's authority has ReasonHost.
+// [*Error], with ReasonHost if the host is not the authority of any cloud.
 func ParseAzureAuthority(rawURL string) (AzureCloud, error) {
 	loc, err := parseRoot(whatAuthority, rawURL)
 	if err != nil {
@@ -118,8 +118,7 @@ func (r ACR) String() string {
 
 // ParseACR parses an image repository, host[/path] or oci://host[/path]. The host must be a login
 // server of Azure Container Registry in a cloud of [AzureClouds]; the host may have upper-case
-// letters. Errors are [*Error]; the error for a host that no cloud owns, such as a look-alike, has
-// ReasonHost.
+// letters. Errors are [*Error], with ReasonHost if no cloud owns the host, such as a look-alike.
 //
 // Login servers are <registry>.azurecr.io and <registry>.<region>.geo.azurecr.io. A dedicated data
 // endpoint, <registry>.<region>.data.azurecr.io, is refused: it serves layers after a redirect of
@@ -131,8 +130,8 @@ func ParseACR(image string) (ACR, error) {
 	return parseACR(image, AzureClouds())
 }
 
-// ParseACR is like the function [ParseACR], but accepts only registries of this cloud. A registry
-// of another cloud has ReasonPartition.
+// ParseACR is like the function [ParseACR], but accepts only registries of this cloud. The error
+// for a registry of another cloud has ReasonPartition.
 func (c AzureCloud) ParseACR(image string) (ACR, error) {
 	r, err := parseACR(image, []AzureCloud{c})
 	if err == nil {
@@ -231,9 +230,9 @@ func isACRName(label string) bool {
 // github.com/distribution/reference, RepositoryNameTotalLengthMax.
 const maxRepository = 255
 
-// isRepository reports whether the path is a repository's name. Its components have words of
-// lower-case letters and digits, with one separator between two words: ".", "_", "__" or hyphens.
-// Source: OCI distribution specification, "Pulling manifests".
+// isRepository reports whether the path is a repository's name: components separated by slashes. A
+// component consists of words of lower-case letters and digits, with ".", "_", "__" or hyphens
+// between two words. Source: OCI distribution specification, "Pulling manifests".
 func isRepository(path string) bool {
 	inWord := func(r rune) bool { return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' }
 	between := func(r rune) bool { return !inWord(r) }
@@ -274,7 +273,7 @@ type BlobEndpoint struct {
 func (b BlobEndpoint) URL() string { return schemeHTTPS + "://" + b.Host }
 
 // ParseBlobEndpoint returns the blob endpoint of host or https://host. The host must be in a cloud
-// of [AzureClouds]. Errors are [*Error]; a host that no cloud owns has ReasonHost.
+// of [AzureClouds]. Errors are [*Error], with ReasonHost if no cloud owns the host.
 //
 // Endpoints are <account>.blob.core.windows.net and, in the public cloud,
 // <account>.z<number>.blob.storage.azure.net. "-secondary" after the account names the account's

@@ -42,7 +42,7 @@ func TestParseACR(t *testing.T) {
 		{image: "contoso.east-us.geo.azurecr.io", reason: endpoint.ReasonHost},
 		{image: "azurecr.io", reason: endpoint.ReasonHost},
 		{image: "azurecr.io/app", reason: endpoint.ReasonHost},
-		// A cloud that was closed in October 2021.
+		// Hosts of a cloud that was closed in October 2021, and of Microsoft's own registry.
 		{image: "contoso.azurecr.de", reason: endpoint.ReasonHost},
 		{image: "mcr.microsoft.com/app", reason: endpoint.ReasonHost},
 
@@ -322,8 +322,8 @@ func TestParseAzureEnvironmentRefuses(t *testing.T) {
 	}
 }
 
-// TestAzureCloudsAreComplete checks that the fields which the provider needs are set, and that no
-// two clouds share a field that must differ.
+// TestAzureCloudsAreComplete checks that the fields which the provider needs are set, and that each
+// cloud has its own name, endpoints, suffixes and audience of proofs.
 func TestAzureCloudsAreComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range endpoint.AzureClouds() {

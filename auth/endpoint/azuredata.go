@@ -56,8 +56,8 @@ func azureClouds() [3]AzureCloud {
 	}
 }
 
-// azureAuthorities returns further hosts of the clouds' authorities, which AZURE_AUTHORITY_HOST may
-// name. Source: the instance metadata of Microsoft Entra
+// azureAuthorities returns the aliases of the authorities in azureClouds. AZURE_AUTHORITY_HOST may
+// have one of these host names. Source: the instance metadata of Microsoft Entra
 // (login.microsoftonline.com/common/discovery/instance).
 func azureAuthorities() []struct{ host, cloud string } {
 	return []struct{ host, cloud string }{

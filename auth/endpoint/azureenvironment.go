@@ -10,8 +10,9 @@ const whatEnvironment = "Azure environment"
 // notAvailable is the value for a service that the cloud lacks (go-autorest's NotAvailable).
 const notAvailable = "N/A"
 
-// azureEnvironment has the used fields of the file at AZURE_ENVIRONMENT_FILEPATH. Source:
-// go-autorest, autorest/azure.Environment. The field federatedCredentialAudience is Lanyard's own.
+// azureEnvironment has the fields that Lanyard reads from the file at AZURE_ENVIRONMENT_FILEPATH.
+// Source: go-autorest, autorest/azure.Environment. The field federatedCredentialAudience is
+// Lanyard's own.
 type azureEnvironment struct {
 	Name                       string `json:"name"`
 	ActiveDirectoryEndpoint    string `json:"activeDirectoryEndpoint"`
@@ -28,15 +29,17 @@ type azureEnvironment struct {
 }
 
 // ParseAzureEnvironment returns the cloud that the file of AZURE_ENVIRONMENT_FILEPATH describes, in
-// the JSON of go-autorest. The parameter authority is the value of AZURE_AUTHORITY_HOST, or empty;
-// it is the default of activeDirectoryEndpoint. An authority and resourceManagerEndpoint are
-// required; both are https://host. The default of tokenAudience is resourceManagerEndpoint, and the
-// default audiences of services are those of the public cloud. "N/A" means the default. Unknown
-// fields are ignored.
+// the JSON of go-autorest. A field with the value "N/A" counts as absent. Unknown fields are
+// ignored. Errors are [*Error] and name the field.
 //
-// The field federatedCredentialAudience is Lanyard's own: the audience of a proof. Its default is
-// the audience of the cloud that the authority belongs to, otherwise of the public cloud. Errors
-// are [*Error] and name the field.
+//   - resourceManagerEndpoint has the form https://host. It is required.
+//   - activeDirectoryEndpoint has the same form. Its default is the argument authority, which is
+//     the value of AZURE_AUTHORITY_HOST. One of the two must be set.
+//   - The default of tokenAudience is resourceManagerEndpoint.
+//   - The default audience of key vaults is https://<keyVaultDNSSuffix>. The other services have
+//     the default audiences of the public cloud.
+//   - federatedCredentialAudience is Lanyard's own field: the audience of a proof. Its default is
+//     that of the cloud that owns activeDirectoryEndpoint, or of the public cloud if none does.
 func ParseAzureEnvironment(data []byte, authority string) (AzureCloud, error) {
 	var e azureEnvironment
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -124,8 +127,8 @@ func parseSuffix(what, suffix string) (string, error) {
 	return host, nil
 }
 
-// parseResource returns the name of a resource in Microsoft Entra, a URI with scheme https or api,
-// without a slash at its end.
+// parseResource returns the name of a resource in Microsoft Entra, without a slash at its end. The
+// name is a URI with scheme https or api.
 func parseResource(what, uri string) (string, error) {
 	scheme, _, _ := strings.Cut(uri, "://")
 	if scheme != "api" {

@@ -13,7 +13,7 @@ const whatCIDR = "denied CIDR"
 // default, even with an empty list. CIDRs implements flag.Value and pflag.Value.
 type CIDRs struct {
 	ranges []netip.Prefix
-	// given is true if ranges replaces the default.
+	// given is true if the ranges replace the default.
 	given bool
 }
 
@@ -51,7 +51,7 @@ func ParseCIDRs(ranges ...string) (CIDRs, error) {
 }
 
 // Contains reports whether the address is in one of the ranges. An IPv4 address or range is the
-// same as its IPv6-mapped form. Zones are ignored.
+// same as its IPv4-mapped IPv6 form. Zones are ignored.
 func (c *CIDRs) Contains(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	return slices.ContainsFunc(c.list(), func(p netip.Prefix) bool {

@@ -18,9 +18,10 @@ func isCloudHost(hostport string) bool {
 	return err == nil && port == httpsPort && !isInterfaceEndpoint(host) && ProviderOf(host) != ""
 }
 
-// ProviderOf returns the provider (aws, azure or gcp) that owns a registry, bucket or security
-// token service. It returns empty for any other host. The result is only a hint for people. Before
-// a credential goes to the host, parse the host with the parser of its service, such as [ParseECR].
+// ProviderOf returns the provider ("aws", "azure" or "gcp") that owns a registry, bucket or
+// security token service. It returns "" for any other host. The result is only a hint for people.
+// Before a credential goes to the host, parse the host with the parser of its service, such as
+// [ParseECR].
 func ProviderOf(host string) string {
 	for _, table := range [...]struct {
 		provider string

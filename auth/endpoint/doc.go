@@ -18,6 +18,6 @@
 // is dialled.
 //
 // A region is recognized by the form of its name, because clouds open regions more often than
-// programs are released. A new partition is an entry in the table of awsdata.go; a test against the
-// AWS SDK's own table fails until the entry exists.
+// programs are released. A new partition needs an entry in the table of awsdata.go; a test against
+// the AWS SDK's own table fails until the entry exists.
 package endpoint

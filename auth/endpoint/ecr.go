@@ -31,7 +31,7 @@ func (r Registry) String() string { return r.Host }
 
 // ParseECR returns the registry of an image repository, host[/path] or oci://host[/path]. The host
 // must be a host of Amazon ECR in one of the partitions; it may have upper-case letters. Errors are
-// [*Error]; a host that AWS does not own, such as a look-alike, has ReasonHost.
+// [*Error], with ReasonHost if AWS does not own the host, such as a look-alike.
 //
 // Only the host is checked; a parser of image references checks the path.
 func ParseECR(image string) (Registry, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// refused fails the test unless err is an *endpoint.Error with the reason want and with all its
-// texts.
+// refused fails the test unless err is an *endpoint.Error with the given reason. The error must
+// have all of its texts, and must not repeat the password of the test cases.
 func refused(t *testing.T, err error, want endpoint.Reason) {
 	t.Helper()
 	e, ok := errors.AsType[*endpoint.Error](err)
@@ -164,7 +164,7 @@ func TestParseECR(t *testing.T) {
 		{image: "012345678901.dkr-ecr.us-east-1.amazonaws.com/foo", reason: endpoint.ReasonPartition},
 		{image: "012345678901.dkr-ecr.us-east-1.api.aws/foo", reason: endpoint.ReasonPartition},
 
-		// Other hosts under AWS's suffixes: tenants of AWS own these, not AWS.
+		// Hosts that are not registries. Some belong to customers of AWS, under AWS's suffixes.
 		{image: "evil.s3.us-east-1.amazonaws.com/foo", reason: endpoint.ReasonHost},
 		{image: "ec2-203-0-113-25.compute-1.amazonaws.com/foo", reason: endpoint.ReasonHost},
 		{image: "012345678901.dkr.ecr.us-east-1.evil.elb.amazonaws.com/foo", reason: endpoint.ReasonPartition},

@@ -37,17 +37,17 @@ const (
 	ReasonName Reason = "name"
 )
 
-// Error is the refusal of a string. It names the kind of input, the fault and the correction. It
+// Error says why a string was refused. It names the kind of input, the fault and the correction. It
 // repeats at most one part of the input, quoted and short. It never repeats a whole URL or its
 // user, which may contain a password.
 type Error struct {
-	// What is the kind of input, such as "STS endpoint".
+	// What names the kind of input, such as "STS endpoint".
 	What string
 	// Reason is the code of the refusal. It is stable, for programs.
 	Reason Reason
-	// Detail is one clause for people that says what is wrong.
+	// Detail is one clause that tells people what is wrong.
 	Detail string
-	// Fix is one clause for people that says what to write.
+	// Fix is one clause that tells people what to write in the field.
 	Fix string
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Parts of the names of token services that are in no table of a cloud (awsdata.go, azuredata.go,
-// gcpdata.go).
+// Domains in the audiences of token services, besides those in the clouds' tables (awsdata.go,
+// azuredata.go, gcpdata.go).
 const (
 	// gcpPools is the end of the names of workload identity pools of GKE's clusters and fleets.
 	// These names are audiences.
@@ -16,7 +16,7 @@ const (
 )
 
 // ExchangeOf returns the name of the token service that accepts a token with this audience. It
-// returns empty if no known token service accepts the audience. Services are generous in what they
+// returns "" if no known token service accepts the audience. Services are generous in what they
 // accept: some ignore case, and some accept an audience with or without its scheme. So the
 // comparison ignores case and scheme.
 //
@@ -32,8 +32,7 @@ func ExchangeOf(audience string) string {
 	switch {
 	case isSTS && hasAWSSuffix(host), isInterfaceEndpoint(host) && hasAWSSuffix(host):
 		return "AWS STS"
-	// The ProofAudience of each other Azure cloud begins with the ProofAudience of the public
-	// cloud, so the prefix finds all clouds.
+	// The ProofAudience of every Azure cloud begins with that of the public cloud.
 	case strings.HasPrefix(name, strings.ToLower(AzurePublic().ProofAudience)):
 		return "Microsoft Entra"
 	case host == strings.Trim(gcpIAM, "/"), strings.HasSuffix(host, gcpPools), isGCPTokenService(host):

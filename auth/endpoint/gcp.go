@@ -16,8 +16,8 @@ const (
 )
 
 // GCPUniverse is a separate Google Cloud, with its own hosts, projects and accounts. In all
-// universes, resource names have the same form and contain iam.googleapis.com. It is comparable;
-// its zero value is no universe.
+// universes, resource names have the same form and contain iam.googleapis.com. A GCPUniverse is
+// comparable; its zero value is no universe.
 type GCPUniverse struct {
 	// Domain is the end of the host names of the universe's APIs, such as "googleapis.com".
 	Domain string
@@ -43,8 +43,8 @@ func GCPUniverses() []GCPUniverse {
 	return table[:]
 }
 
-// ParseGCPUniverse returns the universe of that domain. For an unknown domain the error is an
-// [*Error] with ReasonPartition, because proofs are sent to the hosts of a universe.
+// ParseGCPUniverse returns the universe with the given domain. An unknown domain is refused with an
+// [*Error] with ReasonPartition, because proofs would be sent to hosts of that domain.
 func ParseGCPUniverse(domain string) (GCPUniverse, error) {
 	table := gcpUniverses()
 	domains := make([]string, len(table))
@@ -76,8 +76,8 @@ func (u GCPUniverse) WorkloadPool(project string) string {
 
 // ParseGAR returns the registry of an image repository, host[/path] or oci://host[/path]. The host
 // must be a host of Artifact Registry in one of the universes; it may have upper-case letters.
-// Partition is the universe's domain, and Region the repository's location. Errors are [*Error]; a
-// host that Google does not own, such as a look-alike, has ReasonHost.
+// Partition is the universe's domain, and Region the repository's location. Errors are [*Error],
+// with ReasonHost if Google does not own the host, such as a look-alike.
 //
 // Only the host is checked; a parser of image references checks the path.
 func ParseGAR(image string) (Registry, error) {
@@ -100,8 +100,8 @@ func ParseGAR(image string) (Registry, error) {
 	return Registry{Host: loc.host, Provider: GCP, Partition: universe, Region: location}, nil
 }
 
-// garHost returns the universe and the location of a host of Artifact Registry. Both are empty for
-// any other host. Only the location is empty if the host has the right form but no known location.
+// garHost returns the universe and the location of a host of Artifact Registry. If the host has the
+// right form but an unknown location, the location is empty. For any other host, both are empty.
 func garHost(host string) (universe, location string) {
 	for _, g := range gcrHosts() {
 		if host == g.host {
@@ -142,10 +142,11 @@ type GCS struct {
 // URL returns the endpoint as https://host.
 func (g GCS) URL() string { return schemeHTTPS + "://" + g.Host }
 
-// ParseGCS returns the host of a bucket's endpoint, host or https://host. The host must be a host
-// of Cloud Storage in one of the universes. Errors are [*Error]. Any other host has ReasonHost,
-// even <bucket>.storage.googleapis.com. Hosts that an administrator listed are refused too, because
-// anyone who receives an access token can do everything that its identity may do.
+// ParseGCS parses the host of a bucket's endpoint, written as host or https://host. The host must
+// be a host of Cloud Storage in one of the universes. Errors are [*Error], with ReasonHost for any
+// other host, even for <bucket>.storage.googleapis.com. Hosts that an administrator listed are
+// refused too, because anyone who receives an access token can do everything that its identity may
+// do.
 func ParseGCS(endpoint string) (GCS, error) {
 	loc, err := parseHost(whatGCS, endpoint)
 	if err != nil {
@@ -175,9 +176,9 @@ func ParseGCS(endpoint string) (GCS, error) {
 	return g, nil
 }
 
-// isGCPRegion reports whether the name has the form of a region, <area>-<direction><number>, with
-// "u-" before it outside the public universe. Only the form is checked, so that regions of the
-// future work too.
+// isGCPRegion reports whether the name has the form of a region: <area>-<direction><number>, or
+// u-<area>-<direction><number> in universes other than the public one. Only the form is checked, so
+// that regions of the future work too.
 func isGCPRegion(name string) bool {
 	area, rest, ok := strings.Cut(strings.TrimPrefix(name, "u-"), "-")
 	direction := strings.TrimRight(rest, "0123456789")

@@ -110,8 +110,8 @@ func TestParseGAR(t *testing.T) {
 	}
 }
 
-// inGCPTable reports whether the host is in the tables of Google Cloud's registries, or its last
-// labels are a domain of these tables.
+// inGCPTable reports whether the host is in the tables of Google Cloud's registries, or is a
+// subdomain of a domain in these tables.
 func inGCPTable(host string) bool {
 	switch host {
 	case "gcr.io", "us.gcr.io", "eu.gcr.io", "asia.gcr.io", "marketplace.gcr.io",

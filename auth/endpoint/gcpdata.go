@@ -47,8 +47,8 @@ func gcrHosts() [5]gcrHost {
 	}
 }
 
-// gcpMultiRegions returns the locations of repositories that are not regions. Source: Artifact
-// Registry, "Repository locations".
+// gcpMultiRegions returns the locations that span several regions. Source: Artifact Registry,
+// "Repository locations".
 func gcpMultiRegions() []string { return []string{"asia", "europe", "us"} }
 
 // Domains of service accounts' addresses. Source: IAM, "Service account types".

@@ -19,7 +19,7 @@ const (
 	minGCPPool, maxGCPPool = 4, 32
 	// maxGKECluster bounds a cluster's name, in bytes. Source: Kubernetes Engine API, Cluster.
 	maxGKECluster = 40
-	// maxGCPNumber bounds a project's number, a 64-bit integer, in digits.
+	// maxGCPNumber limits the digits of a project's number, which is a 64-bit integer.
 	maxGCPNumber = 19
 )
 
@@ -70,7 +70,7 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 		return refuse(ReasonHost, quote(host)+" is not a domain of service accounts", fixGCPAccount)
 	}
 	project, scope, scoped := strings.Cut(domain, ".")
-	// A scope with a dot is a domain. A scope without a dot must be the prefix of a universe.
+	// After the project comes a domain, which contains a dot, or the prefix of a universe.
 	known := !scoped || strings.Contains(scope, ".")
 	for _, u := range gcpUniverses() {
 		switch {
@@ -192,8 +192,8 @@ type GKECluster struct {
 	Name string
 }
 
-// Check returns an [*Error] if a field is not valid in Google Cloud. Invalid text must not get into
-// audiences, which contain the fields.
+// Check returns an [*Error] if a field is not valid in Google Cloud. The fields become parts of
+// audiences, which must not contain invalid text.
 func (c GKECluster) Check() error {
 	refuse := func(reason Reason, detail string) error {
 		return &Error{What: whatGKECluster, Reason: reason, Detail: detail, Fix: "check which server answers as the metadata server"}
@@ -217,14 +217,15 @@ func (c GKECluster) Check() error {
 	return nil
 }
 
-// URL returns the cluster's URL in the universe u, which is the issuer of the cluster's tokens.
+// URL returns the cluster's URL in the universe u. This URL is the issuer of the cluster's tokens.
 // Source: Kubernetes Engine API, Cluster.selfLink.
 func (c GKECluster) URL(u GCPUniverse) string {
 	return schemeHTTPS + "://" + u.APIHost("container") + "/v1/projects/" + c.Project + "/locations/" + c.Location + "/clusters/" + c.Name
 }
 
-// FullName returns the name of the cluster's pool and issuer at the Security Token Service. Source:
-// the credential configuration of GKE's fleet workload identity, which has the same form.
+// FullName returns the name by which the Security Token Service knows the cluster. It consists of
+// the cluster's pool and issuer. Source: the credential configuration of GKE's fleet workload
+// identity, which has the same form.
 func (c GKECluster) FullName(u GCPUniverse) string {
 	return "identitynamespace:" + u.WorkloadPool(c.Project) + ":" + c.URL(u)
 }

@@ -15,7 +15,7 @@ func TestParseGCPServiceAccount(t *testing.T) {
 		reason   endpoint.Reason
 	}{
 		// Addresses of the multi-tenant workload identity design (D1 in docs/deviations.md), and
-		// the forms of IAM's documentation.
+		// the forms in IAM's documentation.
 		{address: "tenant-a-bucket@my-org-project.iam.gserviceaccount.com", universe: "googleapis.com"},
 		{address: "sa1234@p.iam.gserviceaccount.com", universe: "googleapis.com"},
 		{address: "tenant-a@project.example.com.iam.gserviceaccount.com", universe: "googleapis.com"},

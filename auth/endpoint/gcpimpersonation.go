@@ -2,8 +2,8 @@ package endpoint
 
 import "strings"
 
-// maxImpersonated is the longest chain of service accounts. Source: Google documents no limit of
-// delegates; ten is more than any chain needs.
+// maxImpersonated is the longest chain of service accounts. Google documents no limit; ten is more
+// than any chain needs.
 const maxImpersonated = 10
 
 // ParseGCPImpersonation parses a comma-separated list of service accounts' addresses. The last

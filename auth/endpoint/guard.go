@@ -105,10 +105,10 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 	}
 }
 
-// CheckTarget refuses a target, as host:port, that must not be requested from a proxy. It checks
-// the target without name resolution: IP addresses, and names of metadata services and of the
-// machine itself. It also refuses IP addresses in an unusual form, such as 0x7f.1, because programs
-// read them as different addresses. The error is an [*AddressError].
+// CheckTarget refuses a target (host:port) that a proxy must not be asked to reach. It checks the
+// target without name resolution: IP addresses, and names of metadata services and of the machine
+// itself. It also refuses IP addresses in an unusual form, such as 0x7f.1, because programs read
+// them as different addresses. The error is an [*AddressError].
 func (g Guard) CheckTarget(hostport string) error {
 	if g.AllowHosts.Contains(hostport) {
 		return nil
@@ -140,8 +140,8 @@ func nameKind(name string) string {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	switch {
 	case !all(name, func(c byte) bool { return ' ' < c && c < 0x7f && c != '%' }):
-		// Some programs convert such characters, like fullwidth digits, into digits and dots. So
-		// the name can become an address.
+		// Some programs convert fullwidth digits and similar characters into ASCII. So the name can
+		// become an address.
 		return "written with characters other than those of DNS"
 	case last == "" || all(last, func(c byte) bool { return '0' <= c && c <= '9' }) || strings.HasPrefix(last, "0x"):
 		return "a number that programs read in different ways"
@@ -158,8 +158,8 @@ func nameKind(name string) string {
 	return ""
 }
 
-// guarded returns a copy of the dialer that refuses each address that the function check refuses.
-// The error is an [*AddressError]. The dialer's own control runs after check.
+// guarded returns a copy of the dialer that passes each address to [check] before it connects. The
+// dialer's own control runs after this check.
 func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
 	own, plain := dialer.ControlContext, dialer.Control
 	dialer.Control = nil
@@ -179,7 +179,7 @@ func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
 	return dialer
 }
 
-// check returns an [*AddressError] if the network is not TCP, or if a guard with deny as its
+// check returns an [*AddressError] if the network is not TCP, or if a guard with the given
 // DenyCIDRs refuses the address.
 func check(network, address string, deny *CIDRs) error {
 	switch network {
@@ -244,8 +244,7 @@ func isIn(addr netip.Addr, ranges ...string) bool {
 	return slices.ContainsFunc(ranges, func(cidr string) bool { return netip.MustParsePrefix(cidr).Contains(addr) })
 }
 
-// isMetadata reports whether the address is that of a cloud's service for credentials or settings
-// of the machine.
+// isMetadata reports whether the address is that of a cloud's metadata or credential service.
 //
 // Sources: EC2 and EKS user guides (IMDS, Pod Identity: 169.254/16 and fd00:ec2::/32); Google
 // Compute Engine, "About VM metadata" (fd20:ce::254); Azure, "What is IP address 168.63.129.16?";

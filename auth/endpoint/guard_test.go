@@ -161,8 +161,8 @@ func TestGuardAddresses(t *testing.T) {
 	}
 }
 
-// checkKind fails the test unless err is an *endpoint.AddressError of that kind, or nil if kind is
-// empty.
+// checkKind fails the test unless err is an *endpoint.AddressError of the given kind. If the kind
+// is empty, err must be nil.
 func checkKind(t *testing.T, what string, err error, kind string) {
 	t.Helper()
 	if kind == "" {
@@ -313,8 +313,8 @@ func FuzzGuardCloudHosts(f *testing.F) {
 }
 
 // TestGuardLooksCloudsUpByFullName checks that the guard resolves a cloud's host, at port 443, with
-// a dot at the end of its name. Without this dot, a resolver in a Pod first tries a name with few
-// dots under the cluster's domains. So a tenant with the namespace aws could answer for
+// a dot at the end of its name. Without this dot, a resolver in a Pod first appends the cluster's
+// domains to a name with few dots. So a tenant with the namespace aws could answer for
 // public.ecr.aws.
 func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 	dns := resolver(t, func(string) []string { return nil })
@@ -327,7 +327,7 @@ func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 		{endpoint.Guard{}, "registry.example:443", "registry.example"},
 		{endpoint.Guard{}, "public.ecr.aws:8443", "public.ecr.aws"},
 		{listed, "public.ecr.aws:443", "public.ecr.aws."},
-		{listed, "registry.infra:443", "registry.infra"}, // may be a Service's name: no dot added
+		{listed, "registry.infra:443", "registry.infra"}, // no dot at the end: it can be a Service
 	} {
 		err := judgeResolved(t, tt.guard, dns, "tcp", tt.address)
 		if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != tt.want {
@@ -501,8 +501,8 @@ func TestGuardDial(t *testing.T) {
 	}
 }
 
-// TestGuardFollowsRedirects checks that a redirect from a listed host to an address inside the
-// cluster is refused.
+// TestGuardFollowsRedirects checks that a redirect from a host in AllowHosts to an address inside
+// the cluster is refused.
 func TestGuardFollowsRedirects(t *testing.T) {
 	inside, connections := loopbackServer(t, func(http.ResponseWriter, *http.Request) {})
 	listed, _ := loopbackServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -550,7 +550,7 @@ func TestGuardKeepsTheDialersControl(t *testing.T) {
 		if calls.Load() != 0 {
 			t.Errorf("%s ran for a refused address", name)
 		}
-		// No packet is sent, because the control runs before the connection.
+		// No packet is sent, because the dialer's Control runs before the connection is made.
 		if _, err := dial(t.Context(), "tcp", "203.0.113.1:1"); !errors.Is(err, errOwn) || calls.Load() != 1 {
 			t.Errorf("%s: got %v after %d calls", name, err, calls.Load())
 		}

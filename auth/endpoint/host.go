@@ -73,8 +73,8 @@ func parseRoot(what, rawURL string) (location, error) {
 	return root(what, loc, err)
 }
 
-// root takes the result of a parser, l and err. It refuses a location with a path, and returns any
-// other result unchanged.
+// root takes the result of a parser. It refuses a location with a path, and returns any other
+// result unchanged.
 func root(what string, l location, err error) (location, error) {
 	if err == nil && l.path != "" && l.path != "/" {
 		return location{}, &Error{What: what, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}
@@ -82,7 +82,7 @@ func root(what string, l location, err error) (location, error) {
 	return l, err
 }
 
-// parseOptional parses a URL of exactly the given scheme; the URL may leave the scheme out.
+// parseOptional parses a URL that has the given scheme or no scheme.
 func parseOptional(what, scheme, raw string) (location, error) {
 	given, _, found := strings.Cut(raw, "://")
 	switch {
@@ -94,8 +94,7 @@ func parseOptional(what, scheme, raw string) (location, error) {
 	return parseLocation(what, scheme, raw)
 }
 
-// parseLocation parses a URL of exactly the given scheme. The parameter what is the kind of input,
-// for errors.
+// parseLocation parses a URL of exactly the given scheme. Its errors name the given kind of input.
 //
 // The characters are checked before the string is parsed, so that no two parsers can read the
 // string differently. Only printable ASCII is allowed: no look-alikes of other scripts, no
@@ -161,7 +160,7 @@ func parseHostPort(what, s string) (host, port string, err error) {
 		if !closed || addrErr != nil || addr.Zone() != "" || !addr.Is6() {
 			return refuse(ReasonMalformed, "the text in brackets is not an IPv6 address without zone", "write [address]:port")
 		}
-		// Each address has one spelling: the mapped form becomes the IPv4 address.
+		// Each address has one spelling: an IPv4-mapped IPv6 address becomes the IPv4 address.
 		return addr.Unmap().String(), port, nil
 	}
 	host = lowerASCII(host)

@@ -7,8 +7,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// TestSchemesMayBeLeftOut checks that a host may be written without a scheme, and that no error
-// text contains https://. An image may have the scheme oci.
+// TestSchemesMayBeLeftOut checks that the parsers accept a host without a scheme, and with the
+// scheme oci for an image or https for an endpoint. No error text may contain https:// or a
+// password.
 func TestSchemesMayBeLeftOut(t *testing.T) {
 	parsers := map[string]struct {
 		host, scheme string

@@ -14,14 +14,15 @@ const s3GlobalHost = "s3.amazonaws.com"
 // S3 is an endpoint of Amazon S3, or an endpoint that an administrator listed. It is comparable;
 // its zero value is no endpoint.
 type S3 struct {
-	// Host is the endpoint's DNS name in lower case. A listed host may be an IP address.
+	// Host is the endpoint's DNS name in lower case. It can be an IP address if the host is
+	// Listed.
 	Host string
-	// Port is empty for 443. Only a listed host can have another port.
+	// Port is empty for 443. Only a host that is Listed can have another port.
 	Port string
-	// Partition is the ID of the partition, such as "aws-cn"; empty for a listed host.
+	// Partition is the ID of the partition, such as "aws-cn"; empty if the host is Listed.
 	Partition string
 	// Region is the region of the endpoint, for which requests are signed; us-east-1 for the global
-	// endpoint, empty for a listed host.
+	// endpoint, empty if the host is Listed.
 	Region string
 	// Global: the endpoint belongs to no region.
 	Global bool
@@ -38,7 +39,7 @@ func (s S3) String() string {
 
 // BucketHost returns the host[:port] that requests for the bucket go to. At AWS this is
 // <bucket>.<endpoint> if the bucket's name is a single DNS label, because AWS's certificates cover
-// only such hosts. Otherwise, and for a listed host, it is the endpoint's own host.
+// only such hosts. Otherwise, and if the host is Listed, it is the endpoint's own host.
 func (s S3) BucketHost(bucket string) string {
 	if s.Listed || len(bucket) > maxLabel || !all(bucket, func(c byte) bool { return isLowerOrDigit(c) || c == '-' }) {
 		return s.String()
@@ -46,9 +47,9 @@ func (s S3) BucketHost(bucket string) string {
 	return bucket + "." + s.String()
 }
 
-// ParseS3 returns the endpoint of host or https://host. The host must be a host of S3 in one of the
-// partitions: regional, dual-stack, FIPS or global. Errors are [*Error]. A host that AWS does not
-// own and a host that begins with a bucket's name have ReasonHost.
+// ParseS3 parses an S3 endpoint, written as host or https://host. The host must be a host of S3 in
+// one of the partitions: regional, dual-stack, FIPS or global. Errors are [*Error], with ReasonHost
+// if AWS does not own the host, or if the host begins with a bucket's name.
 //
 // Interface endpoints (AWS PrivateLink), accelerated endpoints, and endpoints of access points and
 // directory buckets are refused. Source: AWS General Reference, "Amazon S3 endpoints and quotas",
@@ -71,7 +72,8 @@ func (a *Allowed) ParseS3(endpoint string) (S3, error) {
 	return s, err
 }
 
-// S3Host returns the host of the region's S3 endpoint of that variant, as the AWS SDK resolves it.
+// S3Host returns the host of the region's S3 endpoint in the given variant, as the AWS SDK resolves
+// it.
 func (r AWSRegion) S3Host(v Variant) string {
 	for _, f := range s3Forms() {
 		if f.Variant == v {

@@ -111,7 +111,7 @@ func TestBucketHost(t *testing.T) {
 		// AWS's certificates cover only one label before the endpoint. So a bucket's name with a
 		// dot is not part of the host.
 		{"s3.eu-west-1.amazonaws.com", "tenant.a", "s3.eu-west-1.amazonaws.com"},
-		// A bucket's name that is not a label does not change the host.
+		// A bucket's name that is not a valid DNS label is left out of the host.
 		{"s3.eu-west-1.amazonaws.com", "", "s3.eu-west-1.amazonaws.com"},
 		{"s3.eu-west-1.amazonaws.com", "evil.example/", "s3.eu-west-1.amazonaws.com"},
 		{"s3.eu-west-1.amazonaws.com", "evil:443#", "s3.eu-west-1.amazonaws.com"},
@@ -132,8 +132,8 @@ func TestBucketHost(t *testing.T) {
 	}
 }
 
-// FuzzParseS3 checks that only hosts of S3 are accepted. Unlike ParseS3, the test compares the
-// labels from the right.
+// FuzzParseS3 checks that only hosts of S3 are accepted. ParseS3 reads the labels of a host from
+// the left; the test reads them from the right.
 func FuzzParseS3(f *testing.F) {
 	for _, seed := range []string{
 		"s3.amazonaws.com", "s3.dualstack.eu-west-1.amazonaws.com", "https://s3-fips.us-gov-west-1.amazonaws.com/", "s3.cn-north-1.amazonaws.com.cn",

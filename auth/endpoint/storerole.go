@@ -13,7 +13,7 @@ const (
 // ParseStoreRoleARN checks the ARN of a role at an S3-compatible store with its own security token
 // service. Such a role belongs to no account:
 //
-//	arn:minio:iam:<region>::role/<id>     MinIO; the region is the server's, and mostly empty
+//	arn:minio:iam:<region>::role/<id>     MinIO; the region is the server's, and usually empty
 //	arn:aws:iam:::role/[<path>/]<name>    Ceph
 //
 // Errors are [*Error] and name the part that is wrong. Sources: MinIO, internal/arn; Ceph Object

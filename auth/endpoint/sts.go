@@ -15,16 +15,17 @@ const awsSTSAudience = "sts.amazonaws.com"
 // STS is an endpoint of AWS STS, or an endpoint that an administrator listed. It is comparable; its
 // zero value is no endpoint.
 type STS struct {
-	// Host is the endpoint's DNS name in lower case. A listed host may be an IP address.
+	// Host is the endpoint's DNS name in lower case. It can be an IP address if the host is
+	// Listed.
 	Host string
-	// Port is empty for 443. Only a listed host can have another port.
+	// Port is empty for 443. Only a host that is Listed can have another port.
 	Port string
-	// Provider is [AWS]; empty for a listed host.
+	// Provider is [AWS]; empty if the host is Listed.
 	Provider Provider
-	// Partition is the ID of the partition, such as "aws-cn"; empty for a listed host.
+	// Partition is the ID of the partition, such as "aws-cn"; empty if the host is Listed.
 	Partition string
 	// Region is the region of the endpoint, for which requests are signed; us-east-1 for the global
-	// endpoint, empty for a listed host.
+	// endpoint, empty if the host is Listed.
 	Region string
 	// Global: the endpoint belongs to no region.
 	Global bool
@@ -40,8 +41,8 @@ func (s STS) URL() string {
 }
 
 // Audience returns the audience of a proof that is sent to the endpoint. For AWS's own hosts it is
-// sts.amazonaws.com. For a listed endpoint it is host, or host:port if the port is not 443. So a
-// listed endpoint cannot use a proof at AWS or at another service of the same host.
+// sts.amazonaws.com. For an endpoint that is Listed, it is host, or host:port if the port is not
+// 443. So the endpoint cannot use the proof at AWS or at another service of the same host.
 func (s STS) Audience() string {
 	if s.Provider == AWS {
 		return awsSTSAudience
@@ -49,16 +50,16 @@ func (s STS) Audience() string {
 	return location{host: s.Host, port: s.Port}.String()
 }
 
-// ParseSTS returns the STS endpoint of a URL whose host is a host of AWS STS. The scheme is https
-// and the port 443; user, path and query are refused. Errors are [*Error]; a host that AWS does not
-// own has ReasonHost.
+// ParseSTS returns the STS endpoint of a URL. The scheme must be https, the host must be a host of
+// AWS STS, and the port must be 443; user, path and query are refused. Errors are [*Error], with
+// ReasonHost if AWS does not own the host.
 func ParseSTS(rawURL string) (STS, error) {
 	var none Allowed
 	return none.ParseSTS(rawURL)
 }
 
-// ParseSTS is like the function [ParseSTS], but also accepts a host[:port] of the list. The URL
-// must still be https.
+// ParseSTS is like the function [ParseSTS], but also accepts a host[:port] that an administrator
+// listed. The URL must still be https.
 func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
 	loc, err := parseRoot(whatSTS, rawURL)
 	if err != nil {
@@ -80,7 +81,7 @@ func awsSTS(loc location) (STS, error) {
 	return s, err
 }
 
-// stsHost returns the STS endpoint with this host, which must be a host of AWS STS.
+// stsHost returns the STS endpoint with this host. It refuses hosts that are not AWS STS's own.
 func stsHost(host string) (STS, error) {
 	refuse := func(reason Reason, detail string) (STS, error) {
 		return STS{}, &Error{What: whatSTS, Reason: reason, Detail: detail, Fix: fixSTS}

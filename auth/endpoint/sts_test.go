@@ -48,7 +48,7 @@ func TestParseSTS(t *testing.T) {
 		{url: "http://sts.amazonaws.com", reason: endpoint.ReasonScheme},
 		{url: "sts.amazonaws.com", reason: endpoint.ReasonScheme},
 
-		// Cases that fluxcd/pkg/auth refuses or accepts wrongly.
+		// Cases that fluxcd/pkg/auth wrongly refuses or wrongly accepts.
 		{url: "https://sts.cn-north-1.amazonaws.com.cn", partition: "aws-cn", region: "cn-north-1"},
 		{url: "https://sts.cn-northwest-1.api.amazonwebservices.com.cn", partition: "aws-cn", region: "cn-northwest-1", variant: dual},
 		{url: "https://sts.eusc-de-east-1.amazonaws.eu", partition: "aws-eusc", region: "eusc-de-east-1"},

@@ -15,7 +15,7 @@ import (
 // mode is one setup under test: the kind of the subject, its cluster and its principal.
 type mode struct {
 	subject   func(namespace, name string) (auth.Subject, error)
-	elsewhere bool // outside GKE: a workload identity provider trusts the issuer
+	elsewhere bool // not on GKE, but with a workload identity provider
 	direct    bool // the subject itself is the principal, without a service account
 }
 
@@ -58,7 +58,8 @@ func (m mode) harness(t *testing.T) *providertest.Harness {
 		A:        account("tenant-a"), B: account("tenant-b"),
 		WithIdentity:      withIdentity,
 		MalformedIdentity: "tenant-a@" + projectID + ".iam.gserviceaccount.com.evil.example",
-		// A WorkloadIdentity must name a workload identity provider: its identity is required.
+		// A ServiceAccount without annotations is itself a principal. A WorkloadIdentity must name
+		// a workload identity provider.
 		IdentityOptional: !m.elsewhere || isServiceAccount(t, m), Direct: m.direct,
 		Prove: providertest.Signed(w.SignBadly),
 		NewCache: func(t *testing.T) providertest.Cache {
@@ -111,7 +112,8 @@ func withIdentity(account auth.Account, identity string) auth.Account {
 	if !both && strings.Contains(identity, "@") {
 		provider, email = "", identity
 		if account.Subject.Kind() != auth.KindServiceAccount {
-			provider = providerName // otherwise the missing provider would be refused, not the malformed address
+			// Without a provider, the error would not be about the malformed address.
+			provider = providerName
 		}
 	}
 	return rig.WithAttribute(rig.WithAttribute(account, accountName, email), providerAttribute, provider)
@@ -135,8 +137,9 @@ func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) 
 	return k.Rig.Trouble(t, trouble, cloudgcp.ServiceSTS, opSTS, "sts.googleapis.com")
 }
 
-// Revoke removes what makes the cloud trust the account: the policy of its service account or,
-// without a service account, the provider or the cluster itself.
+// Revoke ends the cloud's trust in the account's subject. If the subject impersonates a service
+// account, Revoke empties the policy of that service account. Otherwise it disables the workload
+// identity provider or deletes the cluster.
 func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 	t.Helper()
 	cloud := k.Cloud.GCP()

@@ -35,7 +35,7 @@ const (
 	giveIdentity = "give the controller's ServiceAccount an identity with Workload Identity Federation for " +
 		"GKE, or set " + credentialsVariable +
 		", or name a ServiceAccount in the object"
-	// controllerOperation is the name of the call in error texts.
+	// controllerOperation names the operation of NewControllerToken in errors.
 	controllerOperation = "the controller's own token"
 )
 
@@ -45,8 +45,8 @@ const (
 // Each call reads the environment anew.
 //
 // In a node pool with Workload Identity Federation for GKE the metadata server returns the Pod's
-// token. Elsewhere it returns the node's token in the same form, so that the two tokens cannot be
-// distinguished.
+// token. Elsewhere it returns the node's token in the same form, so NewControllerToken cannot tell
+// which of the two it got.
 //
 // NewControllerToken refuses an executable credential source, because no program is started for a
 // credential. It also refuses a tenant's proxy.
@@ -110,16 +110,16 @@ func fileError(path string, err error) *auth.Error {
 }
 
 // credentialsFile has the fields of a credentials file that NewControllerToken checks. The names
-// and types of the fields equal those of package google. So this package and package google read a
-// file in the same way.
+// and types of the fields equal those in package google, so that both packages read a file in the
+// same way.
 type credentialsFile struct {
 	Type              string                           `json:"type"`
 	PrivateKey        string                           `json:"private_key"`
 	UniverseDomain    string                           `json:"universe_domain"`
 	CredentialSource  externalaccount.CredentialSource `json:"credential_source"`
 	SourceCredentials *credentialsFile                 `json:"source_credentials"`
-	// Web and Installed mark a file for signing in people. Package google accepts such a file as
-	// credentials, even if Type is another type. So check refuses such a file.
+	// Web and Installed mark a file with which a person signs in. NewControllerToken refuses such
+	// a file whatever its Type says, because package google would accept it as credentials.
 	Web       json.RawMessage `json:"web"`
 	Installed json.RawMessage `json:"installed"`
 }
@@ -163,7 +163,7 @@ func (f *credentialsFile) checkKey() error {
 		return nil
 	}
 	block, _ := pem.Decode([]byte(f.PrivateKey))
-	if block == nil { // refused, because package google would parse a text without PEM as DER
+	if block == nil { // refused, because package google would parse the text as DER, unchecked
 		return errors.New("there is no private key in PEM")
 	}
 	_, err := privatekey.Parse(block.Bytes)

@@ -59,8 +59,8 @@ func document(t *testing.T, fields map[string]any) string {
 	return string(data)
 }
 
-// federated returns a credentials file as gcloud writes it. This file refers to another file with
-// the proof.
+// federated returns a credentials file for workload identity federation, in the form that gcloud
+// writes. It names a second file, which has the proof.
 func federated(t *testing.T, w *world, more map[string]any) string {
 	t.Helper()
 	proof, err := w.Issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"https://iam.googleapis.com/" + providerName}})
@@ -273,7 +273,7 @@ func TestControllerFileFaults(t *testing.T) {
 }
 
 // TestControllerTakesNoDetour checks that NewControllerToken itself refuses a tenant's proxy, and
-// that GetToken refuses the proxy in the options.
+// that GetToken refuses a call with such a proxy.
 func TestControllerTakesNoDetour(t *testing.T) {
 	w := newWorld(t)
 	environment(t, federated(t, w, nil))

@@ -63,7 +63,7 @@ func TestTokenSource(t *testing.T) {
 	if n := w.exchanges(); n != 1 {
 		t.Errorf("%d exchanges, want 1", n)
 	}
-	// The source stores no token itself: after Invalidate it needs a new exchange.
+	// The source itself stores no token, so the first call after Invalidate makes a new exchange.
 	tokens.Invalidate(a.Subject)
 	kept, err := source.Token()
 	rig.Must(t, err)

@@ -10,11 +10,11 @@
 // On GKE a ServiceAccount is itself a principal of IAM, and needs only roles.
 // [ServiceAccountAnnotation] names a service account to impersonate, whose policy must allow the
 // impersonation (roles/iam.workloadIdentityUser). [ProviderAnnotation] names the workload identity
-// provider that trusts the cluster's issuer; outside GKE it is required. The provider asks the
-// metadata server for the GKE cluster when a token first needs the cluster.
+// provider that trusts the cluster's issuer; outside GKE it is required. When a token first needs
+// the GKE cluster's name, the provider gets it from the metadata server.
 //
-// With an image repository the token is an [auth.RegistryCredentials], otherwise a [*Token];
-// [NewTokenSource] makes the same call from inside Google's clients. Tokens have the scope
+// With an image repository the token is an [auth.RegistryCredentials], otherwise a [*Token].
+// [NewTokenSource] returns a token source for Google's clients. Tokens have the scope
 // [DefaultScope], unless the call names others with [auth.WithScopes].
 //
 // Environment variables are read only for the controller's own identity.

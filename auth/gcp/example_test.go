@@ -86,9 +86,9 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// localGKE starts a local Google Cloud with a GKE cluster. The accounts have one ServiceAccount of
-// this cluster, without annotations. A controller uses the accounts of package auth/kube and an
-// empty configuration instead.
+// localGKE starts a local Google Cloud with a GKE cluster. It returns accounts with one
+// ServiceAccount of this cluster, without annotations. A real controller takes its accounts from
+// package auth/kube, and uses the zero gcp.Config.
 func localGKE() (*rig.Rig, auth.Accounts) {
 	const issuer = "https://container.googleapis.com/v1/projects/my-org-project/locations/europe-west1/clusters/tenants"
 	local, err := rig.Start(context.Background(), cloudtest.Config{GCP: cloudgcp.Config{

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// tokenLifetime is the requested lifetime of a service account's token, and of a proof if the
-	// subject itself is the principal. A longer lifetime needs a policy of the organization.
-	// Source: IAM, "Quotas and limits".
+	// tokenLifetime is the lifetime that is requested for a service account's token. If the subject
+	// itself is the principal, it is the requested lifetime of the proof. A longer lifetime needs a
+	// policy of the organization. Source: IAM, "Quotas and limits".
 	tokenLifetime = time.Hour
 	// maxExpiresIn bounds the lifetime of a token: a policy of the organization cannot allow more.
 	// Source: IAM, "Create short-lived credentials for a service account".
@@ -28,7 +28,7 @@ const (
 	impersonationScope = "https://www.googleapis.com/auth/iam"
 	// tokenType is the type of every token. Source: RFC 6750.
 	tokenType = "Bearer"
-	// health is the page that shows people the state of the services.
+	// health is the page that shows the state of Google Cloud's services.
 	health = "status.cloud.google.com"
 )
 
@@ -84,12 +84,11 @@ type step struct {
 	delegates []endpoint.GCPServiceAccount
 	// by is the principal that impersonates, in the form of IAM policies.
 	by string
-	// own is true if the principal in by is the subject itself.
+	// own is true if that principal is the subject itself, not a service account.
 	own bool
 }
 
-// steps returns the impersonations of the plan. The parameter principal is the subject's name in
-// IAM policies.
+// steps returns the impersonations of the plan, given the subject's name in IAM policies.
 func (x plan) steps(principal string) []step {
 	var steps []step
 	by, own := principal, true
@@ -103,8 +102,8 @@ func (x plan) steps(principal string) []step {
 	return steps
 }
 
-// checkProof refuses a proof whose subject is not the subject of the request. If the subject itself
-// is the principal, Google would return a token of the proof's subject.
+// checkProof refuses a proof whose subject is not the request's. Without an impersonation, Google
+// would return a token of the proof's subject.
 func checkProof(proof *auth.JWT, request *auth.Request) error {
 	want := request.Key.Subject.String()
 	got := remote.ClaimsOf(proof).Subject
@@ -198,8 +197,8 @@ func (p *Provider) impersonate(ctx context.Context, x step, source *Token, reque
 var errNotJSON = errors.New("it is not JSON of the expected form")
 
 // parseToken reads the response to a token exchange (RFC 8693 §2.2.1), or a response of the
-// metadata server, which has the same form. The parameter asked is the time when the request was
-// sent. Errors quote nothing of the response.
+// metadata server, which has the same form. The token's lifetime counts from the time when the
+// request was sent. Errors quote nothing of the response.
 func parseToken(body []byte, asked time.Time) (*Token, error) {
 	var answer struct {
 		AccessToken     string `json:"access_token"`
@@ -224,10 +223,9 @@ func parseToken(body []byte, asked time.Time) (*Token, error) {
 	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: asked.Add(life).UTC()}, nil
 }
 
-// parseAccountToken reads a response of generateAccessToken. The parameter asked is the time when
-// the request was sent. The token ends at Google's expireTime, but at most tokenLifetime after
-// asked: if the local clock is behind, expireTime is too far ahead. Errors quote nothing of the
-// response.
+// parseAccountToken reads a response of generateAccessToken. The token expires at Google's
+// expireTime, but at most tokenLifetime after the request was sent. This bound matters if the local
+// clock is behind Google's clock. Errors quote nothing of the response.
 func parseAccountToken(body []byte, asked time.Time) (*Token, error) {
 	var answer struct {
 		AccessToken string    `json:"accessToken"`

@@ -95,7 +95,8 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 		case strings.Contains(said.text, "audience in ID Token"):
 			f.What += ": the proof has another audience"
 			f.Fix = fmt.Sprintf("add audience %s to the allowed audiences of %s, or remove all of them", x.proofAudience, trust)
-		case strings.Contains(said.text, "ID Token issued at"): // for example "… is stale to sign-in"
+		case strings.Contains(said.text, "ID Token issued at"):
+			// for example "ID Token issued at … is stale to sign-in"
 			f.Code = auth.CodeProofInvalid
 			f.What += ": the proof is not valid at this time"
 			f.Fix = "compare the clock of the API server with Google's"

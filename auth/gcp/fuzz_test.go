@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 )
 
-// FuzzIdentity checks that the canonical text of an identity parses to the same identity. An
-// exchange sees only this text, in the key.
+// FuzzIdentity checks that the canonical text of an identity parses to the same identity. A key
+// contains the identity only as this text, and an exchange parses the text again.
 func FuzzIdentity(f *testing.F) {
 	f.Add("", "", false)
 	f.Add(emailA, "", true)
@@ -46,7 +46,7 @@ func FuzzWhat(f *testing.F) {
 	})
 }
 
-// FuzzTokens checks that every accepted token is valid in a header and has a plausible end.
+// FuzzTokens checks that every accepted token is valid in a header and does not expire too late.
 func FuzzTokens(f *testing.F) {
 	f.Add([]byte(goodToken))
 	f.Add([]byte(goodAccountToken()))

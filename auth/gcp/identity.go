@@ -22,27 +22,29 @@ const (
 	ProviderAnnotation = "gcp.lanyard.dev/workload-identity-provider"
 	// FluxProviderAnnotation is Flux's name of ProviderAnnotation. With this annotation the
 	// audience of the proof is the one that Flux uses: the provider's full resource name without
-	// "https:". This matters if the provider lists its audiences. An account with both annotations
-	// is refused.
+	// "https:". A provider that lists allowed audiences must list this one. An account with both
+	// annotations is refused.
 	FluxProviderAnnotation = "gcp.auth.fluxcd.io/workload-identity-provider"
 	// ServiceAccountField is the same as ServiceAccountAnnotation in the providerConfig of a
 	// WorkloadIdentity.
 	ServiceAccountField = "serviceAccountEmail"
-	// ImpersonateAnnotation lists addresses of service accounts, with a comma between two addresses
+	// ImpersonateAnnotation lists the addresses of service accounts, separated by commas
 	// ([endpoint.ParseGCPImpersonation]). The last service account is impersonated, and the service
-	// accounts before it are its delegates. The first impersonation is by the service account of
-	// ServiceAccountAnnotation or, without that annotation, by the ServiceAccount itself. Google
-	// decides at each step; no administrator lends an identity.
+	// accounts before it are its delegates. The service account in ServiceAccountAnnotation makes
+	// the first impersonation. Without that annotation, the ServiceAccount itself makes it. Only
+	// Google's policies decide whether each step is allowed.
 	ImpersonateAnnotation = "lanyard.dev/impersonate"
-	// ImpersonateField is the same as ImpersonateAnnotation in the providerConfig of a
-	// WorkloadIdentity.
+	// ImpersonateField is the field of a WorkloadIdentity's providerConfig with the same value as
+	// ImpersonateAnnotation.
 	ImpersonateField = "impersonate"
-	// ProviderField is the same as ProviderAnnotation in the providerConfig of a WorkloadIdentity.
+	// ProviderField is the field of a WorkloadIdentity's providerConfig with the same value as
+	// ProviderAnnotation.
 	// A WorkloadIdentity needs this field, because its issuer is not a GKE cluster.
 	ProviderField = "workloadIdentityProvider"
 )
 
-// statement has the values of a subject's annotations or providerConfig. It is comparable.
+// statement has the values of a subject's annotations or providerConfig. It is comparable, because
+// a memo uses it as a key.
 type statement struct {
 	account, provider string
 	// impersonated lists the delegates and, at the end, the account to impersonate.
@@ -55,23 +57,23 @@ type statement struct {
 type identity struct {
 	// account is the service account to impersonate; zero if the subject itself is the principal.
 	account endpoint.GCPServiceAccount
-	// chain has delegates and, at the end, another service account to impersonate. This
-	// impersonation is by the service account in the field account or, if account is zero, by the
-	// subject itself. chain may be empty.
+	// chain lists the delegates and, at the end, the service account to impersonate. The
+	// impersonation starts from account or, if account is zero, from the subject itself. The chain
+	// may be empty.
 	chain []endpoint.GCPServiceAccount
 	// provider is the provider that trusts the subject's issuer; zero if the issuer is the GKE
 	// cluster.
 	provider endpoint.GCPWorkloadProvider
 	// flux is true if the provider is in Flux's annotation. The proof then has Flux's audience.
 	flux bool
-	// text is the canonical form, the identity in keys: empty, <address>, <provider> or
-	// <provider>/serviceAccounts/<address>. A chain follows after a plus sign, with a comma between
-	// two addresses. A provider in Flux's annotation is written with its full resource name.
+	// text is the canonical form, which stands for the identity in keys. See GetIdentity for its
+	// syntax.
 	text string
 }
 
-// Separators in the canonical form. accountSegment stands between a provider and a service account,
-// chainSegment before a chain. No address has a plus sign.
+// Separators in the canonical form. accountSegment stands between a provider and a service account.
+// chainSegment stands before a chain. It is unambiguous, because the names of providers and the
+// addresses of service accounts have no plus sign.
 const (
 	accountSegment = "/serviceAccounts/"
 	chainSegment   = "+"
@@ -99,7 +101,7 @@ func providerAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: ProviderAnnotation, Field: ProviderField}
 }
 
-// attribute returns the annotation or field with the provider's name, for errors.
+// attribute returns the annotation or field that names the provider, for errors.
 func (s statement) attribute() attribute.Attribute {
 	if s.flux {
 		return attribute.Attribute{Annotation: FluxProviderAnnotation}
@@ -175,8 +177,9 @@ func parseIdentity(text string, universe endpoint.GCPUniverse) (identity, error)
 //	<workload identity provider's resource name>
 //	<workload identity provider's resource name>/serviceAccounts/<service account's address>
 //
-// A chain follows after a plus sign, with a comma between two addresses. If the subject has Flux's
-// annotation, the text has the full resource name.
+// The addresses in [ImpersonateAnnotation] or [ImpersonateField] follow after a plus sign,
+// separated by commas. If the provider is named in Flux's annotation, its name is the full resource
+// name, which starts with //.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	var said statement
 	var hasAccount, hasChain, hasProvider bool

@@ -23,8 +23,8 @@ func (w *world) lendTo(t *testing.T, name, member string) string {
 	return account.Email
 }
 
-// TestImpersonation: the service account of a ServiceAccount impersonates another service account,
-// directly and through a delegate. The key has the whole chain.
+// TestImpersonation checks that a ServiceAccount can impersonate a second service account through
+// its first one, directly and with a delegate. The key must contain the whole chain.
 func TestImpersonation(t *testing.T) {
 	w := newWorld(t)
 	account := w.tenantA(t)

@@ -21,24 +21,24 @@ import (
 const DefaultMetadataHost = "169.254.169.254"
 
 const (
-	// metadataPatience bounds all requests about the cluster together. It is short, because the
-	// server is on the same node.
+	// metadataPatience is the total time for the requests that identify the cluster. It is short,
+	// because the server is on the same node.
 	metadataPatience = 5 * time.Second
-	// metadataRetry is how long a failure to learn the cluster is remembered, so that a thousand
-	// accounts do not each ask.
+	// metadataRetry is the wait after a failed attempt to identify the cluster. Without it, each of
+	// a thousand accounts would cause another attempt.
 	metadataRetry = 5 * time.Second
-	// metadataConnect bounds a connection to the server.
+	// metadataConnect is the timeout for connecting to the server.
 	metadataConnect = 2 * time.Second
 	// metadataServer names the server in errors.
 	metadataServer = "the metadata server"
-	// flavor is the header of the metadata server's requests and answers, and flavorGoogle is its
-	// value. Other servers do not send this header.
+	// flavor is a header of requests to the metadata server and of its answers; the value is
+	// flavorGoogle. Other servers do not send this header.
 	flavor, flavorGoogle = "Metadata-Flavor", "Google"
 )
 
-// metadata is a client of the machine's metadata server. It asks for the cluster only once, because
-// the cluster of a running program does not change. It asks when a token first needs the cluster,
-// because outside GKE there may be no metadata server.
+// metadata is a client of the machine's metadata server. It learns the program's GKE cluster only
+// once, because the cluster of a running program does not change. It does so when a token first
+// needs the cluster: outside GKE there may be no metadata server.
 type metadata struct {
 	client *http.Client
 	root   string
@@ -48,7 +48,7 @@ type metadata struct {
 	last *inquiry
 }
 
-// inquiry is one attempt to learn the cluster. Its result may be read once done is closed.
+// inquiry is one attempt to identify the cluster. Its result may be read only after done is closed.
 type inquiry struct {
 	done    chan struct{}
 	cluster endpoint.GKECluster
@@ -96,8 +96,7 @@ func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKEC
 	return endpoint.GKECluster{}, f.Error(auth.StageIdentity, "the GKE cluster")
 }
 
-// stale reports whether the inquiry failed more than retry ago, so that a new inquiry is
-// worthwhile.
+// stale reports whether the inquiry failed so long ago that a new inquiry is worthwhile.
 func (q *inquiry) stale(retry time.Duration) bool {
 	select {
 	case <-q.done:
@@ -125,7 +124,7 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 		{path: "project/project-id", to: &c.Project},
 		{path: "instance/attributes/cluster-location", to: &c.Location},
 		{path: "instance/attributes/cluster-name", to: &c.Name},
-		// Only the fix of an error uses the number, so the number may be missing.
+		// The project's number may be missing: only the fix of an error uses it.
 		{path: "project/numeric-project-id", to: &c.ProjectNumber, optional: true},
 	} {
 		answer, failure := m.get(ctx, item.path)
@@ -152,8 +151,7 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 	return c, nil
 }
 
-// get asks for one item. It returns an answer with any status, provided that the metadata server
-// itself sent the answer.
+// get asks for one item. The answer may have any status, but must come from a metadata server.
 func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote.Failure) {
 	answer, err := remote.Try(ctx, m.client, func(ctx context.Context) (*http.Request, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.root+path, nil)
@@ -164,7 +162,7 @@ func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote
 	})
 	if err != nil {
 		f := remote.Unanswered(ctx, err, metadataServer)
-		f.Cause = nil // no cause: the inquiry's context may have ended, but no caller's context
+		f.Cause = nil // the inquiry's own timeout must not look like the end of a caller's context
 		return remote.Answer{}, &f
 	}
 	if answer.Header.Get(flavor) != flavorGoogle {

@@ -48,8 +48,8 @@ func metadataServer(tb testing.TB, items map[string]string) string {
 	})
 }
 
-// clusterItems returns the metadata of a GKE cluster. The parameter value replaces the item at
-// path; an empty value removes this item.
+// clusterItems returns the metadata of a GKE cluster. The item at the path gets the given value; an
+// empty value removes the item.
 func clusterItems(path, value string) map[string]string {
 	items := map[string]string{
 		"project/project-id": projectID, "project/numeric-project-id": projectNumber,
@@ -127,8 +127,8 @@ func TestMetadataRefusals(t *testing.T) {
 	}
 }
 
-// TestMetadataSlow checks that each caller waits at most until its own deadline if the metadata
-// server does not answer, and never more than a few seconds.
+// TestMetadataSlow checks calls while the metadata server does not answer. Each caller waits at
+// most until its own deadline, and never more than a few seconds.
 func TestMetadataSlow(t *testing.T) {
 	stop := make(chan struct{})
 	host := serveMetadata(t, func(http.ResponseWriter, *http.Request) { <-stop })
@@ -286,8 +286,8 @@ func TestClockSkew(t *testing.T) {
 					return
 				}
 				rig.Must(t, err)
-				// Google's clock is ahead. A direct token ends with the proof, so its lifetime is
-				// shorter by skew.
+				// Google's clock is ahead. A token of the subject itself expires with the proof, so
+				// its lifetime is shorter by skew.
 				most := time.Hour
 				if direct {
 					most -= skew

@@ -18,9 +18,9 @@ import (
 // ProviderName is the provider's name in object specs and keys.
 const ProviderName = "gcp"
 
-// DefaultScope is the scope of a token if the call names no scope: it permits all that the
-// identity's roles permit. Every API of Google Cloud accepts this scope, and roles are the right
-// place for permissions. Source: Compute Engine, "Service accounts: access scopes".
+// DefaultScope is the scope of a token if the call names no scope. Every API of Google Cloud
+// accepts this scope. The token then permits all that the identity's roles permit. Source: Compute
+// Engine, "Service accounts: access scopes".
 const DefaultScope = "https://www.googleapis.com/auth/cloud-platform"
 
 // image is the [auth.Target].Image of every registry, because one access token is valid at all of
@@ -42,8 +42,9 @@ type Config struct {
 	// Transport has the administrator's proxy and certificate authorities. All connections use
 	// copies of this transport. Nil means auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are tenants' proxies that are allowed although their addresses would be
-	// refused: the value of --allowed-endpoint-hosts.
+	// AllowedEndpointHosts is the value of --allowed-endpoint-hosts. It lists tenants' proxies that
+	// may have any address: a loopback address, the address of a metadata service, or one in
+	// DenyCIDRs.
 	AllowedEndpointHosts endpoint.Allowed
 	// DenyCIDRs are addresses that tenants' proxies must not have: the value of --deny-cidrs. The
 	// zero value means the private ranges.
@@ -114,9 +115,10 @@ func (p *Provider) Universe() endpoint.GCPUniverse { return p.universe }
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
-// GetTarget implements [auth.Provider]. Image is gcp for every registry of the universe, because
-// one access token is valid at all of them. STSEndpoint is the Security Token Service, but empty
-// for the public universe, so that tokens of two universes never share a key.
+// GetTarget implements [auth.Provider]. The target's Image is gcp for every registry of the
+// universe, because one access token is valid at all of them. The target's STSEndpoint is the
+// universe's Security Token Service, or empty for the public universe. So tokens of two universes
+// never share a key.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
@@ -162,9 +164,10 @@ func (p *Provider) checkRegistry(repository string) error {
 }
 
 // GetProofRequest implements [auth.Provider]. It asks for a JWT for the workload identity provider
-// or, without a provider, for the pool of the GKE cluster that the program runs in. A token of the
-// subject itself expires with its proof, so this proof gets the lifetime of a token.
-// GetProofRequest refuses a request that Google would refuse with any proof.
+// or, without a provider, for the pool of the program's GKE cluster. If no service account is
+// impersonated, the token expires with the proof, so the proof must live for tokenLifetime.
+// Before a proof is made, GetProofRequest refuses an invalid identity or image repository, and a
+// missing provider. It fails if the GKE cluster is needed but not known.
 func (p *Provider) GetProofRequest(ctx context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(ctx, request)
 	if err != nil {
@@ -181,10 +184,11 @@ func (p *Provider) GetProofRequest(ctx context.Context, request *auth.Request) (
 type plan struct {
 	identity
 
-	// cluster is the GKE cluster whose pool accepts the proof; zero with a provider.
+	// cluster is the GKE cluster whose pool accepts the proof; zero if a workload identity provider
+	// accepts it.
 	cluster endpoint.GKECluster
-	// proofAudience is the audience in the proof. audience is the same receiver's name in requests
-	// to the Security Token Service.
+	// proofAudience is the audience in the proof; audience is the one in requests to the Security
+	// Token Service.
 	proofAudience, audience string
 }
 

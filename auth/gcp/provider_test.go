@@ -186,8 +186,8 @@ func TestGetIdentityRefuses(t *testing.T) {
 	}
 }
 
-// TestFluxAnnotation: Flux's annotation names the provider in any form that Flux accepts. The
-// identity differs from ProviderAnnotation's, because the audience differs.
+// TestFluxAnnotation checks that Flux's annotation may name the provider in every form that Flux
+// accepts. The identity must differ from that of ProviderAnnotation, because the audience differs.
 func TestFluxAnnotation(t *testing.T) {
 	const full = "//iam.googleapis.com/" + providerName
 	provider := newProvider(t, gcp.Config{})
@@ -236,8 +236,8 @@ func TestKeys(t *testing.T) {
 			account: emailA, options: []auth.Option{auth.WithScopes("https://www.googleapis.com/auth/pubsub", "email")},
 			want: prefix + ",cloudProviderIdentity=" + emailA + ",scopes=https://www.googleapis.com/auth/pubsub,email" + uid,
 		},
-		// The key has no proxy. On the way to Google a proxy sees only TLS, and cannot change the
-		// token.
+		// The key does not name the proxy. On the way to Google, a proxy sees only TLS, and cannot
+		// change the token.
 		{options: []auth.Option{auth.WithProxyURL(&url.URL{Scheme: "http", Host: "proxy:1"})}, want: prefix + uid},
 	} {
 		account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, test.account), gcp.ProviderAnnotation, test.provider)
@@ -269,12 +269,12 @@ func TestProofRequest(t *testing.T) {
 		{subject: subject, identity: emailA, want: gkePool},
 		{subject: subject, identity: providerName, want: "https://iam.googleapis.com/" + providerName, lifetime: time.Hour},
 		{subject: subject, identity: providerName + "/serviceAccounts/" + emailA, want: "https://iam.googleapis.com/" + providerName},
-		// The provider's name in the form of Flux's annotation.
+		// Flux's annotation named the provider. The audience is the full resource name.
 		{subject: subject, identity: "//iam.googleapis.com/" + providerName, want: "//iam.googleapis.com/" + providerName, lifetime: time.Hour},
 		{subject: subject, identity: "//iam.googleapis.com/" + providerName + "/serviceAccounts/" + emailA, want: "//iam.googleapis.com/" + providerName},
 		{subject: subject, image: imageA, want: gkePool, lifetime: time.Hour},
 		{subject: workload, identity: providerName, want: "https://iam.googleapis.com/" + providerName, lifetime: time.Hour},
-		// An impossible identity is refused before a proof is made.
+		// These requests are refused before a proof is made.
 		{subject: workload, code: auth.CodeIdentityMissing},
 		{subject: workload, identity: emailA, code: auth.CodeIdentityMissing},
 		{subject: subject, image: "gcr.io.evil.example/app", code: auth.CodeEndpointRefused},
@@ -326,8 +326,8 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded checks that a tenant with many different strings does not fill the memory
-// forever.
+// TestMemoryIsBounded checks that the provider remembers a limited number of identities, however
+// many a tenant names.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	for i := range 20_000 {
@@ -372,7 +372,8 @@ func TestUniversesShareNoKey(t *testing.T) {
 	}
 }
 
-// TestScopesDoNotAllocate checks that GetTarget does not parse the same scopes again.
+// TestScopesDoNotAllocate checks that GetTarget does not allocate for scopes that the provider has
+// parsed before.
 func TestScopesDoNotAllocate(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	scopes, err := auth.NewList("https://www.googleapis.com/auth/devstorage.read_only", "https://www.googleapis.com/auth/pubsub")

@@ -17,14 +17,13 @@ type tokenSource struct {
 	opts     []auth.Option
 }
 
-// NewTokenSource returns a token source for Google's clients that calls [auth.GetToken]. Pass
-// [auth.WithCache] among the options. The source stores no token: every call of Token calls
-// GetToken.
+// NewTokenSource returns a token source for Google's clients. Every call of its Token method calls
+// [auth.GetToken]. The source itself stores no token, so pass [auth.WithCache] among the options.
 //
 // Each token reports an expiry at most one minute ahead. Therefore the wrapper that
-// option.WithTokenSource adds (oauth2.ReuseTokenSource) soon asks again. No client uses a token for
-// long after its grant is withdrawn. An [oauth2.Transport] in option.WithHTTPClient asks at each
-// request.
+// option.WithTokenSource adds (oauth2.ReuseTokenSource) soon asks again, and no client uses a token
+// for long after its grant is withdrawn. An [oauth2.Transport] in option.WithHTTPClient asks at
+// each request.
 //
 // An [oauth2.TokenSource] takes no context, so ctx bounds all calls: make a source for each piece
 // of work.

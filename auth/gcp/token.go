@@ -25,8 +25,8 @@ func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
 // Bearer implements [auth.BearerToken].
 func (t Token) Bearer() auth.Secret { return t.Secret }
 
-// OAuth2 returns the token in the form that Google's clients take. The result prints its secret,
-// unlike the Token.
+// OAuth2 returns the token in the form that Google's clients take. Unlike the Token, the result
+// shows its secret when it is printed.
 func (t Token) OAuth2() *oauth2.Token {
 	return &oauth2.Token{AccessToken: t.Secret.Reveal(), TokenType: tokenType, Expiry: t.ExpiresAt}
 }
@@ -36,8 +36,9 @@ func (t Token) String() string {
 	return "[Google Cloud token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }
 
-// Format prints String for every verb.
+// Format writes the text of String for every verb.
 func (t Token) Format(state fmt.State, _ rune) { _, _ = state.Write([]byte(t.String())) }
 
-// MarshalText returns String, so that JSON, YAML and structured logs hide the secret too.
+// MarshalText returns the text of String, so that JSON, YAML and structured logs hide the secret
+// too.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

@@ -66,8 +66,8 @@ func rpcError(status int, code, reason, message string) http.HandlerFunc {
 		status, message, code, reason))
 }
 
-// then returns a handler that answers token exchanges with a good token. All other requests go to
-// the parameter handler.
+// then returns a handler that answers token exchanges with a good token. It passes all other
+// requests to the given handler.
 func then(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/token" {
@@ -82,7 +82,7 @@ func then(handler http.HandlerFunc) http.HandlerFunc {
 type wants struct {
 	stage auth.Stage
 	code  auth.Code
-	text  string // part of the cause
+	text  string // a part of the error's text
 	fix   string
 }
 
@@ -261,8 +261,8 @@ func TestExchangeRequest(t *testing.T) {
 	for _, test := range []struct {
 		email   string
 		options []auth.Option
-		scope   string // expected in the token exchange
-		body    string // expected in the impersonation
+		scope   string // expected scope of the token exchange
+		body    string // expected body of the request to impersonate; empty if none is expected
 		token   string
 	}{
 		{scope: all, token: federatedA},
@@ -385,8 +385,8 @@ func TestEndOfToken(t *testing.T) {
 	}
 }
 
-// TestProofOfAnother checks that the provider does not send a proof of another subject. If the
-// subject is the principal, Google would return a token of that other subject.
+// TestProofOfAnother checks that the provider does not send a proof of another subject. Google
+// might return a token of that other subject.
 func TestProofOfAnother(t *testing.T) {
 	provider := wired(t, func(http.ResponseWriter, *http.Request) { t.Error("the proof was sent") })
 	enc := base64.RawURLEncoding.EncodeToString

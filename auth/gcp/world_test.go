@@ -81,7 +81,7 @@ func (w *world) provider(tb testing.TB, config gcp.Config) *gcp.Provider {
 	// race detector on a busy machine, making the key takes seconds.
 	config.Transport, config.Timeout = w.Base, time.Minute
 	if config.MetadataHost == "" {
-		config.MetadataHost = w.Proxy.Host // the proxy answers direct requests as the metadata server
+		config.MetadataHost = w.Proxy.Host // the proxy also acts as the metadata server
 	}
 	provider, err := gcp.NewProvider(config)
 	rig.Must(tb, err)

@@ -17,8 +17,8 @@ func ParseFlag(value string) (Namespaces, error) {
 		err := n.UnmarshalJSON([]byte(trimmed))
 		return n, err // after an error, n admits nobody
 	case trimmed == "null":
-		// In an object's field null admits nobody. In a list of names, null would admit a namespace
-		// with the name null. So ParseFlag refuses null.
+		// The value null could mean a JSON null, which admits nobody, or a namespace with the name
+		// null. So ParseFlag refuses it.
 		return n, fmt.Errorf(`%w: null; leave the value empty to admit nobody, or write {"list":["null"]}`, ErrSyntax)
 	default:
 		for name := range strings.SplitSeq(trimmed, ",") {
@@ -42,8 +42,8 @@ func (n *Namespaces) Set(value string) error {
 	return nil
 }
 
-// String returns the grant in the form that Set reads: empty for a grant without list and selector
-// that admits nobody, otherwise JSON.
+// String returns the grant in the form that Set reads: empty if the grant has no All, no List and
+// no Selector, otherwise JSON.
 func (n *Namespaces) String() string {
 	if n == nil || !n.All && len(n.List) == 0 && n.Selector == nil {
 		return ""

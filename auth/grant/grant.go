@@ -25,18 +25,18 @@ type Namespaces struct {
 type Decision struct {
 	// Allowed is true if the namespace is admitted.
 	Allowed bool
-	// Link is a clause for people about the part of the grant that decided, such as "the namespace
-	// is in the list". It never repeats the grant's other namespaces, so that tenants may read it.
+	// Link tells people which part of the grant decided, as a clause such as "the namespace is in
+	// the list". It names none of the grant's other namespaces, so that tenants may read it.
 	Link string
 }
 
-// ErrContradiction is the error of a grant that admits every namespace and also names single
+// ErrContradiction is the error of a grant that admits every namespace and also names individual
 // namespaces.
 var ErrContradiction = errors.New("the grant admits every namespace and also names some: write {}, or a list and a selector without {}")
 
-// Decide says whether the grant admits the namespace. Labels are the labels of the Namespace
-// object. Nil labels mean that the labels are unknown, for example because the object could not be
-// read. No selector admits a namespace with unknown labels. (The labels of a real Namespace are
+// Decide says whether the grant admits the namespace, whose Namespace object has the given labels.
+// Nil labels mean that the labels are unknown, for example because the object could not be read.
+// Only All and List admit a namespace with unknown labels. (The labels of a real Namespace are
 // never nil: it always has the label kubernetes.io/metadata.name.)
 func (n *Namespaces) Decide(namespace string, labels map[string]string) Decision {
 	switch {

@@ -55,7 +55,8 @@ func table(t *testing.T) []row {
 	return rows
 }
 
-// TestTruthTable checks the grant rule for namespace team-a with the label t=a.
+// TestTruthTable checks that decisions about namespace team-a with the label t=a agree with
+// testdata/table.yaml.
 func TestTruthTable(t *testing.T) {
 	for _, tt := range table(t) {
 		t.Run(tt.Block, func(t *testing.T) {
@@ -247,7 +248,7 @@ func TestMarshalJSON(t *testing.T) {
 func TestParseFlag(t *testing.T) {
 	for _, tt := range []struct {
 		value    string
-		admitted []string // out of the namespaces a, b and c; c has the label t=c
+		admitted []string // which of the namespaces a, b and c are admitted; c has the label t=c
 		text     string
 	}{
 		{"", nil, ""},
@@ -322,7 +323,7 @@ func TestFlagValue(t *testing.T) {
 	}
 }
 
-// worlds returns the namespaces, with labels, that the fuzz test decides on.
+// worlds returns the namespaces of the fuzz test, each with its labels.
 func worlds() map[string]map[string]string {
 	return map[string]map[string]string{
 		"team-a":  {"t": "a", "kubernetes.io/metadata.name": "team-a"},

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// ErrSyntax is the error of a grant that is not a single JSON object. A key that is unknown,
-// repeated or in the wrong letter case is an error too. encoding/json would accept such keys.
+// ErrSyntax is the error of a grant that is not a single JSON object, or that has a key which is
+// unknown, repeated or in the wrong letter case. encoding/json would accept such keys.
 var ErrSyntax = errors.New("not a grant; write {}, or an object with the keys list and selector")
 
 // MarshalJSON writes {} only for All. Every other grant is written with its list, even an empty
@@ -25,7 +25,7 @@ func (n Namespaces) MarshalJSON() ([]byte, error) {
 	if n.List == nil {
 		n.List = []string{}
 	}
-	type fields Namespaces // a type with the same fields, but without this method
+	type fields Namespaces // has no MarshalJSON, so there is no recursion
 	return json.Marshal(fields(n))
 }
 
@@ -74,8 +74,8 @@ func (r *Requirement) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// decodeObject decodes an object strictly. The parameter into has a pointer for the value of each
-// key that the object may have. decodeObject returns the number of keys in the object.
+// decodeObject decodes an object strictly, and returns the number of its keys. It accepts only the
+// keys of the given map, and stores each value at the map's pointer for the key.
 func decodeObject(data []byte, into map[string]any) (int, error) {
 	keys, err := members(data)
 	if err != nil {
@@ -93,8 +93,8 @@ func decodeObject(data []byte, into map[string]any) (int, error) {
 	return len(keys), nil
 }
 
-// members returns the keys and values of an object. The data must be one object without repeated
-// keys.
+// members returns the keys and values of an object. It refuses repeated keys, and data that is not
+// a single object.
 func members(data []byte) (map[string]json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
@@ -127,8 +127,8 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 	return keys, nil
 }
 
-// labels reads matchLabels. It refuses a null in place of a value: encoding/json would read the null
-// as an empty value.
+// labels is the type that decodes matchLabels. It refuses a null in place of a value; encoding/json
+// would read the null as an empty value.
 type labels map[string]string
 
 func (l *labels) decode(key string, data json.RawMessage) error {
@@ -153,8 +153,8 @@ func (l *labels) decode(key string, data json.RawMessage) error {
 	return nil
 }
 
-// values reads the values of a requirement. Like the type labels, it refuses a null in place of a
-// value.
+// values is the type that decodes the values of a requirement. It refuses a null in place of a
+// value, as [labels] does.
 type values []string
 
 func (v *values) decode(key string, data json.RawMessage) error {

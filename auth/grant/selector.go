@@ -13,8 +13,8 @@ import (
 // Selector is a label selector. It has the meaning of Kubernetes' LabelSelector
 // (k8s.io/apimachinery meta/v1), except that an empty selector matches nothing.
 type Selector struct {
-	// MatchLabels are labels that a namespace must have, each with exactly the value in
-	// MatchLabels. All of the labels are required.
+	// MatchLabels maps labels to values. A namespace must have each of these labels, with exactly
+	// that value.
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 	// MatchExpressions are further conditions, which must all be true.
 	MatchExpressions []Requirement `json:"matchExpressions,omitempty"`
@@ -26,7 +26,7 @@ type Requirement struct {
 	Key string `json:"key"`
 	// Operator compares the label with Values.
 	Operator Operator `json:"operator"`
-	// Values has at least one value with [In] and [NotIn], and no value with [Exists] and
+	// Values must not be empty with [In] and [NotIn], and must be empty with [Exists] and
 	// [DoesNotExist].
 	Values []string `json:"values,omitempty"`
 }

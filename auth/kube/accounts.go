@@ -26,7 +26,7 @@ import (
 const callTimeout = 10 * time.Second
 
 // printAudiences is the command that prints the API server's audiences. The command requests a
-// token without audiences, which the API server issues for all of its own audiences. Source:
+// token and names no audience; the API server then fills in all of its own audiences. Source:
 // k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
 const printAudiences = "kubectl create token default -o jsonpath='{.spec.audiences[*]}'"
 
@@ -48,9 +48,9 @@ type Options struct {
 	Client client.Client
 	// APIAudiences are all audiences that the API server accepts for itself: the value of its flag
 	// --api-audiences or, without this flag, --service-account-issuer. Proofs never have these
-	// audiences. By default they are learned once, from a token of the program's own
-	// ServiceAccount. The request for this token names no audience. A program that is not a
-	// ServiceAccount must set APIAudiences. This command prints them:
+	// audiences. By default NewAccounts learns the audiences from a token of the program's own
+	// ServiceAccount. A program that is not a ServiceAccount must set APIAudiences. This command
+	// prints the audiences:
 	//
 	//	kubectl create token default -o jsonpath='{.spec.audiences[*]}'
 	APIAudiences []string
@@ -129,13 +129,13 @@ func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account
 // Synced reports whether the index has all accounts that existed when the watch began.
 func (a *Accounts) Synced() bool { return a.watch.HasSynced() }
 
-// Subscribe implements [auth.AccountReader]. It calls changed when an account is created or
-// deleted. It also calls changed after a change of the account's UID, or of an annotation that
-// providers read. Before each call, Lookup already has the new state. It does not call changed for
-// the accounts that exist when the watch begins.
+// Subscribe implements [auth.AccountReader]. It calls the given function when an account is created
+// or deleted, and when the account's UID or an annotation that providers read has changed. At each
+// call, Lookup already returns the new state. There is no call for the accounts that exist when the
+// watch begins.
 //
 // One goroutine follows the watch and calls all subscribers, one after the other, in the order of
-// their subscription. So changed must return at once, without I/O, and leave longer work to a
+// their subscription. So the function must return at once, without I/O, and leave longer work to a
 // queue; otherwise all later changes are delayed. Subscribe the token cache (Invalidate of package
 // auth/cache) first, so that no later subscriber finds a token from before the change.
 func (a *Accounts) Subscribe(changed func(auth.Subject)) { a.index.subscribe(changed) }
@@ -160,8 +160,8 @@ func (a *Accounts) Self() auth.Subject {
 	return self
 }
 
-// connect sets nil arguments from the manager. The parameter subjects is the name of the subjects
-// in errors.
+// connect replaces nil values with those from the manager. Its error contains the plural name of
+// the subjects, such as "ServiceAccounts".
 func connect(mgr cluster.Cluster, subjects string, informers *Informers, reader *client.Reader, writer *client.Client) error {
 	if *informers == nil {
 		*informers = mgr.GetCache()
@@ -205,7 +205,7 @@ func metadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}}
 }
 
-// checkKind refuses a subject of another kind.
+// checkKind refuses a subject that is not of the given kind.
 func checkKind(subject auth.Subject, kind auth.Kind) error {
 	if subject.Kind() == kind {
 		return nil

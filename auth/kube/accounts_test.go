@@ -99,7 +99,7 @@ func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Account
 	return accounts
 }
 
-// eventually waits until Lookup of tenant A's account meets check.
+// eventually waits until the result of Lookup for tenant A's account passes the check.
 func eventually(t *testing.T, accounts auth.AccountReader, check func(auth.Account, error) bool) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -391,7 +391,7 @@ func TestAPIServerFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer     func(*apiServer, http.ResponseWriter, *http.Request)
 		want       auth.Code
-		fix        [2]string // parts of the fixes of Read and Prove
+		fix        [2]string // text that Fix must contain: for Read, for Prove
 		retryAfter time.Duration
 	}{
 		"forbidden": {
@@ -553,8 +553,8 @@ func TestLearningFails(t *testing.T) {
 	}
 }
 
-// TestForbiddenWithoutAName checks the error of a program that sets APIAudiences. The program
-// requests no token of its own account, so the error cannot contain the program's user name.
+// TestForbiddenWithoutAName checks the error of a program that sets APIAudiences. Such a program
+// does not learn its own user name, so the error cannot contain this name.
 func TestForbiddenWithoutAName(t *testing.T) {
 	s := newAPIServer(t)
 	accounts := newAccounts(t, s, kube.Options{APIAudiences: []string{"api"}})
@@ -595,7 +595,8 @@ func TestNewAccountsNeedsItsOptions(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse calls Lookup, Subscribe, Read and Prove while accounts change.
+// TestConcurrentUse calls Lookup, Subscribe, Read and Prove while an account's role changes. Every
+// call must succeed, and Lookup must return the last role in the end.
 func TestConcurrentUse(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA})

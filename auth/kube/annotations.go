@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// MaxAnnotation bounds the value of an annotation that providers read, in bytes. An account with a
-// longer value is refused. No cloud accepts a longer value: the longest valid value is a role ARN.
-// Source: AWS STS API reference, AssumeRoleWithWebIdentity, RoleArn.
+// MaxAnnotation is the maximum length, in bytes, of an annotation value that providers read. An
+// account with a longer value is refused. The longest value that a cloud accepts is a role ARN of
+// this length. Source: AWS STS API reference, AssumeRoleWithWebIdentity, RoleArn.
 const MaxAnnotation = 2048
 
 // Annotations are the keys of the ServiceAccount annotations that providers read. Other annotations
@@ -25,9 +25,9 @@ type Annotations []string
 // usernameAnnotation has the user name for registries that accept a token only as a password.
 const usernameAnnotation = "lanyard.dev/registry-username"
 
-// The annotation and the field with settings of a token besides the provider's identity. An account
-// with the annotation or the field has a fingerprint. Source: package auth/aws, which this package
-// does not import.
+// These attributes can change an account's token without changing its identity. An account with one
+// of them therefore has a fingerprint. Source: package auth/aws, which this package does not
+// import.
 const (
 	assumeRoleAnnotation = "lanyard.dev/assume-role"
 	assumeRoleField      = "assumeRole"
@@ -43,9 +43,9 @@ func fingerprintOf(attributes map[string]string) string {
 	return auth.Fingerprint(attributes)
 }
 
-// DefaultAnnotations returns the annotations with identities of AWS, Azure and GCP, and with the
-// user name for tokens that are themselves the credential. A program with another provider appends
-// that provider's keys, for both [ByObject] and [Options].
+// DefaultAnnotations returns the keys of the annotations for AWS, Azure and GCP, and of the
+// annotation with a user name for registries. A program with another provider appends that
+// provider's keys, for both [ByObject] and [Options].
 func DefaultAnnotations() Annotations {
 	return Annotations{
 		"eks.amazonaws.com/role-arn",
@@ -61,8 +61,8 @@ func DefaultAnnotations() Annotations {
 }
 
 // keep returns the annotations that providers read. It returns the map itself if providers read all
-// annotations, and nil if they read none. A value that is too long is cut to MaxAnnotation plus one
-// byte: this saves memory, and the value is still too long.
+// annotations, and nil if they read none. To save memory, it shortens a value of more than
+// MaxAnnotation bytes to MaxAnnotation+1 bytes: this is still too long, so the account is refused.
 func (a Annotations) keep(annotations map[string]string) map[string]string {
 	kept, cut := 0, false
 	for key, value := range annotations {

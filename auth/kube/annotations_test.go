@@ -44,8 +44,7 @@ func TestAnnotations(t *testing.T) {
 }
 
 // TestAnnotationTooLong checks that an account with too long a value is refused, even after the
-// informer's transform has cut the value. The account is never read without the value or with a
-// part of it.
+// informer's transform has cut the value. Lookup must then return no attributes at all.
 func TestAnnotationTooLong(t *testing.T) {
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
 	must.Succeed(t, err)
@@ -81,7 +80,7 @@ func TestAnnotationTooLong(t *testing.T) {
 // TestMemoryIsBounded checks that the memory for an account is bounded, whatever annotations its
 // author writes.
 func TestMemoryIsBounded(t *testing.T) {
-	const accounts, most = 200, 24 << 10 // most is in bytes for each account
+	const accounts, most = 200, 24 << 10 // most: bytes per account
 	heap := func() uint64 {
 		goruntime.GC()
 		var m goruntime.MemStats

@@ -41,7 +41,7 @@ type apiServer struct {
 	journal []string // "METHOD path" of every request except watches
 	bodies  []string // bodies of TokenRequests, in JSON
 
-	// Set before the first request.
+	// Tests set the fields below before the first request.
 	user       authenticationv1.UserInfo
 	ignoresUID bool                                              // like API servers before 1.34
 	tamper     func(claims map[string]any)                       // changes the claims of a token
@@ -128,7 +128,8 @@ func (s *apiServer) get(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, object)
 }
 
-// token follows k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
+// token answers a TokenRequest. Source: k8s.io/kubernetes
+// pkg/registry/core/serviceaccount/storage/token.go.
 func (s *apiServer) token(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	request := &authenticationv1.TokenRequest{}

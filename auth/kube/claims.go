@@ -58,8 +58,8 @@ func decodePart(part string) ([]byte, error) { return base64.RawURLEncoding.Deco
 
 func (c claims) expiresAt() time.Time { return time.Unix(int64(c.Expires), 0).UTC() }
 
-// check refuses a token of another account, a token whose audiences are not exactly audiences, and
-// an expired token. Its error is an [*auth.Error].
+// check refuses a token of another account, a token whose audiences are not exactly those given,
+// and an expired token. Its error is an [*auth.Error].
 func (c claims) check(account auth.Account, audiences []string) error {
 	subject := account.Subject
 	in := c.Kubernetes

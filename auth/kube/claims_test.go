@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
-// FuzzClaims checks that a token is accepted as an account's proof only with the right subject, UID
-// and audience, and an expiry in the future. No error quotes the token.
+// FuzzClaims checks that claims.check accepts a token only with the right subject, UID and
+// audience, and an expiry in the future. No error may quote the token.
 func FuzzClaims(f *testing.F) {
 	const subject, uid, audience = "system:serviceaccount:tenant-a:puller", "uid-1", "sts.amazonaws.com"
 	now := time.Now().Unix()
@@ -47,7 +47,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzReadClaims decodes texts that need not be tokens. No error quotes the text.
+// FuzzReadClaims decodes texts that need not be tokens. No error may quote the text.
 func FuzzReadClaims(f *testing.F) {
 	for _, token := range []string{"", ".", "..", "e30.e30.", "e30.bnVsbA.", "e30.W10.", "a.b.c.d", "e30.!.", "e30.eyJleHAiOjF9.", "e30.eyJleHAiOi0xfQ."} {
 		f.Add(token)
@@ -66,8 +66,8 @@ func FuzzReadClaims(f *testing.F) {
 	})
 }
 
-// FuzzIdentityClaims checks that a token is accepted as a WorkloadIdentity's proof only with the
-// right subject, UID and audience.
+// FuzzIdentityClaims checks that checkIdentity accepts a token only with the right subject, UID and
+// audience.
 func FuzzIdentityClaims(f *testing.F) {
 	const subject, uid, audience = "lanyard.dev:workloadidentity:tenant-a:puller", "uid-1", "sts.amazonaws.com"
 	f.Add(subject+":"+uid, "tenant-a", "puller", uid, audience)

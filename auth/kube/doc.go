@@ -1,7 +1,8 @@
-// Package kube reads Kubernetes ServiceAccounts, the WorkloadIdentities of Lanyard's own issuer,
-// and objects that are subjects themselves, and makes their proofs. It makes an [auth.Accounts] for
-// each of these kinds from a controller-runtime manager or cluster. In the auth module, only this
-// package and auth/kube/manager import a Kubernetes client.
+// Package kube reads subjects from Kubernetes and gets proofs of them. The subjects are
+// ServiceAccounts, WorkloadIdentities of Lanyard's own issuer, and objects that are subjects
+// themselves. The package makes an [auth.Accounts] for each of these kinds from a
+// controller-runtime manager or cluster. In the auth module, only this package and
+// auth/kube/manager import a Kubernetes client.
 //
 // Most controllers call only New of auth/kube/manager, which makes the following parts:
 //
@@ -24,5 +25,5 @@
 // workloadidentities.identity.lanyard.dev, list and watch on keyrings.identity.lanyard.dev in the
 // token server's namespace, and create on workloadidentities/token of token.lanyard.dev. For
 // [Objects] it needs get, list and watch on the objects, and create on their subresource svid of
-// token.lanyard.dev. For [SPIFFERing] it needs the same permissions as for the issuer's KeyRing.
+// token.lanyard.dev. For [SPIFFERing] it needs list and watch on the same keyrings.
 package kube

@@ -25,7 +25,7 @@ type record struct {
 	refused     error // why the account is refused, or nil
 }
 
-// account returns the account of subject from the record.
+// account returns the account of the subject, or the reason why the account is refused.
 func (r record) account(subject auth.Subject) (auth.Account, error) {
 	if r.refused != nil {
 		return auth.Account{}, r.refused
@@ -49,7 +49,7 @@ type source struct {
 //
 // It notifies its subscribers after it has changed the records, so that subscribers find the new
 // state. It calls them in the informer's goroutine, so that the account's tokens are dropped before
-// the next change arrives. Subscribers must therefore obey [Accounts.Subscribe].
+// the next change arrives. Subscribers must therefore return at once; see [Accounts.Subscribe].
 type index struct {
 	subscribers[auth.Subject]
 
@@ -63,8 +63,8 @@ func newIndex(s source) *index {
 	return &index{source: s, records: xsync.NewMap[auth.Subject, record]()}
 }
 
-// watch registers handler for all objects of the kind of the parameter object. The parameter
-// objects is the name of these objects in errors.
+// watch registers the handler for all objects that have the kind of the given object. Errors
+// contain the given plural name of the kind, such as "ServiceAccounts".
 func watch(
 	ctx context.Context, informers Informers, objects string, object client.Object, handler toolscache.ResourceEventHandler,
 ) (watching toolscache.ResourceEventHandlerRegistration, err error) {
@@ -87,7 +87,7 @@ func (x *index) lookup(subject auth.Subject) (auth.Account, error) {
 	return known.account(subject)
 }
 
-// read returns subject's account from a live GET into object. An object that is being deleted
+// read gets the subject's object live, and returns its account. An object that is being deleted
 // counts as deleted.
 func (x *index) read(
 	ctx context.Context, reader client.Reader, by caller, subject auth.Subject, object client.Object,
@@ -120,15 +120,15 @@ func (x *index) OnDelete(object any) {
 	}
 }
 
-// set stores the current state of an account. The parameter initially is true if the account
-// already existed when the watch began.
+// set stores the account of an object, and notifies the subscribers of a change. They are not
+// notified of an account that already existed when the watch began.
 func (x *index) set(object any, initially bool) {
 	current, ok := object.(metav1.Object)
 	if !ok {
 		return
 	}
 	if current.GetDeletionTimestamp() != nil {
-		x.remove(current.GetNamespace(), current.GetName()) // the object only waits for finalizers
+		x.remove(current.GetNamespace(), current.GetName()) // being deleted, waits for finalizers
 		return
 	}
 	subject, err := x.source.subject(current.GetNamespace(), current.GetName())

@@ -24,8 +24,9 @@ func object(uid string, annotations map[string]string) *metav1.PartialObjectMeta
 	}
 }
 
-// TestIndex sends an informer's events to the index. It checks whether the index calls its
-// subscribers, and the index after the event. The index must change before it calls a subscriber.
+// TestIndex sends an informer's events to the index. After each event it checks the content of the
+// index, and whether the index called its subscribers. The index must change before it calls a
+// subscriber.
 func TestIndex(t *testing.T) {
 	role := func(arn string) map[string]string { return map[string]string{roleARN: arn} }
 	known := object("uid-1", role("a"))

@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Live reads ServiceAccounts and WorkloadIdentities from the API server, each time with one GET, by
-// the rules of [Accounts] and [WorkloadIdentities]. It has no cache and no watch, and makes no
-// proofs. It is for a program with which a person finds out the key of a token ([auth.Resolve]).
+// Live reads ServiceAccounts and WorkloadIdentities from the API server, each time with one GET. It
+// returns the same accounts as [Accounts] and [WorkloadIdentities], but has no cache and no watch,
+// and makes no proofs. It is for programs that show people the key of a token ([auth.Resolve]).
 // Unlike the Lookup of other readers, its Lookup does I/O.
 type Live struct{ reader client.Reader }
 
@@ -25,7 +25,7 @@ func (l *Live) Lookup(ctx context.Context, subject auth.Subject) (auth.Account, 
 	return l.Read(ctx, subject)
 }
 
-// Subscribe implements [auth.AccountReader]. It never calls changed.
+// Subscribe implements [auth.AccountReader]. It never calls the function.
 func (*Live) Subscribe(func(auth.Subject)) {}
 
 // Read implements [auth.Prover]. If the caller may not read the subject, the error has the code

@@ -17,8 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// TestLive checks that Live reads the current accounts, by the rules of Accounts, and only with
-// GETs.
+// TestLive checks that Live reads the current accounts as Accounts does, and only with GETs.
 func TestLive(t *testing.T) {
 	s := newAPIServer(t)
 	const role = "eks.amazonaws.com/role-arn"

@@ -32,8 +32,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube/manager"
 )
 
-// managerOptions returns options of a manager without network listeners. Its scheme has no kinds,
-// like the scheme of a program that has only kinds of its own.
+// managerOptions returns options of a manager without network listeners. The scheme is empty: New
+// must work even if the program's scheme lacks the kinds of Kubernetes.
 func managerOptions() manager.Options {
 	return manager.Options{Manager: ctrlmanager.Options{
 		Scheme:  kuberuntime.NewScheme(),
@@ -84,8 +84,9 @@ func keepToken(t *testing.T, mgr *manager.Manager, key auth.Key) {
 	})
 }
 
-// TestManager: one call sets up all parts. The token cache stores a token until its account
-// changes. The manager's cache stores only those parts of an account that providers read.
+// TestManager checks that New sets up all parts. The token cache must store a token until its
+// account changes. The manager's cache must store only those parts of an account that providers
+// read.
 func TestManager(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "note": "x"})
@@ -185,8 +186,8 @@ func TestManagerWithIssuer(t *testing.T) {
 		return err == nil && account.Attributes["iamRoleARN"] == roleA
 	})
 	identities := mgr.Accounts[auth.KindWorkloadIdentity].(*kube.WorkloadIdentities)
-	// Wait for the ring. Otherwise the key may already be revoked in the ring's first state in
-	// memory. Then no change of the ring would drop the token.
+	// Wait until the ring is in memory with an active key. If the key were revoked from the
+	// beginning, no change of the ring would drop the token.
 	waitUntil(t, "the ring is known", func() bool { return identities.Revoked("key-of-another-ring") })
 	key := auth.Key{Provider: "test", Subject: puller(t), UID: identityUID, Identity: roleA}
 	keepToken(t, mgr, key)
@@ -194,8 +195,8 @@ func TestManagerWithIssuer(t *testing.T) {
 	waitUntil(t, "the token is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }
 
-// TestManagerWithObjects checks that objects are subjects too if there is the trust domain's
-// KeyRing. A revocation drops their SVIDs from the cache.
+// TestManagerWithObjects checks that objects can be subjects if Options.Objects has their kind. The
+// cache must drop the objects' SVIDs when an authority is revoked.
 func TestManagerWithObjects(t *testing.T) {
 	spiffe, issuer, accounts := newSPIFFEServer(t), newIssuerServer(t), newAPIServer(t)
 	spiffe.put(objectUID)

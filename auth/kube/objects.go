@@ -37,24 +37,24 @@ type ObjectOptions struct {
 	// used. Default: the token server.
 	Broker SVIDBroker
 	// APIAudiences are the audiences that the API server accepts for itself, as
-	// [Accounts.APIAudiences] returns them. SVIDs of Broker never have these audiences. Required
-	// with Broker; the token server refuses these audiences itself.
+	// [Accounts.APIAudiences] returns them. Broker is never asked for an SVID with these audiences.
+	// Required with Broker; the token server refuses these audiences itself.
 	APIAudiences []string
 	// Informers watch the objects. Required; [ObjectsFromManager] uses the manager's cache.
 	Informers Informers
 	// APIReader reads objects live, never from a cache. Required; [ObjectsFromManager] makes one.
 	APIReader client.Reader
 	// Client creates requests for SVIDs. The requests are unstructured objects, so the client's
-	// scheme need not have the Go types of Lanyard's API.
-	// Required without Broker; [ObjectsFromManager] makes one.
+	// scheme need not have the Go types of Lanyard's API. Required without Broker;
+	// [ObjectsFromManager] makes one.
 	Client client.Client
 }
 
 // SVIDBroker issues SVIDs for objects. An example is the client of a SPIFFE broker. Implementations
 // are safe for concurrent use.
 type SVIDBroker interface {
-	// Prove returns an SVID of the account, by the rules of [auth.Prover]. The account was read
-	// from the API server, not from a cache.
+	// Prove returns an SVID of the account, as [auth.Prover] requires. The account was read from
+	// the API server, not from a cache.
 	Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error)
 }
 
@@ -125,10 +125,12 @@ func (o *Objects) Lookup(_ context.Context, subject auth.Subject) (auth.Account,
 	return o.index.lookup(subject)
 }
 
-// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls changed when an
-// object is created or deleted. It also calls changed for every object when a key or an authority
-// of the ring is revoked, and when the ring starts or stops signing. Two goroutines watch the
-// objects and the ring, and may call changed at the same time. A broker reports no revocation.
+// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls the given
+// function when an object is created or deleted. It calls the function for every object when the
+// ring revokes a key or an authority, when the ring starts or stops signing JWT-SVIDs or
+// X.509-SVIDs, and when the trust domain or the issuer changes. The objects and the ring are
+// watched by two goroutines, which may call the function at the same time. Revocations by a broker
+// are not reported.
 func (o *Objects) Subscribe(changed func(auth.Subject)) { o.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET of the object's metadata. An object that is being
@@ -167,9 +169,8 @@ func (o *Objects) Prove(ctx context.Context, account auth.Account, request auth.
 	}
 }
 
-// proveByBroker gets an SVID from the broker. It refuses the audiences of the API server. The
-// tenant chooses the audiences and the receiver of the SVID, so the receiver could use it at the
-// API server.
+// proveByBroker gets an SVID from the broker. It refuses the audiences of the API server. Otherwise
+// the receiver of the SVID, whom the tenant chooses, could use the SVID at the API server.
 func (o *Objects) proveByBroker(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	if request.Form != auth.FormCertificate {
 		if err := checkProofRequest(account, request); err != nil {
@@ -281,8 +282,8 @@ func (o *Objects) ask(ctx context.Context, account auth.Account, form svid.Type,
 }
 
 // invalidSVID returns the error for a request that the token server found invalid. If the audiences
-// are valid, its code is [auth.CodeRefused], after which callers try again: the object may have
-// changed since the request.
+// are invalid, the code is [auth.CodeAudienceRefused]. Otherwise the code is [auth.CodeRefused],
+// after which callers try again: the object may have just changed.
 func invalidSVID(status metav1.Status, subject auth.Subject) *auth.Error {
 	failed := &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeRefused, Fix: "compare the reason with spec.credential of the object",

@@ -59,7 +59,7 @@ type spiffeServer struct {
 	mu       sync.Mutex
 	requests []map[string]any // the specs of the SVIDRequests
 
-	// Set before the first request.
+	// Tests set the fields below before the first request.
 	tamper    func(claims *svid.Claims, spec map[string]any)
 	intercept func(w http.ResponseWriter) bool
 }
@@ -98,7 +98,7 @@ func (s *spiffeServer) trustDomain(name string) spiffeid.TrustDomain {
 }
 
 // newAuthority makes an authority. It returns the key, the issuer and the authority's entry in a
-// ring, with this state.
+// ring. The entry has the given state.
 func (s *spiffeServer) newAuthority(state string) (crypto.Signer, *svid.Issuer, map[string]any) {
 	s.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -110,7 +110,7 @@ func (s *spiffeServer) newAuthority(state string) (crypto.Signer, *svid.Issuer, 
 	return key, issuer, map[string]any{"id": svid.AuthorityID(certificate), "certificate": svid.EncodeCertificate(certificate), "state": state}
 }
 
-// in returns the authority's entry with this state.
+// in makes a copy of the authority's entry, with the given state.
 func in(authority map[string]any, state string) map[string]any {
 	return map[string]any{"id": authority["id"], "certificate": authority["certificate"], "state": state}
 }
@@ -127,7 +127,7 @@ func (s *spiffeServer) put(uid string, change ...func(*unstructured.Unstructured
 	s.objects.put(object)
 }
 
-// putRing writes the ring of the trust domain. The parameter key is the state of its key kid-1.
+// putRing writes the ring of the trust domain. The ring's key kid-1 gets the given state.
 func (s *spiffeServer) putRing(key string, authorities ...map[string]any) {
 	s.putRingOf("example.com", spiffeIssuer, key, authorities...)
 }
@@ -275,7 +275,7 @@ func newObjects(t *testing.T, s *spiffeServer) (*kube.Objects, *kube.SPIFFERing)
 	return objects, ring
 }
 
-// signs waits until the ring can sign.
+// signs makes the test wait until the ring can sign.
 func signs(t *testing.T, ring *kube.SPIFFERing) {
 	t.Helper()
 	waitUntil(t, "the ring is known", func() bool { _, err := ring.Signers(); return err == nil })
@@ -472,8 +472,8 @@ func TestRefusedSVIDs(t *testing.T) {
 	}
 }
 
-// TestTrustDomainSwitchedOff: without a trust domain, the error says which value to set, even if
-// the ring of a former trust domain still exists.
+// TestTrustDomainSwitchedOff: without a trust domain, the error says which value of the Helm chart
+// to set, even if the ring of a former trust domain still exists.
 func TestTrustDomainSwitchedOff(t *testing.T) {
 	s := newSPIFFEServer(t)
 	s.putRing("Active", s.authority)
@@ -486,9 +486,9 @@ func TestTrustDomainSwitchedOff(t *testing.T) {
 	})
 }
 
-// TestObjectChanges compares the notified subjects after each step. Subscribers are notified when
-// SVIDs become invalid, and when the ring begins to sign. They are not notified of a rotation: the
-// next use finds the new signer.
+// TestObjectChanges checks which changes subscribers are notified of. They must be notified when
+// SVIDs become invalid, and when the ring begins to sign. A rotation must not notify them, because
+// the next request gets an SVID of the new signer anyway.
 func TestObjectChanges(t *testing.T) {
 	s := newSPIFFEServer(t)
 	_, _, next := s.newAuthority("Published")

@@ -110,8 +110,8 @@ func mint(
 
 // LearnAPIAudiences returns the audiences that the API server accepts for itself. It requests a
 // token of this program's own account without an audience: such a token is for all these audiences.
-// The token is not stored. The program therefore needs "create" on serviceaccounts/token of its own
-// account. The client needs v1 and authentication.k8s.io/v1 in its scheme.
+// The token is not stored. For this request the program needs "create" on serviceaccounts/token of
+// its own account. The client needs v1 and authentication.k8s.io/v1 in its scheme.
 func LearnAPIAudiences(ctx context.Context, c client.Client) ([]string, error) {
 	_, audiences, err := learnAudiences(ctx, c, accountCaller())
 	return audiences, err

@@ -26,8 +26,9 @@ func TestDefaultAnnotationsAreTheProviders(t *testing.T) {
 	}
 }
 
-// TestProviderConfigFieldsAreTheProviders checks the attributes of a WorkloadIdentity. They are
-// exactly the fields of its providerConfig that the provider of its target reads.
+// TestProviderConfigFieldsAreTheProviders checks that a WorkloadIdentity's attributes are
+// targetSystem.type and exactly those fields of its providerConfig that the provider of this type
+// reads.
 func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
 	fields := map[string][]string{
 		"aws": {aws.RoleField, aws.AssumeRoleField}, "azure": {azure.ClientField, azure.TenantField}, "gcp": {gcp.ImpersonateField, gcp.ServiceAccountField, gcp.ProviderField},
@@ -96,8 +97,8 @@ func TestIdentityOfAnotherCloud(t *testing.T) {
 	}
 }
 
-// TestIdentityOfACloudIsNoCredential checks that the token of a WorkloadIdentity for a cloud is
-// never itself a credential for registries, whatever its audiences are.
+// TestIdentityOfACloudIsNoCredential checks that the provider bearer refuses a WorkloadIdentity for
+// a cloud. Otherwise a registry that receives the identity's token could use it at the cloud.
 func TestIdentityOfACloudIsNoCredential(t *testing.T) {
 	provider, err := bearer.NewProvider(bearer.Config{})
 	if err != nil {

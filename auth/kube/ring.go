@@ -20,8 +20,8 @@ const (
 	keyRemoved keyState = "Removed"
 )
 
-// accepted reports whether signatures of a key in this state are valid. This is true for all keys
-// in the issuer's public document.
+// accepted is true if signatures of a key in this state are valid. The signatures of all keys that
+// the issuer publishes are valid.
 func (s keyState) accepted() bool {
 	switch s {
 	case "Pending", "Published", keyActive, "Retiring":
@@ -47,8 +47,8 @@ type authority struct {
 	certificate string // PEM
 }
 
-// lost reports whether a key or an authority is valid in s but invalid in next, although its
-// signatures may not have expired yet.
+// lost is true if a key or an authority is valid in s but invalid in next, although its signatures
+// may not have expired yet.
 func (s ringState) lost(next ringState) bool {
 	for kid, state := range s.keys {
 		if now := next.keys[kid]; state.accepted() && !now.accepted() && now != keyRemoved {
@@ -117,8 +117,8 @@ func (r *ring) set(object any) {
 	}
 }
 
-// replace stores the next state and then calls changed. The order matters: a proof that is made
-// after changed is called is checked against the next state.
+// replace stores the next state and then calls r.changed. The order matters: a proof made after the
+// call of r.changed is checked against the next state.
 func (r *ring) replace(next ringState) {
 	last := r.load()
 	r.state.Store(&next)

@@ -17,14 +17,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// SPIFFERing has the KeyRing of a SPIFFE trust domain in memory: who signs SVIDs, and whose
-// signatures are valid. It implements [svid.Ring], and is safe for concurrent use.
+// SPIFFERing keeps the KeyRing of a SPIFFE trust domain in memory. The KeyRing says who signs
+// SVIDs, and whose signatures are valid. SPIFFERing implements [svid.Ring], and is safe for
+// concurrent use.
 type SPIFFERing struct {
 	ring    ring
 	synced  func() bool
 	signers atomic.Pointer[svid.Signers] // nil if there is no trust domain
-	// lost has the functions that are called when issued SVIDs must not be used any more, and when
-	// objects without SVIDs may get SVIDs.
+	// lost are the subscribers to notify when issued SVIDs must not be used any more, or when the
+	// ring begins to sign.
 	lost subscribers[*svid.Signers]
 }
 
@@ -67,7 +68,7 @@ func (r *SPIFFERing) Signers() (svid.Signers, error) {
 }
 
 // change updates the signers after each change of the ring. It does not notify subscribers of a
-// rotation: the new signer is part of the tokens' keys, so the next use of an SVID gets a new SVID.
+// rotation: the new signer is part of the tokens' keys, so the next request gets a new SVID.
 // Signatures of the former signer stay valid.
 func (r *SPIFFERing) change(last, next ringState) {
 	before, now := signersOf(last), signersOf(next)

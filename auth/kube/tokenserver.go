@@ -18,7 +18,8 @@ import (
 type tokenServer struct {
 	client client.Client
 	caller caller
-	// value is the name of the Helm chart's value that installs the token server.
+	// value names the setting of the Helm chart that installs the token server, such as
+	// "issuer.url".
 	value string
 	// invalid returns the error for a request that the token server found invalid.
 	invalid func(metav1.Status, auth.Subject) *auth.Error
@@ -53,8 +54,8 @@ func (s *tokenServer) failure(ctx context.Context, err error, subject auth.Subje
 	var status apierrors.APIStatus
 	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
-	// The API server answers without a Status if it does not know the API group. So the token
-	// server is not installed.
+	// The API server does not know the API group, so it answers without a Status. This means that
+	// the token server is not installed.
 	case apierrors.IsNotFound(err) && foreign:
 		return &auth.Error{
 			Stage: stage, Code: auth.CodeUnavailable,

@@ -24,8 +24,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// MaxProviderConfig bounds each field of a providerConfig that providers read, in bytes. An
-// identity with a longer value is refused. It equals [MaxAnnotation], for the same reason.
+// MaxProviderConfig is the maximum length, in bytes, of each field that providers read from a
+// providerConfig. An identity with a longer value is refused. The limit is the maximum length
+// of a role ARN; see [MaxAnnotation].
 const MaxProviderConfig = MaxAnnotation
 
 // WorkloadIdentityOptions configure [WorkloadIdentities].
@@ -33,10 +34,10 @@ type WorkloadIdentityOptions struct {
 	// Informers watch WorkloadIdentities in every namespace with subjects, and the KeyRing.
 	// Required; [WorkloadIdentitiesFromManager] uses the manager's cache.
 	Informers Informers
-	// Watched is an empty WorkloadIdentity of the Go type with which the program itself reads
-	// identities from Informers. Then memory has each identity only once, and a notified subscriber
-	// finds the change in the program's own cache. Optional: without Watched, identities are
-	// watched without a type, and [WorkloadIdentitiesByObject] limits their size in memory.
+	// Watched is an empty WorkloadIdentity of the program's own Go type, if the program itself
+	// reads identities of this type from Informers. Memory then has each identity only once, and a
+	// notified subscriber finds the change in the program's own cache. Optional: without Watched,
+	// Informers store unstructured objects, whose size [WorkloadIdentitiesByObject] limits.
 	Watched client.Object
 	// APIReader reads identities live, never from a cache. Required;
 	// [WorkloadIdentitiesFromManager] makes one.
@@ -119,11 +120,11 @@ func (w *WorkloadIdentities) Lookup(_ context.Context, subject auth.Subject) (au
 	return w.index.lookup(subject)
 }
 
-// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls changed when an
-// identity is created or deleted, and when its UID or its spec changes. When a key of the issuer is
-// revoked or leaves the ring, it calls changed for every identity: no token may be used any more if
-// its proof was signed with that key. Two goroutines watch the identities and the ring, and may
-// call changed at the same time.
+// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls the given
+// function when an identity is created or deleted, and when its UID or its spec changes. When a key
+// of the issuer is revoked or leaves the ring, it calls the function for every identity: no token
+// may be used any more if its proof was signed with that key. Two goroutines watch the identities
+// and the ring, and may call the function at the same time.
 func (w *WorkloadIdentities) Subscribe(changed func(auth.Subject)) { w.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET. An identity that is being deleted counts as
@@ -135,8 +136,8 @@ func (w *WorkloadIdentities) Read(ctx context.Context, subject auth.Subject) (au
 	return w.index.read(ctx, w.reader, w.server.caller, subject, identityObject())
 }
 
-// Revoked reports whether signatures of a key are invalid. They are invalid if memory has the ring,
-// and the ring lacks the key or has revoked the key.
+// Revoked reports whether the KeyRing lacks the key or has revoked it, so that its signatures are
+// invalid. Revoked returns false until the KeyRing is in memory.
 func (w *WorkloadIdentities) Revoked(kid string) bool {
 	return w.ring.load().known && w.ring.check(kid) != nil
 }
@@ -195,10 +196,11 @@ func (w *WorkloadIdentities) mint(ctx context.Context, account auth.Account, ask
 	return token, nil
 }
 
-// invalidIdentity returns the error for a request that the token server found invalid. For a fault
-// of the identity, the code is [auth.CodeIdentityInvalid] or [auth.CodeAudienceRefused]: a change
-// of the identity triggers a retry. For a limit of the token server, the code is
-// [auth.CodeRefused], after which callers try again: a change of the limit triggers no retry.
+// invalidIdentity returns the error for a request that the token server found invalid. If the
+// identity must be corrected, the code is [auth.CodeIdentityInvalid] or [auth.CodeAudienceRefused].
+// The correction then triggers a retry. If the requested lifetime is below the token server's
+// minimum, the code is [auth.CodeRefused]. Callers then keep trying, because no event tells them
+// that the minimum has changed.
 func invalidIdentity(status metav1.Status, subject auth.Subject) *auth.Error {
 	at := fmt.Sprintf("WorkloadIdentity %s/%s", subject.Namespace(), subject.Name())
 	failed := &auth.Error{
@@ -215,7 +217,7 @@ func invalidIdentity(status metav1.Status, subject auth.Subject) *auth.Error {
 	return failed
 }
 
-// about reports whether a refusal concerns a field or a part of the field.
+// about is true if the refusal concerns the field or a part of the field.
 func about(status metav1.Status, field string) bool {
 	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
 		return strings.HasPrefix(cause.Field, field)
@@ -224,7 +226,7 @@ func about(status metav1.Status, field string) bool {
 
 // WorkloadIdentitiesByObject returns the ByObject of [cache.Options] for a manager's cache. The
 // cache then stores only those parts of WorkloadIdentities that [WorkloadIdentities] needs, and
-// only KeyRings in keyRing's namespace.
+// only the KeyRings in the namespace of keyRing.
 func WorkloadIdentitiesByObject(keyRing types.NamespacedName) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		identityObject(): {Transform: trimIdentity},
@@ -244,7 +246,7 @@ func tokenGroup() schema.GroupVersion {
 
 func identityObject() *unstructured.Unstructured { return identityKind(workloadIdentity) }
 
-// identityKind returns an empty object of a kind of Lanyard's identities.
+// identityKind returns an empty object of the given kind in the API group of identities.
 func identityKind(kind string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": identityGroup().String(), "kind": kind}}
 }
@@ -300,8 +302,8 @@ func identitySource() source {
 	}}
 }
 
-// untyped returns a WorkloadIdentity without its Go type. It returns false if the object cannot be
-// converted to unstructured.
+// untyped converts a WorkloadIdentity of any Go type to unstructured. It returns false if the
+// conversion fails.
 func untyped(object any) (*unstructured.Unstructured, bool) {
 	if identity, ok := object.(*unstructured.Unstructured); ok {
 		return identity, true
@@ -349,7 +351,7 @@ func trimIdentity(object any) (any, error) {
 		text, ok := value.(string)
 		switch {
 		case !ok:
-			kept[name] = false // replaces a value of another type, to save memory
+			kept[name] = false // a short stand-in for a value that is not a string
 		case len(text) > MaxProviderConfig:
 			kept[name] = strings.Clone(text[:MaxProviderConfig+1]) // without a copy, memory would keep the whole value
 		default:
@@ -386,8 +388,8 @@ func (c claims) checkIdentity(account auth.Account, request auth.ProofRequest) e
 	return c.checkReceivers(subject, request.Audiences)
 }
 
-// identityClaims are the claims of a token of Lanyard's issuer about the token's identity, and
-// about the object that the token is for.
+// identityClaims are the claims with which Lanyard's issuer describes a token's identity, and the
+// object that the token is for.
 type identityClaims struct {
 	WorkloadIdentity objectClaim `json:"workloadIdentity"`
 	Context          objectClaim `json:"context"`

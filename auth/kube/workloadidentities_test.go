@@ -48,7 +48,7 @@ type issuerServer struct {
 	bodies []string // request bodies of the token requests
 	kid    string   // the kid of the signing key
 
-	// Set before the first request.
+	// Tests set the fields below before the first request.
 	tamper    func(header, claims map[string]any)
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 	others    http.Handler // answers requests for other API groups
@@ -105,7 +105,7 @@ func (s *issuerServer) put(uid string, generation int64, target string, config m
 	s.identities.put(identity)
 }
 
-// putRing writes the issuer's ring. The arguments are pairs of a kid and its state.
+// putRing writes the issuer's ring. The arguments alternate: a kid, then its state.
 func (s *issuerServer) putRing(pairs ...string) {
 	ring := s.rings.empty()
 	ring.SetNamespace(issuerRing.Namespace)
@@ -210,8 +210,8 @@ func attributes(account auth.Account) map[string]string {
 	return rest
 }
 
-// knows waits until the identity has these attributes. For nil it waits until the identity is
-// unknown.
+// knows makes the test wait until Lookup returns these attributes for tenant A's identity. If want
+// is nil, the test waits until Lookup does not find the identity.
 func knows(t *testing.T, identities *kube.WorkloadIdentities, want map[string]string) {
 	t.Helper()
 	waitUntil(t, "the identity is as it should be", func() bool {
@@ -314,8 +314,8 @@ func TestWorkloadIdentitiesInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityChanges compares the notified subjects after each step. Only changes that
-// affect tokens are notified.
+// TestWorkloadIdentityChanges checks which changes subscribers are notified of. They must be
+// notified only of changes that affect tokens.
 func TestWorkloadIdentityChanges(t *testing.T) {
 	s := newIssuerServer(t)
 	a, b := map[string]any{"iamRoleARN": roleA}, map[string]any{"iamRoleARN": roleB}

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
-// numbers is an RSA key of PKCS #1; source: RFC 8017 appendix A.1.2.
+// numbers is the ASN.1 type RSAPrivateKey of PKCS #1 (RFC 8017 appendix A.1.2).
 type numbers struct {
 	Version                            int
 	N, E, D, P, Q, DP, DQ, Coefficient *big.Int
@@ -37,8 +37,8 @@ func of(key *rsa.PrivateKey) numbers {
 	}
 }
 
-// derived computes the other numbers from the primes and the exponent. It returns false if such
-// numbers do not exist.
+// derived computes D, DP, DQ and Coefficient from P, Q and E. It returns false if one of them does
+// not exist, or if D is not less than N.
 func (k *numbers) derived() bool {
 	one := big.NewInt(1)
 	p1, q1 := new(big.Int).Sub(k.P, one), new(big.Int).Sub(k.Q, one)
@@ -146,8 +146,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseHostile has RSA keys with which no program should compute. Parse must refuse each key by
-// its numbers, in PKCS #1 and in PKCS #8.
+// TestParseHostile checks that Parse refuses RSA keys that are not safe to compute with. Each key
+// is tried in PKCS #1 and in PKCS #8, and the error must say what is wrong with its numbers.
 func TestParseHostile(t *testing.T) {
 	good := newRSA(t, 2048)
 	big1 := func(bits int) *big.Int { return odd(t, bits) }
@@ -191,7 +191,7 @@ func TestParseHostile(t *testing.T) {
 			}
 		}
 	}
-	// This key lacks some of its numbers.
+	// This key has no CRT values, although RFC 8017 requires them.
 	short := pkcs1(t, struct {
 		Version       int
 		N, E, D, P, Q *big.Int
@@ -231,8 +231,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that an accepted key is safe to compute with: its length is within the bounds,
-// and signing never panics.
+// FuzzParse checks that every key that Parse returns is safe to compute with: its length is within
+// the bounds, and signing never panics.
 func FuzzParse(f *testing.F) {
 	good := newRSA(f, 2048)
 	seeds := [][]byte{x509.MarshalPKCS1PrivateKey(good), pkcs1(f, panicking(f)), pkcs1(f, numbers{

@@ -73,7 +73,7 @@ func azureCloud(config Config) (endpoint.AzureCloud, error) {
 }
 
 // newGCP makes the provider for the universe in GOOGLE_CLOUD_UNIVERSE_DOMAIN, or for the public
-// universe without this variable.
+// universe if the variable is not set.
 func newGCP(config Config) (*gcp.Provider, error) {
 	return gcp.NewProvider(gcp.Config{
 		UniverseDomain: config.env("GOOGLE_CLOUD_UNIVERSE_DOMAIN"), MetadataHost: config.env("GCE_METADATA_HOST"),

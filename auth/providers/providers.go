@@ -20,9 +20,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 )
 
-// Config configures the providers. The zero value is right for the public clouds. But then each
-// call to AWS must have a region or an image repository, and each account for Azure must name an
-// Azure tenant.
+// Config configures the providers. The zero value is right for the public clouds, provided that
+// each call to AWS has a region or an image repository, and each account for Azure names an Azure
+// tenant.
 type Config struct {
 	// Env looks up environment variables, as os.Getenv does; nil for no variables. The providers
 	// read the variables that the clouds' own programs read:
@@ -33,9 +33,9 @@ type Config struct {
 	Env func(name string) string
 	// AWSRegion replaces AWS_REGION. Optional.
 	AWSRegion string
-	// AllowedEndpointHosts are further hosts that tenants may use, such as an STS or a proxy. They
-	// need not be the clouds' own hosts, and their addresses may be private. The zero value has no
-	// hosts.
+	// AllowedEndpointHosts are hosts that tenants may use in addition to the clouds' own, such as
+	// an STS or a proxy. They may have any address, even a loopback address or the address of a
+	// metadata service. The zero value has no hosts.
 	AllowedEndpointHosts endpoint.Allowed
 	// AzureWholeRegistry is the value of azure.Config.WholeRegistry.
 	AzureWholeRegistry bool

@@ -129,8 +129,8 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// TestDeniedAddressesAreRefused checks that no cloud's exchange connects to an address in
-// --deny-cidrs. The address is that of a tenant's proxy. A listed host is allowed despite its
+// TestDeniedAddressesAreRefused checks that no cloud's provider connects to a tenant's proxy whose
+// address is in --deny-cidrs. A proxy in --allowed-endpoint-hosts must be allowed despite its
 // address.
 func TestDeniedAddressesAreRefused(t *testing.T) {
 	// This address is in a documentation network (RFC 5737), where no host exists.

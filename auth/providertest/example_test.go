@@ -20,8 +20,8 @@ func ExampleRun() {
 				provider     *azure.Provider    // the provider under test
 				cloud        providertest.Cloud // counts exchanges, injects faults; see cloudtest
 				sign         func(auth.Account, auth.ProofRequest, providertest.Defect) (string, error)
-				tenantA      auth.Account // the cloud trusts this account with one identity
-				tenantB      auth.Account // and this account with another identity
+				tenantA      auth.Account // the cloud gives this account one identity
+				tenantB      auth.Account // the cloud gives this account another identity
 				withIdentity func(account auth.Account, identity string) auth.Account
 			)
 			return &providertest.Harness{

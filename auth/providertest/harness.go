@@ -30,23 +30,23 @@ type Harness struct {
 	WithIdentity func(account auth.Account, identity string) auth.Account
 	// MalformedIdentity is a text that this provider refuses as an identity.
 	MalformedIdentity string
-	// Prove makes a proof of account, in the form that the provider requests and with this defect.
-	// [Signed] makes a Prove from a function that signs JWTs.
+	// Prove makes a proof of the account, in the form that the provider requests and with the given
+	// defect. [Signed] makes such a function from one that signs JWTs.
 	Prove func(ctx context.Context, account auth.Account, request auth.ProofRequest, defect Defect) (auth.Proof, error)
 	// NewCache makes an empty cache with room for a hundred tokens.
 	NewCache func(t *testing.T) Cache
 	// Cloud is the local cloud.
 	Cloud Cloud
-	// Whose asks the cloud for the principal of token. It returns the name that Principal returns
-	// for this principal.
+	// Whose asks the cloud which principal the token is for. It returns the principal's name, in
+	// the form in which Principal returns it.
 	Whose func(ctx context.Context, token auth.Token) (string, error)
-	// Principal returns the cloud's name for the principal of account's tokens. It may be nil if
-	// this name is the result of Provider.GetIdentity.
+	// Principal returns the name that Whose must return for a token of the account. Nil means
+	// Provider.GetIdentity.
 	Principal func(account auth.Account) (string, error)
-	// TrustStage is the stage of the error if the cloud refuses an identity to a subject. Empty
-	// means [auth.StageExchange].
+	// TrustStage is the stage at which a call fails if the cloud does not let the subject use the
+	// identity. Empty means [auth.StageExchange].
 	TrustStage auth.Stage
-	// IdentityOptional is true if an account without an identity is also a principal of the cloud.
+	// IdentityOptional is true if an account needs no identity to get a token.
 	IdentityOptional bool
 	// Direct is true if A and B are themselves principals of the cloud. Neither of them has an
 	// identity that the other could claim.
@@ -60,10 +60,11 @@ type Harness struct {
 	// ImageRepository is a repository for which both tenants can get registry credentials. It is
 	// empty if the provider does not support registries.
 	ImageRepository string
-	// Unsupported are options that the provider must refuse, by name. Optional.
+	// Unsupported has the options that the provider must refuse. Its keys name the test cases.
+	// Optional.
 	Unsupported map[string]auth.Option
-	// Variations are options, by name. The token of each variation must differ from the tokens of
-	// the other variations and of a call without options. Optional.
+	// Variations has lists of options. Its keys name the test cases. The token of each variation
+	// must differ from the tokens of the other variations and of a call without options. Optional.
 	Variations map[string][]auth.Option
 }
 
@@ -80,9 +81,11 @@ type Cloud interface {
 	// Exchanges returns how many exchanges of a proof the cloud was asked for. If the proof itself
 	// is the credential, it returns how many proofs were made.
 	Exchanges() int
-	// Trouble makes every exchange fail or slow, according to trouble, until the suite calls end.
+	// Trouble injects the given fault into every exchange, until the suite calls the returned
+	// function.
 	Trouble(t *testing.T, trouble Trouble) (end func())
-	// Revoke withdraws the cloud's trust in account's identity, until the suite calls restore.
+	// Revoke withdraws the cloud's trust in the account's identity, until the suite calls the
+	// returned function.
 	Revoke(t *testing.T, account auth.Account) (restore func())
 }
 
@@ -91,22 +94,22 @@ type Trouble string
 
 // The kinds of trouble.
 const (
-	// Slow answers after [SlowAnswer].
+	// Slow: the answer comes after [SlowAnswer].
 	Slow Trouble = "slow"
-	// Throttled answers that the client sent too many requests.
+	// Throttled: the answer is that the client sent too many requests.
 	Throttled Trouble = "throttled"
-	// Failing answers with HTTP 5xx.
+	// Failing: the answer is HTTP 5xx.
 	Failing Trouble = "failing"
-	// Broken answers with HTTP 200 and a truncated body.
+	// Broken: the answer is HTTP 200 with a truncated body.
 	Broken Trouble = "broken"
-	// Unreachable does not answer.
+	// Unreachable: there is no answer.
 	Unreachable Trouble = "unreachable"
 )
 
 // SlowAnswer is how long a [Slow] exchange takes.
 const SlowAnswer = 2 * time.Second
 
-// Defect is the defect of a proof.
+// Defect is what is wrong with a proof.
 type Defect string
 
 // The defects.
@@ -148,7 +151,7 @@ func newBench(t *testing.T, harness func(t *testing.T) *Harness) *bench {
 	return b
 }
 
-// with returns the options of a call for account, including the harness's options.
+// with returns the options of a call for the account, including the harness's options.
 func (b *bench) with(account auth.Account, more ...auth.Option) []auth.Option {
 	opts := append(slices.Clone(b.Options), auth.WithSubject(account.Subject, b.accounts))
 	return append(opts, more...)
@@ -158,7 +161,8 @@ func (b *bench) cached(more ...auth.Option) []auth.Option {
 	return append([]auth.Option{auth.WithCache(b.cache, auth.InvolvedObject{})}, more...)
 }
 
-// get calls GetToken and records the token, the error and the secrets for scan.
+// get calls GetToken and records the token, the error and the secrets, so that scan can search for
+// the secrets.
 func (b *bench) get(ctx context.Context, opts ...auth.Option) (auth.Token, error) {
 	token, err := auth.GetToken(ctx, b.Provider, opts...)
 	b.mu.Lock()
@@ -186,8 +190,7 @@ func (b *bench) mustGet(t *testing.T, opts ...auth.Option) auth.Token {
 	return token
 }
 
-// belongs asks the cloud for the principal of token, and checks that it is the principal of
-// account.
+// belongs checks that, according to the cloud, the token is for the account's principal.
 func (b *bench) belongs(t *testing.T, token auth.Token, account auth.Account) {
 	t.Helper()
 	want, err := b.Principal(account)
@@ -201,7 +204,7 @@ func (b *bench) belongs(t *testing.T, token auth.Token, account auth.Account) {
 	}
 }
 
-// Signed returns a [Harness].Prove that makes JWTs with the function sign.
+// Signed returns a [Harness].Prove that makes JWTs by calling sign.
 func Signed(
 	sign func(account auth.Account, request auth.ProofRequest, defect Defect) (string, error),
 ) func(context.Context, auth.Account, auth.ProofRequest, Defect) (auth.Proof, error) {
@@ -220,7 +223,7 @@ func (b *bench) secretsOf(proof auth.Proof) []string {
 	case *auth.JWT:
 		return []string{proof.Token.Reveal()}
 	case *auth.Certificate:
-		// Only the scalar is secret: PKCS #8 would also contain the public key.
+		// Return only the private scalar. The whole PKCS #8 key would contain public bytes too.
 		key, ok := proof.TLS().PrivateKey.(*ecdsa.PrivateKey)
 		if !ok {
 			return nil // the key cannot leave its device, so no output can contain it
@@ -243,9 +246,9 @@ type directory struct {
 	mu       sync.Mutex
 	live     map[auth.Subject]auth.Account
 	defect   Defect
-	instead  auth.Account // if it has a UID, it replaces the requested account
-	audience string       // if not empty, it replaces the requested audience
-	other    bool         // if true, Prove returns the field proof
+	instead  auth.Account // replaces the requested account, unless the UID is empty
+	audience string       // replaces the requested audience, unless empty
+	other    bool         // if true, Prove returns the next field and makes no proof
 	proof    auth.Proof
 	asked    auth.Form // the form of the last request
 	proving  chan struct{}
@@ -315,8 +318,8 @@ func (d *directory) Prove(ctx context.Context, account auth.Account, request aut
 	}
 	d.mu.Unlock()
 	select {
-	// Send to proving before the proof is made: making a proof that is itself the credential is
-	// slow, and the test must not wait for it.
+	// Tell the test before the proof is made. A proof that is itself the credential may take long
+	// to make, and the test must not wait for it.
 	case d.proving <- struct{}{}:
 	default: // the test waits only for the first proof
 	}

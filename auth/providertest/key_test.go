@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// TestSomethingSetsEveryFieldOfTheKey checks that some provider sets each field of the key. A field
-// that no provider sets only makes keys larger.
+// TestSomethingSetsEveryFieldOfTheKey checks that each field of the key is set by some provider. A
+// field that is never set would be a waste of memory.
 func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 	amazon, err := aws.NewProvider(aws.Config{})
 	must.Succeed(t, err)
@@ -56,7 +56,8 @@ func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 	}
 }
 
-// proofs records the key fields of those providers whose token is the proof itself.
+// proofs records the key fields that are set by the providers whose token is a proof: bearer and
+// svid.
 func proofs(t *testing.T, set, all map[string]bool) {
 	t.Helper()
 	tokens, err := bearer.NewProvider(bearer.Config{})
@@ -85,7 +86,7 @@ func proofs(t *testing.T, set, all map[string]bool) {
 	}
 }
 
-// ring is a KeyRing of a trust domain that can sign.
+// ring is a [svid.Ring] with a key for JWT-SVIDs and an authority for X.509-SVIDs.
 type ring struct{}
 
 func (ring) Signers() (svid.Signers, error) {

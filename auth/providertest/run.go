@@ -122,7 +122,7 @@ func cancelled(t *testing.T, b *bench) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want one that wraps context.Canceled", err)
 	}
-	// The exchange continues after its caller has gone, so this call gets its token.
+	// The exchange continued after its caller had gone, so this call gets the token.
 	b.belongs(t, b.mustGet(t, b.with(b.A, b.cached()...)...), b.A)
 	if n := b.Cloud.Exchanges(); n != 1 {
 		t.Errorf("%d exchanges, want 1", n)
@@ -264,7 +264,7 @@ func explains(t *testing.T, err error, stage auth.Stage, code auth.Code) {
 }
 
 func badProofs(t *testing.T, b *bench) {
-	b.mustGet(t, b.with(b.A)...) // so that b.accounts.form returns the form of the proof
+	b.mustGet(t, b.with(b.A)...) // afterwards b.accounts knows the proof's form
 	for _, test := range []struct {
 		name  string
 		spoil func(d *directory)

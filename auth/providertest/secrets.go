@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// window is the length of a piece of a secret, in bytes. No output may contain such a piece.
+// window is a length in bytes. No output may contain a piece of a secret that is this long.
 const window = 16
 
 // scan prints all values that the test saw, in every way, and looks for pieces of the secrets.
@@ -48,8 +48,8 @@ func (b *bench) scan(t *testing.T) {
 	}
 }
 
-// prints returns value in every form in which programs print values. For an error it also prints
-// each cause separately.
+// prints returns all texts that programs may print for the value. For an error it also prints each
+// cause separately.
 func prints(value any) []string {
 	if value == nil {
 		return nil

@@ -25,10 +25,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// TestEveryFormOfProof runs the suite with a provider for each form of proof. The clouds of this
-// project exchange only a JWT with one audience. These providers show that GetToken also works with
-// a certificate, with the token of another subject in a chain, and with a JWT for several receivers
-// that is itself the credential.
+// TestEveryFormOfProof runs the suite with a toy provider for each form of proof, and with one that
+// returns a JWT with two audiences as the credential.
 func TestEveryFormOfProof(t *testing.T) {
 	for name, harness := range map[string]func(*testing.T) *providertest.Harness{
 		"JWT": exchanging(auth.FormJWT), "certificate": exchanging(auth.FormCertificate), "chain": exchanging(auth.FormToken),
@@ -40,14 +38,14 @@ func TestEveryFormOfProof(t *testing.T) {
 
 const identityAttribute = "toy/identity"
 
-// toy is a cloud that trusts one subject with each identity. It is also the authority that makes
-// the subjects' proofs.
+// toy is a cloud. For each identity, it trusts one subject. It is also the authority that makes the
+// subjects' proofs.
 type toy struct {
 	key     ed25519.PrivateKey // of the authority, whose certificate is ca
 	ca      *x509.Certificate
 	foreign ed25519.PrivateKey // of an unknown authority
 	leaf    *ecdsa.PrivateKey
-	tokens  *cache.Cache // for the tokens of the first links of chains
+	tokens  *cache.Cache // stores the token of the first link of a chain
 
 	mu        sync.Mutex
 	trust     map[string]auth.Subject // the trusted subject of each identity
@@ -208,7 +206,7 @@ type statement struct {
 	ID              string // makes each JWT unique
 }
 
-// prove makes a proof of account in the requested form, with this defect.
+// prove makes a proof of the account in the requested form, with this defect.
 func (c *toy) prove(ctx context.Context, account auth.Account, request auth.ProofRequest, defect providertest.Defect) (auth.Proof, error) {
 	signer, expires := c.key, time.Now().Add(request.Lifetime).UTC()
 	switch defect {
@@ -255,8 +253,8 @@ func (c *toy) certificate(account auth.Account, signer ed25519.PrivateKey, expir
 	return auth.NewCertificate([][]byte{der}, c.leaf, expires), nil
 }
 
-// source returns the first link of account's chain: a token of the identity that account borrows.
-// It gets the token from GetToken with a cache.
+// source returns the first link of the account's chain: a token of the identity that the account
+// borrows. It gets the token from GetToken with a cache.
 func (c *toy) source(ctx context.Context, account auth.Account, defect providertest.Defect) (auth.Proof, error) {
 	if defect != providertest.None {
 		return &session{auth.NewSecret("a session that nobody gave: " + string(defect)), time.Now().Add(time.Hour)}, nil
@@ -272,7 +270,7 @@ func (c *toy) source(ctx context.Context, account auth.Account, defect providert
 		auth.WithCache(c.tokens, auth.InvolvedObject{}))
 }
 
-// links is the Accounts of the source identity that consumer borrows.
+// links is an [auth.Accounts] with one account: the source identity that the consumer borrows.
 type links struct {
 	toy      *toy
 	consumer auth.Subject
@@ -300,7 +298,7 @@ func (l links) Prove(_ context.Context, account auth.Account, request auth.Proof
 	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
 }
 
-// judge verifies a JWT for receiver, and returns the subject of the JWT.
+// judge verifies that a JWT is valid for the receiver, and returns the subject of the JWT.
 func (c *toy) judge(jwt *auth.JWT, receiver string) (string, error) {
 	encoded, signature, _ := strings.Cut(jwt.Token.Reveal(), ".")
 	payload, _ := base64.RawURLEncoding.DecodeString(encoded)
@@ -327,7 +325,7 @@ func (s *session) GetDuration() time.Duration { return time.Until(s.ends) }
 type exchanger struct {
 	cloud     *toy
 	form      auth.Form
-	uncounted bool // a chain's first link: the suite counts only the second link
+	uncounted bool // true for the first link of a chain, whose exchanges the suite does not count
 }
 
 func (*exchanger) GetName() string { return "toy" }
@@ -414,7 +412,8 @@ func (c *toy) principal(s *session) string {
 	return c.sessions[s.secret.Reveal()]
 }
 
-// holder returns the subject in a certificate that the authority signed, or an empty string.
+// holder returns the subject in a certificate, or an empty string if the authority has not signed
+// the certificate.
 func (c *toy) holder(certificate *auth.Certificate) string {
 	leaf, err := x509.ParseCertificate(certificate.TLS().Certificate[0])
 	if err != nil {

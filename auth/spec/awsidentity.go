@@ -33,13 +33,13 @@ type IdentityRef struct {
 	Name string
 }
 
-// lent reports whether the identity belongs to an administrator.
+// lent reports whether the identity belongs to an administrator, who lends it to tenants.
 func (r *IdentityRef) lent() bool {
 	return r != nil && auth.Kind(r.Kind) != auth.KindAWSServiceAccountIdentity
 }
 
-// AWSIdentity returns an AWS identity as a subject. Namespace is the namespace of the object that
-// names the identity. Only an AWSServiceAccountIdentity is in this namespace; all other kinds are
+// AWSIdentity returns an AWS identity as a subject. The namespace is that of the object that names
+// the identity. Only an AWSServiceAccountIdentity is in this namespace; all other kinds are
 // cluster-scoped. The error is an [*auth.Error].
 func AWSIdentity(kind, namespace, name string) (auth.Subject, error) {
 	switch k := auth.Kind(kind); k {

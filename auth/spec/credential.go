@@ -16,7 +16,8 @@ const (
 	fieldAudiences  = "spec.credential.audiences"
 )
 
-// CredentialType is the type of a credential that is itself the proof of its subject.
+// CredentialType is the value of spec.credential.type. It says which proof the controller shows to
+// the server.
 type CredentialType string
 
 // The types of spec.credential.
@@ -75,7 +76,7 @@ func checkCredential(c *Credential) error {
 	return checkAudiences(fieldAudiences, c.Audiences)
 }
 
-// checkAudiences refuses malformed audiences. Field is the name of the audiences in errors.
+// checkAudiences refuses malformed audiences. Errors name the given field.
 func checkAudiences(field string, audiences []string) error {
 	if len(audiences) > maxAudiences {
 		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Too many: must have at most %d items", maxAudiences), "remove some")
@@ -144,8 +145,8 @@ func refuseExchanges(field string, audiences []string) error {
 
 // CheckAudiences checks the audiences of a token that is shown to a server without an exchange. The
 // rules are those of spec.credential.audiences: each audience is well formed, and no token service
-// accepts it. Field is the name of the audiences in errors, such as a flag of a command line. The
-// error is an [*auth.Error] with a [*Refusal].
+// accepts it. Errors name the given field, which may be a command-line flag. The error is an
+// [*auth.Error] with a [*Refusal].
 func CheckAudiences(field string, audiences []string) error {
 	if err := checkAudiences(field, audiences); err != nil {
 		return err

@@ -16,8 +16,9 @@ type exclusion struct {
 	broken  func(Fields) bool
 }
 
-// exclusions returns the exclusions in the order of their checks. The first exclusion that applies
-// is the refusal. Fields.Provider is never empty here.
+// exclusions returns the exclusions in the order of their checks. An object is refused because of
+// the first exclusion that applies. Fields.Provider must not be empty: callers first replace an
+// empty provider by Generic or, with ProviderLater, by a cloud.
 func exclusions() []exclusion {
 	return []exclusion{
 		{
@@ -155,7 +156,8 @@ func exclusions() []exclusion {
 	}
 }
 
-// aws is the name of the provider, and of its protocol at AWS STS (AssumeRoleWithWebIdentity).
+// aws is the name of the provider in spec.provider, and of AWS's protocol
+// (AssumeRoleWithWebIdentity) in spec.sts.provider.
 const aws = "aws"
 
 // knownProviders returns the valid values of spec.provider: first [Generic], then the clouds. A

@@ -10,8 +10,8 @@ import (
 )
 
 // ResolveAt decides whose credential the object gets at a cloud, for fields with ProviderLater. The
-// decision and the refusals are those of [Resolve] for an object whose spec.provider is cloud. But
-// spec.secretRef is allowed too. The cloud does not get its Secret.
+// decision and the refusals are those of [Resolve] for an object that names this cloud in
+// spec.provider, except that spec.secretRef is ignored.
 func ResolveAt(ctx context.Context, cloud string, fields Fields, rules Rules) (Identity, error) {
 	if !fields.ProviderLater {
 		return Identity{}, fields.place(refuse(auth.CodeOptionInvalid, fields.providerField(),
@@ -20,8 +20,8 @@ func ResolveAt(ctx context.Context, cloud string, fields Fields, rules Rules) (I
 	return Resolve(ctx, fields.at(cloud), rules)
 }
 
-// at returns the fields of an object with ProviderLater for a cloud: the cloud is the Provider, and
-// the Secret is left out.
+// at completes the fields of an object that has ProviderLater. It sets Provider to the given cloud,
+// and removes the reference to the Secret.
 func (f Fields) at(cloud string) Fields {
 	f.Provider, f.SecretRef, f.decided = cloud, nil, true
 	return f
@@ -35,11 +35,11 @@ func (f Fields) providerField() string {
 	return pathSpec + ".provider"
 }
 
-// pathSpec is the path of the identity fields in the texts of this package.
+// pathSpec is the path of the identity fields in the errors of this package.
 const pathSpec = "spec"
 
-// Reference is a field of an object that names another object, whose identity the first object
-// uses. An image automation, for example, uses the identity of its Git repository.
+// Reference is a field through which an object uses the identity of another object. An image
+// automation, for example, uses the identity of its Git repository.
 type Reference struct {
 	// Field is the path of the field, such as spec.sourceRef. Required.
 	Field string
@@ -68,7 +68,8 @@ func (r Reference) Check() error {
 // String returns kind and name of the object that the field names.
 func (r Reference) String() string { return fmt.Sprintf("%s %s", r.Kind, r.Name) }
 
-// check refuses fields of any object other than the one that the reference names.
+// check returns an error if r is malformed, or if the fields do not belong to the object that r
+// names.
 func (r *Reference) check(fields Fields) error {
 	if r == nil {
 		return nil
@@ -83,8 +84,9 @@ func (r *Reference) check(fields Fields) error {
 	return nil
 }
 
-// place changes an error of [resolve], so that the error names the fields where people find them.
-// The fields are below Path. With Via, they are in the object to which Via refers.
+// place changes an error of [resolve], so that people find the refused field. If Path is set, it
+// replaces "spec" at the start of the field's path. If Via is set, Via.Field becomes the refused
+// field, and the message begins with the object that Via names and the field of that object.
 func (f Fields) place(err error) error {
 	typed, ok := errors.AsType[*auth.Error](err)
 	refused, refusal := errors.AsType[*Refusal](err)

@@ -166,8 +166,8 @@ func TestResolveAt(t *testing.T) {
 	if refused := checkRefusal(t, identity, err); refused.Field != "spec.provider" || !spec.Terminal(err) {
 		t.Errorf("%v", err)
 	}
-	// An empty cloud is refused, too. With ProviderLater, Resolve and ResolveAt ignore Provider,
-	// which the tenant wrote.
+	// With ProviderLater, Provider is ignored, because the tenant wrote it. So ResolveAt refuses an
+	// empty cloud, and Resolve still returns Later.
 	later := spec.Fields{Namespace: "tenant-a", Provider: "aws", ProviderLater: true}
 	identity, err = spec.ResolveAt(t.Context(), "", later, everything)
 	checkRefusal(t, identity, err)
@@ -176,8 +176,8 @@ func TestResolveAt(t *testing.T) {
 	}
 }
 
-// TestReference checks the identity of an object that uses the identity of another object. The
-// fields of the other object decide. Refusals name the field that refers to the other object.
+// TestReference checks which identity an object gets from another object. The fields of the other
+// object must decide. Refusals must name the field that refers to the other object.
 func TestReference(t *testing.T) {
 	errDown := errors.New("the API server is down")
 	repo := spec.Fields{Kind: "GitRepository", Namespace: "tenant-a", Name: "app", Provider: "azure", ServiceAccountName: "git"}

@@ -33,8 +33,8 @@ type Fields struct {
 	// Path is the path of the identity fields, such as spec.decryption. Refusals name the fields by
 	// this path. Default: spec.
 	Path string
-	// Via is the field of another object that names this object, in order to use its identity. With
-	// Via, Kind and Name are required. Nil if the object uses its own identity.
+	// Via is set if another object uses this object's identity. It is the field of the other object
+	// that names this one. With Via, Kind and Name are required.
 	Via *Reference
 	// Address is the server's address in the spec, such as spec.url. Required with a Credential:
 	// the address is the default audience, and the credential goes to its host.
@@ -52,8 +52,8 @@ type Fields struct {
 	// IdentityRef is spec.identityRef; nil when the field is absent.
 	IdentityRef *IdentityRef
 	// PullSecrets is true if the object's kind pulls images. Such an object with [Generic] uses the
-	// image pull secrets of ServiceAccountName. If PullSecrets is false, an account with Generic
-	// needs STS.
+	// image pull secrets of ServiceAccountName. If PullSecrets is false, an object with Generic and
+	// an account must also have STS.
 	PullSecrets bool
 	// STS is spec.sts; nil when the field is absent.
 	STS *TokenService
@@ -68,11 +68,11 @@ type Fields struct {
 	// Insecure is spec.insecure.
 	Insecure bool
 
-	decided bool // true if Provider is the cloud that ResolveAt got
+	decided bool // true if ResolveAt has set Provider
 }
 
-// TokenService is spec.sts: the service that exchanges an account's or identity's token for a
-// session.
+// TokenService is spec.sts: the service that exchanges the token of a ServiceAccount or
+// WorkloadIdentity for a session.
 type TokenService struct {
 	// Provider is the service's protocol, which must be "aws". Required.
 	Provider string
@@ -85,14 +85,14 @@ type TokenService struct {
 type Rules struct {
 	// Providers are the names of the clouds that this controller can ask for tokens.
 	Providers []string
-	// DefaultServiceAccount is the account of an object that needs a token of an account but names
-	// none (--default-service-account). The token is for a cloud, or is itself the credential. The
-	// account is in the object's own namespace, and its pull secrets are never used. Empty means no
-	// default.
+	// DefaultServiceAccount is the ServiceAccount of an object that needs an account's token but
+	// names no account (--default-service-account). The token is for a cloud, or is itself the
+	// credential. The account is in the object's own namespace, and its pull secrets are never
+	// used. Empty means no default.
 	DefaultServiceAccount string
-	// RequireServiceAccount refuses an object that needs a token of an account, if the object names
-	// no account and there is no default. ControllerNamespaces then has no effect
-	// (--require-service-account-for-provider-auth).
+	// RequireServiceAccount refuses an object that needs an account's token but names no account,
+	// if there is no default (--require-service-account-for-provider-auth). If it is true,
+	// ControllerNamespaces has no effect.
 	RequireServiceAccount bool
 	// ControllerOnly refuses ServiceAccounts, WorkloadIdentities and AWS identities: an object uses
 	// the controller's identity or no identity (--feature-gates=ObjectLevelWorkloadIdentity=false).
@@ -110,7 +110,7 @@ type Rules struct {
 	// that names one (--aws-identities).
 	AWSIdentities func(ctx context.Context, namespace string, identity auth.Subject) error
 	// IdentitiesAtHub refuses objects that name a WorkloadIdentity, because the WorkloadIdentities
-	// of this cluster are in another cluster, its hub (--identities-at-hub).
+	// are in another cluster, the hub of this cluster (--identities-at-hub).
 	IdentitiesAtHub bool
 	// ControllerNamespaces are the namespaces that may use the controller's own identity
 	// (--controller-identity-namespaces). The zero value admits nobody.
@@ -143,14 +143,14 @@ const (
 	STS Source = "sts"
 	// Proof: a proof of Subject is itself the credential. Its type is in Credential.
 	Proof Source = "proof"
-	// Later: it is not decided yet whose credential the object gets. [ResolveAt] decides when the
-	// cloud is known. The Secret SecretName may have other credentials, which no cloud issues.
+	// Later: whose credential the object gets is not decided yet. [ResolveAt] decides it for each
+	// cloud. SecretName may name a Secret with credentials that are not for a cloud.
 	Later Source = "later"
 )
 
-// Identity says whose credential an object gets, and with which connection. All names are those of
-// objects in the object's own namespace, and are checked to be DNS subdomains. The zero Identity is
-// not valid: its Source is empty.
+// Identity says whose credential an object gets, and which Secrets configure its connections. All
+// names are those of objects in the object's own namespace, and are checked to be DNS subdomains.
+// The zero Identity is not valid: its Source is empty.
 type Identity struct {
 	// Source is where the credential comes from.
 	Source Source
@@ -177,11 +177,11 @@ type Identity struct {
 	// CertSecretName is the Secret with certificates and keys for TLS with the object's resource,
 	// such as a registry. An exchange never uses this Secret. Empty means no Secret.
 	CertSecretName string
-	// ProxySecretName is the Secret with the proxy, for the resource and for the exchange of the
-	// tenant's own identity. Empty means no proxy. It is always empty with the controller's
-	// identity.
+	// ProxySecretName is the Secret with the proxy that connections to the resource and to the
+	// token service use. Empty means no proxy. It is always empty with an identity that is not the
+	// tenant's own: the controller's identity, or one that an administrator lends.
 	ProxySecretName string
-	// Insecure allows plain HTTP. It is always false with a minted credential.
+	// Insecure allows plain HTTP. It is always false if Minted returns true.
 	Insecure bool
 }
 
@@ -189,8 +189,8 @@ type Identity struct {
 func (i Identity) Minted() bool { return !i.Subject.IsZero() }
 
 // Option returns an option of [auth.GetToken] with the subject, the chosen token service and the
-// audiences. Accounts reads the subject and makes its proofs. Use Option only if Minted: without a
-// subject, GetToken fails.
+// audiences. GetToken reads the subject from the given accounts, which also make its proofs. Use
+// Option only if Minted returns true: without a subject, GetToken fails.
 func (i Identity) Option(accounts auth.Accounts) auth.Option {
 	subject := auth.WithController()
 	if i.Subject != auth.Controller() {
@@ -207,9 +207,9 @@ func (i Identity) Option(accounts auth.Accounts) auth.Option {
 	}
 }
 
-// Resolve decides whose credential the object gets. Its error wraps an [*auth.Error]. The
-// [*auth.Error] wraps a [*Refusal], unless Rules.AWSIdentities refused, or the labels of the
-// namespace could not be read. [Terminal] says whether to try again.
+// Resolve decides whose credential the object gets. Every error contains an [*auth.Error]. An error
+// about the object's fields contains a [*Refusal] too. An error of Rules.AWSIdentities, or from
+// reading the labels of the namespace, has no [*Refusal]. [Terminal] says whether to try again.
 func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) {
 	if err := fields.Via.check(fields); err != nil {
 		return Identity{}, err
@@ -311,8 +311,8 @@ func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	return identity, err
 }
 
-// whose returns the subject of a minted credential. account and named are the ServiceAccount and
-// the WorkloadIdentity that the object names, or zero.
+// whose returns the subject to which a short-lived credential is issued. The last two arguments are
+// the ServiceAccount and the WorkloadIdentity that the object names; either may be zero.
 func whose(
 	ctx context.Context, fields Fields, rules Rules, account, named auth.Subject,
 ) (subject auth.Subject, defaulted bool, err error) {
@@ -330,9 +330,9 @@ func whose(
 }
 
 // Named returns the subject that an object depends on: when the subject changes, the object must be
-// reconciled again. It returns zero if there is no subject, or if the name is invalid. The subject
-// of a SPIFFE credential is the object itself. A change of the SVIDs' issuer also counts as a
-// change of this subject.
+// reconciled again. It returns the zero subject if the object depends on none, or if the name is
+// invalid. For a SPIFFE credential, it returns the object itself; a new issuer of the object's
+// SVIDs counts as a change of this subject.
 func (r Rules) Named(fields Fields) auth.Subject {
 	if fields.Via.check(fields) != nil {
 		return auth.Subject{}
@@ -363,7 +363,7 @@ func (r Rules) Named(fields Fields) auth.Subject {
 }
 
 // subject returns the subject that a field of the object names, or the zero subject if the field is
-// absent. The parameter of is the function that makes a subject of this kind.
+// absent. It makes the subject with the given function.
 func (f Fields) subject(
 	field, name string, kind auth.Kind, of func(namespace, name string) (auth.Subject, error),
 ) (auth.Subject, error) {
@@ -412,11 +412,11 @@ func checkIssuer(rules Rules) error {
 	return nil
 }
 
-// subjectOf returns the subject of a minted credential. It is the account that the object names,
-// otherwise the default account, otherwise the controller. Only this function replaces an absent
-// serviceAccountName by another identity. The default account is in the object's own namespace. The
-// controller's identity needs a grant that admits the namespace, and is never used over a
-// connection that the tenant chose.
+// subjectOf returns the subject to which a short-lived credential is issued: the account that the
+// object names, or else the default account, or else the controller. Only this function replaces an
+// absent serviceAccountName by another identity. The default account is in the object's own
+// namespace. The controller's identity needs a grant that admits the namespace, and is never used
+// over a connection that the tenant chose.
 func subjectOf(
 	ctx context.Context, fields Fields, rules Rules, account auth.Subject,
 ) (subject auth.Subject, defaulted bool, err error) {

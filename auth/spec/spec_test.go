@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// everything has the rules of a controller with all clouds and the token server. Its own identity
-// is lent to all namespaces.
+// everything is the set of rules of a controller that supports all clouds and the token server. The
+// controller's identity is lent to all namespaces.
 var everything = spec.Rules{
 	Providers: []string{"aws", "azure", "gcp"}, TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}, CredentialHosts: hosts("registry.example.com"),
 	AWSIdentities: func(context.Context, string, auth.Subject) error { return nil },
@@ -50,13 +50,12 @@ func TestExclusions(t *testing.T) {
 		} `json:"rows"`
 	}
 	must.Succeed(t, yaml.UnmarshalStrict(data, &table))
-	// In Go an empty string counts as an absent field, but the schema distinguishes the two. So
-	// Resolve accepts these rows, which the schema refuses. Neither an empty nor an absent field
-	// gives a tenant a wider identity.
+	// Resolve treats an empty string as an absent field. So it accepts these rows, which the schema
+	// refuses. A tenant gains nothing by an empty field: an absent field gives the same identity.
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
-			// A row for Buckets only is resolved without PullSecrets, because a Bucket does not use
+			// Leave PullSecrets false if the row is only for Buckets, because a Bucket does not use
 			// the pull secrets of an account.
 			bucket := slices.Equal(row.Kinds, []string{"Bucket"})
 			var written struct {
@@ -130,7 +129,8 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-// checkRefusal checks that a refusal has a stage, code, fix and field, and no identity.
+// checkRefusal checks that a refusal has a stage, a code, a fix and a field, and that there is no
+// identity.
 func checkRefusal(t *testing.T, identity spec.Identity, err error) *spec.Refusal {
 	t.Helper()
 	if identity != (spec.Identity{}) {
@@ -514,7 +514,8 @@ func TestWhoseIdentity(t *testing.T) {
 			return value
 		}
 		fields := spec.Fields{Namespace: "tenant-a", Provider: "aws", ServiceAccountName: or(cells[0], "puller")}
-		// A token that is itself the credential has the same subject as a cloud's token.
+		// A credential of the type ServiceAccountToken must have the same subject as a cloud's
+		// token.
 		token := credential(spec.ServiceAccountToken, "oci://registry.example.com/app")
 		token.ServiceAccountName = fields.ServiceAccountName
 		rules := spec.Rules{
@@ -582,7 +583,7 @@ func TestNamed(t *testing.T) {
 		{"nobody", rules, spec.Fields{Provider: "aws", ServiceAccountName: "b/puller"}},
 		{"lanyard.dev:awsclusterroleidentity:role", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSClusterRoleIdentity", Name: "role"}}},
 		{"lanyard.dev:awsserviceaccountidentity:a:own", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSServiceAccountIdentity", Name: "own"}}},
-		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // the grant of this AWS identity decides
+		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // the object needs the grant of this AWS identity
 		{"nobody", lending, spec.Fields{Provider: "gcp"}},
 		{"system:serviceaccount:a:kms", rules, spec.Fields{ProviderLater: true, ServiceAccountName: "kms"}},
 		{"system:serviceaccount:a:default", rules, spec.Fields{ProviderLater: true}},
@@ -875,8 +876,8 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// TestCheckAudiences checks that the rules of spec.credential.audiences hold for other sources of
-// audiences too. Errors contain the name of the source.
+// TestCheckAudiences checks the rules of spec.credential.audiences for audiences from a
+// command-line flag. Errors must contain the flag's name.
 func TestCheckAudiences(t *testing.T) {
 	for audience, want := range map[string]auth.Code{
 		"registry.example.com": "", "oci://registry.example.com/team/app": "",

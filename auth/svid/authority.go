@@ -35,8 +35,8 @@ func EncodeCertificate(certificate *x509.Certificate) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: certificate.Raw}))
 }
 
-// NewAuthority returns a self-signed CA of the trust domain, which signs X.509-SVIDs directly. It
-// is valid from [Backdate] before now until life after now.
+// NewAuthority returns a self-signed CA of the trust domain. The CA signs X.509-SVIDs directly. Its
+// validity begins [Backdate] before now and ends at now plus life.
 func NewAuthority(domain spiffeid.TrustDomain, key crypto.Signer, life time.Duration, now time.Time) (*x509.Certificate, error) {
 	template, err := signing(domain, "authority", key.Public(), now.Add(life), now)
 	if err != nil {
@@ -46,8 +46,8 @@ func NewAuthority(domain spiffeid.TrustDomain, key crypto.Signer, life time.Dura
 }
 
 // NewIntermediate returns a CA of the trust domain for the holder of the public key, signed by an
-// authority. It is valid from [Backdate] before now until life after now, but not longer than the
-// authority.
+// authority. Its validity begins [Backdate] before now and ends at now plus life, or with the
+// authority if that is earlier.
 func NewIntermediate(
 	domain spiffeid.TrustDomain, authority *x509.Certificate, key crypto.Signer, public crypto.PublicKey, life time.Duration, now time.Time,
 ) (*x509.Certificate, error) {
@@ -59,8 +59,8 @@ func NewIntermediate(
 	return create(template, authority, public, key)
 }
 
-// signing returns the template of a certificate that may sign X.509-SVIDs, but no other CA. Its own
-// SPIFFE ID is that of the trust domain, without a path; source: X509-SVID §3.2.
+// signing returns a template for the certificate of a CA. The CA may sign X.509-SVIDs, but no other
+// CA. Its SPIFFE ID is that of the trust domain, without a path; source: X509-SVID §3.2.
 func signing(domain spiffeid.TrustDomain, role string, public crypto.PublicKey, end, now time.Time) (*x509.Certificate, error) {
 	if err := checkSigningKey(public); err != nil {
 		return nil, err
@@ -95,8 +95,9 @@ func create(template, parent *x509.Certificate, public crypto.PublicKey, key cry
 const maxKeyPEM = 16 << 10
 
 // ParseAuthority returns the CA in a Secret of the type kubernetes.io/tls: the first certificate in
-// tls.crt, and the key in tls.key. The key must belong to the certificate, and both must be able to
-// sign intermediates of the trust domain now. Errors say what to change, and do not quote the key.
+// tls.crt, and the key in tls.key. The key must belong to the certificate, and the CA must be able
+// to sign intermediates of the trust domain now. Errors say what to change, and do not quote the
+// key.
 func ParseAuthority(certificate, key []byte, domain spiffeid.TrustDomain, now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	authority, err := firstCertificate(certificate)
 	if err != nil {
@@ -112,8 +113,8 @@ func ParseAuthority(certificate, key []byte, domain spiffeid.TrustDomain, now ti
 	return authority, private, nil
 }
 
-// ParseAuthorityOf is like ParseAuthority, for a CA whose key is not in the Secret. The parameter
-// name is the key's name in errors.
+// ParseAuthorityOf is like ParseAuthority, for a CA whose key is not in the Secret. In errors, the
+// argument name stands for the key.
 func ParseAuthorityOf(
 	certificate []byte, key crypto.Signer, name string, domain spiffeid.TrustDomain, now time.Time,
 ) (*x509.Certificate, error) {
@@ -151,8 +152,8 @@ func checkPair(authority *x509.Certificate, key crypto.Signer, name string, doma
 }
 
 // CheckAuthority returns an error that says why a CA cannot sign intermediates of the trust domain
-// now. It checks the CA's fields. Then it does what verifiers will do: it signs an intermediate and
-// an X.509-SVID, for temporary keys, and verifies both certificates.
+// now. It checks the CA's fields. Then it signs an intermediate and an X.509-SVID for temporary
+// keys, and verifies both certificates as other programs will do.
 func CheckAuthority(authority *x509.Certificate, key crypto.Signer, domain spiffeid.TrustDomain, now time.Time) error {
 	switch {
 	case !now.Before(authority.NotAfter):

@@ -23,7 +23,8 @@ func keyPEM(tb testing.TB, key crypto.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// TestParseAuthority checks Secrets that can be a CA, and Secrets that cannot.
+// TestParseAuthority checks that ParseAuthority accepts a Secret with a usable CA, and refuses all
+// others.
 func TestParseAuthority(t *testing.T) {
 	for name, key := range map[string]crypto.Signer{"P-256": newKey(t, elliptic.P256()), "P-384": newKey(t, elliptic.P384()), "RSA": newRSA(t, 2048)} {
 		w := newWorld(t, key)

@@ -42,7 +42,7 @@ func FuzzID(f *testing.F) {
 	})
 }
 
-// FuzzClaims checks that accepted audiences are in the token without a change.
+// FuzzClaims checks that audiences which NewClaims accepts appear unchanged in the token.
 func FuzzClaims(f *testing.F) {
 	key := newKey(f, elliptic.P256())
 	f.Add("registry.example.com,https://a", "one")
@@ -62,7 +62,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzCheckJWT checks that an accepted token has the requested object and audience.
+// FuzzCheckJWT checks that a token which CheckJWT accepts has the requested object and audience.
 func FuzzCheckJWT(f *testing.F) {
 	now, key := time.Unix(1_800_000_000, 0), newKey(f, elliptic.P256())
 	claims, err := svid.NewClaims("https://spiffe.example.com", object(f), []string{"a"}, "one", now)
@@ -88,7 +88,8 @@ func FuzzCheckJWT(f *testing.F) {
 	})
 }
 
-// FuzzParsePublicKey checks that only keys on P-256 are accepted, and only in one encoding.
+// FuzzParsePublicKey checks that ParsePublicKey accepts only keys on P-256, each in only one
+// encoding.
 func FuzzParsePublicKey(f *testing.F) {
 	der, err := x509.MarshalPKIXPublicKey(&newKey(f, elliptic.P256()).PublicKey)
 	must.Succeed(f, err)
@@ -109,7 +110,7 @@ func FuzzParsePublicKey(f *testing.F) {
 	})
 }
 
-// FuzzParseChain checks that an accepted chain has one to eight certificates.
+// FuzzParseChain checks that ParseChain returns one to eight certificates, or an error.
 func FuzzParseChain(f *testing.F) {
 	w, other := newWorld(f, newKey(f, elliptic.P256())), newKey(f, elliptic.P256())
 	f.Add(svid.EncodeCertificate(w.authority))

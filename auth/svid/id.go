@@ -15,8 +15,8 @@ const (
 )
 
 // ParseTrustDomain parses the name of a trust domain, such as "example.com". SPIFFE limits the
-// characters. The name must also be valid as the host of a certificate's URI, because verifiers
-// refuse a name with an empty label.
+// characters. A name with an empty label is refused too, because verifiers refuse it as the host of
+// a URI in a certificate.
 func ParseTrustDomain(name string) (spiffeid.TrustDomain, error) {
 	switch {
 	case strings.Contains(name, "/"):

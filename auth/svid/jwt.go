@@ -25,8 +25,8 @@ import (
 const (
 	// Lifetime is how long an SVID is valid after its issue, unless its authority expires earlier.
 	Lifetime = time.Hour
-	// Backdate is how long before its issue an SVID is already valid, for verifiers whose clock is
-	// behind.
+	// Backdate is how far the start of an SVID's validity lies before its issue, for verifiers
+	// whose clock is behind.
 	Backdate = time.Minute
 )
 
@@ -51,8 +51,8 @@ type Claims struct {
 }
 
 // NewClaims returns the claims of a JWT-SVID that is issued now. The issuer is the URL where
-// verifiers find the key. The parameter jti must differ from the jti of all other tokens. Without
-// an audience (JWT-SVID §3.2), or with an invalid audience, NewClaims fails.
+// verifiers find the key. The jti must differ from that of every other token. Without an audience
+// (JWT-SVID §3.2), or with an invalid audience, NewClaims fails.
 func NewClaims(issuer string, id spiffeid.ID, audiences []string, jti string, now time.Time) (Claims, error) {
 	if id.Path() == "" {
 		return Claims{}, errors.New("a JWT-SVID needs a SPIFFE ID with a path")

@@ -58,8 +58,8 @@ type Signers struct {
 	// yet.
 	Authority string
 	// Broker is the address of the SPIFFE broker that issues the SVIDs; empty for Lanyard's token
-	// server. With a broker, the signers are unknown before it answers. So all other fields except
-	// TrustDomain are then empty.
+	// server. A broker's signers are unknown, so if Broker is set, all other fields except
+	// TrustDomain are empty.
 	Broker string
 }
 
@@ -84,7 +84,8 @@ func NewProvider(form Type, ring Ring) (*Provider, error) {
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return Name }
 
-// GetTarget implements [auth.Provider]. The SVID depends on the audiences and on the signers.
+// GetTarget implements [auth.Provider]. The target includes the SVID's trust domain and signer, and
+// the audiences of a JWT-SVID.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if options.STSEndpoint != "" || options.STSRegion != "" || options.ProxyURL != nil {
 		return auth.Target{}, refusal.Unsupported(Name, "a token service or a proxy",
@@ -120,8 +121,9 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return auth.Target{Audiences: options.Audiences, Issuance: auth.NewIssuance(terms)}, signers.unready(signers.Key, "key")
 }
 
-// unready returns an error if there is no signer yet: the first key or authority is not active
-// before it is published. The parameter what is "key" or "authority".
+// unready returns an error if signer is empty, unless a broker issues the SVIDs. A new trust domain
+// has no active key or authority until the first one has been published. The argument what, "key"
+// or "authority", names the missing signer in the error.
 func (s Signers) unready(signer, what string) error {
 	if signer != "" || s.Broker != "" {
 		return nil

@@ -145,7 +145,7 @@ func harness(t *testing.T, form svid.Type) *providertest.Harness {
 			if jwt, ok := token.(*auth.JWT); ok {
 				return []string{jwt.Token.Reveal()}
 			}
-			return nil // a certificate: the suite itself finds the private key
+			return nil // package providertest itself reads the private key of a certificate
 		},
 		Whose: func(_ context.Context, token auth.Token) (string, error) { return holder(token) },
 		Unsupported: map[string]auth.Option{

@@ -69,7 +69,7 @@ func valueOf[T any](tb testing.TB) func(T, error) T {
 	}
 }
 
-// TestTrustDomain checks names by SPIFFE-ID §2.1.
+// TestTrustDomain checks that ParseTrustDomain refuses names that SPIFFE-ID §2.1 does not allow.
 func TestTrustDomain(t *testing.T) {
 	for name, good := range map[string]bool{
 		"example.com": true, "prod_eu-1.example.com": true, strings.Repeat("a", 255): true,
@@ -83,7 +83,7 @@ func TestTrustDomain(t *testing.T) {
 	}
 }
 
-// TestID checks IDs by SPIFFE-ID §2.2 and §2.3, and the form of an object's ID.
+// TestID checks IDs against SPIFFE-ID §2.2 and §2.3, and the form of an object's ID.
 func TestID(t *testing.T) {
 	if got := object(t).String(); got != "spiffe://example.com/ocirepositories/production/my-app" {
 		t.Error(got)
@@ -109,7 +109,7 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestJWT checks JWT-SVIDs against the text JWT-SVID. The verifier is go-spiffe.
+// TestJWT checks that JWT-SVIDs follow SPIFFE's standard JWT-SVID, and that go-spiffe accepts them.
 func TestJWT(t *testing.T) {
 	now := time.Now()
 	for alg, key := range map[string]crypto.Signer{"RS256": newRSA(t, 2048), "ES256": newKey(t, elliptic.P256()), "ES384": newKey(t, elliptic.P384())} {
@@ -152,8 +152,8 @@ func text(t *testing.T, part string) string {
 
 func unix(at time.Time) string { return big.NewInt(at.Unix()).String() }
 
-// TestJWTRefusals checks JWT-SVID §2.1, which lists the algorithms, and §3.2, which requires an
-// audience.
+// TestJWTRefusals checks that package svid refuses invalid audiences (JWT-SVID §3.2) and keys for
+// algorithms that JWT-SVID §2.1 does not allow.
 func TestJWTRefusals(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	must.Succeed(t, err)
@@ -242,7 +242,8 @@ func newWorld(tb testing.TB, key crypto.Signer) *world {
 	return w
 }
 
-// foreign returns a CA as cert-manager makes it. The function change may change its template.
+// foreign returns a CA as cert-manager makes it. If change is not nil, it may edit the CA's
+// template.
 func (w *world) foreign(tb testing.TB, change func(*x509.Certificate)) *x509.Certificate {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -257,7 +258,8 @@ func (w *world) foreign(tb testing.TB, change func(*x509.Certificate)) *x509.Cer
 	return valueOf[*x509.Certificate](tb)(x509.ParseCertificate(der))
 }
 
-// TestCertificate checks X.509-SVIDs against the text X509-SVID. The verifier is go-spiffe.
+// TestCertificate checks that X.509-SVIDs follow SPIFFE's standard X509-SVID, and that go-spiffe
+// accepts them.
 func TestCertificate(t *testing.T) {
 	for name, key := range map[string]crypto.Signer{"P-256": newKey(t, elliptic.P256()), "P-384": newKey(t, elliptic.P384()), "RSA": newRSA(t, 2048)} {
 		w := newWorld(t, key)
@@ -280,15 +282,15 @@ func TestCertificate(t *testing.T) {
 		switch {
 		case len(chain) != 1:
 			t.Errorf("%s: the chain has %d certificates: the authority must not be there", name, len(chain))
-		case len(leaf.URIs) != 1 || len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses) > 0: // §2: exactly one URI SAN
+		case len(leaf.URIs) != 1 || len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses) > 0: // X509-SVID §2: exactly one URI SAN
 			t.Errorf("%s: names %v", name, leaf.URIs)
 		case leaf.Subject.String() != "" || !critical(leaf, 17): // RFC 5280 §4.1.2.6
 			t.Errorf("%s: Subject %q, SAN critical: %v", name, leaf.Subject, critical(leaf, 17))
-		case leaf.IsCA || !leaf.BasicConstraintsValid: // §4.1
+		case leaf.IsCA || !leaf.BasicConstraintsValid: // X509-SVID §4.1
 			t.Errorf("%s: it is a CA", name)
-		case leaf.KeyUsage != x509.KeyUsageDigitalSignature || !critical(leaf, 15): // §4.3
+		case leaf.KeyUsage != x509.KeyUsageDigitalSignature || !critical(leaf, 15): // X509-SVID §4.3
 			t.Errorf("%s: key usage %b, critical: %v", name, leaf.KeyUsage, critical(leaf, 15))
-		case len(leaf.ExtKeyUsage) != 2 || leaf.ExtKeyUsage[0] != x509.ExtKeyUsageServerAuth || leaf.ExtKeyUsage[1] != x509.ExtKeyUsageClientAuth: // §4.4
+		case len(leaf.ExtKeyUsage) != 2 || leaf.ExtKeyUsage[0] != x509.ExtKeyUsageServerAuth || leaf.ExtKeyUsage[1] != x509.ExtKeyUsageClientAuth: // X509-SVID §4.4
 			t.Errorf("%s: extended key usage %v", name, leaf.ExtKeyUsage)
 		case leaf.NotBefore.Unix() != w.now.Add(-time.Minute).Unix() || leaf.NotAfter.Unix() != w.now.Add(time.Hour).Unix():
 			t.Errorf("%s: valid from %v to %v", name, leaf.NotBefore, leaf.NotAfter)
@@ -339,7 +341,8 @@ func TestCertificateLikeLibrary(t *testing.T) {
 	}
 }
 
-// TestIntermediate checks a chain that leads to an imported authority.
+// TestIntermediate checks that go-spiffe and CheckChain accept a chain that leads to an imported
+// authority.
 func TestIntermediate(t *testing.T) {
 	w := newWorld(t, newRSA(t, 2048))
 	foreign := w.foreign(t, nil)
@@ -357,7 +360,7 @@ func TestIntermediate(t *testing.T) {
 	if err := svid.CheckChain(chain, object(t), &leafKey.PublicKey, w.now); err != nil {
 		t.Error(err)
 	}
-	// X509-SVID §3.2 and §4.2: a CA's own ID has no path, and it may sign certificates.
+	// The SPIFFE ID of a CA has no path (X509-SVID §3.2), and a CA may sign certificates (§4.2).
 	if len(intermediate.URIs) != 1 || intermediate.URIs[0].String() != "spiffe://example.com" || intermediate.KeyUsage&x509.KeyUsageCertSign == 0 ||
 		!intermediate.MaxPathLenZero || !critical(intermediate, 19) || !critical(intermediate, 15) {
 		t.Errorf("intermediate: %+v", intermediate)
@@ -370,8 +373,8 @@ func TestIntermediate(t *testing.T) {
 	}
 }
 
-// TestNeverOutlivesAuthority checks SVIDs that are issued shortly before the end of an authority or
-// of an intermediate.
+// TestNeverOutlivesAuthority checks that an SVID never expires after the authority or the
+// intermediate that signed it.
 func TestNeverOutlivesAuthority(t *testing.T) {
 	w := newWorld(t, newKey(t, elliptic.P256()))
 	leafKey := newKey(t, elliptic.P256())

@@ -31,7 +31,7 @@ type Issuer struct {
 	domain   spiffeid.TrustDomain
 	key      crypto.Signer
 	hash     crypto.Hash
-	notAfter time.Time // the earliest end in the chain
+	notAfter time.Time // the earliest NotAfter in the chain
 	chain    []byte    // PEM of the intermediates
 
 	// Constant parts of the certificates, in DER.
@@ -40,8 +40,9 @@ type Issuer struct {
 	extensions []byte // all extensions except subjectAltName
 }
 
-// NewIssuer returns an Issuer. With an intermediate, which the authority must have signed, key is
-// the key of the intermediate. If intermediate is nil, key is the key of the authority.
+// NewIssuer returns an Issuer that signs with the given key. The key must be that of the
+// intermediate, which the authority must have signed. If intermediate is nil, the key must be that
+// of the authority.
 func NewIssuer(domain spiffeid.TrustDomain, key crypto.Signer, authority, intermediate *x509.Certificate) (*Issuer, error) {
 	signer, notAfter, chain := authority, authority.NotAfter, []byte(nil)
 	if intermediate != nil {
@@ -105,8 +106,8 @@ func (c Certificate) Chain() string {
 // critical key usage digitalSignature, and the extended usages serverAuth and clientAuth. Source:
 // X509-SVID §2 to §4; RFC 5280 §4.1.2.6 for subjectAltName.
 //
-// Certificate encodes the certificate itself, without [x509.CreateCertificate]. That function
-// verifies each signature that it makes, which takes longer than to sign.
+// Certificate does not call [x509.CreateCertificate], because that function verifies each signature
+// that it makes. This takes longer than signing.
 func (i *Issuer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey, now time.Time) (Certificate, error) {
 	if !id.MemberOf(i.domain) || id.Path() == "" {
 		return Certificate{}, fmt.Errorf("%q is not a SPIFFE ID of an object in the trust domain %s", id, i.domain)
@@ -352,7 +353,7 @@ func checkIssued(certificate, by *x509.Certificate) error {
 	return nil
 }
 
-// checkLeaf checks an X.509-SVID by X509-SVID §2 to §5.2.
+// checkLeaf checks an X.509-SVID by the rules of SPIFFE's standard X509-SVID, §2 to §5.2.
 func checkLeaf(leaf *x509.Certificate, id spiffeid.ID, now time.Time) error {
 	switch {
 	case len(leaf.URIs) != 1 || len(leaf.DNSNames)+len(leaf.EmailAddresses)+len(leaf.IPAddresses) > 0:
@@ -369,8 +370,8 @@ func checkLeaf(leaf *x509.Certificate, id spiffeid.ID, now time.Time) error {
 	return nil
 }
 
-// checkSigning checks a CA certificate by X509-SVID §2 and §4. If the certificate has a SPIFFE ID,
-// it must be that of the trust domain.
+// checkSigning checks a CA certificate by the rules of SPIFFE's standard X509-SVID, §2 and §4. If
+// the certificate has a SPIFFE ID, it must be that of the trust domain.
 func checkSigning(certificate *x509.Certificate, domain spiffeid.TrustDomain) error {
 	switch {
 	case !certificate.BasicConstraintsValid || !certificate.IsCA:

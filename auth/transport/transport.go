@@ -68,7 +68,7 @@ type Options struct {
 // Pool has the transports of a provider. It is safe for concurrent use.
 type Pool struct {
 	base   *http.Transport
-	direct *http.Transport // to hosts that tenants choose
+	direct *http.Transport // to hosts that tenants choose, without a proxy
 	behind *http.Transport // to hosts that tenants choose, through the administrator's proxy
 	dial   DialFunc
 	size   int
@@ -174,8 +174,8 @@ func (p *Pool) Proxied(target *url.URL) bool {
 	return err != nil || proxy != nil
 }
 
-// Via returns the transport to hosts that the administrator or the cloud's own tables name. It uses
-// the given proxy, which a tenant chose, or the administrator's proxy if the argument is nil.
+// Via returns the transport to hosts that no tenant chose, such as the cloud's own. It uses the
+// given proxy, which a tenant chose, or the administrator's proxy if the argument is nil.
 func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	if proxy == nil {
 		return p.base
@@ -184,8 +184,9 @@ func (p *Pool) Via(proxy *url.URL) *http.Transport {
 }
 
 // Environment returns a new transport for one call to a service that the program's own environment
-// names. It leaves no connection open. Plain HTTP does not use the proxy: only the machine's own
-// metadata services use plain HTTP, and they send credentials.
+// names. It leaves no connection open. Only HTTPS requests use the administrator's proxy. Plain
+// HTTP is for the machine's own metadata services, whose answers contain credentials that no proxy
+// may see.
 func (p *Pool) Environment() *http.Transport {
 	t := clone(p.base)
 	t.DisableKeepAlives = true

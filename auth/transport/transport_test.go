@@ -21,7 +21,7 @@ import (
 
 var errRefused = errors.New("refused by the guard")
 
-// dials counts connections, and refuses them if refuse is true.
+// dials counts the calls of its dial function. If refuse is true, the function refuses to connect.
 type dials struct {
 	n      atomic.Int32
 	refuse bool
@@ -230,7 +230,7 @@ func TestOwnProxyRefuses(t *testing.T) {
 	if refused, ok := errors.AsType[*attempt.ProxyError](err); !ok || refused.Status != http.StatusBadGateway {
 		t.Errorf("%v, want the status of the refusal", err)
 	}
-	// If Base has an OnProxyConnectResponse of the administrator, this function is called first.
+	// If the administrator's Base has an OnProxyConnectResponse, it must be called first.
 	own := errors.New("the proxy's certificate is not pinned")
 	base.OnProxyConnectResponse = func(context.Context, *url.URL, *http.Request, *http.Response) error { return own }
 	if _, err := get(t, newPool(t, transport.Options{Base: base, Dial: d.dial}).Via(nil), "https://sts.eu-west-1.amazonaws.com"); !errors.Is(err, own) {
@@ -272,7 +272,7 @@ func TestPoolIsBounded(t *testing.T) {
 		t.Error("a proxy has two transports")
 	}
 	second := proxy(1)
-	proxy(3) // evicts 2, the least recently used proxy
+	proxy(3) // evicts proxy(2), which was least recently used
 	if proxy(0) != first || proxy(1) != second {
 		t.Error("the wrong one was pushed out")
 	}

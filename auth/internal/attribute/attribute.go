@@ -10,27 +10,27 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// Attribute is an attribute whose value is a subject's cloud identity, or a part of the identity.
+// Attribute is an annotation or a field whose value is a subject's cloud identity, or a part of the
+// identity.
 type Attribute struct {
 	// Annotation is the attribute's name on a ServiceAccount.
 	Annotation string
 	// Field is the attribute's name in the providerConfig of a WorkloadIdentity.
 	Field string
-	// Spec is the attribute's name in the spec of subjects of other kinds, such as an
-	// AWSClusterRoleIdentity.
+	// Spec is the attribute's name in the spec of a subject that is neither a ServiceAccount nor a
+	// WorkloadIdentity, such as an AWSClusterRoleIdentity.
 	Spec string
 }
 
-// Of returns the account's value of the attribute. The result named is false if the account does
-// not have the attribute. It is true if the value is present but empty.
+// Of returns the value that the account has for the attribute. It also reports whether the account
+// has the attribute at all, even with an empty value.
 func (a Attribute) Of(account auth.Account) (value string, named bool) {
 	_, name := a.place(account.Subject)
 	value, named = account.Attributes[name]
 	return value, named
 }
 
-// place returns the attribute's name for the kind of subject, and the text that errors write before
-// the name.
+// place returns the attribute's name for the subject's kind, and a prefix for the name in errors.
 func (a Attribute) place(subject auth.Subject) (before, name string) {
 	switch subject.Kind() {
 	case auth.KindServiceAccount:
@@ -42,16 +42,17 @@ func (a Attribute) place(subject auth.Subject) (before, name string) {
 	}
 }
 
-// At returns the attribute's name and the subject's object, for errors.
+// At returns text for errors, such as "annotation iam.gke.io/gcp-service-account of ServiceAccount
+// tenant-a/reader".
 func (a Attribute) At(subject auth.Subject) string {
 	before, name := a.place(subject)
 	return before + name + " of " + nameOf(subject)
 }
 
-// nameOf returns kind, namespace and name of the subject's object, for errors.
+// nameOf returns the subject's kind, namespace and name, for errors.
 func nameOf(subject auth.Subject) string { return string(subject.Kind()) + " " + keyOf(subject) }
 
-// keyOf returns namespace and name of the subject's object, or only the name without a namespace.
+// keyOf returns the subject's namespace and name, or only the name if there is no namespace.
 func keyOf(subject auth.Subject) string {
 	if subject.Namespace() == "" {
 		return subject.Name()
@@ -59,11 +60,12 @@ func keyOf(subject auth.Subject) string {
 	return subject.Namespace() + "/" + subject.Name()
 }
 
-// Missing returns the error for a subject without the attribute. The parameter what is the thing in
-// the attribute, such as "IAM role". The parameter value describes the value to set.
+// Missing returns the error for a subject without the attribute. The error says what the attribute
+// should name, such as "IAM role", and which value to set.
 //
-// The account of a WorkloadIdentity has only the attributes for its targetSystem.type. So for a
-// WorkloadIdentity the fix also says to compare the provider with this type.
+// The account of a WorkloadIdentity has the attributes of only one provider: that of its
+// targetSystem.type. If an attribute is missing, this type may be wrong, so the fix also says to
+// check it.
 func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	missing := &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
@@ -77,8 +79,8 @@ func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 }
 
 // Invalid returns the error for a value that was refused with err. If err is an error of package
-// endpoint, the returned error has the same fix. For an identity of several attributes, an [*Error]
-// in err's chain says which attribute is invalid.
+// endpoint, the returned error has the same fix. If the identity has several attributes, an
+// [*Error] in err's chain says which one is invalid.
 func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		a, err = e.Attribute, e.Err
@@ -86,13 +88,13 @@ func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	return refusal.Of(auth.StageIdentity, auth.CodeIdentityInvalid, a.At(subject), err)
 }
 
-// Empty returns the error for an attribute that is present but empty: its author meant some value.
-// The parameter what is the thing in the attribute, such as "tenant ID".
+// Empty returns the error for an attribute that is present but empty. The error says what the
+// attribute should name, such as "tenant ID".
 func Empty(what string) error {
 	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }
 
-// Error says which attribute is invalid, for an identity of several attributes.
+// Error says which attribute of an identity is invalid, if the identity has several attributes.
 type Error struct {
 	Attribute Attribute
 	Err       error

@@ -1,4 +1,4 @@
-// Package lease shortens the lifetime of tokens that SDKs get, so that the SDKs soon ask again.
+// Package lease reports an early expiry of tokens to SDKs, so that the SDKs soon ask again.
 package lease
 
 import "time"
@@ -8,8 +8,8 @@ import "time"
 // role changed. The next call of GetToken notices such a change, so SDKs must call again soon.
 const Most = time.Minute
 
-// Until returns the expiry that an SDK sees for a token that expires at the time end: at most
-// [Most] from now.
+// Until returns the expiry that an SDK sees, given the time when the token really expires. The
+// result is at most [Most] from now.
 func Until(end time.Time) time.Time {
 	if soon := time.Now().Add(Most); end.After(soon) {
 		return soon.In(end.Location())

@@ -1,5 +1,5 @@
-// Package memo caches the results of parsing. Every call of auth.GetToken needs texts that tenants
-// wrote, in parsed form. A text is rarely new, so most calls need no parsing.
+// Package memo caches the results of parsing. Every call of auth.GetToken needs the parsed form
+// of texts that tenants wrote. Such a text is rarely new, so most calls need no parsing.
 package memo
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 )
 
-// Size is the maximum number of keys in a memo. A full memo is emptied, so that a tenant cannot
-// fill it forever.
+// Size is the maximum number of keys in a memo. A full memo is emptied, so that the keys of one
+// tenant do not occupy it forever.
 const Size = 4096
 
 // Memo caches the result of parsing each key, but no errors. A hit does not allocate. A Memo is
@@ -19,7 +19,7 @@ type Memo[K comparable, V any] struct {
 	parsed *xsync.Map[K, *V]
 }
 
-// New makes an empty memo. Parse calls the function fresh for a key that is not cached.
+// New makes an empty memo that parses keys with the given function.
 func New[K comparable, V any](fresh func(K) (V, error)) *Memo[K, V] {
 	return &Memo[K, V]{fresh: fresh, parsed: xsync.NewMap[K, *V]()}
 }
@@ -42,8 +42,8 @@ func (m *Memo[K, V]) Parse(key K) (*V, error) {
 	return v, nil
 }
 
-// own returns a copy of a key that is a string. Without the copy, a string that is part of a longer
-// string would keep the longer string in memory.
+// own returns a copy of a key that is a string, and any other key unchanged. Without the copy, a
+// string that is part of a longer string would keep the longer string in memory.
 func own[K comparable](key K) K {
 	if text, ok := any(&key).(*string); ok {
 		*text = strings.Clone(*text)

@@ -1,5 +1,5 @@
-// Package refusal makes the errors of calls that a provider refuses before any request. All
-// providers share these errors.
+// Package refusal makes the errors with which providers refuse calls before any request is sent.
+// All providers share these errors.
 package refusal
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Of turns a refusal of package endpoint into an [*auth.Error]. The parameter where is the name of
-// the refused input. The parameter where is empty if the refusal itself contains the name.
+// Of turns a refusal of package endpoint into an [*auth.Error]. The error begins with the name of
+// the refused input. The name may be empty if the refusal itself contains it.
 func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	fix := ""
 	if e, ok := errors.AsType[*endpoint.Error](err); ok {
@@ -23,8 +23,8 @@ func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
 }
 
-// Unsupported returns the error for an option that the provider does not support. The parameter
-// what is the option, such as "an STS region".
+// Unsupported returns the error for an option that the provider does not support, such as "an STS
+// region".
 func Unsupported(provider, what, fix string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported, Fix: fix,
@@ -32,8 +32,9 @@ func Unsupported(provider, what, fix string) error {
 	}
 }
 
-// Detour returns the error for a lent identity with an endpoint or a proxy that a tenant may have
-// chosen. The parameter way is "STS endpoint" or "proxy".
+// Detour returns the error for a call that combines an identity lent to a tenant, such as the
+// controller's, with an STS endpoint or a proxy of the tenant's choice. Pass "STS endpoint" or
+// "proxy".
 func Detour(way string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
@@ -43,7 +44,7 @@ func Detour(way string) error {
 }
 
 // ForeignToken returns the error for a token of another provider in a request for registry
-// credentials. The parameter own is the type of the provider's own tokens.
+// credentials. The error also names the type of the provider's own tokens.
 func ForeignToken(own string, got auth.Token) error {
 	return &auth.Error{
 		Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
@@ -52,8 +53,8 @@ func ForeignToken(own string, got auth.Token) error {
 	}
 }
 
-// NotForSDK returns the error for registry credentials where an SDK needs a token. The parameter
-// takes is the type that the SDK takes.
+// NotForSDK returns the error for registry credentials where an SDK needs a token. The error says
+// which type the SDK takes.
 func NotForSDK(takes string, got auth.Token) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,

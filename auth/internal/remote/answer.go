@@ -18,7 +18,7 @@ const (
 )
 
 // errBrokenOff is the error if a connection ended in the middle of an answer, and errTooLong if an
-// answer is longer than maxBody. After either error there is no other attempt, because the called
+// answer is longer than maxBody. Neither error leads to a second attempt, because the called
 // service has already done the operation.
 var (
 	errBrokenOff = errors.New("the answer broke off")

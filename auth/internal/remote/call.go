@@ -23,9 +23,9 @@ func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	}
 }
 
-// whole is a transport that reads whole answers. An answer that breaks off, never ends or takes too
-// long is an error of the request. The timeout of [http.Client] is no substitute: every transport
-// other than http.Transport sees that timeout as a cancellation by the caller.
+// whole is a transport that reads whole answers. A request fails if its answer breaks off, never
+// ends or takes too long. The timeout of [http.Client] is no substitute: every transport other than
+// http.Transport sees that timeout as a cancellation by the caller.
 type whole struct {
 	next    http.RoundTripper
 	timeout time.Duration
@@ -34,7 +34,7 @@ type whole struct {
 // RoundTrip implements [http.RoundTripper].
 func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(request.Context(), w.timeout)
-	defer cancel() // not earlier: read needs the context
+	defer cancel() // runs after read(), which needs ctx
 	response, err := w.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 
 // Settings are an administrator's settings for a provider's calls.
 type Settings struct {
-	// Transport is the transport whose copies make all connections. Nil means [transport.Default].
+	// Transport is copied for all connections. Nil means [transport.Default].
 	Transport *http.Transport
-	// AllowedEndpointHosts are hosts that are allowed although their addresses would be refused.
+	// AllowedEndpointHosts are hosts that may have any address, even one in DenyCIDRs.
 	AllowedEndpointHosts endpoint.Allowed
 	// DenyCIDRs are addresses that the hosts and proxies chosen by tenants must not have.
 	DenyCIDRs endpoint.CIDRs
@@ -47,8 +47,8 @@ func NewCaller(s Settings) (*Caller, error) {
 // Timeout returns the time limit of each request.
 func (c *Caller) Timeout() time.Duration { return c.timeout }
 
-// Via returns the client for the cloud's own hosts. The client uses proxy, which a tenant chose,
-// unless proxy is nil.
+// Via returns the client for the cloud's own hosts. The client connects through the tenant's proxy,
+// if that is not nil.
 func (c *Caller) Via(proxy *url.URL) *http.Client { return NewClient(c.pool.Via(proxy), c.timeout) }
 
 // Host returns the client for a host that a tenant chose.

@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// maxClaim bounds a claim in an error, in bytes. Even the longest sub claim is shorter: that of a
-// WorkloadIdentity with the longest names, and with its UID.
+// maxClaim bounds a claim in an error, in bytes. Every sub claim is shorter. The longest is that of
+// a WorkloadIdentity: it has two names and a UID.
 const maxClaim = 512
 
 // Claims are those claims of a proof that error texts contain.
@@ -29,8 +29,8 @@ func ClaimsOf(proof *auth.JWT) Claims {
 	return c
 }
 
-// Shown returns the claims in printable form, for errors that tell people what to trust. Subject is
-// the proof's subject, which replaces a missing sub claim.
+// Shown returns the claims in printable form, for errors that tell people what to trust. A missing
+// sub claim is replaced by the proof's subject.
 func (c Claims) Shown(subject auth.Subject) Claims {
 	return Claims{
 		Issuer:  cmp.Or(Printable(c.Issuer, maxClaim), "<issuer>"),
@@ -38,8 +38,8 @@ func (c Claims) Shown(subject auth.Subject) Claims {
 	}
 }
 
-// Payload reads the claims of a JWT (RFC 7519) without verifying the JWT. It reports whether token
-// has such claims.
+// Payload reads the claims of a JWT (RFC 7519) without verifying the JWT. It reports whether the
+// claims could be decoded.
 func Payload(token string, claims any) bool {
 	_, rest, _ := strings.Cut(token, ".")
 	encoded, _, ok := strings.Cut(rest, ".")

@@ -34,7 +34,7 @@ type Failure struct {
 	// Cause is the reason why the context ended, or nil if the context did not end.
 	Cause error
 
-	// refused is the refusal to connect, whose text is in What. It is nil for any other failure.
+	// refused is set if the server's address is not allowed. Its text is in What.
 	refused *endpoint.AddressError
 }
 
@@ -50,7 +50,8 @@ func (f Failure) Error(stage auth.Stage, operation string) *auth.Error {
 	return &auth.Error{Stage: stage, Code: f.Code, Fix: f.Fix, RetryAfter: f.RetryAfter, Err: err}
 }
 
-// refusedError wraps the refusal to connect without repeating its text.
+// refusedError makes the AddressError available to errors.As. The embedded error already has its
+// text.
 type refusedError struct {
 	error
 
@@ -59,8 +60,8 @@ type refusedError struct {
 
 func (e *refusedError) Unwrap() error { return e.refused }
 
-// Unanswered returns the failure of a call that ended with err, without an answer. The parameter
-// where is the name of the called service.
+// Unanswered returns the failure of a call that ended with err, without an answer from the named
+// service.
 func Unanswered(ctx context.Context, err error, where string) Failure {
 	why := attempt.Explain(err)
 	f := Failure{Where: where, Code: auth.CodeUnreachable, What: why.Error(), Fix: why.Fix(attempt.Side{Name: where})}
@@ -78,9 +79,8 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 	return f
 }
 
-// Refusal returns the failure of a call whose answer is an HTTP status other than success. The
-// parameter where is the name of the called service, and health is the page that shows the
-// service's state.
+// Refusal returns the failure for an answer of the named service with an HTTP status other than
+// success. If the service itself failed (5xx), the fix refers to the page that shows its health.
 func (a Answer) Refusal(where, health string) Failure {
 	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.RetryAfter()}
 	switch {
@@ -95,8 +95,8 @@ func (a Answer) Refusal(where, health string) Failure {
 	return f
 }
 
-// Invalid returns the failure of a call whose answer should contain wanted, such as "a token".
-// The parameter where is the name of the called service, and err says why wanted is missing.
+// Invalid returns the failure for an answer of the named service that lacks the wanted thing, such
+// as "a token". The reason is err.
 func Invalid(where, wanted string, err error) Failure {
 	return Failure{
 		Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where),
@@ -112,8 +112,8 @@ func checkReach(where string) string {
 	return "check that " + where + " can be reached from the controller"
 }
 
-// Printable returns s as one line of printable ASCII. The parameter most is the maximum length in
-// bytes, after which s is cut.
+// Printable returns s as one line of printable ASCII. A line that is longer than the given number
+// of bytes is cut there, and "..." is appended.
 func Printable(s string, most int) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }), " ")
 	if len(s) > most {

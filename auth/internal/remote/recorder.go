@@ -16,7 +16,7 @@ type Exchange struct {
 	Err error
 }
 
-// Recorder is a transport for an SDK that records the last exchange. Failures describe this
+// Recorder is a transport that records the last exchange of an SDK. Failures describe this
 // exchange, because the SDKs' errors repeat whole answers. A Recorder is safe for concurrent use.
 type Recorder struct {
 	ctx  context.Context //nolint:containedctx // SDKs do not all pass theirs on
@@ -42,7 +42,8 @@ func (r *Recorder) Last() Exchange {
 // RoundTrip implements [http.RoundTripper].
 func (r *Recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	defer cancel(nil)                                                         // not earlier: read needs the context
+	// This runs after read(), which needs ctx.
+	defer cancel(nil)
 	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) }) //nolint:contextcheck // both contexts count
 	defer stop()
 	x := Exchange{Method: request.Method, Host: request.URL.Hostname()}

@@ -19,9 +19,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt/attempttest"
 )
 
-// Disconnections checks that a provider explains a failed connection, and repeats the request, as
-// package attempt requires. The parameter where is the cloud's name in errors. The function ask
-// gets a token through the transport.
+// Disconnections checks that a provider explains a failed connection and repeats the request as
+// package attempt requires. The function ask must get a token through the given transport. Errors
+// must contain the cloud's name.
 func Disconnections(t *testing.T, where string, ask func(t *testing.T, base *http.Transport) error) {
 	t.Helper()
 	attempttest.Run(t, attempttest.Sender{
@@ -37,8 +37,8 @@ func Disconnections(t *testing.T, where string, ask func(t *testing.T, base *htt
 	})
 }
 
-// RetryAfter checks that an error has the time in the Retry-After header, up to a bound. The
-// function ask makes a call to a server that throttles with this header.
+// RetryAfter checks that an error's RetryAfter is the time in the Retry-After header, but at most
+// 15 minutes. The function ask must call a server that throttles with the given header.
 func RetryAfter(t *testing.T, ask func(t *testing.T, header string) error) {
 	t.Helper()
 	for header, want := range map[string][2]time.Duration{
@@ -67,7 +67,7 @@ type Attempt struct {
 }
 
 // Attempts checks that a call repeats its requests only if another request may succeed. The
-// function ask makes a call to a server with the handler.
+// function ask must call a server with the given handler.
 func Attempts(t *testing.T, ask func(t *testing.T, handler http.HandlerFunc), attempts ...Attempt) {
 	t.Helper()
 	hangUp := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -85,8 +85,9 @@ func Attempts(t *testing.T, ask func(t *testing.T, handler http.HandlerFunc), at
 	}
 }
 
-// DoesNotPrint checks that every way to print a token prints only the parameter text. The parameter
-// secret is a part of every secret in the token.
+// DoesNotPrint checks that neither fmt nor JSON prints the secrets of a token. It looks in the
+// output for a marker, the argument secret. Every secret of the token must contain this marker. %v,
+// %#v and JSON must print the given text.
 func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 	t.Helper()
 	for _, value := range []any{token, *token, struct{ T *T }{token}, []T{*token}, map[string]any{"t": token}} {
@@ -106,8 +107,8 @@ func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 	}
 }
 
-// Asker makes a provider with these lists of allowed and denied addresses of tenants' proxies. It
-// asks the provider for a token.
+// Asker makes a provider with the given allowed hosts and denied addresses, and asks it for a
+// token.
 type Asker func(t *testing.T, allow endpoint.Allowed, deny endpoint.CIDRs, opts ...auth.Option) error
 
 // TenantProxies checks which addresses a tenant's proxy may have. It also checks that a proxy which

@@ -1,4 +1,4 @@
-// Package rig has the shared parts of the providers' tests: the local cloud and a transport to it,
-// servers with any answer, subjects with any proof. It also has the checks that all clouds share.
-// Only tests import it.
+// Package rig has the parts that the providers' tests share: the local cloud and a transport to it,
+// servers that give a chosen answer, subjects with a chosen proof, and checks. Only tests import
+// it.
 package rig

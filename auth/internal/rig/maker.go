@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// Maker makes proofs that are themselves the credential. In a [providertest.Harness] whose
-// Credential is true, a Maker is also the cloud. It counts the proofs, and can be slow.
+// Maker makes proofs that are themselves the credential, and counts them. It is also the Cloud of a
+// [providertest.Harness] for such proofs.
 type Maker struct {
 	// Make makes a proof without defects.
 	Make func(auth.Account, auth.ProofRequest) (auth.Proof, error)

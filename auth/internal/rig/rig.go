@@ -19,7 +19,7 @@ import (
 )
 
 // Rig is a local cloud, an issuer whose keys the cloud can fetch, and a transport that reaches the
-// cloud under its real names.
+// local cloud under the host names of the real clouds.
 type Rig struct {
 	Cloud  *cloudtest.Cloud
 	Issuer *oidc.Issuer
@@ -27,7 +27,7 @@ type Rig struct {
 	Proxy *url.URL
 	// Base goes through Proxy and trusts the local cloud's certificates.
 	Base *http.Transport
-	// Allow lists Proxy. Otherwise a tenant may not use a proxy on loopback.
+	// Allow permits the use of Proxy, which is on loopback and would otherwise be refused.
 	Allow endpoint.Allowed
 }
 
@@ -40,8 +40,7 @@ func New(tb testing.TB, config cloudtest.Config, issuerURL string, algorithm oid
 	return r
 }
 
-// Start is like New, for examples, which have no test that stops the cloud. Callers must close
-// Cloud.
+// Start is New for examples, where no test stops the cloud. Callers must close Cloud.
 func Start(ctx context.Context, config cloudtest.Config, issuerURL string, algorithm oidc.Algorithm) (*Rig, error) {
 	cloud, err := cloudtest.New(config)
 	if err != nil {
@@ -72,7 +71,7 @@ func Start(ctx context.Context, config cloudtest.Config, issuerURL string, algor
 	}}, nil
 }
 
-// As returns the options that make a call act as account, with a proof that the issuer signs.
+// As returns call options. They make the call act as the account, with a proof that r.Issuer signs.
 func (r *Rig) As(account auth.Account, more ...auth.Option) []auth.Option {
 	return append([]auth.Option{Subject(account, r.Sign)}, more...)
 }
@@ -81,7 +80,7 @@ func (r *Rig) As(account auth.Account, more ...auth.Option) []auth.Option {
 const OwnIssuer = "https://issuer.lanyard.example/clusters/one"
 
 // IssuerOf returns the issuer of a subject's proofs: OwnIssuer for a WorkloadIdentity, otherwise
-// cluster.
+// the cluster's issuer.
 func IssuerOf(subject auth.Subject, cluster string) string {
 	if subject.Kind() == auth.KindWorkloadIdentity {
 		return OwnIssuer
@@ -108,7 +107,7 @@ func claimsOf(account auth.Account, request auth.ProofRequest) oidc.Claims {
 	return claims
 }
 
-// SignBadly makes a JWT for the account with this defect.
+// SignBadly makes a JWT for the account. The JWT has the given defect.
 func (r *Rig) SignBadly(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
 	claims := claimsOf(account, request)
 	switch defect {
@@ -132,8 +131,8 @@ func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	return func() { r.Cloud.Faults().Remove(id) }
 }
 
-// Trouble injects a fault of package providertest into an operation of a service. The service runs
-// at host.
+// Trouble injects trouble into an operation of a service or, if it is [providertest.Unreachable],
+// into all connections to the host.
 func (r *Rig) Trouble(tb testing.TB, trouble providertest.Trouble, service, operation, host string) (end func()) {
 	tb.Helper()
 	f := fault.Fault{Service: service, Operation: operation}
@@ -168,7 +167,7 @@ func (r *Rig) Count(service, operation string) int {
 	return n
 }
 
-// Must ends the test if there is an error.
+// Must calls tb.Fatal if err is not nil.
 func Must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // SignFunc makes a proof of an account.
 type SignFunc func(auth.Account, auth.ProofRequest) (string, error)
 
-// Subject returns the option that makes a call act as account, with proofs made by sign.
+// Subject returns the option that makes a call act as the account, with proofs made by sign.
 func Subject(account auth.Account, sign SignFunc) auth.Option {
 	accounts := Accounts{Sign: sign, All: []auth.Account{account}}
 	return auth.WithSubject(account.Subject, accounts)
@@ -86,8 +86,8 @@ func WithAttribute(account auth.Account, name, value string) auth.Account {
 	return account
 }
 
-// JWT returns a token with these claims, in JSON, and an invalid signature. It is for tests in
-// which the server does not verify the token.
+// JWT makes a token from its claims, a JSON object. The token's signature is invalid, so JWT is
+// only for tests in which the server does not verify the token.
 func JWT(claims string) string {
 	enc := base64.RawURLEncoding.EncodeToString
 	return enc([]byte(`{"alg":"ES256"}`)) + "." + enc([]byte(claims)) + "." + enc([]byte("no signature at all"))
@@ -98,7 +98,7 @@ func Proof(token string) SignFunc {
 	return func(auth.Account, auth.ProofRequest) (string, error) { return token, nil }
 }
 
-// Audience returns the audience of the JWT that the provider needs for request.
+// Audience returns the audience of the JWT that the provider needs for the request.
 func Audience(ctx context.Context, provider auth.Provider, request *auth.Request) (string, error) {
 	asked, err := provider.GetProofRequest(ctx, request)
 	if err != nil {

@@ -65,7 +65,7 @@ func ConnectTo(tb testing.TB, address string) *url.URL {
 	return proxy
 }
 
-// splice answers a CONNECT request and connects the client with address.
+// splice answers a CONNECT request and connects the client with the given address.
 func splice(ctx context.Context, rw http.ResponseWriter, address string) {
 	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -42,13 +42,15 @@ type Options struct {
 	// Accounts are the options of the accounts. A program outside the cluster sets APIAudiences.
 	// Informers, APIReader and Client come from the manager unless they are set.
 	Accounts kube.Options
-	// KeyRing is the namespace and name of the KeyRing of Lanyard's issuer in this cluster. With
-	// KeyRing, WorkloadIdentities can be subjects too. It is zero for a cluster without an issuer.
+	// KeyRing is the namespace and name of the KeyRing of Lanyard's issuer in this cluster. If
+	// KeyRing is set, WorkloadIdentities can be subjects too. It is zero for a cluster without an
+	// issuer.
 	KeyRing types.NamespacedName
 	// Objects has the kinds of objects that can be subjects themselves. The value of a kind is an
 	// empty object of the type that the manager's cache stores, or nil if the cache stores only
-	// metadata. Objects needs Broker or KeyRing: the KeyRing of the SPIFFE trust domain is in
-	// KeyRing's namespace and has the name "spiffe".
+	// metadata. If Objects is set, Broker or KeyRing is required. Without Broker, SVIDs come from
+	// the SPIFFE trust domain whose KeyRing is named "spiffe" and is in the same namespace as the
+	// issuer's KeyRing.
 	Objects map[auth.Kind]client.Object
 	// Broker issues the SVIDs of Objects in place of Lanyard's token server. Default: the token
 	// server.
@@ -65,10 +67,11 @@ type Manager struct {
 	// Accounts has the ServiceAccounts of the manager's cluster, the WorkloadIdentities if
 	// Options.KeyRing is set, and the objects of the kinds in Options.Objects.
 	Accounts auth.AccountsByKind
-	// ServiceAccounts has the ServiceAccounts of Accounts. Its Self is this program's own account.
+	// ServiceAccounts is the part of Accounts that reads ServiceAccounts. Its Self is this
+	// program's own account.
 	ServiceAccounts *kube.Accounts
-	// SPIFFE is the KeyRing of the SPIFFE trust domain. It is nil without Options.Objects, and with
-	// Options.Broker.
+	// SPIFFE is the KeyRing of the SPIFFE trust domain. It is nil if Options.Objects is empty or
+	// Options.Broker is set.
 	SPIFFE *kube.SPIFFERing
 	// Tokens is the token cache. It drops the tokens of an account that changes. It is a Prometheus
 	// collector, which New does not register.

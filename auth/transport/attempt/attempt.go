@@ -4,11 +4,11 @@
 // Exchanges of credentials and requests for artifacts share the package, so both retry equally
 // often and report failures in the same words.
 //
-// Another attempt follows only a failure that may pass within a second. Such failures are a
+// Another attempt is made only after a failure that may pass within a second. Such failures are a
 // connection that was refused or closed, and a resolver that failed. The HTTP statuses of an
 // overload or a fault (408, 500, 502, 503, 504) are such failures too. Amazon S3 ("Best practices
 // design patterns"), Azure Blob Storage (503 Server Busy) and Google Cloud Storage ("Retry
-// strategy") ask clients for such retries. No other attempt follows
+// strategy") ask clients for such retries. There is no other attempt after
 //
 //   - a refusal by TLS, the dial guard or DNS: another attempt would be refused too;
 //   - a time-out, which has already used the available time;
@@ -30,7 +30,8 @@ import (
 const (
 	// Reads is the maximum number of attempts for a reading request.
 	Reads = 3
-	// FirstPause is the pause before the second attempt. A random time of up to a quarter is added.
+	// FirstPause is the pause before the second attempt. A random time of up to a quarter of the
+	// pause is added.
 	FirstPause = 100 * time.Millisecond
 	// Factor is the ratio of each further pause to the previous pause.
 	Factor = 3
@@ -43,9 +44,9 @@ const MaxRetryAfter = time.Hour
 // end leaves a connection that can be used again.
 const maxDrained = 64 << 10
 
-// Do makes attempts, up to the number most. The function once is one attempt, and returns whether
-// another attempt may follow. Do returns nil after the last attempt. If ctx ends during a pause, Do
-// returns the cause of ctx's end.
+// Do makes at most the given number of attempts. Each attempt is a call of the given function,
+// which returns whether another attempt may follow. Do returns nil after the last attempt. If ctx
+// ends during a pause, Do returns context.Cause(ctx).
 func Do(ctx context.Context, most int, once func() (again bool)) error {
 	pause := FirstPause
 	for n := 1; once() && n < most && ctx.Err() == nil; n++ {
@@ -57,7 +58,7 @@ func Do(ctx context.Context, most int, once func() (again bool)) error {
 	return nil
 }
 
-// wait waits for d and returns nil. If ctx ends earlier, it returns the cause of ctx's end.
+// wait waits for d and returns nil. If ctx ends earlier, it returns context.Cause(ctx).
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -70,8 +71,8 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // RoundTrip sends a request through next. It sends a reading request up to [Reads] times, and any
-// other request once. It returns the result of the last attempt, or the cause if the context ends
-// during a pause.
+// other request once. It returns the result of the last attempt. If the request's context ends
+// during a pause, it returns the context's cause.
 func RoundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	var resp *http.Response
 	var err error

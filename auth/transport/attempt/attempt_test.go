@@ -34,7 +34,7 @@ func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for header, want := range map[string]time.Duration{
 			"": 0, "0": 0, "7": 7 * time.Second, "120": 2 * time.Minute, "-5": 0, "1.5": 0, "1e9": 0, "soon": 0, "9999999": attempt.MaxRetryAfter,
-			// Numbers that would overflow as nanoseconds, or that do not fit into an int.
+			// These numbers would overflow as nanoseconds, or do not fit into an int.
 			"9223372036854775807": attempt.MaxRetryAfter, "-9223372036854775807": 0, "99999999999999999999": 0, "18446744074": attempt.MaxRetryAfter,
 			time.Now().Add(time.Minute).UTC().Format(http.TimeFormat):      time.Minute,
 			time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat):     0,

@@ -81,7 +81,7 @@ type ProxyError struct {
 	Status int
 }
 
-// Error contains the status, but not the proxy's own words, which are untrusted.
+// Error returns a text with the status, but without the proxy's own words, which are untrusted.
 func (e *ProxyError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("the proxy answered HTTP %d %s", e.Status, http.StatusText(e.Status)))
 }
@@ -158,7 +158,7 @@ func ofTLS(err error) (Cause, bool) {
 			return HandshakeFailed, true
 		}
 	}
-	// The other errors of crypto/tls have no type, so recognize them by their text.
+	// Recognize the remaining errors of crypto/tls by their text, because they have no type.
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		if strings.HasPrefix(inner.Error(), "tls: ") {
 			return HandshakeFailed, true

@@ -11,7 +11,7 @@ type Side struct {
 	// "sts.eu-west-1.amazonaws.com".
 	Name string
 	// Certificates is the setting for the other side's certificate authority and for a client
-	// certificate, such as "spec.certSecretRef". It is empty if there is no such setting: the
+	// certificate, such as "spec.certSecretRef". Without such a setting it is empty, and the
 	// connection uses the certificate authorities that the controller trusts.
 	Certificates string
 	// Insecure is the setting that allows a connection without TLS; empty if there is no such
@@ -20,7 +20,7 @@ type Side struct {
 	// ClientCertificate is the setting for a client certificate. It is empty if Certificates is
 	// also the setting for a client certificate.
 	ClientCertificate string
-	// Here is the name of the sender in a sentence; empty means the controller.
+	// Here names the sender in a sentence, such as "this machine"; empty means "the controller".
 	Here string
 	// Proxy is the setting for the connection's proxy, such as "spec.proxySecretRef". It is empty
 	// if there is no proxy, or if the setting is unknown.

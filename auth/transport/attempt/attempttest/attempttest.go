@@ -24,8 +24,8 @@ type Sender struct {
 	Side attempt.Side
 	// Attempts is the sender's maximum number of attempts for one request.
 	Attempts int
-	// Send sends one request by https to any host, and returns the error. The transport connects
-	// all hosts to the same server.
+	// Send sends one HTTPS request through base, and returns the error. The request may name any
+	// host: base dials an address of the test instead.
 	Send func(t *testing.T, base *http.Transport) error
 }
 

@@ -24,8 +24,8 @@ type testCase struct {
 	name  string
 	spoil func(t *testing.T, base *http.Transport)
 	says  string
-	// In fix, the test replaces NAME by the server's name. fixByField is the fix for a server with
-	// settings in an object's spec.
+	// fix is the expected fix, and fixByField is the expected fix if an object's spec has the
+	// settings for the server. The test replaces NAME by the server's name.
 	fix, fixByField string
 	again           bool
 }
@@ -83,7 +83,7 @@ func closedPort(t *testing.T, base *http.Transport) {
 	base.DialContext = dialTo("127.0.0.1:1")
 }
 
-// answering starts a server without TLS that calls the function do with each connection.
+// answering starts a server without TLS that handles each connection with the given function.
 func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
@@ -91,8 +91,8 @@ func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
 	}
 }
 
-// serving starts a server with TLS that answers with handler. The function config changes the
-// client's TLS settings.
+// serving starts a server with TLS that answers with the given handler. It changes the client's TLS
+// settings by calling config.
 func serving(config func(*tls.Config), handler http.HandlerFunc) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
@@ -134,8 +134,8 @@ func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	serve(t, base, noAnswer, config)
 }
 
-// guarded sends all connections to localhost through a zero [endpoint.Guard], which refuses
-// loopback.
+// guarded sets a dial function that dials localhost for every host, through a zero
+// [endpoint.Guard]. The guard refuses loopback addresses.
 func guarded(t *testing.T, base *http.Transport) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(listen(t).Addr().String())
@@ -143,7 +143,7 @@ func guarded(t *testing.T, base *http.Transport) {
 	base.DialContext = redirect(endpoint.Guard{}.DialContext(&net.Dialer{}), "localhost:"+port)
 }
 
-// through sends requests through a proxy, and spoils the connection to the proxy.
+// through returns a function that sets a proxy with this scheme, and then calls spoil.
 func through(scheme string, spoil func(*testing.T, *http.Transport)) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
@@ -152,7 +152,7 @@ func through(scheme string, spoil func(*testing.T, *http.Transport)) func(*testi
 	}
 }
 
-// proxyAnswering starts a proxy that answers CONNECT with this status and with its own words.
+// proxyAnswering starts a proxy that answers CONNECT with this status and with strangersWords.
 func proxyAnswering(status int) func(*testing.T, *http.Transport) {
 	return through("http", answering(func(conn net.Conn) { refuseConnect(conn, status) }))
 }

@@ -23,12 +23,12 @@ const certificateName = "example.com"
 // proxyPassword is the password in a proxy's URL.
 const proxyPassword = "a-proxys-password"
 
-// strangersWords are the words of a proxy. No error may repeat them.
+// strangersWords is the text in a proxy's answer. No error may repeat it.
 const strangersWords = "kubernetes.default says no"
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// redirect returns a function that dials address instead of the requested address.
+// redirect returns a function that dials the given address instead of the requested one.
 func redirect(dial dialFunc, address string) dialFunc {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, address) }
 }
@@ -43,8 +43,8 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// accept starts a server that calls the function do with each connection, and then closes the
-// connection. It returns the server's address.
+// accept starts a server that handles each connection with the given function, and then closes it.
+// It returns the server's address.
 func accept(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 	listener := listen(t)
@@ -66,7 +66,7 @@ func accept(t *testing.T, do func(net.Conn)) string {
 // hang reads until the client closes the connection.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// plain answers like a web server without TLS.
+// plain gives the answer of a web server without TLS.
 func plain(conn net.Conn) {
 	hangUp(conn)
 	_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -85,7 +85,7 @@ func nonsense(conn net.Conn) {
 	hang(conn)
 }
 
-// serve starts a server with TLS, to which base connects and whose certificate it trusts.
+// serve starts a server with TLS. It makes base connect to this server and trust its certificate.
 func serve(t *testing.T, base *http.Transport, handler http.HandlerFunc, config *tls.Config) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
