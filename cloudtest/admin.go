@@ -39,7 +39,7 @@ type faultID struct {
 
 type adminError struct {
 	Error string `json:"error"`
-	// Field is the Field of a [setting.Error]; empty for other errors.
+	// Field is the field that a [setting.Error] names; empty for other errors.
 	Field string `json:"field,omitempty"`
 }
 
@@ -50,9 +50,9 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 		mux.Handle(pattern, h)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A web page in a browser can send requests to loopback: under the page's own host name, or
-		// with a content type other than JSON. Such a request must not change the cloud. So this
-		// check refuses other host names, and readAdmin refuses other content types.
+		// A web page in a browser must not change the cloud. It can send requests to loopback, but
+		// only with its own host name, or with a content type other than JSON. So this check
+		// refuses other host names, and readAdmin refuses other content types.
 		if r.Host != address {
 			writeAdmin(w, http.StatusForbidden, adminError{Error: "the admin API answers to " + address + " only"})
 			return

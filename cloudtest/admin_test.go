@@ -129,7 +129,8 @@ func TestAdminRefuses(t *testing.T) {
 		if errors.Is(tt.err, setting.ErrNotFound) != (tt.status == http.StatusNotFound) {
 			t.Errorf("%s: %v is wrong about what exists", name, tt.err)
 		}
-		// Every error except 404 wraps a setting.Error, whose text is part of the answer's message.
+		// A refusal wraps a setting.Error unless its status is 404. Its message contains the text
+		// of the setting.Error.
 		if e, ok := errors.AsType[*setting.Error](tt.err); ok == (tt.status == http.StatusNotFound) || (ok && !strings.Contains(refusal.Message, e.Error())) {
 			t.Errorf("%s: %v holds %v", name, tt.err, e)
 		}

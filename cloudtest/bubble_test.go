@@ -10,9 +10,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
-// TestCloseEndsEverything checks that a synctest bubble can end at once after the cloud is closed.
-// This also holds if a client has not read an answer: such a client would close its connection only
-// later.
+// TestCloseEndsEverything checks that a synctest bubble can end at once after the cloud is closed,
+// even if a client has not read an answer. Close must end the connection, because such a client
+// closes it only later.
 func TestCloseEndsEverything(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

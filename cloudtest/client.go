@@ -32,8 +32,9 @@ type Admin struct {
 	Client *http.Client
 }
 
-// AdminError says that the cloud refused a request. It wraps the error that the same change returns
-// in the cloud's own process: [setting.ErrNotFound], or a [*setting.Error] with the field.
+// AdminError says that the cloud refused a request. Like the errors of the cloud's own methods, it
+// wraps [setting.ErrNotFound] if the object to change does not exist, and a [*setting.Error] if a
+// setting is invalid.
 type AdminError struct {
 	// Status is the HTTP status.
 	Status int
@@ -48,7 +49,8 @@ func (e *AdminError) Error() string {
 	return fmt.Sprintf("local cloud: HTTP %d: %s", e.Status, e.Message)
 }
 
-// Unwrap returns the error that the same change returns in the cloud's own process, or nil.
+// Unwrap returns [setting.ErrNotFound] for status 404, a [*setting.Error] for an invalid field, and
+// nil for other errors.
 func (e *AdminError) Unwrap() error {
 	switch {
 	case e.Status == http.StatusNotFound:
@@ -101,7 +103,8 @@ func (a *Admin) SetQuotas(ctx context.Context, quotas []fault.Quota) error {
 	return a.call(ctx, http.MethodPut, "/quotas", nil, append([]fault.Quota{}, quotas...), nil)
 }
 
-// PutIssuer serves the documents of an issuer with fixed keys.
+// PutIssuer adds or replaces an issuer with fixed public keys. The cloud serves its discovery
+// document and keys.
 func (a *Admin) PutIssuer(ctx context.Context, s oidc.Static) error {
 	return a.call(ctx, http.MethodPut, "/issuers", nil, s, nil)
 }
@@ -114,7 +117,7 @@ func (a *Admin) CAPEM(ctx context.Context) ([]byte, error) {
 }
 
 // Env returns the environment variables with which a program uses the local cloud, as [Cloud.Env]
-// does. The parameter caFile is the path at which that program finds the file with the CA.
+// does. The program must find the CA's certificate in the file caFile.
 func (a *Admin) Env(ctx context.Context, caFile string) ([]string, error) {
 	var env []string
 	err := a.call(ctx, http.MethodGet, "/env", url.Values{"ca": {caFile}}, nil, &env)
@@ -137,13 +140,13 @@ func (a *Admin) Alibaba() alibaba.Admin {
 	return alibaba.NewAdmin(&change.Table[*alibaba.Cloud]{Send: a.change})
 }
 
-// change sends a change of a cloud. It is a [change.Sender].
+// change requests a change of a cloud. It implements [change.Sender].
 func (a *Admin) change(ctx context.Context, method, path string, query url.Values, body any) error {
 	return a.call(ctx, method, path, query, body, nil)
 }
 
-// call makes a request. The argument "into" receives the answer: nil drops the answer, a *[]byte
-// gets the raw body, and any other pointer gets the decoded JSON.
+// call makes a request and decodes the answer's JSON body into the given pointer. A *[]byte gets
+// the body unchanged. If the pointer is nil, the body is dropped.
 func (a *Admin) call(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	var reader io.Reader
 	if body != nil {
@@ -176,7 +179,7 @@ func (a *Admin) call(ctx context.Context, method, path string, query url.Values,
 	}
 	if res.StatusCode != http.StatusOK {
 		refused := adminError{Error: res.Status}
-		_ = json.Unmarshal(answer, &refused) // no field "error": refused.Error stays the status
+		_ = json.Unmarshal(answer, &refused) // without an "error", the message is res.Status
 		return &AdminError{Status: res.StatusCode, Message: refused.Error, Field: refused.Field}
 	}
 	switch into := into.(type) {

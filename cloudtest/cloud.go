@@ -159,8 +159,8 @@ func (e *HostError) Error() string { return "cloudtest: host " + strconv.Quote(e
 var hostPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
 
 // Handle registers h as the handler of a host, such as an issuer or a data plane. The host is a DNS
-// name in lower case with at least one dot, without port. An IP address, or a host that the cloud
-// itself serves, is a [*HostError]. A nil h removes the host's handler.
+// name in lower case with at least one dot, without port. Handle returns a [*HostError] for an IP
+// address, and for a host that the cloud itself serves. A nil h removes the host's handler.
 func (c *Cloud) Handle(host string, h http.Handler) error {
 	switch {
 	case len(host) > 253 || !hostPattern.MatchString(host) || net.ParseIP(host) != nil:
@@ -178,12 +178,12 @@ func (c *Cloud) Handle(host string, h http.Handler) error {
 	return nil
 }
 
-// HandleIssuer serves an issuer's documents under its host. If several issuers share a host,
-// register one handler for all of them with [Cloud.Handle].
+// HandleIssuer serves an issuer's discovery document and keys under the issuer's host. If several
+// issuers share a host, register one handler for all of them with [Cloud.Handle].
 func (c *Cloud) HandleIssuer(i *oidc.Issuer) error { return c.Handle(i.Host(), i) }
 
-// PutIssuer serves the documents of an issuer with fixed keys, under the issuer's host. The error
-// is a [*setting.Error].
+// PutIssuer serves the discovery document and the fixed public keys of an issuer, under the
+// issuer's host. The error is a [*setting.Error].
 func (c *Cloud) PutIssuer(s oidc.Static) error {
 	h, err := s.Handler()
 	if err != nil {
@@ -202,8 +202,8 @@ type part struct {
 	changes map[string]func(*http.Request) error
 }
 
-// newPart returns a part for a cloud. The argument "list" is the function NewAdmin of the cloud's
-// package, which adds the cloud's changes to a table.
+// newPart returns a part for a cloud. Its second argument is the function NewAdmin of the cloud's
+// package, which fills the table that the routes come from.
 func newPart[C interface {
 	Service(host string) service.Service
 }, A any](cloud C, list func(*change.Table[C]) A) part {
@@ -212,7 +212,7 @@ func newPart[C interface {
 	return part{service: cloud.Service, changes: t.Routes(cloud, readAdmin)}
 }
 
-// owned returns the clouds' own service for a host, or nil.
+// owned returns the service that one of the parts has for a host, or nil.
 func (c *Cloud) owned(host string) service.Service {
 	for _, p := range c.parts {
 		if s := p.service(host); s != nil {
@@ -222,9 +222,9 @@ func (c *Cloud) owned(host string) service.Service {
 	return nil
 }
 
-// service returns the service of a host, or nil. If a part and a handler have the same host, the
-// part's service is returned, because a handler checks nothing. A part gets the host of a handler
-// if a registry is added after the handler was registered for the registry's host.
+// service returns the service of a host, or nil. A host has both a part's service and a handler if,
+// for example, a registry is added after the handler was registered. The part's service then has
+// precedence, because a handler gets unchecked requests.
 func (c *Cloud) service(host string) service.Service {
 	if s := c.owned(host); s != nil {
 		return s
@@ -240,8 +240,8 @@ func (c *Cloud) service(host string) service.Service {
 // CAPEM returns the certificate of the cloud's CA in PEM.
 func (c *Cloud) CAPEM() []byte { return append([]byte(nil), c.authority.pem...) }
 
-// WriteCA writes [Cloud.CAPEM] to a file, for SSL_CERT_FILE and the like. The file appears whole or
-// not at all.
+// WriteCA writes the certificate of the cloud's CA to a file, for SSL_CERT_FILE and similar
+// variables. The file appears whole or not at all.
 func (c *Cloud) WriteCA(path string) error {
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, c.authority.pem, 0o644); err != nil { //nolint:gosec // a certificate is public
@@ -289,8 +289,8 @@ func (c *Cloud) serveInner(w http.ResponseWriter, r *http.Request) {
 // serveHost answers a request that came over TLS.
 func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request) {
 	host := wire.Host(r.Host)
-	// The client checked the certificate for the server name of the handshake. The Host header must
-	// not name another host. RFC 9110 §7.4.
+	// The client has checked a certificate for the server name of the TLS handshake. So the Host
+	// header must not name a different host. RFC 9110 §7.4.
 	if r.TLS.ServerName != host || !portIs443(r.Host) {
 		c.refuse(w, journal.Call{
 			Host: host, Code: "MisdirectedRequest", Status: http.StatusMisdirectedRequest,
@@ -313,7 +313,8 @@ func (c *Cloud) refuse(w http.ResponseWriter, call journal.Call) {
 	http.Error(w, call.Reason, call.Status)
 }
 
-// handedIn returns the service that forwards requests to a handler of [Cloud.Handle].
+// handedIn returns a service that forwards requests to a handler that [Cloud.Handle] has
+// registered.
 func handedIn(h http.Handler) service.Service {
 	return func(r *service.Request) (service.Protocol, service.Handler) {
 		r.Call.Service, r.Call.Operation, r.Call.Resource = journal.ServiceHandler, r.Method, r.URL.Path
@@ -355,7 +356,7 @@ func portIs443(hostport string) bool {
 	return err != nil || port == "443"
 }
 
-// connQueue is a net.Listener that accepts the connections given to put.
+// connQueue is a net.Listener whose connections come from the method put.
 type connQueue struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// changes returns the functions that change a cloud, by name: the methods of a cloud, or the fields
-// of its Admin.
+// changes returns the functions that change a cloud, by name. They are methods if the argument is a
+// cloud, and fields if it is the Admin of a cloud.
 func changes(of any) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	add := func(name string, f reflect.Value) {
@@ -49,7 +49,7 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 		}
 		for name, method := range all {
 			if method.Type().NumOut() == 0 {
-				continue // a function without an error result
+				continue // the method cannot fail
 			}
 			err := callEmpty(method)
 			refused, named := errors.AsType[*setting.Error](err)
@@ -60,8 +60,8 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// callEmpty calls the method of a change. The arguments are ctx, if given, and zero values. It
-// returns the method's error.
+// callEmpty calls a method with zero values and returns its error. A given context becomes the
+// first argument.
 func callEmpty(method reflect.Value, ctx ...reflect.Value) error {
 	args := ctx
 	for i := len(ctx); i < method.Type().NumIn(); i++ {
@@ -71,8 +71,8 @@ func callEmpty(method reflect.Value, ctx ...reflect.Value) error {
 	return err
 }
 
-// TestAdminIsTheCloud: an Admin has every change of its cloud, with the same name, parameters and
-// errors.
+// TestAdminIsTheCloud: for each method that changes a cloud, the cloud's Admin has a function with
+// the same name, parameters and errors.
 func TestAdminIsTheCloud(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
 	must.Succeed(t, err)
@@ -96,7 +96,7 @@ func TestAdminIsTheCloud(t *testing.T) {
 				t.Errorf("%s().%s takes %s there", cloud, name, other.Type())
 			}
 			if method.Type().NumOut() == 0 {
-				continue // a function without an error result
+				continue // the method cannot fail
 			}
 			want, got := callEmpty(method), callEmpty(other, ctx)
 			if errors.Is(want, setting.ErrNotFound) != errors.Is(got, setting.ErrNotFound) {

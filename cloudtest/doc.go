@@ -22,10 +22,10 @@
 //
 // The caller registers issuers and data planes as HTTP handlers:
 //
-//	cloud.HandleIssuer(issuer)                          // an oidc.Issuer, which mints good and bad tokens
+//	cloud.HandleIssuer(issuer)                          // an oidc.Issuer, which issues valid and invalid tokens
 //	cloud.Handle("oidc.eks.eu-west-1.amazonaws.com", p) // or an oidc.Proxy to a kube-apiserver's documents
 //	cloud.AWS().ServeRegistry(func(aws.Registry) http.Handler { return distribution })
-//	cloud.AWS().ServeS3(objects)                        // path-style, without credentials and aws-chunked framing
+//	cloud.AWS().ServeS3(objects)                        // path-style, no credentials, no aws-chunked framing
 //	cloud.Azure().ServeBlob(func(azure.StorageAccount) http.Handler { return blobs })
 //	cloud.GCP().ServeStorage(storage)                   // data planes need not verify credentials
 //
@@ -49,10 +49,10 @@
 //	cmd := exec.CommandContext(ctx, "aws", "sts", "get-caller-identity")
 //	cmd.Env = append(os.Environ(), cloud.Env("ca.pem")...)
 //
-// # What happened, and what goes wrong
+// # Journal and faults
 //
 // [Cloud.Journal] records every call with its verdict. For a refusal it also records the condition
-// that failed, which the answer to the caller does not say:
+// that failed, which the caller does not learn:
 //
 //	cloud.Journal().Calls(journal.Filter{Service: "sts", Subject: "system:serviceaccount:tenant-a:tenant-a-ecr-sa"})
 //
@@ -111,16 +111,16 @@
 //	PUT    /alibaba/accounts/{account}/roles       an alibaba.Role; DELETE with ?name=
 //
 // The same address is a metadata server of Google Cloud and of Azure, if the configuration has one.
-// Clients find it by GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST. Some clients know only
-// the IP address of Azure's metadata server, such as Azure's SDK for Go. They reach it through the
-// proxy.
+// Clients find it by GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST. Some clients, such as
+// Azure's SDK for Go, know only the IP address of Azure's metadata server. They reach it through
+// the proxy.
 //
 // An error is answered with status 4xx and {"error":"…","field":"…"}. The status is 404 if the
 // object to change does not exist. The field is present only if a setting is invalid.
 //
-// # Another cloud
+// # Adding a cloud
 //
-// Another cloud is a package with a type like aws.Cloud. The type's method Service returns the
+// To add a cloud, write a package with a type like aws.Cloud. The type's method Service returns the
 // service of a host, see package service. The package's function NewAdmin lists the changes of the
-// cloud, see package change. Add the cloud to [Config], [Cloud] and [Admin].
+// cloud, see package change. Then add the cloud to [Config], [Cloud] and [Admin].
 package cloudtest

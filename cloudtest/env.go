@@ -3,14 +3,14 @@ package cloudtest
 import "strings"
 
 // Env returns the environment variables with which a program reaches the local cloud, as NAME=VALUE
-// in a fixed order. It overrides every inherited variable by which a program would bypass the proxy
-// or trust other roots, so append it to an inherited environment. Loopback is not proxied. If the
-// cloud has a metadata server, GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST is the
-// proxy's own address, which serves the metadata.
+// in a fixed order. Append them to an inherited environment: they override variables that would
+// make a program bypass the proxy or read another CA file. Connections to loopback do not go
+// through the proxy. If the cloud has a metadata server, GCE_METADATA_HOST or
+// AZURE_POD_IDENTITY_AUTHORITY_HOST is the proxy's own address, which serves the metadata.
 //
 // Env sets no identity: AWS_PROFILE, keys and token files are up to the caller.
 //
-// CAFile is the path of the file that [Cloud.WriteCA] wrote.
+// The argument is the path of the file that [Cloud.WriteCA] wrote.
 func (c *Cloud) Env(caFile string) []string {
 	env := Env(c.ProxyURL(), caFile)
 	if c.gcp.HasMetadata() {
@@ -41,8 +41,9 @@ func Env(proxyURL, caFile string) []string {
 		"REQUESTS_CA_BUNDLE=" + caFile,
 		"CURL_CA_BUNDLE=" + caFile,
 		"NODE_EXTRA_CA_CERTS=" + caFile,
-		"AWS_EC2_METADATA_DISABLED=true",           // not served: EC2's metadata has no host name
-		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // not served: ECS's metadata has no host name
+		// The metadata servers of EC2 and ECS have no host name, so the cloud does not serve them.
+		"AWS_EC2_METADATA_DISABLED=true",
+		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true",
 		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true",
 		"AWS_ENDPOINT_URL=",
 		"AWS_ENDPOINT_URL_IAM=",

@@ -176,8 +176,8 @@ func TestFaultsOfAllServices(t *testing.T) {
 	})
 }
 
-// TestServices checks that serviceCalls calls every service except the proxy, and that all service
-// names differ.
+// TestServices checks that serviceCalls has a call for every service except the proxy, and that all
+// service names differ.
 func TestServices(t *testing.T) {
 	called := []string{journal.ServiceProxy}
 	for _, s := range serviceCalls() {

@@ -115,7 +115,7 @@ func TestFourthCloud(t *testing.T) {
 	c, err := New(Config{})
 	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
-	// For another cloud, the method configure would have this line.
+	// The method configure adds the clouds of this package in the same way.
 	c.parts = append(c.parts, newPart(&noteCloud{notes: map[string]note{}}, newNoteAdmin))
 	must.Succeed(t, c.Start(ctx))
 	remote := &Admin{URL: c.ProxyURL()}

@@ -57,13 +57,14 @@ func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server,
 			switch {
 			case r.Method == http.MethodConnect:
 				c.serveConnect(w, r)
-			// The client sent the request to the IP address of Azure's metadata server or, if it
-			// has AZURE_POD_IDENTITY_AUTHORITY_HOST, to the proxy.
+			// The client sent the request to the IP address of Azure's metadata server, or to the
+			// proxy's address if the client's environment has AZURE_POD_IDENTITY_AUTHORITY_HOST.
 			case c.azure.IsMetadata(r):
 				c.server.Serve(w, r, c.azure.Metadata)
 			case r.URL.Host != "":
 				c.refusePlain(w, r)
-			// The client sent the request to the proxy, because it has GCE_METADATA_HOST.
+			// The client sent the request to the proxy, because the client's environment has
+			// GCE_METADATA_HOST.
 			case c.gcp.IsMetadata(r):
 				c.server.Serve(w, r, c.gcp.Metadata)
 			default:
@@ -111,7 +112,7 @@ func (c *Cloud) ProxyURL() string {
 	return "http://" + c.address
 }
 
-// admit decides whether a client may connect to hostport: by TLS on port 443, or without TLS if
+// admit decides whether a client may connect to a host. Connections use TLS on port 443, unless
 // plain is set. It returns the host and, for a refusal, the call to record.
 func (c *Cloud) admit(hostport string, plain bool) (host string, refused *journal.Call) {
 	host = wire.Host(hostport)
@@ -181,15 +182,16 @@ func (c *Cloud) refusePlain(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// terminate makes the TLS handshake under host's name and hands the connection to the inner server.
+// terminate makes the TLS handshake as the given host and hands the connection to the inner server.
 func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	server := tls.Server(conn, &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"http/1.1"}, // no HTTP/2: one dropped connection is one dropped call
+		NextProtos: []string{"http/1.1"}, // HTTP/1 only: a dropped connection drops one call
 		// Send an API's answer in one TLS record, so that the client gets header and body together.
-		// AWS's SDK for Go closes the request's body when the header arrives. If net/http has not
-		// read the request's body to the end by then, net/http closes the connection. A local
-		// server answers fast enough for this to happen.
+		// AWS's SDK for Go closes the request's body when the answer's header arrives. If the
+		// client's net/http is still reading the request's body then, net/http closes the
+		// connection, and a body of the answer that arrives later is lost. A local server answers
+		// fast enough for this to happen.
 		DynamicRecordSizingDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if wire.Host(hello.ServerName) != host {
@@ -214,7 +216,7 @@ func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	c.conns.put(ctx, server)
 }
 
-// bufferedConn reads first the bytes that the HTTP server has already buffered.
+// bufferedConn first reads the bytes that the HTTP server has already buffered.
 type bufferedConn struct {
 	net.Conn
 

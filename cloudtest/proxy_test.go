@@ -203,8 +203,8 @@ func TestHandleRefuses(t *testing.T) {
 	}
 }
 
-// TestHandlerDoesNotOutrankCloud: when the cloud gets a registry at the host of a handler, the
-// registry answers, because the handler checks nothing.
+// TestHandlerDoesNotOutrankCloud registers a handler at a host, and then adds a registry with the
+// same host. The registry must answer, because the handler checks no permissions.
 func TestHandlerDoesNotOutrankCloud(t *testing.T) {
 	w := rig.NewWorld(t)
 	const host = "latecomer.azurecr.io"

@@ -24,8 +24,8 @@ type DialError struct {
 func (e *DialError) Error() string { return "cloudtest: dial " + e.Address + ": " + e.Reason }
 
 // Transport returns a transport for clients in this process. It reaches only the cloud's hosts, and
-// trusts only the cloud's CA. It needs no port, no proxy and no environment. It also reaches the
-// metadata servers, if the cloud has them, as http://metadata.google.internal and
+// trusts only the cloud's CA. It needs no port, no proxy and no environment variables. It also
+// reaches the metadata servers, if the cloud has them, as http://metadata.google.internal and
 // http://169.254.169.254. Each call returns a new transport with its own connection pool.
 func (c *Cloud) Transport() *http.Transport {
 	return &http.Transport{
@@ -67,9 +67,9 @@ func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return client, nil
 }
 
-// pipe is the cloud's end of an in-memory connection. [Cloud.Close] closes the pipe, not the TLS
-// connection over the pipe. To end a TLS connection, both ends would first send an alert. If nobody
-// reads the pipe, that alert takes seconds to fail.
+// pipe is the cloud's end of an in-memory connection. [Cloud.Close] closes the pipe, and not the
+// TLS connection over the pipe. A TLS connection first sends an alert when it is closed. If nobody
+// reads the pipe, sending the alert takes seconds to fail.
 type pipe struct {
 	net.Conn
 

@@ -19,7 +19,7 @@ const (
 	roleA        = rig.RoleA
 )
 
-// Names in these tests' configuration of Google Cloud.
+// Names in the Google Cloud configuration of these tests.
 const (
 	projectID     = "my-org-project"
 	projectNumber = "123456789012"

@@ -42,8 +42,8 @@ type account struct {
 	roles     map[string]role         // by name, in lower case
 }
 
-// role is immutable once stored. A role that replaces another keeps that role's ID. A role that is
-// created after a deletion gets a new ID.
+// role is immutable once stored. Replacing a role keeps its ID. Deleting a role and creating it
+// again gives a new ID.
 type role struct {
 	Role
 
@@ -51,8 +51,9 @@ type role struct {
 	trust trustPolicy
 }
 
-// New makes the local Alibaba Cloud that cfg describes. The transport issuers reaches the hosts of
-// OIDC issuers over TLS; it must not reach anything else. The error is a [*setting.Error].
+// New makes the local Alibaba Cloud that cfg describes. The cloud fetches the discovery documents
+// and keys of OIDC issuers over TLS, through the given transport, which must reach only hosts of
+// the local cloud. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{issuers: issuers, accounts: map[string]*account{}}
 	if err := setting.Each("accounts", cfg.Accounts, c.AddAccount); err != nil {

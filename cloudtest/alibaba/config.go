@@ -66,7 +66,7 @@ type OIDCProvider struct {
 	IssuanceLimitHours int `json:"issuanceLimitHours,omitempty"`
 }
 
-// Role is a RAM role. Its ARN is acs:ram::<account>:role/<name>, the name in lower case.
+// Role is a RAM role. Its ARN is acs:ram::<account>:role/<name>, with the name in lower case.
 type Role struct {
 	// Name is the role's name: 1 to 64 letters, digits, dots and hyphens.
 	Name string `json:"name"`

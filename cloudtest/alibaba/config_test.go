@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// TestConfig checks which settings are refused, and the field in the error.
+// TestConfig checks which settings are refused, and which field the error names.
 func TestConfig(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*alibaba.Account)

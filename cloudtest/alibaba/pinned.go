@@ -33,7 +33,7 @@ func (p *pinned) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errFingerprint
 }
 
-// known reports whether a certificate of the chain has one of the fingerprints.
+// known reports whether a certificate in the chain has one of the fingerprints.
 func (p *pinned) known(chain []*x509.Certificate) bool {
 	return slices.ContainsFunc(chain, func(c *x509.Certificate) bool {
 		sum := sha1.Sum(c.Raw) //nolint:gosec // see the import

@@ -27,8 +27,8 @@ const (
 // sessionPattern matches valid names of sessions. Source: STS, AssumeRoleWithOIDC.
 var sessionPattern = regexp.MustCompile(`\A[A-Za-z0-9.@_-]{2,64}\z`)
 
-// readSTS is the [service.Service] of STS. The parameters are in the query or in a form. Source:
-// Alibaba Cloud, "RPC-style API requests".
+// readSTS reads a request to STS, as a [service.Service] does. The parameters are in the query or
+// in a form. Source: Alibaba Cloud, "RPC-style API requests".
 func (c *Cloud) readSTS(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Service = ServiceSTS
 	p, refusal := readParams(r)
@@ -174,7 +174,7 @@ func (c *Cloud) provider(a arn) (OIDCProvider, bool) {
 	return p, ok
 }
 
-// verify parses a token and checks it by the settings of an OIDC provider.
+// verify parses a token and checks it against an OIDC provider's settings.
 func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Token, *service.Refusal) {
 	token, err := oidc.Read(raw)
 	if err != nil {
@@ -200,7 +200,8 @@ func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Tok
 	return token, nil
 }
 
-// trusting returns the requested role if the role's trust policy allows the token.
+// trusting finds the requested role. It refuses the request if the role's trust policy does not
+// allow the token, or if the requested session is longer than the role permits.
 func (c *Cloud) trusting(q request, token oidc.Token) (role, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -280,8 +281,8 @@ func writeJSON(status int, body any) service.Answer {
 	return service.Whole(status, "application/json;charset=utf-8", wire.Must(json.Marshal(body)))
 }
 
-// rpc is Alibaba Cloud's RPC protocol in JSON. Sources: Alibaba Cloud, "Response formats" and
-// "Common error codes".
+// rpc returns Alibaba Cloud's RPC protocol, with answers in JSON. Sources: Alibaba Cloud, "Response
+// formats" and "Common error codes".
 func rpc() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {

@@ -43,8 +43,8 @@ func trust(subject string) json.RawMessage {
 		"Condition":{"StringEquals":{"oidc:iss":"` + issuer + `","oidc:aud":["` + audience + `"],"oidc:sub":"` + subject + `"}}}]}`)
 }
 
-// world is a local cloud with the roles of two tenants. An account trusts the issuer "issuer". No
-// account trusts "rogue".
+// world is a local cloud with two accounts. The account with the roles of both tenants trusts the
+// issuer "issuer". No account trusts "rogue".
 type world struct {
 	*cloudtest.Cloud
 
@@ -72,8 +72,8 @@ func newWorld(t *testing.T) world {
 	return w
 }
 
-// ask sends a request to STS. The argument pairs has names of parameters and their new values; the
-// value "-" removes a parameter.
+// ask sends a request to STS. Changes to the request's parameters are given in pairs, as
+// alternating names and values. The value "-" removes a parameter.
 func (w world) ask(t *testing.T, token string, pairs ...string) *http.Response {
 	t.Helper()
 	query := url.Values{"Action": {"AssumeRoleWithOIDC"}, "Version": {"2015-04-01"}, "Format": {"JSON"}}
@@ -95,8 +95,8 @@ func (w world) ask(t *testing.T, token string, pairs ...string) *http.Response {
 	return res
 }
 
-// claims returns the claims of tenant A's token. The argument pairs has names of claims and their
-// new values.
+// claims returns the claims of tenant A's token. Changes to the claims are given in pairs, as
+// alternating names and values.
 func claims(pairs ...any) oidc.Claims {
 	c := oidc.Claims{"sub": subjectA, "aud": audience}
 	for i := 0; i < len(pairs); i += 2 {
@@ -185,8 +185,8 @@ func mask(s string) string {
 	return s
 }
 
-// TestFingerprints: if a provider has fingerprints, a certificate of the issuer's host must have
-// one of them. Otherwise tokens of the issuer are refused.
+// TestFingerprints checks that a token is refused if the provider lists fingerprints but no
+// certificate of the issuer's host has one of them.
 func TestFingerprints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -229,8 +229,8 @@ func TestUnreachableIssuer(t *testing.T) {
 	})
 }
 
-// TestChangesAreInForceAtOnce checks that STS gives no session once the role is replaced or
-// deleted, or the provider is deleted.
+// TestChangesAreInForceAtOnce checks that STS refuses the token as soon as the role trusts another
+// subject, or the role or the provider is deleted.
 func TestChangesAreInForceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -29,7 +29,7 @@ type principal struct {
 	Federated texts `json:"Federated"`
 }
 
-// texts is a list of texts. In JSON, a list of one text may also be that text alone.
+// texts is a list of texts. In JSON, a single text stands for a list of one text.
 type texts []string
 
 // UnmarshalJSON reads a single text or a list.
@@ -39,7 +39,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 		*t = texts{one}
 		return nil
 	}
-	return json.Unmarshal(data, (*[]string)(t)) // the error stays unwrapped: it names the field
+	return json.Unmarshal(data, (*[]string)(t)) // unwrapped error, which names the field
 }
 
 // assumeRole is the action of all operations that assume a role, in lower case.
@@ -86,8 +86,8 @@ func (s *statement) check() error {
 	return nil
 }
 
-// allows reports whether a token of provider with these claims may assume the role. Deny wins over
-// Allow.
+// allows reports whether the role may be assumed with a token that has these claims and is from the
+// given OIDC provider. Deny wins over Allow.
 func (t trustPolicy) allows(provider string, claims map[string][]string) bool {
 	allowed := false
 	for _, s := range t.Statement {

@@ -24,7 +24,7 @@ type apiCall struct {
 
 	ep     endpoint
 	body   []byte
-	params *params   // of the Query protocol
+	params *params   // nil unless the protocol is Query
 	who    principal // zero for an unsigned operation
 }
 
@@ -35,8 +35,8 @@ type operation struct {
 	do func(*Cloud, *apiCall) (any, *service.Refusal)
 }
 
-// perform authenticates the caller by SigV4, unless the operation is unsigned, and runs the
-// operation.
+// perform runs the operation. Unless the operation is unsigned, perform first authenticates the
+// caller by SigV4.
 func (c *Cloud) perform(call *apiCall, op operation) (any, *service.Refusal) {
 	if !op.unsigned {
 		if refusal := c.authenticate(call); refusal != nil {
@@ -62,7 +62,7 @@ func (c *Cloud) requireOn(call *apiCall, resource, action string) *service.Refus
 	return c.requireIn(call, resource, action, requestContext(call.ep, call.Now))
 }
 
-// requireIn is requireOn with the condition keys of the parameter context.
+// requireIn is like requireOn, but evaluates the policies' conditions in the given context.
 func (c *Cloud) requireIn(call *apiCall, resource, action string, context policy.Context) *service.Refusal {
 	return c.permit(call.who, ask{action: action, resource: resource, owner: call.who.account, context: context}, "AccessDenied")
 }
@@ -85,7 +85,8 @@ type queryAPI struct {
 	operations         map[string]operation
 }
 
-// readQuery is the [service.Service] of a Query API at an endpoint.
+// readQuery reads a request to a Query API, as a [service.Service] does. The API serves at the
+// endpoint ep.
 func (c *Cloud) readQuery(r *service.Request, ep endpoint, api queryAPI) (service.Protocol, service.Handler) {
 	protocol := queryXML(api.namespace)
 	call := &apiCall{Request: r, ep: ep}
@@ -156,16 +157,17 @@ func (r queryResult) MarshalXML(e *xml.Encoder, start xml.StartElement) error {
 	return e.EncodeElement(r.value, start) // unwrapped error, as callers of an xml.Marshaler expect
 }
 
-// jsonAPI is an API of the AWS JSON 1.1 protocol. The field target is the part of the header
-// X-Amz-Target before the operation's name. The field protocol is json11, or json11 with the API's
-// own codes and messages.
+// jsonAPI is an API of the AWS JSON 1.1 protocol.
 type jsonAPI struct {
-	target     string
+	// target is the prefix of the operation's name in the header X-Amz-Target.
+	target string
+	// protocol is json11, or a variant of it with the API's own codes and messages.
 	protocol   service.Protocol
 	operations map[string]operation
 }
 
-// readJSON is the [service.Service] of a JSON API at an endpoint.
+// readJSON reads a request to a JSON API, as a [service.Service] does. The API serves at the
+// endpoint ep.
 func (c *Cloud) readJSON(r *service.Request, ep endpoint, api jsonAPI) (service.Protocol, service.Handler) {
 	call := &apiCall{Request: r, ep: ep}
 	op, refusal := api.read(call)

@@ -89,7 +89,7 @@ func readTags(p *params, keys, values, transitive []string) map[string]string {
 		if k == "" || len(k) > maxTagKey || len(values[i]) > maxTagValue || strings.HasPrefix(strings.ToLower(k), "aws:") {
 			p.errors = append(p.errors, "Value at 'tags' failed to satisfy constraint: Member must have a key of 1 to 128 characters without prefix aws: and a value of at most 256")
 		}
-		if folded[strings.ToLower(k)] { // duplicate: tag keys are compared without case
+		if folded[strings.ToLower(k)] { // duplicate: tag keys are compared without regard to case
 			p.errors = append(p.errors, "Duplicate tag keys found. Please note that Tag keys are case insensitive.")
 		}
 		folded[strings.ToLower(k)] = true
@@ -129,7 +129,7 @@ func inherit(from *session, tags map[string]string, transitive []string, source 
 }
 
 // trustPrincipal returns the requested role if its trust policy and the caller's policies allow all
-// actions.
+// these actions on the role.
 func (c *Cloud) trustPrincipal(who principal, req sessionRequest, actions []string, ctx policy.Context) (role, *service.Refusal) {
 	r, ok := c.find(req.role, req.arn)
 	for _, action := range actions {

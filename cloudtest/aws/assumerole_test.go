@@ -18,14 +18,14 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// trusting returns a trust policy for an AWS principal. The arguments actions and conditions are
-// JSON.
+// trusting returns a trust policy for an AWS principal, with actions and conditions in JSON.
 func trusting(principal, actions, conditions string) json.RawMessage {
 	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":%q},"Action":%s,"Condition":%s}]}`,
 		principal, actions, conditions)
 }
 
-// chainWorld has a user "bare" without permissions, and roles with different trust policies.
+// chainWorld returns a world with the user "bare", which has no permissions, and with roles that
+// have different trust policies.
 func chainWorld(t *testing.T) (w *world, bare awssdk.CredentialsProvider) {
 	t.Helper()
 	w = newWorld(t)
@@ -119,8 +119,8 @@ func TestRoleChain(t *testing.T) {
 	if got := awssdk.ToString(second.SourceIdentity); got != "alice" {
 		t.Errorf("source identity %q was not handed on", got)
 	}
-	// Check that the second session has inherited the tag team: from now on, the role "chained"
-	// trusts only its own sessions that have this tag.
+	// The second session must have inherited the tag team. To check this, make the role "chained"
+	// trust only its own sessions that have the tag, and open a third session from the second.
 	must.Succeed(t, w.AWS().PutTrustPolicy(account, "chained", trusting("arn:aws:iam::"+account+":role/chained",
 		`["sts:AssumeRole","sts:TagSession","sts:SetSourceIdentity"]`, `{"StringEquals":{"aws:PrincipalTag/team":"blue"}}`)))
 	if _, err := stsClient(w.Transport(), static(second.Credentials)).AssumeRole(ctx,

@@ -19,8 +19,8 @@ import (
 // Specification", 64-bit CRC.
 const nvme = 0x9a6c9329ac4bc9b5
 
-// checksum is a kind of checksum, such as CRC-64/NVME. A client may send the checksum of a content
-// in a header or a trailer, in base64.
+// checksum is a kind of checksum, such as CRC-64/NVME. A client may send a content's checksum in a
+// header or a trailer, in base64.
 type checksum struct {
 	header  string // lower case
 	name    string // in S3's error message
@@ -48,7 +48,7 @@ func checksumHeaders() []string {
 	return names
 }
 
-// checkDigests checks a content against every checksum in its headers and trailers.
+// checkDigests checks a request's content against every checksum in its headers and trailers.
 func checkDigests(content []byte, header, trailer http.Header) *service.Refusal {
 	for name := range trailer {
 		if !slices.Contains(checksumHeaders(), strings.ToLower(name)) {

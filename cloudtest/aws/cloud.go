@@ -1,8 +1,8 @@
 // Package aws is the local AWS. It has accounts with roles, users and policies. Its services are
 // the Security Token Service, Elastic Container Registry with its registries, S3 and Key Management
-// Service. It has the operations of Identity and Access Management by which an account trusts a
-// cluster. Further services ([GenericServices]), such as EC2, only check who may call them, see
-// [HeaderCallerARN].
+// Service. Of Identity and Access Management, it has only the operations that make an account trust
+// a cluster. Other services, such as EC2, only check whether the caller may call them, see
+// [GenericServices] and [HeaderCallerARN].
 //
 // It verifies what AWS verifies: tokens against their issuer's published keys, SigV4, trust and
 // permission policies. It answers with AWS's error codes, HTTP statuses and bodies.
@@ -76,9 +76,8 @@ type provider struct {
 	created time.Time
 }
 
-// role, user, repository and bucket are immutable once stored; a change replaces them. A role that
-// replaces another keeps that role's id and date. A role that is created after a deletion gets a
-// new id and date.
+// role, user, repository and bucket are immutable once stored; a change replaces them. Replacing a
+// role keeps its id and date. Deleting a role and creating it again gives a new id and date.
 type role struct {
 	id, path, name, arn string
 	created             time.Time
@@ -98,7 +97,7 @@ type keyOwner struct{ account, user, secret string }
 
 type repositoryKey struct{ region, name string }
 
-// String returns the region and the name, as the message of a refusal shows them.
+// String returns "region/name", the form used in error messages.
 func (k repositoryKey) String() string { return k.region + "/" + k.name }
 
 type repository struct {
@@ -117,8 +116,9 @@ type bucket struct {
 
 func (b *bucket) arn() string { return "arn:" + b.partition.id + ":s3:::" + b.name }
 
-// New makes the local AWS that cfg describes. The transport issuers reaches the hosts of OIDC
-// issuers; it must not reach anything else. The error is a [*setting.Error].
+// New makes the local AWS that cfg describes. The cloud fetches the discovery documents and keys of
+// OIDC issuers through the given transport, which must reach only hosts of the local cloud. The
+// error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
@@ -306,8 +306,7 @@ func (c *Cloud) PutRole(accountID string, r Role) error {
 	return c.change(accountID, func(a *account) error { return a.putRole(r) })
 }
 
-// PutTrustPolicy replaces only a role's trust policy. With a policy that denies everybody, nobody
-// can assume the role any more.
+// PutTrustPolicy replaces only a role's trust policy. Existing sessions stay valid.
 func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMessage) error {
 	return c.change(accountID, func(a *account) error {
 		old := a.roles[roleName]
@@ -372,11 +371,11 @@ func (c *Cloud) DeleteBucket(accountID, name string) error {
 	})
 }
 
-// ServeRegistry sets the data plane of the private registries: registry returns the OCI
-// distribution handler of one registry. The handler gets only authenticated and authorized
-// requests. They have the client's path and host, and no Authorization header. Each account has its
-// own registry in each region. If several registries have the same handler, they share the content
-// of repositories of the same name.
+// ServeRegistry sets the data plane of the private registries. Each account has its own registry in
+// each region. The given function returns the OCI distribution handler of a registry. The handler
+// gets only authenticated and authorized requests. They have the client's path and host, and no
+// Authorization header. If several registries have the same handler, they share the content of
+// repositories of the same name.
 func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) { c.registry.Set(registry) }
 
 // ServePublicRegistry sets the data plane of public.ecr.aws. It gets the same kind of requests as
@@ -386,14 +385,14 @@ func (c *Cloud) ServePublicRegistry(h http.Handler) {
 }
 
 // ServeS3 sets the data plane of S3. The handler gets only authenticated and authorized requests,
-// without their credentials. Their paths have the form "/bucket/key", even if the client used a
-// virtual host. Their content has no chunk framing, and its checksums were checked.
+// without their credentials. Paths have the form "/bucket/key", even if the client used a virtual
+// host. Bodies have no chunk framing, and their checksums have been checked.
 func (c *Cloud) ServeS3(h http.Handler) { c.objects.Set(func(struct{}) http.Handler { return h }) }
 
-// Service returns the service of a host, or nil if AWS has no such host. IAM has its hosts in every
-// partition. STS, ECR, S3, KMS and [GenericServices] have all hosts that AWS has in every partition
-// and region. Only existing accounts have registries. Hosts of buckets belong to S3 even if the
-// bucket does not exist, as at AWS.
+// Service returns the service of a host, or nil if AWS has no such host. It knows the hosts of IAM
+// in every partition. It knows those of STS, ECR, S3, KMS and [GenericServices] in every partition
+// and region. A registry's host is known only if its account exists. Hosts of buckets belong to S3
+// even if the bucket does not exist, as at AWS.
 func (c *Cloud) Service(host string) service.Service {
 	ep, ok := parseHost(host)
 	if !ok || !c.hasAccount(ep) {

@@ -51,8 +51,8 @@ type OIDCProvider struct {
 	URL string `json:"url"`
 	// ClientIDs are the audiences that are accepted, at least one and at most a hundred.
 	ClientIDs []string `json:"clientIDs"`
-	// Thumbprints are SHA-1 fingerprints of authorities, 40 hexadecimal digits each, at most five.
-	// The local cloud stores them without using them. AWS does not use them either, if a well-known
+	// Thumbprints are SHA-1 fingerprints of certificate authorities, 40 hexadecimal digits each, at
+	// most five. The local cloud stores but ignores them. AWS ignores them too, if a well-known
 	// authority signed the issuer's certificate.
 	Thumbprints []string `json:"thumbprints,omitempty"`
 }
@@ -77,7 +77,7 @@ type Role struct {
 type User struct {
 	// Name is the user's name: 1 to 64 letters, digits and +=,.@_-
 	Name string `json:"name"`
-	// AccessKeys are at most two keys.
+	// AccessKeys are the user's access keys, at most two.
 	AccessKeys []AccessKey `json:"accessKeys,omitempty"`
 	// Policies are the user's inline permission policies by name.
 	Policies map[string]json.RawMessage `json:"policies,omitempty"`
@@ -103,7 +103,7 @@ type Repository struct {
 
 // PublicRegistry is an account's part of public.ecr.aws. Everybody may read it.
 type PublicRegistry struct {
-	// Alias is the first part of its repositories' names: public.ecr.aws/<alias>/<repository>.
+	// Alias is the first part of the repositories' names: public.ecr.aws/<alias>/<repository>.
 	Alias string `json:"alias"`
 	// Repositories are the repositories' names without the alias.
 	Repositories []string `json:"repositories,omitempty"`

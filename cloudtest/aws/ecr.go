@@ -77,8 +77,8 @@ func (c *Cloud) getPublicAuthorizationToken(call *apiCall, _ struct{}) (any, *se
 	return map[string]authorizationData{"authorizationData": {AuthorizationToken: token, ExpiresAt: float64(expires.Unix())}}, nil
 }
 
-// notAuthorized returns AWS's message for a denied action. If the action has no resource, resource
-// is empty.
+// notAuthorized returns AWS's message for a denied action. The resource is empty for actions that
+// have none.
 func notAuthorized(who principal, action, resource string, v verdict) string {
 	if resource != "" {
 		action += " on resource: " + resource

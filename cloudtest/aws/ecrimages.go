@@ -28,8 +28,8 @@ type image struct {
 	pushed       time.Time // time of the push; if it is unknown, the repository's creation time
 }
 
-// manifest has the needed fields of the manifest of an image or an index. Source: OCI Image Format
-// Specification v1.1, "Image Manifest" and "Image Index".
+// manifest is an image manifest or an image index, with only the fields that the local ECR uses.
+// Source: OCI Image Format Specification v1.1, "Image Manifest" and "Image Index".
 type manifest struct {
 	MediaType    string       `json:"mediaType"`
 	ArtifactType string       `json:"artifactType"`
@@ -44,7 +44,8 @@ type descriptor struct {
 	Size      int64  `json:"size"`
 }
 
-// manifestTypes are the media types that a data plane may answer with.
+// manifestTypes is the Accept header of requests to the data plane: the types of manifests of OCI
+// and of Docker.
 const manifestTypes = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, " +
 	"application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json"
 
@@ -130,8 +131,8 @@ func (m manifest) size() int64 {
 	return size
 }
 
-// images reads the images of a repository, sorted by digest. These are the images with a tag, and
-// the images that were pushed through the registry and still exist.
+// images reads the images of a repository, sorted by digest. It finds an image without a tag
+// only if the image was pushed through the registry.
 func (c *Cloud) images(call *apiCall, at Registry, repo *repository) ([]image, *service.Refusal) {
 	ctx, store := call.Context(), imageStore{plane: c.registry.Get(at), host: registryHost(call.ep, at.Account), repo: repo}
 	if store.plane == nil {
@@ -185,8 +186,8 @@ func (c *Cloud) pushedTo(key pushKey) map[string]time.Time {
 	return maps.Clone(c.pushes[key])
 }
 
-// recordPush wraps the answer to a push. If the answer succeeds, the wrapper records the manifest's
-// digest and the time.
+// recordPush wraps the answer to a push, to record the manifest's digest and the time if the push
+// succeeds.
 func (c *Cloud) recordPush(answer service.Answer, key pushKey, now time.Time) service.Answer {
 	return func(w http.ResponseWriter) *service.Refusal {
 		refusal := answer(w)
@@ -283,7 +284,8 @@ type detailInput struct {
 	ImageIDs []imageID `json:"imageIds"`
 }
 
-// describeImages returns the details of all images of a repository, or of the images in imageIds.
+// describeImages returns the details of all images of a repository, or only of those that the
+// parameter imageIds lists.
 func (c *Cloud) describeImages(call *apiCall, input detailInput) (any, *service.Refusal) {
 	if refusal := input.absentWith("imageIds", len(input.ImageIDs), maxImageIDs); refusal != nil {
 		return nil, refusal

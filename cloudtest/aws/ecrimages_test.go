@@ -37,10 +37,9 @@ func imageManifest(size int) string {
 		imageType, configType, layerType, size)
 }
 
-// ownBody sends a copy of each request's body, which the SDK does not close. The SDK closes its own
-// body as soon as it has the answer's header. If net/http has not read the end of the sent body by
-// then, net/http drops the rest of a long answer. The local cloud answers from memory, fast enough
-// for this to happen.
+// ownBody sends a copy of each request's body. The SDK closes the original body once it has the
+// answer's header. If net/http is still reading the body at that time, it drops the rest of a long
+// answer. The local cloud answers fast enough for this to happen.
 type ownBody struct{ next http.RoundTripper }
 
 func (o ownBody) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -68,7 +67,8 @@ func (w *world) pushImage(t *testing.T, repository, tag, manifest string) string
 	return res.Header.Get("Docker-Content-Digest")
 }
 
-// TestDescribeRepositories pages through a registry's repositories with the real client.
+// TestDescribeRepositories pages through a registry's repositories with the real client. It must
+// find each repository once, and no repository of another region.
 func TestDescribeRepositories(t *testing.T) {
 	w := newWorld(t)
 	for i := range 250 {
@@ -108,7 +108,8 @@ func TestDescribeRepositories(t *testing.T) {
 	}
 }
 
-// TestListImages lists tags and images without a tag, page by page, while images are pushed.
+// TestListImages lists tags and images without a tag, page by page. If images are pushed meanwhile,
+// the list must still have all earlier images.
 func TestListImages(t *testing.T) {
 	w := newWorld(t)
 	client := ecrClient(ownBody{w.Transport()}, pusher())
@@ -312,8 +313,8 @@ func TestECRLacks(t *testing.T) {
 	}
 }
 
-// TestECRWithoutImages checks the refusals if the data plane is missing or broken, and under a
-// fault.
+// TestECRWithoutImages checks the error of ListImages if the data plane is missing or broken, and
+// if a fault throttles the call.
 func TestECRWithoutImages(t *testing.T) {
 	w := newWorld(t)
 	client := ecrClient(ownBody{w.Transport()}, pusher())

@@ -64,8 +64,8 @@ func (in pageInput) refusal() *service.Refusal {
 	return nil
 }
 
-// absentWith checks a parameter that lists n members. It refuses the parameter if n is above
-// longest. If n is above 0, it also refuses maxResults and nextToken.
+// absentWith refuses a list parameter that is too long. If the list is not empty, absentWith also
+// refuses maxResults and nextToken.
 func (in pageInput) absentWith(parameter string, n, longest int) *service.Refusal {
 	switch {
 	case n > longest:
@@ -166,8 +166,8 @@ type repositoriesInput struct {
 	Names []string `json:"repositoryNames"`
 }
 
-// describeRepositories returns all repositories of a registry, or the repositories in
-// repositoryNames.
+// describeRepositories returns all repositories of a registry, or only those that the parameter
+// repositoryNames lists.
 func (c *Cloud) describeRepositories(call *apiCall, input repositoriesInput) (any, *service.Refusal) {
 	if refusal := cmp.Or(input.absentWith("repositoryNames", len(input.Names), maxRepositoryNames), input.refusal()); refusal != nil {
 		return nil, refusal

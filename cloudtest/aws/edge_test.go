@@ -99,8 +99,8 @@ func statusAndMessage(a answer) string {
 	return strconv.Itoa(a.status) + " " + a.message()
 }
 
-// TestManySessions checks that the error of a session that ended a short time ago is ExpiredToken.
-// A session that ended long ago is unknown to STS.
+// TestManySessions checks the error for a session that has ended. Shortly after the end, it must be
+// ExpiredToken. Much later, STS must not know the session any more.
 func TestManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -28,8 +28,8 @@ type xmlError struct {
 	RequestID string `xml:"RequestId"`
 }
 
-// queryXML is the AWS Query protocol of an API with an XML namespace. Source: Smithy, "AWS query
-// protocol".
+// queryXML returns the AWS Query protocol of the API with the given XML namespace. Source: Smithy,
+// "AWS query protocol".
 func queryXML(namespace string) service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
@@ -62,8 +62,8 @@ type ec2Error struct {
 	RequestID string   `xml:"RequestID"`
 }
 
-// ec2Refusals maps codes of refusals to EC2's own status, code and message. If the message in the
-// map is empty, the answer has a sentence of EC2, followed by the refusal's own message.
+// ec2Refusals maps codes of refusals to EC2's own status, code and message. An empty message stands
+// for "You are not authorized to perform this operation", followed by the refusal's own message.
 func ec2Refusals() map[string]service.Refusal {
 	const unproved = "AWS was not able to validate the provided access credentials"
 	return map[string]service.Refusal{
@@ -74,8 +74,8 @@ func ec2Refusals() map[string]service.Refusal {
 	}
 }
 
-// ec2XML is the EC2 Query protocol of an API with an XML namespace. Sources: Smithy, "AWS EC2 query
-// protocol"; EC2 API Reference, "Error codes".
+// ec2XML returns the EC2 Query protocol of the API with the given XML namespace. Sources: Smithy,
+// "AWS EC2 query protocol"; EC2 API Reference, "Error codes".
 func ec2XML(namespace string) service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
@@ -117,7 +117,7 @@ func json11() service.Protocol {
 				e.Status, e.Code = http.StatusBadRequest, code
 			}
 			if e.Code == "MissingAuthenticationTokenException" {
-				e.Message = "Missing Authentication Token" // instead of STS's message
+				e.Message = "Missing Authentication Token" // STS words this message differently
 			}
 			return writeJSON(r, e.Status, json11Type, map[string]string{"__type": e.Code, "message": e.Message})
 		},

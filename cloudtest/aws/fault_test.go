@@ -25,7 +25,7 @@ func TestFaults(t *testing.T) {
 		fault   fault.Fault
 		sts     outcome
 		ecr     outcome
-		message string // part of STS's error
+		message string // text that STS's error must contain
 	}{
 		{"internal failure", fault.Fault{Kind: fault.InternalFailure}, outcome{"InternalFailure", 500}, outcome{"ServerException", 500}, ""},
 		{"unavailable", fault.Fault{Kind: fault.Unavailable}, outcome{"ServiceUnavailable", 503}, outcome{"ServiceUnavailableException", 503}, ""},

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Headers in the answers of generic services. AWS does not send them. Clients of every SDK can read
-// them for every operation.
+// Headers in the answers of generic services. AWS does not send them. They tell clients of every
+// SDK who the caller was, for every operation.
 const (
 	// HeaderCallerARN is the ARN of the session or user that signed the request.
 	HeaderCallerARN = "X-Cloudtest-Caller-Arn"
@@ -25,7 +25,7 @@ const (
 // generic is a service without data. It authenticates the caller, checks that the caller's policies
 // allow the operation on the resource "*", and answers with an empty result.
 type generic struct {
-	name     string // in hosts and in the scope of credentials
+	name     string // the service's name in hosts and in the scope of credentials
 	actions  string // the service's prefix in IAM's actions
 	protocol func() genericProtocol
 }
@@ -44,8 +44,8 @@ func genericServices() []generic {
 	}
 }
 
-// GenericServices returns the names of the generic services in the journal and in faults. Each name
-// is the first label of the service's hosts.
+// GenericServices returns the names that the journal and faults use for the generic services. Each
+// name is the first label of the service's hosts.
 func GenericServices() []string {
 	var names []string
 	for _, g := range genericServices() {
@@ -57,13 +57,12 @@ func GenericServices() []string {
 // genericProtocol is the part of an AWS protocol that all operations have in common.
 type genericProtocol struct {
 	words func(namespace string) service.Protocol
-	// read records the operation in the journal's call, and returns the XML namespace of the
-	// answer.
+	// read sets the operation in the journal, and returns the XML namespace of the answer.
 	read   func(*apiCall) (namespace string, refusal *service.Refusal)
 	answer func(call *apiCall, namespace string) service.Answer
 }
 
-// readGeneric is the [service.Service] of a generic service at an endpoint.
+// readGeneric reads a request to a generic service, as a [service.Service] does.
 func (c *Cloud) readGeneric(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	all := genericServices()
 	g := all[slices.IndexFunc(all, func(g generic) bool { return g.name == ep.service })]

@@ -35,8 +35,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// genericCall is a call to a generic service with the official client. The function do returns the
-// header of a granted call's answer.
+// genericCall is a call to a generic service with the official client. The function do makes the
+// call, and returns the header of the answer.
 type genericCall struct {
 	client, service, action string
 	do                      func(context.Context, awssdk.Config) (http.Header, error)
@@ -169,7 +169,7 @@ func TestGenericServices(t *testing.T) {
 	}
 }
 
-// inEachProtocol returns the outcomes of one kind of refusal, by the service's name.
+// inEachProtocol returns the expected outcome of each service, given the outcome in each protocol.
 func inEachProtocol(ec2, query, inJSON outcome) map[string]outcome {
 	return map[string]outcome{"ec2": ec2, "elasticloadbalancing": query, "secretsmanager": inJSON, "tagging": inJSON}
 }
@@ -191,8 +191,8 @@ func TestGenericRefusals(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		creds  func(*testing.T, *world, awssdk.CredentialsProvider) awssdk.CredentialsProvider // nil: the role's own
-		change func(*http.Request)                                                             // after it is signed
+		creds  func(*testing.T, *world, awssdk.CredentialsProvider) awssdk.CredentialsProvider // nil for the role's own credentials
+		change func(*http.Request)                                                             // changes the signed request
 		fault  fault.Fault
 		want   map[string]outcome
 		reason string

@@ -35,7 +35,7 @@ type partition struct {
 	id         string
 	suffix     string   // of hosts with IPv4 only
 	dualSuffix string   // of dual-stack API hosts
-	onSuffix   string   // of dual-stack registry hosts; empty: no such hosts
+	onSuffix   string   // of dual-stack registry hosts; empty if the partition has none
 	regions    []string // all regions
 	fips       []string // regions with FIPS hosts
 	iam        []string // hosts of IAM, which is one service for the whole partition
@@ -107,7 +107,7 @@ type endpoint struct {
 	region    string
 	account   string // of a registry
 	bucket    string // first label of an S3 virtual host; empty for other hosts
-	global    bool   // S3's legacy global endpoint, whose virtual hosts serve all regions
+	global    bool   // set for S3's legacy global endpoint, whose virtual hosts serve all regions
 }
 
 // parseHost parses an AWS host name in lower case and without port. It accepts only names that AWS
@@ -158,7 +158,7 @@ func parseHost(host string) (endpoint, bool) {
 	return endpoint{}, false
 }
 
-// hostForm describes the hosts [account.|bucket.]prefix.region.suffix of a service.
+// hostForm describes hosts of a service: [account.|bucket.]prefix.region.suffix.
 type hostForm struct {
 	service, prefix, suffix string
 	account, fips           bool
@@ -194,7 +194,7 @@ func (p partition) forms() []hostForm {
 }
 
 // isBucketLabel reports whether a bucket's name can be the first label of a virtual host. A name
-// with dots cannot, because S3's certificates cover one label. Source: Amazon S3 User Guide,
+// with dots cannot, because S3's certificates cover only one label. Source: Amazon S3 User Guide,
 // "General purpose bucket naming rules".
 func isBucketLabel(name string) bool { return isBucketName(name) && !strings.Contains(name, ".") }
 

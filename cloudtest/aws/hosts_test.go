@@ -202,9 +202,9 @@ func TestHostsOfTheSDK(t *testing.T) {
 	}
 }
 
-// FuzzParseHost checks that an accepted host name belongs to one service of one partition. It also
-// adds text before or after the name. The longer name must be refused, unless it is the host of
-// another bucket.
+// FuzzParseHost checks that a host name that parseHost accepts belongs to one service of one
+// partition. It also adds text before or after the name. The longer name must be refused, unless it
+// is the host of another bucket.
 func FuzzParseHost(f *testing.F) {
 	f.Add("sts.eu-west-1.amazonaws.com")
 	f.Add("123456789123.dkr-ecr.eu-west-1.on.aws")

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// iamAPI is a part of Identity and Access Management. With it an administrator makes an account
-// trust an issuer, and a role trust the issuer's subjects. Source: IAM API Reference.
+// iamAPI has the operations of Identity and Access Management that manage issuers, roles and the
+// policies of roles. Source: IAM API Reference.
 func iamAPI() queryAPI {
 	return queryAPI{
 		version: "2010-05-08", namespace: "https://iam.amazonaws.com/doc/2010-05-08/",
@@ -88,7 +88,7 @@ func (c *Cloud) allowIAM(call *apiCall, resource string) *service.Refusal {
 	return c.requireOn(call, resource, "iam:"+call.Call.Operation)
 }
 
-// inAccount returns the result of f for the caller's account. The function f runs under the lock.
+// inAccount calls f with the caller's account, under the lock, and returns the result.
 func (c *Cloud) inAccount(call *apiCall, f func(*account) (any, *service.Refusal)) (any, *service.Refusal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,9 +214,10 @@ func (c *Cloud) createRole(call *apiCall) (any, *service.Refusal) {
 	})
 }
 
-// onRole reads the parameter RoleName and returns the result of do for this role, if the caller's
-// policies allow the call's operation. The caller must have read the call's other parameters. The
-// function do runs under the lock. To change the role, do stores a changed copy.
+// onRole calls a function for the role in the parameter RoleName, if the policies allow the call's
+// operation on the role. Read all other parameters first: onRole refuses the call if a parameter
+// read so far is invalid. The function runs under the lock. To change the role, the function stores
+// a changed copy.
 func (c *Cloud) onRole(call *apiCall, do func(*account, *role) (any, *service.Refusal)) (any, *service.Refusal) {
 	name := call.params.name("RoleName", maxRoleName)
 	// If the role does not exist, the permission is checked for this ARN.
@@ -231,7 +232,7 @@ func (c *Cloud) onRole(call *apiCall, do func(*account, *role) (any, *service.Re
 	}
 	return c.inAccount(call, func(a *account) (any, *service.Refusal) {
 		r := a.roles[name]
-		if r == nil || r.arn != arn { // not the role whose ARN was checked
+		if r == nil || r.arn != arn { // deleted or replaced after the check
 			return nil, noSuchEntity("The role with name " + name + " cannot be found.")
 		}
 		return do(a, r)

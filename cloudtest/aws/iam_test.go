@@ -33,7 +33,7 @@ func iamRequest(t *testing.T, caller awssdk.Credentials, pairs ...string) *http.
 func TestIAMAnswers(t *testing.T) {
 	const (
 		provider = "arn:aws:iam::" + account + ":oidc-provider/"
-		issuer   = "https://issuer.tenant-b.example" // w.Rogue, which the account trusts later
+		issuer   = "https://issuer.tenant-b.example" // w.Rogue's URL; not trusted at first
 		trust    = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"` + provider + `issuer.tenant-b.example"},` +
 			`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"issuer.tenant-b.example:sub":"` + subjectB + `"}}}]}`
 		nobody = `{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:AssumeRoleWithWebIdentity"}]}`

@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// kmsAPI is the part of Key Management Service that makes keys, signs and encrypts with them.
-// Source: KMS API Reference.
+// kmsAPI is the part of Key Management Service that makes keys, and that signs and encrypts with
+// them. Source: KMS API Reference.
 func kmsAPI() jsonAPI {
 	return jsonAPI{
 		target: "TrentService.", protocol: kmsJSON(),
@@ -156,7 +156,7 @@ func pendingDeletion(key *kmsKey) *service.Refusal {
 	return kmsRefusal("KMSInvalidStateException", key.arn+" is pending deletion.")
 }
 
-// keyFor is like enabledKey, but also refuses a key of another usage.
+// keyFor is like enabledKey, but also refuses a key whose usage differs from the given one.
 func (c *Cloud) keyFor(call *apiCall, name, usage string) (*kmsKey, *service.Refusal) {
 	key, refusal := c.enabledKey(call, name)
 	if refusal == nil && key.usage != usage {

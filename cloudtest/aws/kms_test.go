@@ -232,7 +232,8 @@ func TestKMSRefuses(t *testing.T) {
 	}
 }
 
-// TestKMSKeyStates checks calls with a key that is disabled, then enabled, then deleted.
+// TestKMSKeyStates checks that a key works while it is enabled, and is refused while it is disabled
+// or pending deletion.
 func TestKMSKeyStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -36,7 +36,7 @@ func generateKey(spec string) (crypto.Signer, error) {
 	case "ECC_NIST_P384":
 		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	}
-	return nil, nil // the caller refuses the spec
+	return nil, nil
 }
 
 // keyMetadata is a key in the answers of CreateKey and DescribeKey.
@@ -127,7 +127,7 @@ func (c *Cloud) allowCreation(call *apiCall, input createKeyInput) *service.Refu
 	return nil
 }
 
-// key checks the input, and makes the key that it describes.
+// key checks the input, and makes the key that the input describes.
 func (input createKeyInput) key(call *apiCall) (*kmsKey, *service.Refusal) {
 	if input.MultiRegion || (input.Origin != "" && input.Origin != "AWS_KMS") {
 		return nil, kmsRefusal("UnsupportedOperationException", "the local cloud has keys of one region and of the origin AWS_KMS only")

@@ -21,8 +21,8 @@ type params struct {
 }
 
 // readParams reads the parameters of a GET from the query, and of a POST from the body. If the body
-// of a POST is empty, the parameters are in the query. The request's signature covers the query and
-// the body.
+// of a POST is empty, the parameters are in the query. Both are safe to read, because the signature
+// of a signed request covers the query and the body.
 func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 	raw := r.URL.RawQuery
 	switch r.Method {
@@ -53,8 +53,8 @@ func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 
 func (p *params) get(name string) string { return p.values.Get(name) }
 
-// fail records a violated constraint in AWS's words. The argument "shown" is the refused value in
-// quotes, or null.
+// fail records, in AWS's words, that a parameter violates a constraint. The caller passes the value
+// as it appears in the error: in quotes, or null if the parameter is missing.
 func (p *params) fail(shown, member, constraint string) {
 	p.errors = append(p.errors, fmt.Sprintf("Value %s at '%s' failed to satisfy constraint: Member must %s", shown, member, constraint))
 }
@@ -101,8 +101,8 @@ func (p *params) text(name string, l limits) string {
 	return value
 }
 
-// seconds reads a number from lowest to highest. If the request does not have the parameter, the
-// result is the default, which the caller passes as "otherwise".
+// seconds reads a number in the given range. If the parameter is missing, seconds returns the given
+// default.
 func (p *params) seconds(name string, lowest, highest, otherwise int) int {
 	if !p.values.Has(name) {
 		return otherwise
@@ -121,8 +121,9 @@ func (p *params) seconds(name string, lowest, highest, otherwise int) int {
 	return n
 }
 
-// list reads name.member.1, name.member.2 … with suffix after each number. If the request has more
-// members than limit, list records an error.
+// list reads the members of a list. For the name "Tags" and the suffix ".Key", these are the
+// parameters Tags.member.1.Key, Tags.member.2.Key and so on. It records an error if there are more
+// members than the limit.
 func (p *params) list(name, suffix string, limit int) []string {
 	var out []string
 	for i := 1; ; i++ {

@@ -91,7 +91,7 @@ func signatureError(err error) *service.Refusal {
 		return service.Refuse(http.StatusForbidden, "MissingAuthenticationToken", e.Message)
 	case errors.Is(err, sigv4.ErrIncomplete):
 		return service.Refuse(http.StatusBadRequest, "IncompleteSignature", e.Message)
-	default: // ErrMismatch and ErrTime, which differ in their message only
+	default: // ErrMismatch or ErrTime
 		return service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch", e.Message).Because(e.Reason)
 	}
 }
@@ -137,8 +137,8 @@ func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (princip
 	return principal{account: s.account, session: s}, s.secret, nil
 }
 
-// roleOf returns a session's role, or nil if the role was deleted. A later role with the same name
-// is another role. The lock must be held.
+// roleOf returns a session's role, or nil if the role was deleted. A role that is created later
+// with the same name does not count. The lock must be held.
 func (c *Cloud) roleOf(s *session) *role {
 	if r := c.account(s.account).roles[s.roleName]; r != nil && r.id == s.roleID {
 		return r
@@ -149,7 +149,7 @@ func (c *Cloud) roleOf(s *session) *role {
 // verdict is the result of IAM's evaluation of a request.
 type verdict struct {
 	allowed bool
-	// why is the end of AWS's message, such as "because no identity-based policy allows the
+	// AWS's message ends with this text, such as "because no identity-based policy allows the
 	// ecr:BatchGetImage action".
 	why string
 	// reason says which statement or condition decided, for the journal.
@@ -160,9 +160,9 @@ type verdict struct {
 type ask struct {
 	action, resource string
 	owner            string          // ID of the account that the resource belongs to
-	policy           policy.Document // of the resource, if it has one
-	// mustName is set if the resource's policy must allow the action, as a role's trust policy
-	// must. If mustName is set, the caller's policies alone are not enough.
+	policy           policy.Document // the resource's policy; zero if it has none
+	// mustName is set if the caller's policies alone are not enough: the resource's policy must
+	// allow the action too. An example is a role's trust policy.
 	mustName bool
 	context  policy.Context
 }

@@ -19,7 +19,7 @@ const bearerOfPublic = ServicePublicRegistry + " bearer"
 // registryRequest is a parsed request to a registry.
 type registryRequest struct {
 	repository string
-	actions    []string // of ECR, without the service prefix; all must be allowed
+	actions    []string // ECR's actions without "ecr:"; all must be allowed
 	base       bool     // GET /v2/, which only checks the credentials
 }
 
@@ -86,7 +86,7 @@ func unsupported() *service.Refusal {
 	return service.Refuse(http.StatusMethodNotAllowed, "UNSUPPORTED", "The operation is unsupported.")
 }
 
-// readRegistry is the [service.Service] of an account's private registry.
+// readRegistry reads a request to an account's private registry, as a [service.Service] does.
 func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	req, understood := readRegistryRequest(r.Request)
 	if understood {
@@ -111,8 +111,8 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 			return nil, refusal
 		}
 		at := Registry{Account: ep.account, Region: ep.region}
-		// The forwarded request has no mount parameters, so the client uploads the blob. ECR
-		// declines mounts too.
+		// The forwarded request has no mount parameters, so the data plane starts an upload instead
+		// of a mount. ECR declines mounts in the same way.
 		answer, refusal := r.Forward(c.registry.Get(at), oci.Forwarded(r.Request), nil)
 		if refusal == nil && slices.Contains(req.actions, "PutImage") {
 			answer = c.recordPush(answer, pushKey{at, req.repository}, r.Now)
@@ -144,7 +144,7 @@ func badAuthorizationToken() *service.Refusal {
 }
 
 // authorizeRegistry checks that the caller's policies and the repository's policy allow each
-// action. Only then it checks that the repository exists.
+// action. After that, it checks that the repository exists.
 func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoint, arn string, now time.Time) *service.Refusal {
 	repo, resourcePolicy := c.repositoryIn(ep.account, ep.region, req.repository)
 	for _, name := range req.actions {
@@ -161,9 +161,9 @@ func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoin
 	return nil
 }
 
-// readPublicRegistry is the [service.Service] of public.ecr.aws. Reading needs a bearer token,
-// which may be anonymous. Pushing needs permission. Source: ECR Public User Guide, "Registry
-// authentication".
+// readPublicRegistry reads a request to public.ecr.aws, as a [service.Service] does. Pulling needs
+// a bearer token, which may be anonymous. Pushing needs the token of a caller who has permission.
+// Source: ECR Public User Guide, "Registry authentication".
 func (c *Cloud) readPublicRegistry(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	if r.URL.Path == "/token" || r.URL.Path == "/token/" {
 		r.Call.Operation = "GetBearerToken"
@@ -238,8 +238,8 @@ func (c *Cloud) authorizePublic(who principal, r *service.Request, req registryR
 			if who.account == "" {
 				return service.Refuse(http.StatusForbidden, "DENIED", "Not Authorized").Because("the token is anonymous")
 			}
-			// In the local cloud, a public repository has no policy. So permit refuses callers of accounts
-			// other than the owner's.
+			// In the local cloud, a public repository has no policy. So permit refuses callers from
+			// any account other than the owner's.
 			if refusal := c.permit(who, ask{
 				action: "ecr-public:" + n, resource: r.Call.Resource, owner: owner, context: requestContext(ep, r.Now),
 			}, "DENIED"); refusal != nil {

@@ -32,8 +32,8 @@ type answer struct {
 	body   string
 }
 
-// message returns the code and message of the answer's only OCI error. A body without exactly one
-// OCI error is returned itself.
+// message returns the code and message of the answer's OCI error. If the body does not have exactly
+// one OCI error, message returns the body.
 func (a answer) message() string {
 	var e struct {
 		Errors []struct{ Code, Message string }

@@ -75,8 +75,8 @@ func TestRegistryActions(t *testing.T) {
 	}
 }
 
-// FuzzRegistryPath checks that an accepted path begins with the name of the checked repository. So
-// the data plane reads the same repository from the path.
+// FuzzRegistryPath checks that the path begins with the repository that readRegistryRequest
+// returns. So permissions are checked for the repository that the data plane serves.
 func FuzzRegistryPath(f *testing.F) {
 	f.Add("a/b/manifests/1")
 	f.Add("a/../b/manifests/1")

@@ -35,7 +35,7 @@ type s3Call struct {
 	trailer http.Header
 }
 
-// readS3 is the [service.Service] of S3.
+// readS3 implements [service.Service] for S3.
 func (c *Cloud) readS3(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	r.Reply.Set("X-Amz-Request-Id", strings.ToUpper(strings.ReplaceAll(wire.UUID(), "-", "")[:16]))
 	r.Reply.Set("X-Amz-Id-2", base64.StdEncoding.EncodeToString(wire.Random(56)))
@@ -95,8 +95,8 @@ func (c *Cloud) findBucket(name, partition string) *bucket {
 	return nil
 }
 
-// followsBucket reports whether the host serves the bucket whatever the bucket's region is. This is
-// true for a virtual host at the legacy global endpoint.
+// followsBucket reports whether the host serves its bucket in whatever region the bucket is. This
+// is true for virtual hosts at the legacy global endpoint.
 func (s *s3Call) followsBucket() bool { return s.ep.global && s.ep.bucket != "" }
 
 // signingRegion is the region that the signature must be for.
@@ -107,9 +107,10 @@ func (s *s3Call) signingRegion() string {
 	return s.ep.region
 }
 
-// atHome refuses a request if the bucket does not exist, or if the endpoint is of another region
-// than the bucket. GetBucketLocation is allowed at the global endpoint too. Source: Amazon S3 User
-// Guide, "Making requests to S3: request redirection and the REST API".
+// atHome refuses a request if the bucket does not exist, or if the bucket is not in the endpoint's
+// region. At the global endpoint, virtual hosts and GetBucketLocation work for buckets of all
+// regions. Source: Amazon S3 User Guide, "Making requests to S3: request redirection and the REST
+// API".
 func (s *s3Call) atHome() *service.Refusal {
 	switch {
 	case s.on == onAccount:
@@ -225,13 +226,14 @@ func (c *Cloud) authorizeS3(s *s3Call, action string) *service.Refusal {
 	switch {
 	case v.allowed:
 		return nil
-	case s.owner.account != s.who.account: // other accounts do not get the reason
+	case s.owner.account != s.who.account: // only the bucket's own account is told why
 		return denied.Because(v.reason)
 	}
 	return service.Refuse(http.StatusForbidden, "AccessDenied", notAuthorized(s.who, action, strconv.Quote(resource), v)).Because(v.reason)
 }
 
-// setListing sets the condition keys for the parameters of a listing. Other keys stay absent.
+// setListing sets the condition keys s3:prefix and s3:delimiter to the parameters of a listing. If
+// a parameter is absent, its key stays absent.
 func setListing(ctx policy.Context, query url.Values) {
 	for _, name := range []string{"prefix", "delimiter"} {
 		if query.Has(name) {

@@ -256,7 +256,7 @@ func TestS3(t *testing.T) {
 		call    call
 		want    outcome
 		content string
-		reason  string // part of the reason in the journal
+		reason  string // text that the journal's reason must contain
 	}{
 		{"own object", tenant, nil, getObject(bucketA, "secret"), outcome{}, bucketA + " secret", ""},
 		{"own object by path", tenant, pathStyle, getObject(bucketA, "secret"), outcome{}, bucketA + " secret", ""},
@@ -398,7 +398,7 @@ func bareUser(t *testing.T, w *world) awssdk.CredentialsProvider {
 }
 
 // TestS3Uploads: the data plane stores the content that the SDK sends, in whatever form the SDK
-// sends it. A content that was changed on the way is refused.
+// sends it. Content that was changed on the way is refused.
 func TestS3Uploads(t *testing.T) {
 	w, store := s3World(t)
 	content := strings.Repeat("0123456789abcdef", 70_000)
@@ -422,7 +422,7 @@ func TestS3Uploads(t *testing.T) {
 			change(in)
 			_, err := s3Client(w.Transport(), pusher()).PutObject(t.Context(), in)
 			if name == "with MD5" {
-				// The header Content-MD5 has the digest of another content.
+				// The header Content-MD5 has the digest of different content.
 				if diff := cmp.Diff(outcome{"BadDigest", 400}, outcomeOf(err)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -433,7 +433,7 @@ func TestS3Uploads(t *testing.T) {
 			}
 		})
 	}
-	// An unsigned content can be changed on the way. But then it does not match its checksum, so S3
+	// Unsigned content can be changed on the way. But then it does not match its checksum, so S3
 	// must refuse it.
 	flip := roundTripper(func(r *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(r.Body)
@@ -456,7 +456,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestS3Presigned uses presigned requests until they expire or their session ends.
+// TestS3Presigned checks that presigned requests are granted until they expire or their session
+// ends. A changed request must be refused.
 func TestS3Presigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := s3World(t)

@@ -106,8 +106,7 @@ func (c *Cloud) listBuckets(s *s3Call) (service.Answer, *service.Refusal) {
 		found = found[:page.size]
 		list.ContinuationToken = base64.URLEncoding.EncodeToString([]byte(found[page.size-1].name))
 	}
-	// The answer contains the buckets' regions only if the request has one of the operation's newer
-	// parameters.
+	// S3 adds the buckets' regions only if the request has a parameter of ListBuckets.
 	regions := slices.ContainsFunc(s.params, query.Has)
 	for _, b := range found {
 		entry := bucketEntry{Name: b.name, CreationDate: b.created.UTC().Format(s3Time)}

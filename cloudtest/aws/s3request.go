@@ -14,9 +14,9 @@ import (
 // objects".
 const maxKey = 1024
 
-// s3Operation is an operation of S3 and the permission that it needs. Other operations are refused.
-// Sources: Amazon S3 API Reference, "Actions"; Service Authorization Reference, "Actions,
-// resources, and condition keys for Amazon S3".
+// s3Operation is an operation of S3 and the permission that it needs. Operations that are not in
+// s3Operations are refused. Sources: Amazon S3 API Reference, "Actions"; Service Authorization
+// Reference, "Actions, resources, and condition keys for Amazon S3".
 type s3Operation struct {
 	name   string
 	action string // without the service prefix
@@ -78,15 +78,16 @@ type s3Request struct {
 	bucket, key string
 }
 
-// readS3Request parses a request. The parameter bucket is the bucket in the host name, or empty.
-// The result contains the request's bucket even if the request is refused.
+// readS3Request parses a request. For a virtual host, the caller passes the bucket in the host
+// name, otherwise the empty string. The result contains the request's bucket even if the request is
+// refused.
 func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal) {
 	req := s3Request{bucket: bucket, key: strings.TrimPrefix(r.URL.Path, "/")}
 	if bucket == "" {
 		req.bucket, req.key, _ = strings.Cut(req.key, "/")
 	}
 	// The data plane must find the same object in the path as these checks do. S3 itself accepts
-	// keys with empty or dotted segments. They are refused here, because servers in front of a
+	// keys with the segments "", "." and "..". They are refused here, because servers in front of a
 	// store remove such segments.
 	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && r.URL.Path != "/") ||
 		strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
@@ -135,14 +136,14 @@ func plainKey(key string) bool {
 	if key == "" {
 		return true
 	}
-	// The key of a folder's marker ends with a slash, which adds no empty segment.
+	// A key that ends with a slash stands for a folder, and is allowed.
 	segments := strings.Split(strings.TrimSuffix(key, "/"), "/")
 	bad := slices.ContainsFunc(segments, func(s string) bool { return s == "" || s == "." || s == ".." })
 	return !bad && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
 }
 
-// is reports whether a request is of this operation. A request with an unknown query parameter is
-// of no operation.
+// is reports whether a request calls this operation. A request with an unknown query parameter
+// calls none.
 func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 	if method != o.method || on != o.on || (o.marker != "" && !query.Has(o.marker)) {
 		return false
@@ -155,9 +156,9 @@ func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 	return true
 }
 
-// signatureParams returns the query parameters of a presigned request. S3 also accepts headers as
-// query parameters. Of these headers, the list contains only the checksum mode, which does not
-// change the operation.
+// signatureParams returns the query parameters that presigning adds to a request. S3 would accept
+// any header as a query parameter. Of the headers, the local cloud accepts only
+// X-Amz-Checksum-Mode, which does not change the operation.
 func signatureParams() []string {
 	return []string{
 		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires",
@@ -166,14 +167,15 @@ func signatureParams() []string {
 	}
 }
 
-// snowballPrefix is the prefix of headers by which S3-compatible stores unpack an upload into
-// objects of other keys. Source: AWS Snowball Edge Developer Guide, "Batching small files".
+// snowballPrefix is the prefix of headers that make S3-compatible stores unpack an upload: each
+// file in it becomes an object with its own key. Source: AWS Snowball Edge Developer Guide,
+// "Batching small files".
 const snowballPrefix = "x-amz-meta-snowball-"
 
-// forS3Plane reports whether the data plane gets a header of an allowed request. The name is in
-// lower case. The data plane gets HTTP's headers that S3 supports, and S3's headers about the
-// object. It never gets a store's own headers, because some of them delete whole folders. Source:
-// Amazon S3 API Reference, "Common request headers".
+// forS3Plane reports whether a request keeps a header on its way to the data plane. The header's
+// name is given in lower case. The request keeps the HTTP headers that S3 supports, and S3's own
+// headers about the object. It loses headers that only some S3-compatible stores have, because some
+// of these headers delete whole folders. Source: Amazon S3 API Reference, "Common request headers".
 func forS3Plane(name string) bool {
 	switch name {
 	case "accept", "accept-encoding", "cache-control", "content-disposition",
@@ -187,8 +189,8 @@ func forS3Plane(name string) bool {
 	return strings.HasPrefix(name, "x-amz-")
 }
 
-// checkS3Headers refuses headers that change what a request does: copies, access lists, tags,
-// locks, encryption keys, archives to unpack.
+// checkS3Headers refuses headers that change what a request does, such as those for copies, access
+// lists, tags, locks, encryption keys and archives to unpack.
 func checkS3Headers(h http.Header) *service.Refusal {
 	for name := range h {
 		lower := strings.ToLower(name)

@@ -97,8 +97,8 @@ func TestS3Headers(t *testing.T) {
 	}
 }
 
-// FuzzS3Path checks that an accepted path identifies one object. The path that the data plane gets
-// must identify the same object.
+// FuzzS3Path checks that the client's path and the path for the data plane lead to the same object.
+// The path for the data plane is made of the parsed bucket and key.
 func FuzzS3Path(f *testing.F) {
 	f.Add("my-bucket/a/b", "prefix=a", "")
 	f.Add("my-bucket/../b", "", "")

@@ -89,8 +89,7 @@ func (w *world) assume(t *testing.T, role, subject string) awssdk.CredentialsPro
 	return static(out.Credentials)
 }
 
-// TestTokenMatrix checks STS's answers to good and bad tokens. Other verifiers can be given the
-// same cases, to compare them with the local STS.
+// TestTokenMatrix checks STS's answers to good and bad tokens.
 func TestTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	mint := func(claims oidc.Claims) func() (string, error) {
@@ -103,7 +102,7 @@ func TestTokenMatrix(t *testing.T) {
 		role   string
 		token  func() (string, error)
 		want   outcome
-		reason string // part of the reason in the journal
+		reason string // text that the journal's reason must contain
 	}{
 		{"good", roleA, mint(good), outcome{}, ""},
 		{"good, audience as a list", roleA, mint(oidc.Claims{"sub": subjectA, "aud": []string{audience}}), outcome{}, ""},
@@ -438,7 +437,7 @@ func TestKeysOfEveryRequest(t *testing.T) {
 	}
 }
 
-// TestOtherPartition checks that policies with ARNs of another partition are refused, as by IAM.
+// TestOtherPartition checks that policies with ARNs of another partition are refused, as at AWS.
 func TestOtherPartition(t *testing.T) {
 	w := newWorld(t)
 	foreign := json.RawMessage(strings.Replace(string(rig.TrustPolicy(subjectA)), "arn:aws:", "arn:aws-cn:", 1))

@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret. It looks for
-// each secret in the journal.
+// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret. None of the
+// secrets may be in the journal.
 func TestJournalHasNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	client := w.Client()
@@ -53,8 +53,8 @@ func TestJournalHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestChangesRaceCalls changes roles while they are assumed, for the race detector. No call must
-// see half a change.
+// TestChangesRaceCalls changes roles while they are assumed, for the race detector. No call may see
+// half a change.
 func TestChangesRaceCalls(t *testing.T) {
 	w := newWorld(t)
 	var wg sync.WaitGroup

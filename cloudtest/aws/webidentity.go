@@ -98,10 +98,10 @@ func audienceOf(t oidc.Token) (string, bool) {
 	return t.Audience[0], true
 }
 
-// sessionClaim finds a claim with session tags or a source identity. For these, AWS also requires
-// sts:TagSession or sts:SetSourceIdentity in the trust policy. The local cloud refuses tokens with
-// such a claim. Sources: IAM User Guide, "Pass session tags in AWS STS" and "Monitor and control
-// actions taken with assumed roles".
+// sessionClaim finds a claim with session tags or a source identity. The local cloud refuses tokens
+// with such a claim. AWS accepts these tokens if the trust policy also allows sts:TagSession or
+// sts:SetSourceIdentity. Sources: IAM User Guide, "Pass session tags in AWS STS" and "Monitor and
+// control actions taken with assumed roles".
 func sessionClaim(t oidc.Token) (string, bool) {
 	for claim := range t.Claims {
 		name, ok := strings.CutPrefix(claim, "https://aws.amazon.com/")

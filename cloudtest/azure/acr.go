@@ -14,8 +14,8 @@ const (
 	tokenNotAccepted = "token validation failed"
 )
 
-// readRegistryTokens is the [service.Service] of a registry's token service. Source: Azure/acr,
-// "AAD-OAuth.md" and "Token-BasicAuth.md".
+// readRegistryTokens implements [service.Service] for a registry's token service. Source:
+// Azure/acr, "AAD-OAuth.md" and "Token-BasicAuth.md".
 func (c *Cloud) readRegistryTokens(r *service.Request, reg *registry) (service.Protocol, service.Handler) {
 	var give func(*service.Request, *registry) (any, *service.Refusal)
 	switch r.Method + " " + r.URL.Path {
@@ -111,8 +111,8 @@ func (c *Cloud) registryCaller(r *service.Request, reg *registry, raw string) (a
 	return token, nil
 }
 
-// postedToken issues an access token in exchange for a token in the form: a refresh token, or a
-// token that is sent as a password.
+// postedToken issues an access token in exchange for the token in a posted form. The posted token
+// is a refresh token, or a token that is sent as a password.
 func (c *Cloud) postedToken(r *service.Request, reg *registry) (any, *service.Refusal) {
 	form, no := readRegistryForm(r, reg)
 	if no != nil {
@@ -152,9 +152,9 @@ func (c *Cloud) loginToken(r *service.Request, reg *registry) (any, *service.Ref
 	return c.registryAccess(r, reg, password, passwords(), query["scope"])
 }
 
-// registryAccess issues an access token for those scopes that the bearer of a token may use. The
-// argument raw is this token, and kinds lists the accepted kinds of tokens. If the bearer may use
-// none of the scopes, registryAccess refuses.
+// registryAccess exchanges a token of one of the given kinds for an access token. The new token
+// allows those scopes that the bearer of the old token may use. If the bearer may use none of the
+// scopes, registryAccess refuses.
 func (c *Cloud) registryAccess(r *service.Request, reg *registry, raw string, kinds, scopes []string) (any, *service.Refusal) {
 	ask, err := readScopes(scopes)
 	if err != nil {

@@ -27,7 +27,7 @@ func writeRegistryJSON(r *service.Request, status int, body any) service.Answer 
 	return writeJSON(status, body)
 }
 
-// wants is one requested action, in the JSON field "detail" of an error.
+// wants is an element of the list in an error's JSON field "detail": one requested action.
 type wants struct {
 	Type   string
 	Name   string
@@ -52,8 +52,8 @@ func unauthorized(all []access) *service.Refusal {
 	return e
 }
 
-// challenge sets the header Www-Authenticate: the registry's token service, and the scopes to
-// request there. Source: RFC 6750 §3; Azure/acr, "AAD-OAuth.md".
+// challenge sets the header Www-Authenticate. The header names the registry's token service, and
+// the scopes to request there. Source: RFC 6750 §3; Azure/acr, "AAD-OAuth.md".
 func challenge(r *service.Request, reg *registry, ask []access, problem string) {
 	value := `Bearer realm="https://` + reg.endpoint + `/oauth2/token",service="` + reg.endpoint + `"`
 	if len(ask) > 0 {

@@ -19,7 +19,7 @@ import (
 // out, which end after twenty minutes.
 const dataLinkLife = 20 * time.Minute
 
-// readRegistry is the [service.Service] of a registry's OCI API.
+// readRegistry implements [service.Service] for a registry's OCI API.
 func (c *Cloud) readRegistry(r *service.Request, reg *registry) (service.Protocol, service.Handler) {
 	req, understood := readRegistryRequest(r.Request)
 	if understood {
@@ -40,8 +40,7 @@ func (c *Cloud) readRegistry(r *service.Request, reg *registry) (service.Protoco
 	}
 }
 
-// authorizeRegistry refuses requests without an access token that allows the request's action on
-// the repository.
+// authorizeRegistry refuses a request unless its access token allows the action on the repository.
 func (c *Cloud) authorizeRegistry(r *service.Request, reg *registry, req registryRequest, understood bool) *service.Refusal {
 	ask := needs(req)
 	raw, ok := wire.Bearer(r.Request)
@@ -93,7 +92,8 @@ func (c *Cloud) forwardRegistry(r *service.Request, reg *registry, req registryR
 	return r.Forward(to, oci.Forwarded(r.Request), nil)
 }
 
-// exists asks a data plane with HEAD whether the content of a request exists.
+// exists reports whether a data plane has the content that a request asks for. It sends a HEAD
+// request to the data plane.
 func exists(to http.Handler, r *http.Request) bool {
 	head := r.Clone(r.Context())
 	head.Method = http.MethodHead
@@ -117,8 +117,8 @@ func (c *Cloud) signLink(host, path, end string) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// readData is the [service.Service] of a dedicated data endpoint: blob storage that accepts only
-// signed links.
+// readData implements [service.Service] for a dedicated data endpoint: blob storage that accepts
+// only signed links.
 func (c *Cloud) readData(r *service.Request, reg *registry) (service.Protocol, service.Handler) {
 	if req, understood := readRegistryRequest(r.Request); understood && req.operation == opPullBlob {
 		r.Call.Operation, r.Call.Resource = req.operation, reg.Host+"/"+req.repository

@@ -21,8 +21,8 @@ type Admin struct {
 	SetManagedIdentity        func(ctx context.Context, m ManagedIdentity) error
 }
 
-// NewAdmin adds every change of a [Cloud] to the table t, and returns the functions that request
-// these changes.
+// NewAdmin fills the table with the methods that change a [Cloud]. It returns the functions with
+// which a client requests these changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /azure/tenants/{tenant}"
 	return Admin{

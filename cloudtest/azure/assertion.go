@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// maxAssertionLife is the longest life of an external token, from iat to exp. Source: the text of
-// AADSTS70023, "1.01:00:00".
+// maxAssertionLife is the longest life of an external token, from iat to exp. Source: AADSTS70023,
+// whose text has "1.01:00:00": one day and one hour.
 const maxAssertionLife = 25 * time.Hour
 
 const checkCredential = "Check your federated identity credential Subject, Audience and Issuer against the presented assertion. " +
@@ -80,7 +80,7 @@ func declaredAlgorithm(raw string) (string, bool) {
 }
 
 // matchCredential looks for a federated credential with exactly the token's issuer, audience and
-// subject. It compares them in this order, the order of Entra's error codes.
+// subject. Like Entra's, the error names the first of these three that matches no credential.
 func (c *Cloud) matchCredential(token oidc.Token, app *application) *service.Refusal {
 	if len(token.Audience) != 1 {
 		return malformedAssertion("a token for several audiences is for none")

@@ -34,10 +34,10 @@ type blobRequest struct {
 	permission string
 }
 
-// readBlobRequest maps a request to a permission. Source: Microsoft Learn, "Blob Storage REST API".
-// readBlobRequest refuses operations that the local cloud does not have. Among them are batches,
-// which contain further requests, and copies, whose sources are not checked. Access policies, tags
-// and delegation keys are refused too, because they need other permissions.
+// readBlobRequest maps a request to a permission. It refuses operations that the local cloud does
+// not have. These include batches, which contain further requests; copies, whose sources are not
+// checked; and access policies, tags and delegation keys, which need other permissions. Source:
+// Microsoft Learn, "Blob Storage REST API".
 func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").Because("the local cloud does not have the operation")
 	container, blob, ok := readBlobPath(r)
@@ -61,14 +61,14 @@ func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 		return withPermission(op, container, read, unsupported)
 	case restype != "":
 		return blobRequest{}, unsupported
-	case blob == "": // a path of one part without restype is a blob in the root container
+	case blob == "": // a path of one part without restype names a blob in the root container
 		container = rootContainer
 	}
 	if plane.Has(r.Header, "X-Ms-Copy-Source") {
 		return blobRequest{}, blobRefusal(http.StatusForbidden, "CannotVerifyCopySource").Because("the local cloud does not copy blobs")
 	}
 	if !read && q.Has("versionid") {
-		return blobRequest{}, unsupported // deleting a version needs another permission
+		return blobRequest{}, unsupported // deleting a version needs a permission of its own
 	}
 	return withPermission(blobOperation(r.Method, comp, read), container, read, unsupported)
 }
@@ -162,7 +162,7 @@ func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	return container, blob, isContainer(container)
 }
 
-// readBlob is the [service.Service] of a storage account's blob endpoint.
+// readBlob implements [service.Service] for a storage account's blob endpoint.
 func (c *Cloud) readBlob(r *service.Request, account *storageAccount) (service.Protocol, service.Handler) {
 	req, unknown := readBlobRequest(r.Request)
 	r.Call.Operation, r.Call.Resource = req.operation, account.Host
@@ -185,7 +185,7 @@ func (c *Cloud) readBlob(r *service.Request, account *storageAccount) (service.P
 		}
 		to := c.blobData.Get(account.StorageAccount)
 		if to != nil {
-			r.Reply.Del("X-Ms-Version") // the data plane sets this header
+			r.Reply.Del("X-Ms-Version") // the data plane sets this header itself
 		}
 		return r.Forward(to, plane.Request(r.Request), nil)
 	}
@@ -241,7 +241,7 @@ func (c *Cloud) blobCaller(r *service.Request, account *storageAccount) (accessT
 	return accessToken{}, no
 }
 
-// notAuthenticated returns the refusal of an Authorization header.
+// notAuthenticated returns the refusal of a request whose Authorization header is not accepted.
 func notAuthenticated(r *service.Request, account *storageAccount, version, detail string) *service.Refusal {
 	no := blobRefusal(http.StatusForbidden, "AuthenticationFailed")
 	if version >= versionChallenge {

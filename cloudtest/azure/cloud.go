@@ -31,9 +31,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// tokenLeeway is the clock difference that is tolerated when tokens are checked: assertions at
-// Entra ID, and Entra ID's access tokens. Source: Microsoft.IdentityModel.Tokens,
-// TokenValidationParameters.DefaultClockSkew (300 seconds), which these services use.
+// tokenLeeway is the tolerated difference between clocks, for assertions and for access tokens of
+// Entra ID. Source: Microsoft.IdentityModel.Tokens, TokenValidationParameters.DefaultClockSkew (300
+// seconds).
 const tokenLeeway = 5 * time.Minute
 
 // Cloud is the local Azure. It is safe for concurrent use. Make one with [New].
@@ -63,12 +63,12 @@ type tenant struct {
 	apps        map[string]*application // by client ID
 }
 
-// application is immutable once stored; a change replaces it. A replaced application keeps its
-// object ID; a deleted application loses it. Only managed identities that Azure Resource Manager
-// made have a resource ID. Such identities have no registration.
+// application is immutable once stored; a change replaces it. A replacement keeps the object ID. A
+// managed identity that was made by Azure Resource Manager has a resource ID and no registration.
+// Every other application has a registration and no resource ID.
 type application struct {
 	clientID     string
-	objectID     string // of its service principal; empty if it has none yet
+	objectID     string // its service principal's object ID; empty if it has no principal yet
 	registration string // the object ID of its app registration
 	resourceID   string
 	location     string // of the resource
@@ -77,8 +77,9 @@ type application struct {
 	credentials  []FederatedCredential
 }
 
-// New makes the local Azure that cfg describes. The argument issuers is the transport to the hosts
-// of OIDC issuers, and must not reach other hosts. The error is a [*setting.Error].
+// New makes the local Azure that cfg describes. The cloud fetches the discovery documents and keys
+// of OIDC issuers through the given transport, which must reach only hosts of the local cloud. The
+// error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier:     oidc.NewVerifier(issuers, tokenLeeway),
@@ -181,7 +182,7 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 	return nil
 }
 
-// fill adds a new tenant's registries and storage accounts by host, and its subscriptions by ID.
+// fill adds a new tenant's registries, storage accounts and subscriptions to the cloud.
 func (c *Cloud) fill(t *tenant, cfg Tenant) error {
 	putRegistry := func(x RegistryConfig) error { return c.putRegistry(t, x) }
 	putAccount := func(x StorageAccountConfig) error { return c.putStorageAccount(t, x) }
@@ -224,8 +225,8 @@ func (c *Cloud) change(tenantID string, f func(*tenant) error) error {
 	return setting.Change(&c.mu, c.tenants, "tenant", tenantID, f)
 }
 
-// changeApplication passes a copy of an application to f and replaces the application by the
-// result, under the lock.
+// changeApplication lets f change a copy of an application. If f succeeds, the copy replaces the
+// application. The lock is held meanwhile.
 func (c *Cloud) changeApplication(tenantID, clientID string, f func(*tenant, *application) error) error {
 	return c.change(tenantID, func(t *tenant) error {
 		old := t.apps[clientID]

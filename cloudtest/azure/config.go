@@ -19,15 +19,15 @@ const (
 	maxCredentialField      = 600 // characters of an issuer, subject or audience
 )
 
-// maxHost is the length of a DNS name in bytes. Source: RFC 1035 §2.3.4.
+// maxHost is the maximum length of a DNS name in bytes. Source: RFC 1035 §2.3.4.
 const maxHost = 253
 
 // Config describes the tenants of the local Azure.
 type Config struct {
-	// Environments are private clouds, in addition to Azure's three.
+	// Environments are private clouds, in addition to the three built-in clouds.
 	Environments []Environment `json:"environments,omitempty"`
-	// Tenants are the tenants. Their IDs and domains are unique. Names of registries and of storage
-	// accounts are unique within an environment.
+	// Tenants have unique IDs and domains. The names of their registries and storage accounts are
+	// unique within an environment.
 	Tenants []Tenant `json:"tenants,omitempty"`
 	// ManagedIdentity has the identities for which the instance metadata service issues tokens.
 	// Without it, the cloud has no such service.
@@ -48,7 +48,8 @@ type Tenant struct {
 	Registries []RegistryConfig `json:"registries,omitempty"`
 	// StorageAccounts are storage accounts, unique by name.
 	StorageAccounts []StorageAccountConfig `json:"storageAccounts,omitempty"`
-	// Subscriptions are subscriptions with their resource groups, unique by ID over all tenants.
+	// Subscriptions are subscriptions with their resource groups. Their IDs are unique across all
+	// tenants.
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 }
 
@@ -64,13 +65,15 @@ type Application struct {
 	// FederatedCredentials are the external identities that may act as the application: at most
 	// twenty, unique by name, and unique by the pair of issuer and subject.
 	FederatedCredentials []FederatedCredential `json:"federatedCredentials,omitempty"`
-	// GraphPermissions are the application permissions of Microsoft Graph in the application's
-	// tokens. Allowed values are Application.Read.All and Application.ReadWrite.All.
+	// GraphPermissions are the application permissions that the application has in Microsoft Graph.
+	// Its tokens for Microsoft Graph contain them. Allowed values are Application.Read.All and
+	// Application.ReadWrite.All.
 	GraphPermissions []string `json:"graphPermissions,omitempty"`
 }
 
 // FederatedCredential is a federated identity credential: an external identity that may act as the
-// application. Issuer, subject and audience must all equal the token's, letter by letter.
+// application. The claims iss, sub and aud of the identity's token must equal Issuer, Subject and
+// Audience, letter by letter.
 type FederatedCredential struct {
 	// Name is the credential's name: 3 to 120 letters, digits, dashes and underscores, the first a
 	// letter or digit.
@@ -114,7 +117,7 @@ func checkUUID(field, id string) error {
 	return nil
 }
 
-// complete checks a credential and sets its default audience.
+// complete sets the default audience if the credential has no audience, and checks all fields.
 func (f FederatedCredential) complete(e *Environment) (FederatedCredential, error) {
 	f.Audience = cmp.Or(f.Audience, e.ExchangeAudience)
 	if !credentialNamePattern.MatchString(f.Name) {
@@ -158,7 +161,7 @@ func checkCredentials(all []FederatedCredential) error {
 	return nil
 }
 
-// parse checks an application.
+// parse checks an application's settings, and returns the application that they describe.
 func (a Application) parse(e *Environment) (*application, error) {
 	if err := checkUUID("clientID", a.ClientID); err != nil {
 		return nil, err

@@ -99,7 +99,7 @@ func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (a
 	for _, e := range known {
 		cache := e.authority()
 		if e.Name == AzureCloud {
-			cache = "login.windows.net" // host name of the first token caches, still in use
+			cache = "login.windows.net" // old host name, under which clients still cache tokens
 		}
 		doc.Metadata = append(doc.Metadata,
 			instanceMetadata{PreferredNetwork: e.authority(), PreferredCache: cache, Aliases: e.AuthorityHosts})

@@ -16,7 +16,8 @@ import (
 // assertionType is the only accepted type of client assertion. Source: RFC 7523 §2.2.
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// readEntra is the [service.Service] of Entra ID in an environment. A path is /<tenant>/<rest>.
+// readEntra implements [service.Service] for Entra ID in an environment. A path is
+// /<tenant>/<rest>.
 func (c *Cloud) readEntra(r *service.Request, e *Environment) (service.Protocol, service.Handler) {
 	tenantName, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	var do func(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal)
@@ -213,7 +214,7 @@ func (c *Cloud) isResource(t *tenant, resource string) bool {
 	return ok && s != nil && s.tenant.environment == t.environment
 }
 
-// authenticateClient refuses callers that do not prove by an assertion that they may act as app.
+// authenticateClient checks the assertion, which must prove that the caller is the application.
 func (c *Cloud) authenticateClient(r *service.Request, form url.Values, app *application) *service.Refusal {
 	switch kind, assertion := form.Get("client_assertion_type"), form.Get("client_assertion"); {
 	case form.Has("client_secret"):

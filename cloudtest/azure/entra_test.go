@@ -30,8 +30,8 @@ import (
 
 const storageScope = "https://storage.azure.com/.default"
 
-// once returns options that stop an SDK's retries, so that the journal has one call for each call
-// of a test.
+// once configures an SDK's client without retries, so that the journal has each call of a test only
+// once.
 func once(transport http.RoundTripper, authority string) azcore.ClientOptions {
 	return azcore.ClientOptions{
 		Transport: &http.Client{Transport: transport, Timeout: time.Minute}, Retry: policy.RetryOptions{MaxRetries: -1},
@@ -92,8 +92,7 @@ func claimsOf(t *testing.T, raw string) map[string]any {
 	return claims
 }
 
-// TestEntraTokenMatrix checks Entra ID's answers to good and bad tokens. Other verifiers can be
-// given the same cases, to compare them with the local Entra ID.
+// TestEntraTokenMatrix checks Entra ID's answers to good and bad tokens.
 func TestEntraTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
@@ -131,7 +130,7 @@ func TestEntraTokenMatrix(t *testing.T) {
 		tenant, client string
 		token          func() (string, error)
 		want           entraOutcome
-		reason         string // part of the reason in the journal
+		reason         string // text that the journal's reason must contain
 	}{
 		{"good", directory, clientA, mint(), entraOutcome{}, ""},
 		{"good, by domain", "contoso.onmicrosoft.com", clientA, mint(), entraOutcome{}, ""},
@@ -197,8 +196,8 @@ func TestEntraTokenMatrix(t *testing.T) {
 	}
 }
 
-// TestEntraAccessToken requests a token for every kind of resource in every cloud, and reads the
-// tokens' claims.
+// TestEntraAccessToken requests a token for every kind of resource in every cloud. It checks the
+// claims of the tokens, and the error codes of refusals.
 func TestEntraAccessToken(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
@@ -261,8 +260,8 @@ func TestEntraAccessToken(t *testing.T) {
 	}
 }
 
-// TestEntraPublishedKeys checks that the documents of Entra ID are enough to verify its access
-// tokens, and to reject tokens of other issuers.
+// TestEntraPublishedKeys checks that the discovery documents and keys of Entra ID are enough to
+// verify its access tokens, and to reject tokens of other issuers.
 func TestEntraPublishedKeys(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
@@ -312,7 +311,7 @@ func TestEntraPublishedKeys(t *testing.T) {
 }
 
 // TestWorkloadIdentityCredential uses the SDK's own credential for pods, with a token file as
-// Kubernetes projects it.
+// Kubernetes projects it. Entra ID must issue a token only for the tenant's own application.
 func TestWorkloadIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "token")

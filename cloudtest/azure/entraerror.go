@@ -11,10 +11,10 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// aadsts returns a refusal of Entra ID by number. Its Detail is OAuth's error code. Sources:
-// Microsoft Learn, "Microsoft Entra authentication and authorization error codes"; for codes that
-// are missing there, answers that users of Azure/azure-workload-identity, Azure/login and MSAL made
-// public.
+// aadsts returns a refusal with Entra ID's error code AADSTS<number>. Its Detail is OAuth's error
+// code. Sources: Microsoft Learn, "Microsoft Entra authentication and authorization error codes";
+// for codes that are missing there, answers that users of Azure/azure-workload-identity,
+// Azure/login and MSAL made public.
 func aadsts(number, status int, oauth, format string, args ...any) *service.Refusal {
 	return service.Refuse(status, "AADSTS"+strconv.Itoa(number), fmt.Sprintf(format, args...)).With(oauth)
 }
@@ -23,7 +23,7 @@ func badRequest(number int, format string, args ...any) *service.Refusal {
 	return aadsts(number, http.StatusBadRequest, "invalid_request", format, args...)
 }
 
-// badClient returns the refusal of a client's identity. Source: RFC 6749 §5.2, invalid_client.
+// badClient returns a refusal with OAuth's error code invalid_client. Source: RFC 6749 §5.2.
 func badClient(number int, format string, args ...any) *service.Refusal {
 	return aadsts(number, http.StatusUnauthorized, "invalid_client", format, args...)
 }
@@ -56,7 +56,7 @@ func entraProtocol(e *Environment) service.Protocol {
 func (e *Environment) refuse(r *service.Request, no *service.Refusal) service.Answer {
 	r.Reply.Set("Cache-Control", "no-store, no-cache")
 	r.Reply.Set("Pragma", "no-cache")
-	if no.Status == http.StatusTooManyRequests { // Azure's front end answers, in plain text
+	if no.Status == http.StatusTooManyRequests { // this answer comes from Azure's front end
 		return service.Whole(no.Status, "text/plain; charset=utf-8", []byte(no.Message))
 	}
 	correlation := strings.ToLower(r.Header.Get("Client-Request-Id")) // the client's request ID

@@ -25,8 +25,8 @@ const (
 type Environment struct {
 	// Name is the environment's name, to which [Tenant] refers.
 	Name string `json:"name"`
-	// AuthorityHosts are the hosts of Entra ID. The first host is in the documents that Entra ID
-	// publishes.
+	// AuthorityHosts are the hosts of Entra ID. The discovery documents of Entra ID name the first
+	// host.
 	AuthorityHosts []string `json:"authorityHosts"`
 	// IssuerHost is the host in the claim iss of access tokens, https://<host>/<tenant>/.
 	IssuerHost string `json:"issuerHost"`
@@ -99,7 +99,7 @@ func environments() []Environment {
 	}
 }
 
-// authority returns the host of Entra ID in the environment's documents.
+// authority returns the host that Entra ID's discovery documents name.
 func (e *Environment) authority() string { return e.AuthorityHosts[0] }
 
 // issuer returns the claim iss of access tokens for a tenant. Source: Microsoft Learn, "Access

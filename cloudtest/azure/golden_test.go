@@ -34,8 +34,8 @@ func mask(s string) string {
 	return s
 }
 
-// tokenForm returns a form for Entra ID: a valid form, in which it sets the names and values in
-// change.
+// tokenForm returns a form for Entra ID. The form is valid except for the changes, which are given
+// in pairs, as alternating names and values. An empty value removes the parameter.
 func tokenForm(assertion string, change ...string) string {
 	form := url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {clientA}, "scope": {storageScope + " openid offline_access profile"},
@@ -203,8 +203,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// TestNoSecrets makes granted and refused calls with every kind of secret. It looks for each secret
-// in the journal and in refusals.
+// TestNoSecrets makes granted and refused calls with every kind of secret. None of the secrets may
+// be in the journal or in a refusal.
 func TestNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()

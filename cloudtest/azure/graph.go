@@ -28,11 +28,11 @@ type graphCall struct {
 	*service.Request
 
 	caller accessToken
-	names  []string // names in the path
+	names  []string // variable parts of the path, from matchPath
 	query  url.Values
 }
 
-// readGraph is the [service.Service] of Microsoft Graph in an environment.
+// readGraph implements [service.Service] for Microsoft Graph in an environment.
 func (c *Cloud) readGraph(r *service.Request, e *Environment) (service.Protocol, service.Handler) {
 	var do func(*graphCall) (service.Answer, *service.Refusal)
 	permissions := []string{permissionWrite}
@@ -144,7 +144,7 @@ func (c *Cloud) listApplications(call *graphCall) (service.Answer, *service.Refu
 func (c *Cloud) createApplication(call *graphCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		DisplayName    string `json:"displayName"`
-		KeyCredentials []any  `json:"keyCredentials"` // the client az sends an empty list
+		KeyCredentials []any  `json:"keyCredentials"` // az sends an empty list; others are refused
 	}
 	if err := readJSON(call.Request, &sent); err != nil {
 		return nil, badGraphBody(err)
@@ -174,7 +174,8 @@ func badGraphBody(err error) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, "Request_BadRequest", "Invalid request body: "+printable(err.Error()))
 }
 
-// graphFederated is a federated credential. The local Microsoft Graph has no calls that use its ID.
+// graphFederated is the JSON form of a federated credential. Its ID is not stored, because no call
+// to the local Microsoft Graph uses it.
 type graphFederated struct {
 	Context     string   `json:"@odata.context,omitempty"`
 	ID          string   `json:"id,omitempty"`

@@ -21,7 +21,7 @@ const (
 	ServiceRegistry = "acr-registry"
 	// ServiceBlob is the blob endpoint of a storage account.
 	ServiceBlob = "blob"
-	// ServiceIMDS is the instance metadata service, as far as it issues tokens of managed
+	// ServiceIMDS is the part of the instance metadata service that issues tokens of managed
 	// identities.
 	ServiceIMDS = "imds"
 )
@@ -62,8 +62,8 @@ func (c *Cloud) Service(host string) service.Service {
 	}
 }
 
-// named returns a service that calls read(request, of) for each request. The service's name in the
-// journal is the argument name.
+// named makes a service from a function and the function's second argument. The journal shows the
+// service under the given name.
 func named[T any](name string, read func(*service.Request, T) (service.Protocol, service.Handler), of T) service.Service {
 	return func(r *service.Request) (service.Protocol, service.Handler) {
 		r.Call.Service = name

@@ -67,8 +67,8 @@ type metadataToken struct {
 	TokenType    string `json:"token_type"`
 }
 
-// Metadata is the [service.Service] of the instance metadata service. Use it for requests for which
-// [Cloud.IsMetadata] returns true.
+// Metadata implements [service.Service] for the instance metadata service. Use it for requests for
+// which [Cloud.IsMetadata] returns true.
 func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Service = ServiceIMDS
 	if strings.TrimSuffix(r.URL.Path, "/") == metadataPath { // MSAL for Node appends a slash
@@ -134,7 +134,7 @@ func (c *Cloud) managedToken(r *service.Request) (any, *service.Refusal) {
 	}, nil
 }
 
-// managedIdentity finds the identity in a query, or the machine's default identity.
+// managedIdentity finds the identity that the query names, by default the machine's first identity.
 func (c *Cloud) managedIdentity(r *service.Request, query url.Values) (*tenant, *application, *service.Refusal) {
 	notFound := service.Refuse(http.StatusBadRequest, "invalid_request", "Identity not found")
 	named := slices.DeleteFunc([]string{"client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"},

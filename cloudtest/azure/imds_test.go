@@ -20,8 +20,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestManagedIdentityCredential uses the unmodified SDK, in process and through the proxy. The SDK
-// sends requests only to the metadata service's fixed address.
+// TestManagedIdentityCredential gets tokens with the unmodified SDK, in process and through the
+// proxy. The SDK sends its requests to the metadata service's fixed address. Only identities of the
+// machine may get tokens.
 func TestManagedIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	for name, tt := range map[string]struct {
@@ -70,7 +71,7 @@ func TestManagedIdentityCredential(t *testing.T) {
 	}
 }
 
-// TestMetadata sends requests to the proxy's own address, which clients get from
+// TestMetadata checks the answers at the proxy's own address. Clients get this address from
 // AZURE_POD_IDENTITY_AUTHORITY_HOST.
 func TestMetadata(t *testing.T) {
 	w := newWorld(t)

@@ -300,8 +300,8 @@ func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Re
 	}), nil
 }
 
-// find returns an application of the tenant for which is(application) is true, or nil. The caller
-// holds the lock.
+// find returns an application of the tenant that satisfies a condition, or nil. The caller holds
+// the lock.
 func (t *tenant) find(is func(*application) bool) *application {
 	for _, app := range t.apps {
 		if is(app) {

@@ -33,7 +33,7 @@ const (
 // managementOperation is an operation of Azure Resource Manager.
 type managementOperation struct {
 	name, method, path string
-	action             string // the caller's role must allow it; if empty, do checks the role
+	action             string // needed permission; empty for lists, whose items are filtered
 	first              string // the first API version with the operation
 	filter             bool   // whether the query may have a filter
 	do                 func(*Cloud, *managementCall) (service.Answer, *service.Refusal)
@@ -66,8 +66,8 @@ func managementOperations() []managementOperation {
 	}
 }
 
-// managementCall is a call with a verified caller. If the operation has an action, the caller is
-// allowed to do it.
+// managementCall is a call of a [managementOperation]. The operation runs only if the caller is
+// verified and has the needed permission.
 type managementCall struct {
 	*service.Request
 
@@ -95,7 +95,7 @@ func matchPath(pattern, path string) (names []string, ok bool) {
 	return names, true
 }
 
-// readManagement is the [service.Service] of Azure Resource Manager in an environment. Source:
+// readManagement implements [service.Service] for Azure Resource Manager in an environment. Source:
 // Microsoft Learn, "Azure REST API reference".
 func (c *Cloud) readManagement(r *service.Request, e *Environment) (service.Protocol, service.Handler) {
 	var op managementOperation
@@ -151,8 +151,8 @@ func (c *Cloud) proveManager(call *managementCall, e *Environment) *service.Refu
 	return nil
 }
 
-// unproved returns the refusal of a token. Source: Microsoft Learn, "Authenticate requests" of
-// Azure Resource Manager; RFC 6750 §3.
+// unproved returns the refusal for a missing or invalid access token. Source: Microsoft Learn,
+// "Authenticate requests" of Azure Resource Manager; RFC 6750 §3.
 func unproved(e *Environment, code, message string) *service.Refusal {
 	return service.Refuse(http.StatusUnauthorized, code, message).
 		With(`Bearer authorization_uri="https://` + e.authority() +
@@ -183,9 +183,9 @@ func (call *managementCall) readQuery(op managementOperation) *service.Refusal {
 	return nil
 }
 
-// judge finds the subscription and the resource group of a path, and checks whether the caller may
-// do the action in them. A caller without permission does not learn whether the resource group
-// exists.
+// judge finds the subscription and the resource group that a path names, and checks whether the
+// caller may do the action in the group. A caller without permission does not learn whether the
+// group exists.
 func (c *Cloud) judge(call *managementCall, names []string, action string) *service.Refusal {
 	if len(names) == 0 {
 		return nil
@@ -281,7 +281,7 @@ func (c *Cloud) listSubscriptions(call *managementCall) (service.Answer, *servic
 	return writeJSON(http.StatusOK, list), nil
 }
 
-// listResources lists the registries of a subscription that the caller may read.
+// listResources lists those registries of a subscription that the caller may read.
 func (c *Cloud) listResources(call *managementCall) (service.Answer, *service.Refusal) {
 	s, who := call.subscription, call.caller.app.clientID
 	if !s.knows(who) {
@@ -316,9 +316,9 @@ func (c *Cloud) getGroup(call *managementCall) (service.Answer, *service.Refusal
 	}), nil
 }
 
-// managementProtocol returns the error format of Azure Resource Manager. The Detail of a refusal
-// with status 401 is its challenge. Source: Microsoft Learn, "Common error response" of Azure
-// Resource Manager.
+// managementProtocol returns the error format of Azure Resource Manager. A refusal's Detail, if it
+// is a string, becomes the header Www-Authenticate. Source: Microsoft Learn, "Common error
+// response" of Azure Resource Manager.
 func managementProtocol() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, no *service.Refusal) service.Answer {

@@ -71,13 +71,13 @@ func assignment(role, principal, kind string) string {
 	return string(wire.Must(json.Marshal(map[string]any{"properties": map[string]any{"roleDefinitionId": role, "principalId": principal, "principalType": kind}})))
 }
 
-// managementStep is a call of a management service, or a request for a token of Entra ID or a
+// managementStep is a call of a management service, or a token request to Entra ID or to a
 // registry.
 type managementStep struct {
 	name   string // of the golden file
 	caller string // key of the caller's token in the map tokens; empty for no token
 	method string
-	target string // api-version is added unless the target has a query or is Microsoft Graph's
+	target string // URL; for Azure Resource Manager, api-version may be left out
 	body   string
 
 	entra string // client ID for which to request a token of Entra ID
@@ -150,7 +150,8 @@ func (w *managementWorld) keep(t *testing.T, res *http.Response) {
 	w.made = strings.NewReplacer("{id}", answer.ID, "{app}", answer.AppID, "{client}", answer.Properties.ClientID, "{principal}", answer.Properties.PrincipalID)
 }
 
-// entraSays returns Entra ID's error code for a token of the cluster, or "granted".
+// entraSays exchanges a token of the cluster for an access token of Entra ID. It returns the error
+// code, or "granted".
 func (w *managementWorld) entraSays(t *testing.T, client, subject string) string {
 	t.Helper()
 	_, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", directory, client, w.mint(t, subject, audience), registryResource+"/.default")
@@ -160,8 +161,8 @@ func (w *managementWorld) entraSays(t *testing.T, client, subject string) string
 	return "granted"
 }
 
-// registrySays requests a registry's tokens for a pull. It returns the HTTP status of a refusal, or
-// "granted".
+// registrySays requests the tokens that a pull from a registry needs. It returns the HTTP status of
+// a refusal, or "granted".
 func (w *managementWorld) registrySays(t *testing.T, host, client, subject string) string {
 	t.Helper()
 	refresh := w.exchange(t, w.client, host, "access_token", w.entra(t, client, subject, registryResource))
@@ -313,7 +314,7 @@ func TestManagementAnswers(t *testing.T) {
 			t.Error("the role that counts does not")
 		}
 
-		for i := range 20 { // one credential exists already, so the last is the twenty-first
+		for i := range 20 { // one of at most 20 credentials exists already, so the last call fails
 			res := w.call(t, managementStep{
 				caller: "manager", method: "PUT", target: armIdentity + fmt.Sprintf("/federatedIdentityCredentials/other-%d", i) + version,
 				body: federated(issuerURL, subjectC+fmt.Sprint(i), audience),
@@ -388,7 +389,7 @@ func TestGraphAnswers(t *testing.T) {
 			{pull: "{app}", want: "401"},
 		})
 
-		for i := range 20 { // one credential exists already, so the last is the twenty-first
+		for i := range 20 { // one of at most 20 credentials exists already, so the last call fails
 			res := w.call(t, managementStep{
 				caller: "graph administrator", method: "POST", target: credentials, body: graphFederated(fmt.Sprintf("other-%d", i), issuerURL, subjectD+fmt.Sprint(i), audience),
 			})
@@ -400,8 +401,7 @@ func TestGraphAnswers(t *testing.T) {
 	})
 }
 
-// TestNoPrincipalNoToken: an application without a service principal cannot be a machine's
-// identity.
+// TestNoPrincipalNoToken: an application without a service principal cannot be a managed identity.
 func TestNoPrincipalNoToken(t *testing.T) {
 	w := newManagementWorld(t)
 	res := w.call(t, managementStep{caller: "graph administrator", method: "POST", target: graph + "/applications", body: `{"displayName":"tenant-d"}`})
@@ -427,8 +427,8 @@ func TestManagedIdentityIsNoApplication(t *testing.T) {
 	}
 }
 
-// TestPutApplicationKeepsItsObjects: PutApplication preserves the registration and the name of an
-// application that Microsoft Graph made, and gives it a service principal.
+// TestPutApplicationKeepsItsObjects: PutApplication preserves the object ID and the name of an
+// application that was created through Microsoft Graph, and gives it a service principal.
 func TestPutApplicationKeepsItsObjects(t *testing.T) {
 	w := newManagementWorld(t)
 	res := w.call(t, managementStep{caller: "graph administrator", method: "POST", target: graph + "/applications", body: `{"displayName":"tenant-d"}`})

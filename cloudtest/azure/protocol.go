@@ -49,8 +49,8 @@ func readJSON(r *service.Request, into any) error {
 // errForm is the error for a form or a query that cannot be parsed.
 var errForm = errors.New("the form cannot be read")
 
-// readForm reads a posted form. A parameter that is given twice is a [*twiceError], except for the
-// parameters that the argument "repeated" lists.
+// readForm reads a posted form. It returns a [*twiceError] if a parameter is given twice, unless
+// the caller allows the parameter to be repeated.
 func readForm(r *service.Request, repeated ...string) (url.Values, error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/x-www-form-urlencoded" {
 		return url.Values{}, nil // the caller of readForm then reports the missing parameters

@@ -24,17 +24,17 @@ type Registry struct {
 
 // RegistryConfig describes a container registry. Clients create repositories by pushing.
 type RegistryConfig struct {
-	// Name is the registry's name: 5 to 50 small letters and digits. With a domain name label, a
-	// dash and 16 small letters or digits follow.
+	// Name is the registry's name: 5 to 50 small letters and digits. If the registry has a domain
+	// name label, the name ends with a dash and 16 more small letters or digits.
 	Name string `json:"name"`
-	// RoleAssignments say what applications of the registry's tenant may do.
+	// RoleAssignments give roles to applications of the registry's tenant.
 	RoleAssignments []RegistryRole `json:"roleAssignments,omitempty"`
-	// ABAC turns on the role assignment mode "RBAC Registry + ABAC Repository Permissions". In this
-	// mode other roles have an effect, see [RegistryRole], and an assignment can be limited to
+	// ABAC turns on the role assignment mode "RBAC Registry + ABAC Repository Permissions". This
+	// mode has roles of its own, see [RegistryRole]. Assignments of these roles can be limited to
 	// repositories.
 	ABAC bool `json:"abac,omitempty"`
-	// RefuseARMTokens is azureADAuthenticationAsArmPolicy "disabled": the registry accepts access
-	// tokens for registries only, not those for Azure Resource Manager.
+	// RefuseARMTokens sets azureADAuthenticationAsArmPolicy to "disabled": the registry accepts
+	// only access tokens for registries, and none for Azure Resource Manager.
 	RefuseARMTokens bool `json:"refuseARMTokens,omitempty"`
 	// DataEndpoints are the regions of the registry's dedicated data endpoints
 	// <name>.<region>.data.azurecr.io. If there are any, blobs are read from the first endpoint.
@@ -54,11 +54,11 @@ type RegistryRole struct {
 	// Repository Reader", "… Writer", "… Contributor" or "Container Registry Repository Catalog
 	// Lister".
 	Role string `json:"role"`
-	// Repository narrows the role to one repository: the condition repositories:name
-	// StringEqualsIgnoreCase. Only with ABAC.
+	// Repository limits the role to one repository, like Azure's condition
+	// StringEqualsIgnoreCase. It is allowed only with ABAC.
 	Repository string `json:"repository,omitempty"`
-	// RepositoryPrefix narrows the role to repositories with this prefix, such as "team-a/": the
-	// condition StringStartsWithIgnoreCase. Only with ABAC.
+	// RepositoryPrefix limits the role to repositories with this prefix, such as "team-a/", like
+	// Azure's condition StringStartsWithIgnoreCase. It is allowed only with ABAC.
 	RepositoryPrefix string `json:"repositoryPrefix,omitempty"`
 }
 
@@ -83,7 +83,7 @@ type registryRole struct {
 	id      string   // of the role's definition
 	actions []string // on repositories
 	catalog bool
-	abac    bool // true: effective with ABAC only; false: without ABAC only
+	abac    bool // true: effective only with ABAC; false: effective only without ABAC
 }
 
 // registryRoles returns the built-in roles by name. Source: Microsoft Learn, "Azure Container
@@ -131,7 +131,7 @@ var registryNamePattern = regexp.MustCompile(`\A[a-z0-9]{5,50}(?:-[a-z0-9]{16})?
 
 var regionPattern = regexp.MustCompile(`\A[a-z]{2,30}[0-9]{0,2}\z`)
 
-// parse checks a registry of a tenant.
+// parse checks r and converts it to a registry of the tenant.
 func (r RegistryConfig) parse(t *tenant) (*registry, error) {
 	if !registryNamePattern.MatchString(r.Name) {
 		return nil, setting.Invalid("name", "%q is not a registry's name: give 5 to 50 small letters and digits", r.Name)
@@ -225,7 +225,7 @@ func (r *registry) dataHost(region string) string {
 }
 
 // hosts returns the registry under each of its hosts. For the host of a regional endpoint, the
-// value is a copy whose field endpoint is that host.
+// value is a copy whose endpoint is that host.
 func (r *registry) hosts() map[string]*registry {
 	hosts := map[string]*registry{r.Host: r}
 	for _, region := range r.regions {
@@ -257,7 +257,7 @@ func (c *Cloud) putRegistry(t *tenant, r RegistryConfig) error {
 	return nil
 }
 
-// dropRegistry removes the registry that has a login server, from all the registry's hosts.
+// dropRegistry removes a registry, given by its login server, from all its hosts.
 func (c *Cloud) dropRegistry(loginServer string) {
 	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.Host == loginServer })
 }
@@ -274,17 +274,18 @@ func (c *Cloud) DeleteRegistry(tenantID, name string) error {
 	})
 }
 
-// ServeRegistry sets the data plane of the registries: plane returns the OCI distribution handler
-// of one registry. The handler gets only authenticated and authorized requests. They have the
-// client's path and host, but no Authorization header. At a data endpoint, the host is the data
-// endpoint's. If several registries have the same handler, they share content by repository name.
+// ServeRegistry sets the data plane of the registries. The given function returns the OCI
+// distribution handler of a registry. The handler gets only authenticated and authorized requests.
+// They have the path and the host to which the client sent them, which may be the host of a data
+// endpoint, but no Authorization header. Registries with the same handler share the content of
+// repositories with the same name.
 func (c *Cloud) ServeRegistry(plane func(Registry) http.Handler) { c.registryData.Set(plane) }
 
-// registryRequest says which operation and which action a request to a registry needs.
+// registryRequest describes a request to a registry.
 type registryRequest struct {
 	operation  string
 	repository string // empty for ping and catalog
-	action     string // the action that is needed; empty for ping
+	action     string // the action that the caller must be allowed; empty for ping
 }
 
 // readRegistryRequest maps a request to an action of registry scopes. It returns false for an

@@ -207,7 +207,7 @@ func TestRegistryAccessTokens(t *testing.T) {
 				t.Errorf("%s: access %s, want %s", tt.name, access, tt.want)
 			}
 			end := claims["iat"].(float64) + 75*60
-			if tt.password == narrow { // a token made from an access token expires at the same time
+			if tt.password == narrow { // the new token expires at the same time as the old one
 				end, _ = claimsOf(t, narrow)["exp"].(float64)
 			}
 			if claims["exp"] != end || claims["aud"] != tt.host || claims["iss"] != "Azure Container Registry" {
@@ -229,7 +229,7 @@ func TestRegistryAccessTokens(t *testing.T) {
 	if got := w.access(t, client, contoso, atContoso, "repository:any/thing:pull"); got.Status != 401 {
 		t.Errorf("after its role was withdrawn: %+v", got)
 	}
-	// Tokens of a deleted application stay invalid, even if it is created again.
+	// Tokens of a deleted application stay invalid, even if the application is created again.
 	must.Succeed(t, w.Azure().DeleteApplication(directory, clientA))
 	must.Succeed(t, w.Azure().PutApplication(directory, application(clientA, subjectA)))
 	if got := w.access(t, client, shared, a, "repository:tenant-a/app:pull"); got.Status != 401 || !strings.Contains(w.last(t).Reason, "not in the directory") {
@@ -261,7 +261,8 @@ func TestRegistryDataPlane(t *testing.T) {
 		return res, rig.ReadAll(t, res)
 	}
 	const manifest, blob = "/v2/tenant-a/app/manifests/1.0.0", "/v2/tenant-a/app/blobs/" + blobDigest
-	// The loop pushes only the manifest. The calls of store add the blob, the tags and the catalog.
+	// Only the manifest is pushed. The blob, the tags and the catalog are written to the data plane
+	// directly.
 	for _, path := range []string{manifest, blob, "/v2/tenant-a/app/tags/list", "/v2/_catalog"} {
 		if !strings.Contains(path, "manifests") {
 			continue
@@ -378,7 +379,7 @@ func TestRegistryTokensEnd(t *testing.T) {
 		access := w.access(t, client, contoso, refresh, "repository:a/b:pull").Token
 		w.store(t, contoso, "/v2/a/b/manifests/1", "m")
 		var got []string
-		var again string // made from the token in access, a minute before that token expires
+		var again string // a new access token, obtained with the old one in its last minute
 		start := time.Now()
 		for _, at := range []time.Duration{64 * time.Minute, 66 * time.Minute, 74 * time.Minute, 75 * time.Minute, 179 * time.Minute, 180 * time.Minute} {
 			time.Sleep(time.Until(start.Add(at)))
@@ -404,8 +405,8 @@ func TestRegistryTokensEnd(t *testing.T) {
 }
 
 // TestWithdrawnRole: an access token contains its permissions, so it works until it expires, even
-// if its role is withdrawn. Every later token depends on the roles at the time when that token is
-// issued, whatever token it is made from.
+// if its role is withdrawn. Each new token has the permissions that the roles give when it is
+// issued, whichever older token the client presents.
 func TestWithdrawnRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -540,8 +541,9 @@ func TestRegistryFaults(t *testing.T) {
 	}
 }
 
-// TestOwns: the cloud has a service at a registry's host only if the registry exists in the host's
-// environment. The cloud has no service at look-alike hosts.
+// TestOwns checks at which hosts the local Azure has a service. A registry has a host only in the
+// environments that have a registry of this name: contoso has no host in China. There must be no
+// service at look-alike hosts.
 func TestOwns(t *testing.T) {
 	w := newWorld(t)
 	for host, want := range map[string]bool{

@@ -24,7 +24,7 @@ type StorageAccount struct {
 type StorageAccountConfig struct {
 	// Name is the account's name: 3 to 24 small letters and digits.
 	Name string `json:"name"`
-	// RoleAssignments say what applications of the account's tenant may do.
+	// RoleAssignments give roles to applications of the account's tenant.
 	RoleAssignments []StorageRole `json:"roleAssignments,omitempty"`
 }
 
@@ -72,7 +72,7 @@ var containerPattern = regexp.MustCompile(`\A(?:[a-z0-9](?:-?[a-z0-9]){2,62}|\$r
 
 func isContainer(name string) bool { return len(name) <= 63 && containerPattern.MatchString(name) }
 
-// parse checks a storage account of a tenant.
+// parse checks s and converts it to a storage account of the tenant.
 func (s StorageAccountConfig) parse(t *tenant) (*storageAccount, error) {
 	if !accountPattern.MatchString(s.Name) {
 		return nil, setting.Invalid("name", "%q is not a storage account's name: give 3 to 24 small letters and digits", s.Name)
@@ -136,8 +136,8 @@ func (c *Cloud) DeleteStorageAccount(tenantID, name string) error {
 	})
 }
 
-// ServeBlob sets the data plane of the storage accounts: plane returns the handler of one account's
-// blob endpoint. The handler gets only authenticated and authorized requests. They have the
-// client's path and host, but no Authorization header. If a data plane needs its own credentials,
-// its handler must add them.
+// ServeBlob sets the data plane of the storage accounts. The given function returns the handler of
+// an account's blob endpoint. The handler gets only authenticated and authorized requests. They
+// have the client's path and host, but no Authorization header. If a data plane needs its own
+// credentials, its handler must add them.
 func (c *Cloud) ServeBlob(plane func(StorageAccount) http.Handler) { c.blobData.Set(plane) }

@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Subscription is a subscription of a tenant: its resource groups, and the roles of callers of
-// Azure Resource Manager.
+// Subscription is a subscription of a tenant, with its resource groups and the roles that the
+// tenant's applications have in Azure Resource Manager.
 type Subscription struct {
 	// ID is the subscription's ID, a UUID in lower case.
 	ID string `json:"id"`
@@ -17,14 +17,14 @@ type Subscription struct {
 	Name string `json:"name"`
 	// ResourceGroups are the subscription's resource groups. Their names are unique, ignoring case.
 	ResourceGroups []ResourceGroup `json:"resourceGroups,omitempty"`
-	// RoleAssignments say what applications of the tenant may do in Azure Resource Manager.
+	// RoleAssignments are the roles of the tenant's applications on the subscription or its groups.
 	RoleAssignments []SubscriptionRole `json:"roleAssignments,omitempty"`
 }
 
 // ResourceGroup is a resource group of a subscription.
 type ResourceGroup struct {
 	// Name is the group's name: 1 to 90 letters, digits, dashes, underscores, periods and
-	// parentheses. The last character is not a period.
+	// parentheses. The last character must not be a period.
 	Name string `json:"name"`
 	// Location is the region of the group and of its resources, such as "westeurope".
 	Location string `json:"location"`
@@ -82,7 +82,7 @@ type subscription struct {
 // restrictions for Azure resources".
 var groupPattern = regexp.MustCompile(`\A[A-Za-z0-9_().-]{0,89}[A-Za-z0-9_()-]\z`)
 
-// parse checks a subscription of a tenant.
+// parse checks s and converts it to a subscription of the tenant.
 func (s Subscription) parse(t *tenant) (*subscription, error) {
 	if err := checkUUID("id", s.ID); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 // lifetimes" (60 to 90 minutes) and "Managed identities: frequently asked questions" (24 hours).
 // The local Entra ID uses the shortest lifetime, so that a client that expects a longer one fails.
 const (
-	// EntraTokenLife is the lifetime of an access token that a client assertion was exchanged for.
+	// EntraTokenLife is the lifetime of an access token that is issued for a client assertion.
 	EntraTokenLife = time.Hour
 	// ManagedTokenLife is how long an access token of a managed identity lives.
 	ManagedTokenLife = 24 * time.Hour
@@ -35,7 +35,7 @@ type accessToken struct {
 	roles    []string
 }
 
-// principalName returns Entra's name of the caller for the journal.
+// principalName returns the caller's name in the journal.
 func principalName(t *tenant, a *application) string { return a.clientID + "@" + t.id }
 
 // issueAccessToken makes an access token for an application. The token is of version 1.0, which the

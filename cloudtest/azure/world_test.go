@@ -187,7 +187,8 @@ func (w *world) planes(host string) *plane {
 	return w.stores[host]
 }
 
-// plane is a data plane in memory, by path. It fails on a request that still carries credentials.
+// plane is a data plane that keeps its content in memory, by path. It refuses a request that still
+// has credentials.
 type plane struct {
 	mu      sync.Mutex
 	content map[string][]byte

@@ -1,9 +1,9 @@
-// Package change lets another process change a cloud. A cloud lists its changes in one [Table]. The
-// server takes its routes from the table, and the client its functions.
+// Package change lets another process change a cloud. Each cloud lists the methods that change it
+// in one [Table]. The table gives the server its routes and the client its functions.
 //
-// Each row has a method of the cloud and a route. The method's string parameters are the route's
-// {wildcards} and then its query parameters, in their order. If the last parameter is not a string,
-// it is the JSON body:
+// Each row pairs a method of the cloud with a route. The method's string parameters are the route's
+// {wildcards}, followed by its query parameters. If the method's last parameter is not a string, it
+// is the JSON body:
 //
 //	PutRole:          change.Put(t, "PUT /aws/accounts/{account}/roles", (*Cloud).PutRole),           // func(account string, r Role) error
 //	DeleteRole:       change.Delete(t, "DELETE /aws/accounts/{account}/roles?name", (*Cloud).DeleteRole), // func(account, name string) error
@@ -17,15 +17,14 @@ import (
 	"strings"
 )
 
-// Sender sends a request to the admin API. The argument body is encoded as the JSON body, unless it
-// is nil.
+// Sender sends a request to the admin API. If the body is not nil, it is sent as JSON.
 type Sender func(ctx context.Context, method, path string, query url.Values, body any) error
 
 // Decoder reads a request's JSON body.
 type Decoder func(r *http.Request, into any) error
 
-// Table is the list of a cloud's changes. C is the cloud's type, such as *aws.Cloud. The zero value
-// is a table for a server.
+// Table lists the methods that change a cloud. C is the cloud's type, such as *aws.Cloud. The zero
+// value is a table for a server.
 type Table[C any] struct {
 	// Send sends the requests of the client's functions. It is nil in a table for a server.
 	Send Sender
@@ -38,8 +37,8 @@ type row[C any] struct {
 	serve   func(cloud C, r *http.Request, decode Decoder) error
 }
 
-// Routes returns the functions that serve the changes of a cloud, by their patterns for
-// [http.ServeMux].
+// Routes returns the functions that handle requests to change a cloud. The keys are their patterns
+// for [http.ServeMux].
 func (t *Table[C]) Routes(cloud C, decode Decoder) map[string]func(*http.Request) error {
 	routes := map[string]func(*http.Request) error{}
 	for _, row := range t.rows {
@@ -120,25 +119,25 @@ func add[C, B any](
 
 type noBody struct{}
 
-// Set adds a row whose method has a body only.
+// Set adds a row whose method takes only a body.
 func Set[C, B any](t *Table[C], route string, do func(C, B) error) func(context.Context, B) error {
 	send := add(t, route, func(cloud C, _ []string, body B) error { return do(cloud, body) })
 	return func(ctx context.Context, body B) error { return send(ctx, body) }
 }
 
-// Put adds a row whose method has one string and a body.
+// Put adds a row whose method takes one string and a body.
 func Put[C, B any](t *Table[C], route string, do func(C, string, B) error) func(context.Context, string, B) error {
 	send := add(t, route, func(cloud C, texts []string, body B) error { return do(cloud, texts[0], body) })
 	return func(ctx context.Context, in string, body B) error { return send(ctx, body, in) }
 }
 
-// PutIn adds a row whose method has two strings and a body.
+// PutIn adds a row whose method takes two strings and a body.
 func PutIn[C, B any](t *Table[C], route string, do func(C, string, string, B) error) func(context.Context, string, string, B) error {
 	send := add(t, route, func(cloud C, texts []string, body B) error { return do(cloud, texts[0], texts[1], body) })
 	return func(ctx context.Context, in, of string, body B) error { return send(ctx, body, in, of) }
 }
 
-// Clear adds a row whose method has no parameters.
+// Clear adds a row whose method takes no parameters.
 func Clear[C any](t *Table[C], route string, do func(C)) func(context.Context) error {
 	send := add(t, route, func(cloud C, _ []string, _ noBody) error {
 		do(cloud)
@@ -147,13 +146,13 @@ func Clear[C any](t *Table[C], route string, do func(C)) func(context.Context) e
 	return func(ctx context.Context) error { return send(ctx, noBody{}) }
 }
 
-// Delete adds a row whose method has two strings.
+// Delete adds a row whose method takes two strings.
 func Delete[C any](t *Table[C], route string, do func(C, string, string) error) func(context.Context, string, string) error {
 	send := add(t, route, func(cloud C, texts []string, _ noBody) error { return do(cloud, texts[0], texts[1]) })
 	return func(ctx context.Context, in, name string) error { return send(ctx, noBody{}, in, name) }
 }
 
-// DeleteIn adds a row whose method has three strings.
+// DeleteIn adds a row whose method takes three strings.
 func DeleteIn[C any](
 	t *Table[C], route string, do func(C, string, string, string) error,
 ) func(context.Context, string, string, string) error {

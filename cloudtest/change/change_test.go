@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/change"
 )
 
-// shelf records its changes.
+// shelf stands for a cloud. It records its changes.
 type shelf struct{ changes []string }
 
 var errFull = errors.New("full")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// keep is how long the store remembers an expired entry. In this time, a caller with the entry's
-// secret gets the error "expired", not "unknown".
+// keep is how long the store remembers an expired entry. During that time, a caller with the
+// entry's secret gets the error "expired", not "unknown".
 const keep = time.Hour
 
 // sweepSize is the number of entries that a store must have before it deletes old entries.
@@ -26,7 +26,7 @@ type entry[V any] struct {
 	expires time.Time
 }
 
-// Put stores a value at the time now.
+// Put stores the value of a secret, and the time when it expires.
 func (s *Store[V]) Put(secret string, value V, expires, now time.Time) {
 	if s.entries == nil {
 		s.entries, s.sweepAt = map[[sha256.Size]byte]entry[V]{}, sweepSize

@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 )
 
-// TestStore checks that an expired value stays for an hour. After this hour, the store deletes the
-// value once the store has grown.
+// TestStore checks that a value stays for an hour after it has expired. After that hour, a store
+// that grows must delete the value.
 func TestStore(t *testing.T) {
 	var s expiring.Store[int]
 	start := time.Unix(0, 0)

@@ -48,14 +48,13 @@ func kinds() []Kind {
 	return []Kind{Latency, InternalFailure, Unavailable, Throttle, Refuse, Drop, Malformed, Skew}
 }
 
-// Fault is one injected fault. It applies to the calls whose Host, Service and Operation in the
-// journal equal the fault's; an empty field of the fault applies to all calls. In JSON, durations
-// have Go's format ("1.5s", "-20m").
+// Fault is one injected fault. In JSON, durations have Go's format ("1.5s", "-20m").
 type Fault struct {
 	// ID identifies the fault in the journal and for removal. If it is empty, [Set.Add] generates
 	// an ID.
 	ID string
-	// Host, Service and Operation must equal the call's, unless empty.
+	// Host, Service and Operation select the calls that have these values in the journal. An empty
+	// field matches all calls.
 	Host, Service, Operation string
 	// Kind is the kind of the fault.
 	Kind Kind
@@ -63,9 +62,9 @@ type Fault struct {
 	Delay time.Duration
 	// Skew is added to the service's clock. It is allowed only with the Kind [Skew].
 	Skew time.Duration
-	// RetryAfter is the time that the answer asks the caller to wait, in whole seconds. If it is 0,
-	// the answer has no header Retry-After. It is allowed with Kind [Throttle] or [Unavailable]
-	// only.
+	// RetryAfter is how long the answer asks the caller to wait, a whole number of seconds. If it
+	// is 0, the answer has no header Retry-After. It is allowed only with the Kind [Throttle] or
+	// [Unavailable].
 	RetryAfter time.Duration
 	// Count is the number of calls after which the fault ends; 0 means that it stays until it is
 	// removed.
@@ -183,12 +182,13 @@ type Quota struct {
 	PerSecond float64 `json:"perSecond"`
 	// Burst is how many calls may come at once; default: PerSecond, at least 1.
 	Burst int `json:"burst,omitempty"`
-	// RetryAfter is the time that the answer to a throttled call asks the caller to wait, in whole
-	// seconds. If it is 0, the answer has no header Retry-After.
+	// RetryAfter is how long the answer to a throttled call asks the caller to wait, a whole number
+	// of seconds. If it is 0, the answer has no header Retry-After.
 	RetryAfter time.Duration `json:"-"`
 }
 
-// wireQuota is the JSON of a Quota. It has none of Quota's methods, and has the duration as text.
+// wireQuota is the JSON form of a Quota, with the duration as text. It lacks Quota's methods, so
+// encoding/json does not call them again.
 type wireQuota struct {
 	plainQuota
 
@@ -234,7 +234,7 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// Effect is the effect of all faults and quotas on one call.
+// Effect says how all faults and quotas together affect one call.
 type Effect struct {
 	// ID is the ID of the fault that set Kind, or "quota". It is empty if Kind is None.
 	ID string
@@ -244,7 +244,7 @@ type Effect struct {
 	Delay time.Duration
 	// Skew is added to the service's clock.
 	Skew time.Duration
-	// RetryAfter is the time that the answer asks the caller to wait; 0 for no header Retry-After.
+	// RetryAfter is how long the answer asks the caller to wait; 0 for no header Retry-After.
 	RetryAfter time.Duration
 }
 
@@ -364,7 +364,7 @@ func (s *Set) Take(host, service, operation string) Effect {
 		}
 		failing := f.Kind != Latency && f.Kind != Skew
 		if failing && e.Kind != None {
-			continue // f stays in force, unchanged, for a later call
+			continue // an earlier fault makes the call fail, so f is not used up
 		}
 		e.Delay += f.Delay
 		e.Skew += f.Skew

@@ -25,8 +25,8 @@ type Admin struct {
 	DeleteMetadata       func(ctx context.Context) error
 }
 
-// NewAdmin adds every change of a [Cloud] to the table t, and returns the functions that request
-// these changes.
+// NewAdmin adds to the table the methods that change a [Cloud]. It returns the functions with which
+// a client requests these changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /gcp/projects/{project}"
 	return Admin{

@@ -1,14 +1,14 @@
 // Package gcp is the local Google Cloud. It has projects with workload identity pools, GKE
 // clusters, service accounts and IAM policies. Its services are the Security Token Service, the IAM
-// Service Account Credentials API, the metadata server, Artifact Registry and Cloud Storage. Of the
-// APIs that manage a project, it has the methods that make the project trust a cluster.
+// Service Account Credentials API, the metadata server, Artifact Registry and Cloud Storage. It
+// also has the management methods with which an administrator makes a project trust a cluster.
 //
 // It verifies what Google Cloud verifies: tokens against their issuer's keys, attribute mappings
 // and conditions, IAM bindings. It answers with Google's error codes, HTTP statuses and bodies.
 //
 // A [Cloud] has a service for each of Google's host names, see [Cloud.Service], and a metadata
-// server, [Cloud.Metadata]. It checks a principal's permissions at each request. So a change is in
-// force at once, also for access tokens that were issued before.
+// server, [Cloud.Metadata]. It checks a principal's permissions at each request, so a change of
+// permissions is in force at once, even for access tokens that were issued earlier.
 //
 // Every method that changes the cloud returns a [*setting.Error] if a setting is invalid. If the
 // object to change does not exist, the error wraps [setting.ErrNotFound].
@@ -37,7 +37,7 @@ const tokenLeeway = 60 * time.Second
 // Cloud is the local Google Cloud. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
 	verifier *oidc.Verifier
-	google   func() *oidc.Issuer // signs identity tokens; made at the first use
+	google   func() *oidc.Issuer // the issuer of identity tokens, made at the first call
 	registry plane.Slot[Registry]
 	storage  plane.Slot[struct{}]
 	metadata atomic.Pointer[Metadata]
@@ -59,8 +59,9 @@ type project struct {
 }
 
 // pool, cluster, account, repository and bucket are immutable once stored; a change replaces them.
-// A replaced pool keeps its serial and a replaced account its uniqueID. After a deletion, a new
-// pool gets a new serial, and a new account a new uniqueID.
+// Replacing a pool keeps its serial. Replacing an account keeps its uniqueID, unless the new
+// account sets one. If an object is deleted and created again, its old serial or uniqueID is not
+// kept.
 type pool struct {
 	id, serial string
 	disabled   bool
@@ -92,8 +93,9 @@ type bucket struct {
 	policy        policy
 }
 
-// New makes the local Google Cloud that cfg describes. The argument issuers is the transport to the
-// hosts of OIDC issuers, and must not reach other hosts. The error is a [*setting.Error].
+// New makes the local Google Cloud that cfg describes. The cloud fetches the discovery documents
+// and keys of OIDC issuers through the given transport, which must reach only hosts of the local
+// cloud. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
@@ -141,7 +143,8 @@ func (c *Cloud) AddProject(config Project) error {
 	return nil
 }
 
-// fill adds a project's objects: service accounts and buckets to the cloud, all others to p.
+// fill adds a project's service accounts and buckets to the cloud, and its other objects to the
+// project.
 func (c *Cloud) fill(p *project, config Project) error {
 	putAccount := func(x ServiceAccount) error { return c.putAccount(p, x) }
 	putBucket := func(x Bucket) error { return c.putBucket(p, x) }
@@ -320,9 +323,9 @@ func (c *Cloud) DeleteBucket(projectID, name string) error {
 	})
 }
 
-// Service returns the service at a host, or nil if Google Cloud has no such host. Known hosts are
-// the APIs in the public universe and in every project's universe, the registries in all their
-// locations, and Google's own issuer.
+// Service returns the service at a host, or nil if Google Cloud has no such host. The public
+// universe and every project's universe have hosts for the APIs and for the registries in all
+// locations. One more host belongs to Google's own issuer.
 func (c *Cloud) Service(host string) service.Service {
 	ep, ok := parseHost(host, c.universes())
 	if !ok {

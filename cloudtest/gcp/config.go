@@ -14,8 +14,7 @@ import (
 
 // Config describes the projects of the local Google Cloud.
 type Config struct {
-	// Projects are the projects. Their IDs and numbers are unique. Bucket names are unique over all
-	// projects.
+	// Projects have unique IDs and unique numbers. Bucket names are unique across all projects.
 	Projects []Project `json:"projects,omitempty"`
 	// Metadata describes the metadata server. Without it, the cloud has no metadata server.
 	Metadata *Metadata `json:"metadata,omitempty"`
@@ -34,9 +33,9 @@ type Project struct {
 	Bindings []Binding `json:"bindings,omitempty"`
 	// Pools are the project's workload identity pools, unique by ID.
 	Pools []Pool `json:"pools,omitempty"`
-	// Clusters are GKE clusters, unique by location and name. The pool <id>.svc.id.goog, which
-	// every project has, accepts their tokens. Outside the public universe, the pool of a project
-	// <prefix>:<name> is <name>.<prefix>.svc.id.goog.
+	// Clusters are GKE clusters, unique by location and name. The project's built-in pool,
+	// <id>.svc.id.goog, accepts the clusters' tokens. In a universe where the project's ID is
+	// <prefix>:<name>, the pool is <name>.<prefix>.svc.id.goog.
 	Clusters []Cluster `json:"clusters,omitempty"`
 	// ServiceAccounts are the project's service accounts, unique by address.
 	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
@@ -87,8 +86,8 @@ type Provider struct {
 	// AttributeMapping maps the token's claims to google.subject (required) and attribute.<name>.
 	// Its expressions are limited to the part of CEL in package cel.
 	AttributeMapping map[string]string `json:"attributeMapping"`
-	// AttributeCondition must be true for a token; it is optional. Its variables are assertion,
-	// google.subject and attribute.<name>.
+	// AttributeCondition is an optional CEL expression. If it is not true for a token, the token is
+	// refused. Its variables are assertion, google.subject and attribute.<name>.
 	AttributeCondition string `json:"attributeCondition,omitempty"`
 	// Disabled stops exchanges of tokens through the provider. Tokens from earlier exchanges stay
 	// valid.
@@ -101,10 +100,9 @@ type Cluster struct {
 	Location string `json:"location"`
 	// Name is the cluster's name.
 	Name string `json:"name"`
-	// Issuer is the claim iss of the cluster's tokens. The default, which GKE always uses, is
-	// https://container.<universe
-	// domain>/v1/projects/<project>/locations/<location>/clusters/<name>. A local control plane has
-	// another issuer.
+	// Issuer is the claim iss of the cluster's tokens. The default is the issuer that GKE uses:
+	// https://container.<universe>/v1/projects/<project>/locations/<location>/clusters/<name>.
+	// Set it for a local control plane, which has another issuer.
 	Issuer string `json:"issuer,omitempty"`
 	// JWKS are the cluster's keys; if absent, they are found through the issuer's discovery document.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
@@ -124,10 +122,10 @@ type ServiceAccount struct {
 
 // Repository is a Docker repository of Artifact Registry.
 type Repository struct {
-	// Location is a region or "us", "europe", "asia".
+	// Location is a region, or "us", "europe" or "asia".
 	Location string `json:"location"`
-	// Name is the repository's name. The hosts "gcr.io", "us.gcr.io", "eu.gcr.io" and "asia.gcr.io"
-	// serve the repositories of the same names.
+	// Name is the repository's name. A repository with the name "gcr.io", "us.gcr.io", "eu.gcr.io"
+	// or "asia.gcr.io" is served at the host of that name.
 	Name string `json:"name"`
 	// Bindings are the repository's IAM policy.
 	Bindings []Binding `json:"bindings,omitempty"`
@@ -135,27 +133,27 @@ type Repository struct {
 
 // Bucket is a bucket of Cloud Storage.
 type Bucket struct {
-	// Name is the bucket's name, unique over all projects.
+	// Name is the bucket's name, unique across all projects.
 	Name string `json:"name"`
 	// Bindings are the bucket's IAM policy.
 	Bindings []Binding `json:"bindings,omitempty"`
 }
 
-// Metadata describes the metadata server and its client, the workload. With a cluster, the metadata
-// server is like GKE's; otherwise it is like a virtual machine's.
+// Metadata describes the metadata server and its client, the workload. If a cluster is set, the
+// metadata server is like GKE's; otherwise it is like a virtual machine's.
 type Metadata struct {
-	// Project is the ID of the project.
+	// Project is the ID of the workload's project.
 	Project string `json:"project"`
 	// ClusterLocation and ClusterName identify the GKE cluster: set both or neither.
 	ClusterLocation string `json:"clusterLocation,omitempty"`
 	ClusterName     string `json:"clusterName,omitempty"`
-	// KubernetesServiceAccount is the workload's ServiceAccount, "<namespace>/<name>". Only with a
-	// cluster.
+	// KubernetesServiceAccount is the workload's ServiceAccount, "<namespace>/<name>". It may be
+	// set only with a cluster.
 	KubernetesServiceAccount string `json:"kubernetesServiceAccount,omitempty"`
-	// ServiceAccount is the address of the workload's service account. With
-	// KubernetesServiceAccount, it is the value of the annotation iam.gke.io/gcp-service-account.
-	// In this case, the Kubernetes ServiceAccount must be allowed to impersonate the service
-	// account. If both fields are empty, there are no tokens.
+	// ServiceAccount is the address of the workload's IAM service account. With
+	// KubernetesServiceAccount, it is the value of the annotation iam.gke.io/gcp-service-account,
+	// and the Kubernetes ServiceAccount must be allowed to impersonate the IAM service account. If
+	// ServiceAccount and KubernetesServiceAccount are both empty, the workload gets no tokens.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Scopes are the tokens' scopes; default: https://www.googleapis.com/auth/cloud-platform.
 	Scopes []string `json:"scopes,omitempty"`

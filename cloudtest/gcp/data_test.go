@@ -163,7 +163,8 @@ func TestArtifactRegistry(t *testing.T) {
 }
 
 // TestArtifactRegistryChallenge follows Docker's steps: it gets a challenge, requests a token, and
-// uses the token. The token must be valid at its registry only, and must contain no permissions.
+// uses the token. The token must be valid only at the registry that issued it. It must give no
+// access after the repository's binding is withdrawn.
 func TestArtifactRegistryChallenge(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -326,8 +327,8 @@ func TestNoDataPlane(t *testing.T) {
 	}
 }
 
-// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret. It looks for
-// each secret in the journal.
+// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret. The journal
+// must contain none of the secrets.
 func TestJournalHasNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)

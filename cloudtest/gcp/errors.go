@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// info returns a google.rpc.ErrorInfo with a reason, as the Detail of a refusal. The argument pairs
-// has names and values of the ErrorInfo's metadata.
+// info returns a google.rpc.ErrorInfo for the field [service.Refusal.Detail]. The metadata is given
+// as alternating names and values.
 func info(reason string, pairs ...string) *errorInfo {
 	out := errorInfo{
 		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: reason, Domain: "googleapis.com", Metadata: map[string]string{},
@@ -39,8 +39,8 @@ func writeJSON(contentType string, status int, body any) service.Answer {
 	return service.Whole(status, contentType, append(wire.Must(json.MarshalIndent(body, "", "  ")), '\n'))
 }
 
-// oauth returns the error format of STS. Throttled and failed requests get the format of the
-// function rpc, because Google's front end answers them. Source: RFC 6749 §5.2, RFC 8693 §2.2.2.
+// oauth returns the error format of STS. Throttled and failed requests get the format that rpc
+// returns, because Google's front end answers them. Source: RFC 6749 §5.2, RFC 8693 §2.2.2.
 func oauth() service.Protocol {
 	p := rpc()
 	p.Refuse = func(r *service.Request, e *service.Refusal) service.Answer {
@@ -128,8 +128,9 @@ func htmlPage(status int, title, text string) string {
 		strconv.Itoa(status) + ".</b> <ins>That’s an error.</ins>\n  <p>" + text + "  <ins>That’s all we know.</ins>\n"
 }
 
-// page returns the error format of services that answer in HTML: the metadata server, and the front
-// end for unknown paths. Failures have the messages of Google's APIs.
+// page returns the error format of services that answer in HTML. These are the metadata server and
+// Google's front end, which answers requests for unknown paths. Injected failures have the messages
+// that Google's APIs use.
 func page() service.Protocol {
 	p := rpc()
 	p.Refuse = func(_ *service.Request, e *service.Refusal) service.Answer {

@@ -179,8 +179,8 @@ func TestExchangeRefusals(t *testing.T) {
 	}
 }
 
-// TestExchangeForms checks that a form and JSON with the names of RFC 8693, and JSON with the API's
-// names, have the same effect. Every other request must be refused.
+// TestExchangeForms checks that STS accepts the parameters as a form with the names of RFC 8693, as
+// JSON with the same names, and as JSON with the API's names. Every other request must be refused.
 func TestExchangeForms(t *testing.T) {
 	w := newWorld(t)
 	token := minted(t)(w.cluster.Mint(clusterClaims(ksaA)))
@@ -365,8 +365,8 @@ func TestChangesAreInForce(t *testing.T) {
 	}
 }
 
-// TestUploadedKeys checks that only uploaded keys are used, if there are any. With uploaded keys,
-// the issuer need not be reachable.
+// TestUploadedKeys checks that uploaded keys replace the keys that the issuer publishes. With
+// uploaded keys, the issuer need not be reachable.
 func TestUploadedKeys(t *testing.T) {
 	w := newWorld(t)
 	hidden, err := oidc.NewIssuer("https://kubernetes.default.svc.cluster.local", oidc.ES256)
@@ -428,8 +428,9 @@ func TestUniverses(t *testing.T) {
 	}
 }
 
-// TestOtherUniverse uses Cloud de Confiance, a universe whose names have other forms. It checks the
-// names of the pool, accounts, clusters, registries and repositories.
+// TestOtherUniverse uses Cloud de Confiance, a universe whose names differ in form from those of
+// the public universe. It checks the names of a pool, accounts, clusters, registries and
+// repositories.
 func TestOtherUniverse(t *testing.T) {
 	const (
 		id      = "s3ns:sovereign-project"
@@ -476,7 +477,7 @@ func TestOtherUniverse(t *testing.T) {
 	token := "Bearer " + w.do(t, r).text(t, "accessToken")
 	for target, want := range map[string]int{
 		"https://u-france-east1-docker.s3nsregistry.fr" + image:                          http.StatusOK,
-		"https://u-france-east1-docker.s3nsregistry.fr/v2/" + imageOpen + "/manifests/1": http.StatusNotFound, // the image is in the public universe
+		"https://u-france-east1-docker.s3nsregistry.fr/v2/" + imageOpen + "/manifests/1": http.StatusNotFound, // not found: the image is in the public universe
 		"https://" + dockerHost + image:                                                  http.StatusUnauthorized,
 		"https://storage.s3nsapis.fr/sovereign-bucket/a":                                 http.StatusOK,
 		"https://storage.s3nsapis.fr/open.bucket/a":                                      http.StatusNotFound,
@@ -491,8 +492,8 @@ func TestOtherUniverse(t *testing.T) {
 	}
 }
 
-// TestFaults checks that each service fails in its own error format, and that the answer says how
-// long to wait.
+// TestFaults checks that each service answers injected faults in its own error format. A throttled
+// request's answer must say how long to wait.
 func TestFaults(t *testing.T) {
 	w := newWorld(t)
 	metadata := func() *http.Request {

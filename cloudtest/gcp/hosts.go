@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Names of Google Cloud's services in the journal and in faults. The names of all clouds must
-// differ, so "sts" and "registry", which are AWS's, are not used here.
+// Names of Google Cloud's services in the journal and in faults. No two clouds may use the same
+// name for a service, so "sts" and "registry", which are AWS's, are not used here.
 const (
 	// ServiceSTS is the Security Token Service.
 	ServiceSTS = "gcp-sts"
@@ -22,7 +22,8 @@ const (
 	ServiceRegistryAPI = "artifactregistry"
 	// ServiceMetadata is the metadata server of a GKE node or a virtual machine.
 	ServiceMetadata = "metadata"
-	// ServiceAccounts is Google's own OIDC issuer. It signs the metadata server's identity tokens.
+	// ServiceAccounts is accounts.google.com, the OIDC issuer of the metadata server's identity
+	// tokens.
 	ServiceAccounts = "google-accounts"
 	// ServiceRegistry is Artifact Registry under its Docker hosts, including gcr.io.
 	ServiceRegistry = "gar"
@@ -34,8 +35,8 @@ const (
 const issuerHost = "accounts.google.com"
 
 // regions returns Google Cloud's regions. Source: Google Cloud, "Cloud locations" and "Artifact
-// Registry: repository locations". The table is separate from the one in the Lanyard library, so
-// that an error in the library's table is not repeated here.
+// Registry: repository locations". The Lanyard library has its own list of regions, so that an
+// error in one list is not repeated in the other.
 func regions() []string {
 	return []string{
 		"africa-south1",
@@ -50,8 +51,7 @@ func regions() []string {
 	}
 }
 
-// multiRegions returns the locations that are not regions and in which Artifact Registry has
-// repositories.
+// multiRegions returns the multi-regions in which Artifact Registry has repositories.
 func multiRegions() []string { return []string{"asia", "europe", "us"} }
 
 // containerRegistryHosts maps each host of the former Container Registry to a location. Artifact
@@ -61,7 +61,7 @@ func containerRegistryHosts() map[string]string {
 	return map[string]string{"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 }
 
-// apis returns the services of a universe by the first part of their hosts.
+// apis returns the services of a universe, keyed by the first part of their hosts.
 func apis() map[string]string {
 	return map[string]string{
 		"sts": ServiceSTS, "iamcredentials": ServiceIAMCredentials, "storage": ServiceStorage, "iam": ServiceIAM,
@@ -75,12 +75,11 @@ type endpoint struct {
 	universe string
 	location string // of a registry
 	gcr      string // for gcr.io's hosts only: the repository's name
-	bucket   string // of a host <bucket>.storage.googleapis.com
+	bucket   string // for hosts <bucket>.storage.<universe> only
 }
 
-// parseHost parses a host name of Google Cloud, in lower case and without port. The parameter
-// universes has the universe domains of the projects. Only names that Google Cloud has are
-// accepted.
+// parseHost parses a host name of Google Cloud, in lower case and without port. It accepts only
+// names that exist in Google Cloud, in one of the given universes.
 func parseHost(host string, universes []string) (endpoint, bool) {
 	if host == issuerHost {
 		return endpoint{service: ServiceAccounts, universe: DefaultUniverse}, true

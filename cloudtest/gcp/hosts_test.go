@@ -98,7 +98,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// FuzzHosts checks that the parts of an accepted host's endpoint can form that host.
+// FuzzHosts checks that an accepted host name can be rebuilt from its parsed endpoint.
 func FuzzHosts(f *testing.F) {
 	for _, host := range []string{"sts.googleapis.com", "sts.us-east1.rep.googleapis.com", "us-docker.pkg.dev", "eu.gcr.io", "bucket.storage.googleapis.com", "iam.googleapis.com", "serviceusage.googleapis.com", "docker.us-east1.rep.pkg.dev", "storage.us-east1.rep.googleapis.com", "accounts.google.com"} {
 		f.Add(host)

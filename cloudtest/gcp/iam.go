@@ -8,8 +8,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// iamMethods returns those methods of the IAM API with which an administrator makes a project trust
-// an issuer, and a service account trust the issuer's subjects. Source: IAM API v1.
+// iamMethods returns the methods of the IAM API that set up trust. With them, an administrator
+// makes a project trust an issuer, and makes a service account trust the issuer's subjects. Source:
+// IAM API v1.
 func iamMethods() []managementMethod {
 	const (
 		pools    = "google.iam.v1.WorkloadIdentityPools"
@@ -50,8 +51,7 @@ func alreadyExists(message string) *service.Refusal {
 	return service.Refuse(http.StatusConflict, codeExists, message)
 }
 
-// creation returns the long-running operation that creates a named object. The object exists at
-// once.
+// creation returns the long-running operation that answers the creation of a named object.
 func creation(name, metadata string) operation {
 	return operation{
 		Name:     name + "/operations/" + randomText(18),
@@ -59,9 +59,9 @@ func creation(name, metadata string) operation {
 	}
 }
 
-// creates returns the function of a method that creates an object in a project. This function
-// decodes the call's body for do, and requires the permission in the project. The function do runs
-// under the lock.
+// creates returns a handler for a method that creates an object in a project. The handler decodes
+// the call's body and requires the permission in the project. Then it calls the given function,
+// with the lock held, to create the object.
 func creates[B any](
 	permission string, do func(*Cloud, *managementCall, *project, B) (any, *service.Refusal),
 ) func(*Cloud, *managementCall) (any, *service.Refusal) {

@@ -17,13 +17,13 @@ import (
 
 const opGenerateAccessToken = "GenerateAccessToken"
 
-// iamMethod is the full name of GenerateAccessToken in ErrorInfo.
+// iamMethod is the name that ErrorInfo gives to the method GenerateAccessToken.
 const iamMethod = "google.iam.credentials.v1.IAMCredentials." + opGenerateAccessToken
 
 // maxDelegates is the maximum number of delegates in one request.
 const maxDelegates = 10
 
-// readIAMCredentials is the [service.Service] of the IAM Service Account Credentials API.
+// readIAMCredentials implements [service.Service] for the IAM Service Account Credentials API.
 func (c *Cloud) readIAMCredentials(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v1/projects/")
 	projectID, rest, also := strings.Cut(rest, "/serviceAccounts/")
@@ -46,9 +46,9 @@ func (c *Cloud) readIAMCredentials(r *service.Request, ep endpoint) (service.Pro
 	}
 }
 
-// authenticate verifies the caller's access token. The token must have at least one of the scopes.
-// The refusals have details for APIs that answer with google.rpc.Status. Source: Google, "API
-// errors"; google.api.ErrorReason.
+// authenticate verifies the caller's access token, for APIs whose errors have the format
+// google.rpc.Status. The token must have at least one of the scopes. Each refusal has an ErrorInfo.
+// Source: Google, "API errors"; google.api.ErrorReason.
 func (c *Cloud) authenticate(r *service.Request, universe, method string, scopes ...string) (principal, *service.Refusal) {
 	const expected = "Expected OAuth 2 access token, login cookie or other valid authentication credential. " +
 		"See https://developers.google.com/identity/sign-in/web/devconsole-project."
@@ -160,8 +160,8 @@ func (c *Cloud) generateAccessToken(
 }
 
 // impersonate follows a chain of service accounts from the caller to the last account. Each account
-// must let the previous account delegate; the last account must give the previous account access
-// tokens. Source: IAM, "Create short-lived credentials for multiple service accounts".
+// before the last must let its predecessor delegate. The last account must let its predecessor get
+// access tokens. Source: IAM, "Create short-lived credentials for multiple service accounts".
 func (c *Cloud) impersonate(who principal, chain []string) (principal, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

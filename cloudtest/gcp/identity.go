@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// tokenError translates a verifier's error into a refusal of STS.
+// tokenError translates a verifier's error into a refusal by STS.
 func tokenError(err error, t oidc.Token) *service.Refusal {
 	grant := func(message string) *service.Refusal {
 		return service.Refuse(http.StatusBadRequest, invalidGrant, message).Because(err.Error())
@@ -28,7 +28,7 @@ func tokenError(err error, t oidc.Token) *service.Refusal {
 }
 
 // identify applies the attribute mapping to a verified token's claims, and then evaluates the
-// condition. The caller has already set the pool of the argument who.
+// condition. It adds the subject and the attributes to the given principal, whose pool must be set.
 func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Refusal) {
 	variables := map[string]any{"assertion": t.Claims}
 	attributes, size := map[string]any{}, 0

@@ -17,10 +17,10 @@ import (
 // managementMethod is a method of an API that manages projects.
 type managementMethod struct {
 	name string // the method's name in the journal
-	api  string // in ErrorInfo, the method is <api>.<name>
+	api  string // ErrorInfo's name for the method is <api>.<name>
 	verb string // HTTP method
 	path string // below /v1/; each "*" matches one name
-	// query are the method's parameters, in addition to those of all methods.
+	// query lists the method's parameters, except for those that all methods have.
 	query []string
 	do    func(*Cloud, *managementCall) (any, *service.Refusal)
 }
@@ -30,13 +30,13 @@ type managementCall struct {
 	*service.Request
 
 	who   principal
-	names []string // the parts of the path for the asterisks
+	names []string // the parts of the path that the asterisks match
 	query url.Values
 	body  []byte
 }
 
-// readManagement is the [service.Service] of an API with these methods. Each method needs an access
-// token of a principal who has the method's permission.
+// readManagement implements [service.Service] for an API that has the given methods. The caller
+// must send an access token, and must have the permission that the called method requires.
 func (c *Cloud) readManagement(r *service.Request, ep endpoint, methods []managementMethod) (service.Protocol, service.Handler) {
 	protocol := rpc()
 	protocol.Broken = service.Whole(http.StatusOK, jsonType, []byte("{\n  \"name\": \"projects/"))
@@ -130,8 +130,8 @@ func invalidArgument(message string) *service.Refusal {
 	return service.Refuse(http.StatusBadRequest, codeInvalid, message)
 }
 
-// invalidSetting returns the refusal to create an object with an invalid setting. The argument
-// "fields" maps the configuration's field names to the API's names.
+// invalidSetting returns the refusal to create an object with an invalid setting. It translates the
+// configuration's field names to the API's names, with the given map.
 func invalidSetting(err error, fields map[string]string) *service.Refusal {
 	if invalid, ok := errors.AsType[*setting.Error](err); ok {
 		if name, named := fields[invalid.Field]; named {
@@ -151,8 +151,8 @@ func (c *Cloud) findProject(name, universe string) *project {
 	return p
 }
 
-// require finds a project. The caller must have the permission by the policy of the project, or by
-// own, which is a resource's policy. A caller without the permission does not learn whether the
+// require finds a project. The project's policy, or the given policy of a resource in the project,
+// must give the caller the permission. A caller without the permission does not learn whether the
 // project exists. The lock must be held.
 func (c *Cloud) require(call *managementCall, projectName, permission string, own policy) (*project, *service.Refusal) {
 	p := c.findProject(projectName, call.who.universe)

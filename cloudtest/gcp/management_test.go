@@ -22,8 +22,8 @@ const (
 	registryAPI     = "https://artifactregistry.googleapis.com/v1/projects/"
 )
 
-// managementRequest returns a request to an API that manages a project: with a body, it is a POST.
-// An empty token is not sent.
+// managementRequest returns a request to an API that manages a project. The request is a POST if it
+// has a body. An empty token is not sent.
 func managementRequest(t *testing.T, token, target, body string) *http.Request {
 	t.Helper()
 	r := rig.NewRequest(t, http.MethodGet, target, "", "")
@@ -48,8 +48,9 @@ func (w *world) administer(t *testing.T, roles ...string) string {
 	return w.federated(t, ksaAdministrator)
 }
 
-// TestManagementAnswers makes a project trust an issuer and a repository trust a subject, step by
-// step like an administrator. It compares every answer, byte for byte, with golden files.
+// TestManagementAnswers sets up trust as an administrator does: a project comes to trust an issuer,
+// and then a repository and a service account come to trust a subject of the issuer. It compares
+// every answer, byte for byte, with golden files.
 func TestManagementAnswers(t *testing.T) {
 	const (
 		pools     = iamAPI + projectID + "/locations/global/workloadIdentityPools"
@@ -205,8 +206,8 @@ func TestManagementAnswers(t *testing.T) {
 	})
 }
 
-// TestManagementNeedsItsRole: each method needs a permission that only one of the roles has. A role
-// on one resource applies to that resource only.
+// TestManagementNeedsItsRole: for each method, exactly one of the tested roles has the permission.
+// A role on one resource applies to that resource only.
 func TestManagementNeedsItsRole(t *testing.T) {
 	w := newWorld(t)
 	must.Succeed(t, w.GCP().PutRepository(projectID, gcp.Repository{

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// MetadataHost is the name of the metadata server. Clients send it plain HTTP, unless
-// GCE_METADATA_HOST names another host.
+// MetadataHost is the host name of the metadata server. Clients call it over plain HTTP. The
+// environment variable GCE_METADATA_HOST makes them call another host.
 const MetadataHost = "metadata.google.internal"
 
 // metadataRoot is the root path of the metadata server's values.
@@ -75,8 +75,8 @@ func (c *Cloud) IsMetadata(r *http.Request) bool {
 		(strings.HasPrefix(r.URL.Path, "/computeMetadata/") || (r.URL.Path == "/" && r.Header.Get("Metadata-Flavor") != ""))
 }
 
-// Metadata is the [service.Service] of the metadata server. Sources: Compute Engine, "VM metadata:
-// query"; GKE, "About the GKE metadata server".
+// Metadata implements [service.Service] for the metadata server. Sources: Compute Engine, "VM
+// metadata: query"; GKE, "About the GKE metadata server".
 func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Service = ServiceMetadata
 	m := c.metadata.Load()
@@ -86,7 +86,7 @@ func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler)
 		tree = c.metadataTree(m)
 	}
 	if _, known := tree[path]; below && known {
-		r.Call.Operation = path // known paths only: a caller must not add names to the journal
+		r.Call.Operation = path // known paths only, so that callers cannot add names to the journal
 	}
 	return metadataProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
 		r.Reply.Set("Metadata-Flavor", "Google")
@@ -177,7 +177,7 @@ func tellTree(r *service.Request, tree map[string]string) (service.Answer, *serv
 	return writeText(strings.Join(slices.Sorted(maps.Keys(names)), "\n") + "\n"), nil
 }
 
-// recursive returns a value as in answers to ?recursive=true: lists become JSON lists.
+// recursive returns a value in the form for ?recursive=true, where lists become JSON lists.
 func recursive(name, value string) any {
 	if name == "aliases" || name == "scopes" {
 		return strings.Fields(value)
@@ -215,8 +215,8 @@ func (c *Cloud) workload(m *Metadata) (principal, *service.Refusal) {
 	return who, refusal
 }
 
-// noToken is the Detail of a refusal by IAM. The GKE metadata server reports such a refusal in its
-// own format.
+// noToken, as the value of [service.Refusal.Detail], marks a refusal by IAM. Such a refusal is sent
+// as plain text, as on GKE, and not as an HTML page.
 type noToken struct{}
 
 // metadataProtocol returns the error format of the metadata server.
@@ -285,8 +285,8 @@ func (c *Cloud) identityToken(r *service.Request, m *Metadata) (service.Answer, 
 	return service.Whole(http.StatusOK, "text/html", []byte(wire.Must(c.google().Mint(claims)))), nil
 }
 
-// readAccounts is the [service.Service] of Google's own issuer, with the issuer's documents. In the
-// local cloud, the keys are at the issuer's host, not at www.googleapis.com.
+// readAccounts implements [service.Service] for the host of Google's own issuer. The host serves
+// the issuer's discovery document and keys. Google serves the keys at www.googleapis.com instead.
 func (c *Cloud) readAccounts(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Operation = "GetDocument"
 	return page(), func(r *service.Request) (service.Answer, *service.Refusal) {

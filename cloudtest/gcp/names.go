@@ -21,13 +21,12 @@ const (
 	appEngineAccounts = "@appspot.gserviceaccount.com"
 )
 
-// projectPattern matches a project ID. Before a colon, the ID may have the domain of a
-// domain-scoped project, or the prefix of another universe. Source: Resource Manager, "Creating and
-// managing projects".
+// projectPattern matches a project ID. The ID may begin with a domain or the prefix of another
+// universe, followed by a colon. Source: Resource Manager, "Creating and managing projects".
 var projectPattern = regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
 
-// kubernetesPoolPattern matches the name of a project's own GKE workload identity pool, without its
-// ending: a project ID, or <project>.<prefix> in another universe.
+// kubernetesPoolPattern matches the name of a project's own GKE workload identity pool, without
+// ".svc.id.goog". The name is the project ID, or <project>.<prefix> in another universe.
 var kubernetesPoolPattern = regexp.MustCompile(
 	`\A(?:(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[a-z][a-z0-9-]{4,28}[a-z0-9]\.[a-z][a-z0-9-]{0,30})\z`)
 
@@ -54,8 +53,8 @@ var kubernetesPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-
 
 // isBucketName reports whether a bucket can have the name. It refuses the first words of the JSON
 // API's paths, such as "storage". Otherwise the path /storage/v1/b/… could mean an object in the
-// bucket "storage" or, in the JSON API, another bucket. Source: Cloud Storage, "About Cloud Storage
-// buckets: bucket names".
+// bucket "storage", or a call of the JSON API. Source: Cloud Storage, "About Cloud Storage buckets:
+// bucket names".
 func isBucketName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return false
@@ -80,9 +79,9 @@ func addressForm(projectID string) string {
 	return projectID
 }
 
-// isAddress reports whether a service account of a project can have an address. In another
-// universe, the domain of Compute Engine accounts contains the universe's prefix. Source: Cloud de
-// Confiance by S3NS, "Key differences".
+// isAddress reports whether email can be the address of a service account of the project. In
+// another universe, the domain of Compute Engine accounts contains the universe's prefix. Source:
+// Cloud de Confiance by S3NS, "Key differences".
 func isAddress(email, projectID, number string) bool {
 	if email == number+computeAccounts || email == addressForm(projectID)+appEngineAccounts {
 		return true
@@ -132,7 +131,7 @@ const (
 	allAuthenticatedUsers = "allAuthenticatedUsers"
 )
 
-// checkMember returns the problem of a binding's member, or "" if it is valid.
+// checkMember says what is wrong with a binding's member. It returns "" for a valid member.
 func checkMember(member string) string {
 	if member == allUsers || member == allAuthenticatedUsers {
 		return ""

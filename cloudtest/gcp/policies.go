@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// repositoryMethods returns those methods of the Artifact Registry API that read or change who may
-// read a repository. Source: Artifact Registry API v1, projects.locations.repositories.
+// repositoryMethods returns the methods of the Artifact Registry API that read or replace a
+// repository's policy. Source: Artifact Registry API v1, projects.locations.repositories.
 func repositoryMethods() []managementMethod {
 	const api, path = "google.devtools.artifactregistry.v1.ArtifactRegistry", "projects/*/locations/*/repositories/*"
 	return []managementMethod{
@@ -84,14 +84,14 @@ func (call *managementCall) readPolicy() (policyMessage, *service.Refusal) {
 // maxMembers is the maximum number of members in a policy. Source: IAM, "Quotas and limits".
 const maxMembers = 1500
 
-// plainBase64 converts base64 from the URL alphabet to the standard alphabet, which answers have.
-// Requests may have either alphabet; gcloud sends the URL alphabet. Source: Protocol Buffers,
+// plainBase64 converts base64 from the URL alphabet to the standard alphabet, which answers use.
+// Requests may use either alphabet; gcloud sends the URL alphabet. Source: Protocol Buffers,
 // "ProtoJSON format".
 func plainBase64(s string) string { return strings.NewReplacer("-", "+", "_", "/").Replace(s) }
 
-// replacePolicy checks and returns the policy that replaces the current policy. If q has an etag,
-// it must equal the current policy's etag. The argument roles has prefixes of the roles that the
-// resource can have. The lock must be held.
+// replacePolicy checks and returns the policy that replaces the current policy. If the request has
+// an etag, it must equal the current policy's etag. Each role of the new policy must begin with one
+// of the given prefixes. The lock must be held.
 func (c *Cloud) replacePolicy(call *managementCall, current policy, q policyMessage, roles ...string) (policy, *service.Refusal) {
 	if q.ETag != "" && plainBase64(q.ETag) != current.answer().ETag {
 		return nil, service.Refuse(http.StatusConflict, codeAborted,
@@ -127,7 +127,8 @@ func (c *Cloud) memberExists(member, universe string) *service.Refusal {
 		return invalidArgument("Identity Pool does not exist (" + pool +
 			"). Please check that you specified a valid resource name as returned in the `name` attribute in the configuration API.")
 	}
-	if _, rest, ok := strings.Cut(member, "://"+iamHost+"/"); ok { // parseBindings checked the form
+	if _, rest, ok := strings.Cut(member, "://"+iamHost+"/"); ok {
+		// The indexes are in range, because parseBindings has checked the member's format.
 		parts := strings.Split(rest, "/")
 		p, pool := c.findProject(parts[1], universe), parts[5]
 		if p == nil || (p.pools[pool] == nil && pool != kubernetesPool(p.id, universe)) {

@@ -14,9 +14,9 @@ type principal struct {
 	universe string
 	// email and uniqueID are set for a service account.
 	email, uniqueID string
-	// pool, serial and project are set for a federated identity: the resource name and the serial
-	// of its pool, and the ID of the pool's project. A pool of GKE has no serial, because it
-	// exists as long as its project.
+	// pool, serial and project are set for a federated identity. They are the pool's resource
+	// name, the pool's serial, and the ID of the pool's project. A GKE pool has no serial,
+	// because it exists as long as its project.
 	pool, serial, project string
 	subject               string
 	// others are further names that a binding can use for a federated identity.
@@ -27,7 +27,7 @@ func (p principal) anonymous() bool { return p.email == "" && p.pool == "" }
 
 func (p principal) federated() bool { return p.pool != "" }
 
-// name returns the principal as a member of a binding.
+// name returns the principal's name in the form of a binding's member.
 func (p principal) name() string {
 	switch {
 	case p.federated():
@@ -59,9 +59,9 @@ var (
 	errEnded         = errors.New("the token's principal was deleted or disabled")
 )
 
-// redeem looks up an issued token. If the argument registry names a registry, the token must be one
-// that this registry issued; otherwise it must be an access token. A token whose principal was
-// deleted or disabled is refused.
+// redeem looks up an issued token. If registry is set, the token must have been issued by that
+// registry; otherwise it must be an access token. A token whose principal was deleted or disabled
+// is refused.
 func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessToken, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -26,7 +26,8 @@ type projectAnswer struct {
 	Name           string `json:"name"`
 }
 
-// getProject returns a project with its number. Version 1 of the API has its own refusal message.
+// getProject returns a project with its number. A refusal has the message that version 1 of the API
+// uses, and no ErrorInfo.
 func (c *Cloud) getProject(call *managementCall) (any, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -70,8 +71,7 @@ func (c *Cloud) enableServices(call *managementCall) (any, *service.Refusal) {
 		return nil, invalidArgument("Between 1 and 20 services can be enabled in one call.")
 	}
 	for _, id := range q.ServiceIDs {
-		// A service's name, which ends in the public universe's domain, is the same in every
-		// universe.
+		// In every universe, service names end in the public universe's domain.
 		api, ok := strings.CutSuffix(id, "."+DefaultUniverse)
 		if !ok || apis()[api] == "" {
 			return nil, invalidArgument("Not found or permission denied for service(s): " + id + ".").

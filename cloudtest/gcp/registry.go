@@ -14,13 +14,13 @@ import (
 
 // Registry identifies one registry host.
 type Registry struct {
-	// Host is the host, "europe-west1-docker.pkg.dev" or "gcr.io".
+	// Host is the host name, such as "europe-west1-docker.pkg.dev" or "gcr.io".
 	Host string
 }
 
-// ServeRegistry sets the data plane of Artifact Registry: registry returns the OCI distribution
-// handler of one host. The handler gets only allowed requests. They have the client's host and path
-// (/v2/<project>/<repository>/<image>/…), but no Authorization header.
+// ServeRegistry sets the data plane of Artifact Registry: a function that returns the OCI
+// distribution handler of a host. The handler gets only allowed requests. The requests have the
+// client's host and path (/v2/<project>/<repository>/<image>/…), but no Authorization header.
 func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) { c.registry.Set(registry) }
 
 const opRegistryToken = "GetToken"
@@ -30,8 +30,8 @@ const (
 	codeRefused      = "DENIED"
 )
 
-// distribution returns the error format of registries. It sends unknown callers to the registry's
-// token service.
+// distribution returns the error format of registries. An answer with status 401 has a challenge
+// that names the registry's token service.
 func distribution() service.Protocol {
 	p := oci.Protocol(oci.Words{Failure: saysInternal, Unavailable: saysUnavailable, Throttled: saysExhausted}, writeDistribution)
 	refuse := p.Refuse
@@ -49,7 +49,8 @@ func distribution() service.Protocol {
 	return p
 }
 
-// wantedScope is the Detail of a refusal: the scope of a token with which a client should retry.
+// wantedScope is the scope of the token that a refused client should request. It is stored in
+// [service.Refusal.Detail] and sent in the challenge.
 type wantedScope string
 
 func writeDistribution(_ *service.Request, status int, body any) service.Answer {
@@ -96,7 +97,7 @@ func permissionFor(k oci.Kind) string {
 	}
 }
 
-// readRegistry is the [service.Service] of Artifact Registry.
+// readRegistry implements [service.Service] for Artifact Registry's Docker hosts.
 func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	if r.URL.Path == "/v2/token" {
 		r.Call.Operation = opRegistryToken
@@ -138,8 +139,8 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 	}
 }
 
-// scopeOf returns the actions of a challenge's scope, for a kind of request. Source: distribution,
-// "Token Scope Documentation".
+// scopeOf returns the actions in the scope of a challenge, for a kind of request. Source:
+// distribution, "Token Scope Documentation".
 func scopeOf(k oci.Kind) string {
 	if k.Reads() {
 		return "pull"
@@ -179,8 +180,8 @@ func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (accessToken, *s
 	return t, nil
 }
 
-// registryScopes returns the scopes of access tokens that give a permission; one is enough. Source:
-// Artifact Registry, "Configure access control: access scopes".
+// registryScopes returns the scopes that give a permission. An access token needs one of them.
+// Source: Artifact Registry, "Configure access control: access scopes".
 func registryScopes(permission string) []string {
 	scopes := []string{scopeCloudPlatform, scopeStorageWrite, scopeStorageFull}
 	if permission == permDownload {
@@ -218,15 +219,15 @@ func (c *Cloud) authorizeRegistry(token accessToken, where place, permission str
 // maxScopes is the maximum number of scopes in a request for a registry's token.
 const maxScopes = 20
 
-// registryToken exchanges an access token, or no token, for the registry's own token. All requested
-// scopes must be allowed. The new token identifies its bearer but has no permissions, so the
-// permissions are checked at each request.
+// registryToken exchanges an access token for the registry's own token. Anonymous callers get one
+// too. The caller must have the permissions for all requested scopes. The new token identifies its
+// bearer but has no permissions, so the permissions are checked at each request.
 func (c *Cloud) registryToken(r *service.Request, ep endpoint) (service.Answer, *service.Refusal) {
 	token, refusal := c.registryCaller(r, ep)
 	scopes := strings.Fields(strings.Join(r.URL.Query()["scope"], " "))
 	switch {
 	case r.Method != http.MethodGet:
-		// Clients that get 404 for a POST retry with GET.
+		// After a 404 for POST, clients retry with GET.
 		return nil, service.Refuse(http.StatusNotFound, "UNSUPPORTED", "The operation is unsupported.")
 	case refusal != nil:
 		return nil, refusal

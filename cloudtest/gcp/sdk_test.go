@@ -89,7 +89,7 @@ func TestSDKExternalAccountOfGKE(t *testing.T) {
 	}
 }
 
-// TestSDKMetadata uses Google's own client for the metadata server, unmodified, with
+// TestSDKMetadata checks that Google's own client for the metadata server works unmodified, with
 // GCE_METADATA_HOST.
 func TestSDKMetadata(t *testing.T) {
 	w := newWorld(t)
@@ -172,8 +172,9 @@ func TestMetadataRefusals(t *testing.T) {
 	}
 }
 
-// TestMetadataIdentities: the workload is a node, a Kubernetes ServiceAccount, or a ServiceAccount
-// that must be allowed to impersonate a service account.
+// TestMetadataIdentities checks the email and token for a node, for a Kubernetes ServiceAccount,
+// and for a Kubernetes ServiceAccount with a service account. The last one gets a token only if it
+// may impersonate the service account.
 func TestMetadataIdentities(t *testing.T) {
 	w := newWorld(t)
 	gke := gcp.Metadata{Project: projectID, ClusterLocation: "europe-west1", ClusterName: "tenants", KubernetesServiceAccount: "tenant-a/tenant-a-bucket-sa"}

@@ -10,13 +10,13 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// ServeStorage sets the data plane of Cloud Storage, in which the buckets must also exist. The
-// handler gets only allowed requests, without the Authorization header. They have the host
-// storage.<universe domain> and the client's path. For a request to <bucket>.storage.<universe
-// domain>, the path becomes /<bucket>/….
+// ServeStorage sets the data plane of Cloud Storage. Each configured bucket must also exist in the
+// data plane. The handler gets only allowed requests, without the Authorization header. The
+// requests have the host storage.<universe domain> and the client's path. For a request to
+// <bucket>.storage.<universe domain>, the path becomes /<bucket>/….
 func (c *Cloud) ServeStorage(h http.Handler) { c.storage.Set(func(struct{}) http.Handler { return h }) }
 
-// readStorage is the [service.Service] of Cloud Storage.
+// readStorage implements [service.Service] for Cloud Storage.
 func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	req := readStorageRequest(r.Request, ep)
 	if req.permission != "" {
@@ -36,7 +36,7 @@ func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, 
 		if refusal != nil {
 			return nil, refusal
 		}
-		var hidden *service.Refusal // replaces "not found" if the caller may not list
+		var hidden *service.Refusal // sent instead of "not found" if the caller may not list
 		if req.permission == permObjectGet && !lists {
 			hidden = storageDenied(token.who, permObjectList).Because("there is no such object, and the caller may not list")
 		}
@@ -57,8 +57,8 @@ func (c *Cloud) storageCaller(r *service.Request, ep endpoint) (accessToken, err
 	return c.redeem(raw, ep.universe, "", r.Now)
 }
 
-// storageScopes returns the scopes of access tokens that give a permission; one is enough. Source:
-// Cloud Storage, "Cloud Storage authentication: OAuth 2.0 scopes".
+// storageScopes returns the scopes that give a permission. An access token needs one of them.
+// Source: Cloud Storage, "Cloud Storage authentication: OAuth 2.0 scopes".
 func storageScopes(permission string) []string {
 	scopes := []string{scopeCloudPlatform, scopeStorageFull, scopeStorageWrite}
 	switch permission {
@@ -68,11 +68,12 @@ func storageScopes(permission string) []string {
 	return scopes
 }
 
-// authorizeStorage checks whether the bucket exists, which every caller may learn, and then the
-// policies of bucket and project. The result "lists" says whether the caller may list the bucket's
-// objects. At Google, replacing an object also needs storage.objects.delete. Only the data plane
-// knows whether an object is replaced, so storage.objects.create is enough here. Source: Cloud
-// Storage, "IAM permissions for JSON methods" and "… for XML requests".
+// authorizeStorage first checks whether the bucket exists, which every caller may learn. Then it
+// checks the token's scopes, and the policies of the bucket and its project. The result "lists"
+// says whether the caller may list the bucket's objects. For an upload, storage.objects.create is
+// enough. Google also requires storage.objects.delete if the upload replaces an object, but only
+// the data plane knows whether it does. Source: Cloud Storage, "IAM permissions for JSON methods"
+// and "… for XML requests".
 func (c *Cloud) authorizeStorage(token accessToken, req storageRequest, ep endpoint) (lists bool, refusal *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

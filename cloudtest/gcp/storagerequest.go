@@ -36,12 +36,12 @@ func (q storageRequest) protocol() service.Protocol {
 }
 
 // readStorageRequest reads a request to the JSON or the XML API. It refuses unknown requests. Above
-// all, it refuses requests with which a data plane would read another bucket, or do something other
+// all, it refuses requests that would make a data plane read another bucket, or do something other
 // than the method says.
 func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	escaped := strings.TrimPrefix(r.URL.EscapedPath(), "/")
 	xml := ep.bucket != "" || !isJSONPath(escaped)
-	segments := strings.Split(escaped, "/") // only an object's segments may be escaped
+	segments := strings.Split(escaped, "/") // only an object's name may have escapes
 	for _, s := range segments {
 		if plain, err := url.PathUnescape(s); err != nil || !onePath(plain) {
 			return storageRequest{xml: xml}
@@ -61,13 +61,13 @@ func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	return readXMLStorage(r, segments)
 }
 
-// unescape decodes the escapes of a path. The caller must have checked the escapes.
+// unescape decodes the escapes of a path, which must be valid.
 func unescape(path string) string {
 	plain, _ := url.PathUnescape(path)
 	return plain
 }
 
-// onePath reports whether a data plane that cleans the path leaves the segment unchanged. Some data
+// onePath reports whether a segment stays the same if a data plane cleans the path. Some data
 // planes clean paths after decoding them.
 func onePath(segment string) bool {
 	parts := strings.Split(segment, "/")

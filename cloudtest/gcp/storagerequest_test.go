@@ -54,8 +54,8 @@ func TestReadStorage(t *testing.T) {
 	}
 }
 
-// FuzzReadStorage checks that the path of an accepted request leads to the same bucket, whether a
-// server reads the path as sent, decoded or cleaned.
+// FuzzReadStorage checks that readStorageRequest and a server find the same bucket in a path,
+// whether the server decodes the path, cleans it, or does both.
 func FuzzReadStorage(f *testing.F) {
 	for _, path := range []string{"storage/v1/b/bucket/o/a%2Fb", "bucket/a/b", "bucket/%2e%2e/other/a", "storage/v1/b/bucket/o/%2e%2e", "bucket/a%00b"} {
 		f.Add(path)

@@ -90,7 +90,8 @@ func FuzzStrangers(f *testing.F) {
 			r.Header.Set("Authorization", authorization)
 			w, call := ask(c, r)
 			granted := w.Code < 400
-			// The registry also issues tokens to anonymous callers, so such a call may be granted.
+			// The registry issues tokens even to anonymous callers, so a call for a token may be
+			// granted.
 			anonymousToken := call.Operation == opRegistryToken && call.Resource == ""
 			if granted && !anonymousToken || call.Principal != "" || (call.Code == "") != granted {
 				t.Errorf("%s %s with %q: HTTP %d, journal has %+v", method, r.URL, authorization, w.Code, call)

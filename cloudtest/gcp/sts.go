@@ -40,8 +40,9 @@ type exchangeRequest struct {
 	grantType, audience, scope, requestedTokenType, subjectToken, subjectTokenType string
 }
 
-// field returns the field for a parameter in either spelling, or nil. The parameter "options" of
-// STS has no effect on the exchange of OIDC tokens.
+// field returns the field for a parameter, or nil if the parameter is unknown. The parameter's name
+// may be the API's, or that of RFC 8693. The parameter "options" of STS has no effect on the
+// exchange of OIDC tokens.
 func (q *exchangeRequest) field(name string) *string {
 	switch name {
 	case "grantType", "grant_type":
@@ -101,7 +102,7 @@ func readExchange(r *service.Request, body []byte) (exchangeRequest, *service.Re
 	return q, nil
 }
 
-// readSTS is the [service.Service] of the Security Token Service.
+// readSTS implements [service.Service] for the Security Token Service.
 func (c *Cloud) readSTS(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	if r.Method != http.MethodPost || r.URL.Path != "/v1/token" {
 		return page(), notFound().Handle
@@ -163,10 +164,9 @@ func (q exchangeRequest) check() *service.Refusal {
 }
 
 // proveFederated verifies the subject token, and returns its federated identity and its remaining
-// lifetime. It follows IAM's documents "Workload Identity Federation" and "Obtain short-lived
-// tokens for Workload Identity Federation" and RFC 8693. The documents do not define the whole
-// order of the checks. The local cloud's order is: request, target, issuer, audience, keys,
-// signature, time, mapping, condition.
+// lifetime. The checks run in this order: request, target, issuer, audience, keys, signature, time,
+// mapping, condition. The sources do not define the whole order. Sources: IAM, "Workload Identity
+// Federation" and "Obtain short-lived tokens for Workload Identity Federation"; RFC 8693.
 func (c *Cloud) proveFederated(r *service.Request, q exchangeRequest, ep endpoint) (principal, time.Duration, *service.Refusal) {
 	no := func(refusal *service.Refusal) (principal, time.Duration, *service.Refusal) {
 		return principal{}, 0, refusal
@@ -200,7 +200,7 @@ func (c *Cloud) proveFederated(r *service.Request, q exchangeRequest, ep endpoin
 	return who, token.Expiry.Sub(r.Now), nil
 }
 
-// target describes which tokens a provider of a pool, or a GKE cluster's pool, accepts.
+// target is a provider or the pool of a GKE cluster. It says which tokens are accepted.
 type target struct {
 	issuer    string
 	audiences []string
@@ -208,8 +208,8 @@ type target struct {
 	identify  func(oidc.Token) (principal, *service.Refusal)
 }
 
-// target finds the provider, or the pool of a GKE cluster, that an audience names. Workforce pools
-// are not supported.
+// target finds the target that an audience names: a provider, or the pool of a GKE cluster.
+// Workforce pools are not supported.
 func (c *Cloud) target(audience, universe string) (target, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -287,7 +287,7 @@ func badTarget(reason string) *service.Refusal {
 // Identity Federation: requirements of OIDC tokens".
 const maxProofLife = 48 * time.Hour
 
-// verify checks a token's signature and times. It returns errors of the verifier as refusals of
+// verify checks a token's signature and times. It translates the verifier's errors into refusals by
 // STS.
 func (c *Cloud) verify(r *service.Request, t target, token oidc.Token) *service.Refusal {
 	var err error
@@ -300,8 +300,8 @@ func (c *Cloud) verify(r *service.Request, t target, token oidc.Token) *service.
 		return tokenError(err, token)
 	}
 	switch {
-	// The subject token has expired, but within the leeway. So a token issued in exchange would
-	// have expired too.
+	// The verifier's leeway accepts a subject token that has just expired. Refuse it, because the
+	// token issued in exchange would have expired too.
 	case !r.Now.Before(token.Expiry):
 		return tokenError(oidc.ErrExpired, token)
 	case token.IssuedAt.IsZero():

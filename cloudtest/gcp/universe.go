@@ -12,14 +12,14 @@ const DefaultUniverse = "googleapis.com"
 type registryUniverse struct {
 	domain   string   // of the universe
 	registry string   // domain of the registries' hosts
-	regions  []string // with repositories, in addition to multi-regions
+	regions  []string // regions with repositories; for multi-regions, see multiRegions
 }
 
 // registryUniverses returns the universes whose registries are known. A universe that a test
-// invents has no registries. Sources: for the public universe, see regions; Cloud de Confiance by
-// S3NS, "Key differences" and "Artifact Registry: differences"; for the universe in Germany,
-// GoogleCloudPlatform/buildpacks, pkg/tpc. The table is separate from the one in the Lanyard
-// library, so that an error in the library's table is not repeated here.
+// invents has no registries. Sources: for googleapis.com, the sources of [regions]; for
+// s3nsapis.fr, Cloud de Confiance by S3NS, "Key differences" and "Artifact Registry: differences";
+// for apis-berlin-build0.goog, GoogleCloudPlatform/buildpacks, pkg/tpc. The Lanyard library has its
+// own list of universes, so that an error in one list is not repeated in the other.
 func registryUniverses() []registryUniverse {
 	return []registryUniverse{
 		{domain: DefaultUniverse, registry: "pkg.dev", regions: regions()},
@@ -64,11 +64,11 @@ func kubernetesPool(projectID, universe string) string {
 	return projectID + workloadPool
 }
 
-// containerService returns the start of the names of GKE clusters in a universe.
+// containerService returns the prefix of the URLs that identify a universe's GKE clusters.
 func containerService(universe string) string { return "https://container." + universe + "/v1/" }
 
-// clusterURL returns a GKE cluster's name for STS and principals. It is also the cluster's issuer,
-// unless another issuer is configured.
+// clusterURL returns the URL that identifies a GKE cluster in requests to STS and in the names of
+// principals. It is also the cluster's issuer, unless another issuer is configured.
 func clusterURL(universe, projectID, location, name string) string {
 	return containerService(universe) + "projects/" + projectID + "/locations/" + location + "/clusters/" + name
 }

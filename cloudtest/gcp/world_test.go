@@ -81,8 +81,8 @@ func worldConfig() cloudtest.Config {
 	}}
 }
 
-// world is a cloud with two tenants. Each tenant has ServiceAccounts in a GKE cluster and in
-// another cluster, whose tokens a provider of a workload identity pool accepts.
+// world is a cloud with two tenants. Each tenant has ServiceAccounts in two clusters: a GKE
+// cluster, and a cluster whose issuer a workload identity pool's provider trusts.
 type world struct {
 	*cloudtest.Cloud
 

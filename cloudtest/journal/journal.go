@@ -1,7 +1,7 @@
 // Package journal records the calls that the local cloud received.
 //
 // Every request is one [Call]: its caller, service, operation, requested identity, and verdict.
-// Tests count the calls ("a hundred objects made one STS call"). People read in [Call.Reason] which
+// Tests count the calls ("a hundred objects made one STS call"). [Call.Reason] tells people which
 // condition failed. A real cloud does not say that.
 //
 // A journal keeps the newest calls in a ring and counts all calls in [Journal.Totals]. It holds
@@ -28,29 +28,30 @@ const maxField = 2048
 // Values of [Call.Service] that belong to no cloud. The names of the clouds' services, such as
 // "sts" and "ecr", are in the clouds' packages.
 const (
-	// ServiceProxy is the CONNECT proxy itself: refused connections and failed TLS handshakes.
+	// ServiceProxy is for calls that reached no service, such as refused connections and failed
+	// TLS handshakes.
 	ServiceProxy = "proxy"
 	// ServiceHandler is a host with a registered handler, such as an issuer or a data plane.
 	ServiceHandler = "handler"
 )
 
-// Call is one request and its verdict. Empty fields do not apply to the request.
+// Call is one request and its verdict. A field is empty if it does not apply to the request.
 type Call struct {
-	// Seq numbers the calls of one journal from 1 on, without gaps.
+	// Seq is the call's number in its journal. Numbers begin at 1 and have no gaps.
 	Seq uint64 `json:"seq"`
 	// Time is when the request arrived, UTC.
 	Time time.Time `json:"time"`
 	// Host is the host name that the client asked for, without port.
 	Host string `json:"host"`
-	// Service is the service that answered, such as "sts", "entra" or "gcs": a constant Service… of
-	// a cloud's package, [ServiceHandler] or [ServiceProxy].
+	// Service is the service that answered, such as "sts", "entra" or "gcs". Each cloud's package
+	// has constants for its services. Other values are [ServiceHandler] and [ServiceProxy].
 	Service string `json:"service"`
 	// Operation is the service's name for the requested operation ("AssumeRoleWithWebIdentity",
 	// "ecr:BatchGetImage"). It is empty for an operation that the service does not have, so that
 	// callers cannot invent names.
 	Operation string `json:"operation,omitempty"`
-	// Principal is the cloud's name of the caller: an ARN at AWS, <client ID>@<tenant ID> at Azure,
-	// a member of IAM bindings at Google Cloud. It is set after the caller's credential was
+	// Principal is the cloud's name for the caller: an ARN at AWS, <client ID>@<tenant ID> at
+	// Azure, a member of IAM bindings at Google Cloud. It is set after the caller's credential was
 	// verified.
 	Principal string `json:"principal,omitempty"`
 	// Role is the identity that the caller asks for, as the caller sent it. It is a role's ARN at
@@ -82,7 +83,7 @@ func (c Call) Granted() bool { return c.Code == "" && c.Status >= 200 && c.Statu
 // Filter selects calls. Its zero value selects all; every field that is set must match exactly.
 type Filter struct {
 	Host, Service, Operation, Principal, Role, Session, Subject, Resource, Code string
-	// After selects calls whose Seq is greater.
+	// After selects calls whose Seq is greater than this number.
 	After uint64
 	// Verdict selects granted or refused calls.
 	Verdict Verdict
@@ -133,7 +134,8 @@ func (f *Filter) fields() []filterField {
 	}
 }
 
-// Query writes f as URL query parameters, one per field that is set, as [ParseFilter] reads them.
+// Query writes f as URL query parameters, which [ParseFilter] reads. Fields that are not set are
+// left out.
 func (f Filter) Query() url.Values {
 	q := url.Values{}
 	for _, field := range f.fields() {
@@ -163,8 +165,8 @@ func (e *FilterError) Error() string {
 	return "journal filter: " + strconv.Quote(e.Parameter) + ": " + e.Fix
 }
 
-// ParseFilter reads a filter from URL query parameters. An unknown or repeated parameter is a
-// [*FilterError]. If it were ignored, the filter would select too many calls.
+// ParseFilter reads a filter from URL query parameters. It returns a [*FilterError] for an unknown
+// or repeated parameter. If the parameter were ignored, the filter would select too many calls.
 func ParseFilter(q url.Values) (Filter, error) {
 	var f Filter
 	byName := map[string]*string{}
@@ -200,8 +202,8 @@ func ParseFilter(q url.Values) (Filter, error) {
 	return f, nil
 }
 
-// Total counts the calls of one kind since the journal began or was reset. It includes calls that
-// the ring has dropped.
+// Total counts the calls with one service, operation and code since the journal began or was reset.
+// It includes calls that the ring has dropped.
 type Total struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation,omitempty"`
@@ -215,7 +217,7 @@ type totalKey struct{ service, operation, code string }
 // Journal records calls. It is safe for concurrent use. Make one with [New].
 type Journal struct {
 	mu      sync.Mutex
-	ring    []Call // calls in order of Seq from index start on, at most cap(ring)
+	ring    []Call // at most cap(ring) calls in order of Seq, from index start on
 	start   int
 	last    uint64
 	dropped uint64
@@ -223,7 +225,8 @@ type Journal struct {
 	changed chan struct{} // closed and replaced at every change
 }
 
-// New returns a journal that keeps the newest size calls, [DefaultSize] if size is not positive.
+// New returns a journal that keeps the newest calls, up to size. A size that is not positive means
+// [DefaultSize].
 func New(size int) *Journal {
 	if size <= 0 {
 		size = DefaultSize
@@ -293,7 +296,7 @@ func (j *Journal) Wait(ctx context.Context, f Filter, n int) ([]Call, error) {
 	}
 }
 
-// Totals returns the exact counts, sorted by service, operation and code.
+// Totals returns the counts of all recorded calls, sorted by service, operation and code.
 func (j *Journal) Totals() []Total {
 	j.mu.Lock()
 	defer j.mu.Unlock()

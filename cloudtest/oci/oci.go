@@ -26,9 +26,9 @@ const (
 	DeleteManifest      // DELETE
 	CheckBlob           // HEAD
 	PullBlob            // GET
-	StartUpload         // POST, without the blob
-	PushBlob            // POST of a whole blob
-	ContinueUpload      // PATCH, and GET or DELETE of an upload
+	StartUpload         // POST without a digest
+	PushBlob            // POST of a whole blob, with its digest
+	ContinueUpload      // PATCH, GET or DELETE of an upload
 	FinishUpload        // PUT
 	ListTags            // GET
 	ListReferrers       // GET
@@ -43,7 +43,7 @@ func (k Kind) Reads() bool {
 type Request struct {
 	Kind Kind
 	// Repository is the repository's name after /v2/. It is empty for [Ping] and [Unknown]. [Read]
-	// refuses a path that two servers could read in two ways, so the data plane reads the same
+	// refuses a path that servers could read in different ways, so the data plane reads the same
 	// name.
 	Repository string
 }
@@ -55,7 +55,7 @@ var namePattern = regexp.MustCompile(`\A[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:
 // maxName is the maximum length of a repository's name, in bytes.
 const maxName = 255
 
-// IsName reports whether a repository can have a name.
+// IsName reports whether name is a valid name of a repository.
 func IsName(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
 
 // Read determines the kind and the repository of a request.
@@ -65,12 +65,12 @@ func Read(r *http.Request) Request {
 	if reads && (r.URL.Path == "/v2" || r.URL.Path == "/v2/") {
 		return Request{Kind: Ping}
 	}
-	// Refuse a path that servers can read in two ways. The data plane could read another repository
-	// than the one that was checked.
+	// Refuse a path that servers can read in two ways. Otherwise the data plane could read a
+	// repository that was not checked.
 	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
 		return Request{}
 	}
-	// Refuse a query that servers can read in two ways. It could hide a mount from [Forwarded].
+	// Refuse a query that servers can read in two ways. [Forwarded] could miss its mount parameter.
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return Request{}
 	}
@@ -85,7 +85,8 @@ func Read(r *http.Request) Request {
 	return Request{Kind: kind, Repository: name}
 }
 
-// split returns the repository's name from a path, and the kind, which the end of the path decides.
+// split returns the repository's name and the request's kind. The kind depends on the method and on
+// the end of the path.
 func split(r *http.Request, rest string, reads bool) (name string, kind Kind) {
 	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
 		if reads {
@@ -150,10 +151,10 @@ func cutReference(rest string) (name, what, reference string, ok bool) {
 	return name, what, reference, ok && reference != ""
 }
 
-// Forwarded returns a copy of an allowed request for a data plane, see [plane.Request]. A mount
-// would read another repository than the checked one, so the copy has no mount. Registries may
-// decline a mount; the client then uploads. Some servers also read parameters from a form in the
-// body, so the copy's content type is never a form.
+// Forwarded returns a copy of an allowed request for a data plane, see [plane.Request]. The copy
+// never asks to mount a blob from another repository, because that repository was not checked.
+// Registries may decline a mount; the client then uploads the blob. Some servers also read
+// parameters from a form in the body, so the copy's content type is never a form.
 func Forwarded(r *http.Request) *http.Request {
 	out := plane.Request(r)
 	if q := out.URL.Query(); q.Has("mount") || q.Has("from") {
@@ -171,8 +172,8 @@ func Forwarded(r *http.Request) *http.Request {
 	return out
 }
 
-// isManifest reports whether a body with this media type can be a manifest. The registry needs the
-// media type of a manifest, but not that of any other body.
+// isManifest reports whether a body with this media type can be a manifest. Registries need the
+// media type only for manifests.
 func isManifest(media string) bool {
 	return strings.HasPrefix(media, "application/vnd.") || media == "application/json"
 }

@@ -48,7 +48,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestForward checks that a data plane gets no credentials and no mount, neither in the query nor
+// TestForward checks that a data plane gets no credentials, and no mount parameter in the query or
 // in a form.
 func TestForward(t *testing.T) {
 	const form = "mount=sha256:0&from=b"
@@ -88,8 +88,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// FuzzRead asserts that the path contains the repository that Read returns unchanged, and that the
-// path does not lead out of the repository.
+// FuzzRead asserts that the undecoded path begins with /v2/<repository>/, for the repository that
+// Read returns, and has no segment "..".
 func FuzzRead(f *testing.F) {
 	for _, path := range []string{"/v2/", "/v2/a/b/manifests/1", "/v2/a/blobs/uploads/x", "/v2/a%2f../b/tags/list", "/v2/a/manifests/../../b/manifests/1", "/v2/a/blobs/uploads/?mount=b;from=c"} {
 		f.Add(http.MethodGet, path)

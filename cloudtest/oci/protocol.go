@@ -9,15 +9,15 @@ import (
 // Words are the error texts of a cloud's registries.
 type Words struct{ Failure, Unavailable, Throttled string }
 
-// VersionHeader and Version are a header by which clients recognize a registry, and its value.
+// VersionHeader is a header by which clients recognize a registry. Version is its value.
 const (
 	VersionHeader = "Docker-Distribution-Api-Version"
 	Version       = "registry/2.0"
 )
 
-// Protocol returns the error format of registries. The function write writes JSON as the cloud
-// does. A refusal's Detail becomes the error's member "detail". Source: OCI Distribution
-// Specification v1.1, "Error Codes".
+// Protocol returns a [service.Protocol] with the error format of OCI registries. Its Refuse calls
+// write(), which must encode the body as JSON. A refusal's Detail becomes the error's member
+// "detail". Source: OCI Distribution Specification v1.1, "Error Codes".
 func Protocol(words Words, write func(r *service.Request, status int, body any) service.Answer) service.Protocol {
 	type one struct {
 		Code    string `json:"code"`

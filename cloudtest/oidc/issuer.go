@@ -45,8 +45,8 @@ type signingKey struct {
 	id      string
 }
 
-// Issuer is an OIDC issuer for tests. As the [http.Handler] of its host it serves its discovery
-// document and keys. It mints good and bad tokens. It is safe for concurrent use.
+// Issuer is an OIDC issuer for tests. It mints good and bad tokens, and is the [http.Handler] that
+// serves its discovery document and keys. It is safe for concurrent use.
 type Issuer struct {
 	url       *url.URL
 	algorithm Algorithm
@@ -110,8 +110,8 @@ func (i *Issuer) Rotate(retire bool) error {
 	return nil
 }
 
-// Mint signs a token with the newest key. It sets iss to the issuer, iat and nbf to now and exp to
-// an hour later; entries of claims override these values.
+// Mint signs a token with the newest key. It sets iss to the issuer, iat and nbf to now, and exp to
+// an hour later. The given claims override these values.
 func (i *Issuer) Mint(claims Claims) (string, error) {
 	return i.sign(i.newest(), claims)
 }
@@ -176,9 +176,9 @@ func (i *Issuer) keySet() *jose.JSONWebKeySet {
 	return &set
 }
 
-// CheckSignature checks that one of the issuer's published keys signed t. It is for a service that
-// receives tokens that the service itself issued. The caller must check issuer and time. The error
-// wraps [ErrKey], [ErrSignature] or [ErrMalformed].
+// CheckSignature checks that one of the issuer's published keys signed t. Services use it for the
+// tokens that they issued themselves. The caller must check issuer and time. The error wraps
+// [ErrKey], [ErrSignature] or [ErrMalformed].
 func (i *Issuer) CheckSignature(t Token) error { return t.checkSignature(i.keySet()) }
 
 // JWKS returns the issuer's published keys as a JSON Web Key Set.
@@ -189,8 +189,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serveDocuments(w, r, i.url, i.JWKS())
 }
 
-// Static is an issuer with fixed public keys. The local cloud does not have its private keys. A
-// configuration file can describe a Static.
+// Static is an issuer with fixed public keys, which a configuration file can describe. The local
+// cloud does not have the private keys.
 type Static struct {
 	// URL is the issuer, see [ParseURL].
 	URL string `json:"url"`

@@ -57,7 +57,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// hosts is a transport that reaches these hosts only.
+// hosts is a transport that reaches only the hosts in the map.
 type hosts map[string]http.Handler
 
 func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -236,8 +236,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestProxy: a kube-apiserver's documents are served under the public issuer. The proxy replaces
-// jwks_uri, and keeps the issuer that the API server claims.
+// TestProxy checks that a kube-apiserver's documents are served under the public issuer URL. The
+// proxy must replace jwks_uri, and must keep the issuer that the API server claims.
 func TestProxy(t *testing.T) {
 	const issuer = "https://oidc.eks.eu-west-1.amazonaws.com/id/A"
 	i := newIssuer(t, issuer, oidc.RS256)

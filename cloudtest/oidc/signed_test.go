@@ -18,7 +18,7 @@ import (
 )
 
 // TestSignedOddities checks that a signed token is refused if two parsers could read it
-// differently. It is also refused if the issuer published the key with its private part.
+// differently, or if the published key contains the private key.
 func TestSignedOddities(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.Succeed(t, err)

@@ -24,9 +24,9 @@ func (e *URLError) Error() string { return "issuer " + strconv.Quote(e.URL) + ":
 // ParseURL parses an issuer URL as clouds require it: https, and a host name in lower case without
 // a port. The URL has no user, query, fragment or escaped character, and at most 255 bytes. It may
 // end in one slash, as AKS's issuers do
-// (https://<region>.oic.prod-aks.azure.com/<tenant>/<cluster>/). The slash is part of the name,
-// because clouds compare names letter by letter. Source: OpenID Connect Discovery 1.0 §3; AWS IAM,
-// CreateOpenIDConnectProvider.
+// (https://<region>.oic.prod-aks.azure.com/<tenant>/<cluster>/). The slash is significant, because
+// clouds compare issuer URLs character by character. Source: OpenID Connect Discovery 1.0 §3; AWS
+// IAM, CreateOpenIDConnectProvider.
 func ParseURL(issuer string) (*url.URL, error) {
 	refuse := func(fix string) (*url.URL, error) { return nil, &URLError{URL: issuer, Fix: fix} }
 	u, err := url.Parse(issuer)

@@ -21,7 +21,7 @@ const (
 	maxKeys     = 200
 )
 
-// Reasons to refuse a token. An error of [Verifier.Verify] wraps exactly one of them.
+// Reasons to refuse a token. An error from [Verifier.Verify] wraps exactly one of them.
 var (
 	// ErrMalformed: the token is not a JWT, or its claims or its algorithm are not allowed.
 	ErrMalformed = errors.New("not an acceptable JWT")
@@ -117,8 +117,8 @@ type Verifier struct {
 // issuerTimeout limits the time to fetch one document of an issuer.
 const issuerTimeout = 10 * time.Second
 
-// NewVerifier makes a verifier that fetches the issuers' documents through the argument transport.
-// The transport must reach nothing else.
+// NewVerifier makes a verifier that fetches the documents of issuers through transport, which must
+// reach only hosts of the local cloud.
 func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
 	return &Verifier{
 		Client: &http.Client{
@@ -131,9 +131,9 @@ func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
 }
 
 // Verify fetches the documents of t's issuer, and checks that they name the same issuer. It also
-// checks that one of the issuer's keys signed t, and that t is valid at the time now. The caller
-// must check the issuer, the subject and the audience. The error wraps one of this package's
-// errors.
+// checks that one of the issuer's keys signed t, and that t is valid at the given time. The caller
+// must check that t has the expected issuer, subject and audience. The error wraps one of this
+// package's errors.
 func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 	if t.signed == nil {
 		return fmt.Errorf("%w: it was not read by Read", ErrMalformed)
@@ -174,7 +174,7 @@ func (v *Verifier) VerifyWith(keys KeySet, t Token, now time.Time) error {
 	return t.CheckTime(now, v.Leeway)
 }
 
-// checkSignature checks that one of keys signed t.
+// checkSignature checks that one of the given keys signed t.
 func (t Token) checkSignature(keys *jose.JSONWebKeySet) error {
 	if t.signed == nil {
 		return fmt.Errorf("%w: it was not read by Read", ErrMalformed)
@@ -199,8 +199,8 @@ func (t Token) checkSignature(keys *jose.JSONWebKeySet) error {
 	return nil
 }
 
-// CheckTime checks that t is valid at the time now, with leeway in both directions. The error wraps
-// [ErrExpired] or [ErrNotYetValid].
+// CheckTime checks that t is valid at the given time, with leeway in both directions. The error
+// wraps [ErrExpired] or [ErrNotYetValid].
 func (t Token) CheckTime(now time.Time, leeway time.Duration) error {
 	switch {
 	case !now.Before(t.Expiry.Add(leeway)):

@@ -1,5 +1,5 @@
-// Package plane prepares allowed requests for the data planes that answer the requests. A data
-// plane checks no permissions, so it must read exactly the request that the cloud checked.
+// Package plane prepares allowed requests for the data planes. A data plane checks no permissions,
+// so it must read exactly the request that the cloud checked.
 package plane
 
 import (
@@ -11,16 +11,16 @@ import (
 	"sync/atomic"
 )
 
-// Slot has the data planes of a service, by a key such as the registry that a request is for. The
-// zero value has no data planes. It is safe for concurrent use.
+// Slot holds a service's data planes, each under a key such as a registry. The zero value has no
+// data planes. A Slot is safe for concurrent use.
 type Slot[K any] struct {
 	planes atomic.Pointer[func(K) http.Handler]
 }
 
-// Set replaces the data planes. The function planes returns the data plane of a key, or nil.
+// Set replaces the data planes: planes(key) is a key's data plane, or nil if there is none.
 func (s *Slot[K]) Set(planes func(K) http.Handler) { s.planes.Store(&planes) }
 
-// Get returns the data plane of a key, or nil.
+// Get returns the data plane of a key, or nil if there is none.
 func (s *Slot[K]) Get(key K) http.Handler {
 	if planes := s.planes.Load(); planes != nil && *planes != nil {
 		return (*planes)(key)
@@ -28,10 +28,10 @@ func (s *Slot[K]) Get(key K) http.Handler {
 	return nil
 }
 
-// keptBack reports whether a header is not forwarded to a data plane. The cloud itself handles some
-// of these headers. With other headers, some servers let a client change the method, host or path
-// of a request, or read another object. Each cloud refuses its own header for copies. A data plane
-// must not get another cloud's header for copies either.
+// keptBack reports whether a header must not reach a data plane. The cloud itself handles some of
+// these headers. The others can make some servers change the method, host or path of a request, or
+// read another object. Each cloud refuses its own header for copies (-Copy-Source). A data plane
+// must not get another cloud's either.
 func keptBack(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Copy-Source") || slices.Contains([]string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded",
@@ -45,8 +45,8 @@ func spelled(name string) string {
 	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
 
-// Has reports whether a header is present in any form: empty, twice, or in a spelling that some
-// servers accept for it.
+// Has reports whether a header is present, even if it is empty, repeated, or in a spelling that
+// only some servers accept.
 func Has(h http.Header, name string) bool {
 	for present := range h {
 		if spelled(present) == http.CanonicalHeaderKey(name) {
@@ -66,7 +66,7 @@ func Request(r *http.Request) *http.Request {
 	return out
 }
 
-// Answer is a data plane's answer to a request of the cloud itself.
+// Answer is a data plane's answer to a request that the cloud itself made.
 type Answer struct {
 	// Status is the HTTP status.
 	Status int
@@ -74,7 +74,7 @@ type Answer struct {
 	Body []byte
 }
 
-// Ask sends a request of the cloud itself to a data plane.
+// Ask returns a data plane's answer to a request that the cloud itself made.
 func Ask(to http.Handler, r *http.Request) Answer {
 	w := &buffer{header: http.Header{}}
 	to.ServeHTTP(w, r)

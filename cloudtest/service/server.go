@@ -63,7 +63,7 @@ func (s *Server) decide(r *Request, handle Handler) (Answer, *Refusal) {
 	}
 	r.Now = time.Now().Add(effect.Skew)
 	if effect.Skew != 0 {
-		// Clients adjust their clock to this header, so it must have the moved time.
+		// Clients adjust their clock to this header, so it must have the skewed time.
 		r.Reply.Set("Date", r.Now.UTC().Format(http.TimeFormat))
 	}
 	if after := effect.RetryAfterHeader(); after != "" {
@@ -138,19 +138,19 @@ func (r *recorder) Flush() {
 // Unwrap returns the wrapped writer, for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// hidingWriter forwards a data plane's answer. If the answer is "not found", hidingWriter discards
-// the whole answer instead.
+// hidingWriter forwards a data plane's answer, but discards a "not found" answer.
 type hidingWriter struct {
 	to             http.ResponseWriter
 	header         http.Header
 	passed, hidden bool
 }
 
-// Header returns the data plane's header. The caller gets the header only with the answer.
+// Header returns the header that the data plane fills. WriteHeader and Write copy it into the
+// answer, unless the answer is hidden.
 func (h *hidingWriter) Header() http.Header { return h.header }
 
-// WriteHeader forwards every final status except 404. It drops statuses below 200: the answer that
-// follows may still be hidden.
+// WriteHeader forwards every final status except 404. It drops statuses below 200, because a 404
+// may follow them.
 func (h *hidingWriter) WriteHeader(status int) {
 	switch {
 	case status < http.StatusOK || h.hidden:

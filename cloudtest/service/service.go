@@ -25,13 +25,14 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// Service reads a request. It sets in r.Call the service and the operation, by which faults and
-// quotas select calls. It returns the service's error format and the handler that decides. A
-// Service refuses nothing itself, because an injected fault comes before every refusal.
+// Service reads a request. It sets the service and the operation in r.Call, because faults and
+// quotas select calls by these fields. It returns the service's error format and the handler that
+// decides. A Service itself never refuses a request: refusals are left to the handler, because
+// injected faults come first.
 type Service func(r *Request) (Protocol, Handler)
 
-// Handler decides about a request. It returns either an answer or a refusal. It sets in r.Call the
-// facts about the caller.
+// Handler decides about a request. It returns either an answer or a refusal. It also sets the
+// fields of r.Call that describe the caller.
 type Handler func(r *Request) (Answer, *Refusal)
 
 // Request is a request to a service.
@@ -43,7 +44,7 @@ type Request struct {
 	// Now is the service's time, which a fault may have moved. It is set correctly only in handlers
 	// and in [Protocol.Refuse].
 	Now time.Time
-	// Reply are the headers of the answer or refusal. Handlers may add headers.
+	// Reply holds the headers of the answer or refusal. Handlers may add headers.
 	Reply http.Header
 
 	writer   http.ResponseWriter
@@ -56,9 +57,8 @@ func (r *Request) ReadBody(limit int64) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) // unwrapped: each service has its own error message
 }
 
-// Forward returns an answer that the data plane writes for out, which is a copy of an allowed
-// request. If the data plane answers "not found" and hidden is not nil, the caller gets the refusal
-// in hidden instead. Without a data plane, the service is unavailable.
+// Forward returns a data plane's answer to a copy of an allowed request. If hidden is not nil, it
+// replaces a "not found" answer. Without a data plane, the service is unavailable.
 func (r *Request) Forward(to http.Handler, out *http.Request, hidden *Refusal) (Answer, *Refusal) {
 	if to == nil {
 		return nil, r.protocol.Unavailable.Because("no data plane was handed in for the service " + r.Call.Service)
@@ -81,8 +81,8 @@ func (r *Request) Forward(to http.Handler, out *http.Request, hidden *Refusal) (
 // Answer writes an answer. If it returns a refusal instead, it has not written anything.
 type Answer func(w http.ResponseWriter) *Refusal
 
-// Whole returns an answer with a complete body and its length. The body must come from an encoder
-// that escapes a caller's text.
+// Whole returns an answer with a complete body and its length. The body must come from an encoder,
+// so that text from the client is escaped.
 func Whole(status int, contentType string, body []byte) Answer {
 	return func(w http.ResponseWriter) *Refusal {
 		w.Header().Set("Content-Type", contentType)
@@ -137,11 +137,11 @@ func (e *Refusal) With(detail any) *Refusal {
 // Handle is a [Handler] that refuses every caller.
 func (e *Refusal) Handle(*Request) (Answer, *Refusal) { return nil, e }
 
-// Protocol is the error format of a service. A service makes a new Protocol for each request, so
-// its refusals may be changed.
+// Protocol is the error format of a service. A service makes a new Protocol for each request,
+// because [Server] sets the Reason of the refusals in it.
 type Protocol struct {
-	// Refuse writes a refusal in the service's error format. It may change the refusal's code to
-	// the code of this protocol.
+	// Refuse writes a refusal in the service's error format. It may replace the refusal's code by
+	// the one that this protocol uses.
 	Refuse func(r *Request, e *Refusal) Answer
 	// Failure, Unavailable and Throttled are the refusals for faults of the kinds InternalFailure,
 	// Unavailable and Throttle of package fault.

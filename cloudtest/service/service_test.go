@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// protocol returns an error format of one line. It renames the code "old".
+// protocol returns an error format of one line. It changes the code "old" to "new".
 func protocol() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
@@ -39,7 +39,7 @@ type outcome struct {
 	Call   journal.Call
 }
 
-// serve answers one request with a handler, under faults.
+// serve answers one request with a handler, while the given faults are in force.
 func serve(t *testing.T, handle service.Handler, faults ...fault.Fault) outcome {
 	t.Helper()
 	s := &service.Server{Faults: &fault.Set{}, Journal: journal.New(1)}
@@ -136,7 +136,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestForward checks that only a data plane's answer "not found" is hidden, with all its headers.
+// TestForward checks that a data plane's answer is hidden only if it is "not found". The headers of
+// a hidden answer are hidden as well.
 func TestForward(t *testing.T) {
 	hidden := service.Refuse(403, "denied", "no")
 	for name, tt := range map[string]struct {

@@ -1,6 +1,6 @@
-// Package setting has the errors of changes to the local cloud's settings. There are two errors. An
-// [*Error] names the field of an invalid setting. An error that wraps [ErrNotFound] says that the
-// object to change does not exist.
+// Package setting defines the errors that changes to the local cloud's settings return. An [*Error]
+// names the field of an invalid setting. An error that wraps [ErrNotFound] says that the object to
+// change does not exist.
 package setting
 
 import (
@@ -14,7 +14,7 @@ import (
 // or an object in it.
 var ErrNotFound = errors.New("not found")
 
-// Error is the error of an invalid setting. Nothing was changed.
+// Error says that a setting is invalid. No setting was changed.
 type Error struct {
 	// Field is the path of the invalid field, as in the JSON that was given:
 	// "aws.accounts[0].roles[1].trustPolicy" in a whole configuration, "trustPolicy" in a role.
@@ -34,9 +34,8 @@ func Invalid(field, format string, args ...any) error {
 	return &Error{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// In adds the path of a parent to err. If err is an [*Error], the path parent comes before the
-// field of err. Any other error becomes an [*Error] whose field is parent. If err is nil, In
-// returns nil.
+// In adds the path of a parent to err. An [*Error] gets the parent's path in front of its field.
+// Any other error becomes an [*Error] whose field is the parent. The result is nil if err is nil.
 func In(parent string, err error) error {
 	if err == nil {
 		return nil
@@ -53,9 +52,9 @@ func At(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 // Of returns the path of a map's value.
 func Of(table, key string) string { return table + "[" + strconv.Quote(key) + "]" }
 
-// Fill calls the function put with each member of a list. It fails if two members have the same
-// name, or if put fails. The error names the member's path. In error texts, the argument kind names
-// the members.
+// Fill passes each member of a list to a function. It fails if two members have the same name, or
+// if the function fails. The error has the member's path. If a name occurs twice, the error also
+// has the given kind, such as "role".
 func Fill[T any](list, kind string, members []T, name func(T) string, put func(T) error) error {
 	seen := map[string]bool{}
 	return Each(list, members, func(m T) error {
@@ -67,7 +66,7 @@ func Fill[T any](list, kind string, members []T, name func(T) string, put func(T
 	})
 }
 
-// Each calls the function put with each member of a list, until put fails. The error names the
+// Each passes the members of a list to a function, until the function fails. The error has the
 // member's path.
 func Each[T any](list string, members []T, put func(T) error) error {
 	for i, m := range members {
@@ -78,7 +77,7 @@ func Each[T any](list string, members []T, put func(T) error) error {
 	return nil
 }
 
-// Change calls the function do with the named object, under the lock. It fails if there is no such
+// Change passes the named object to a function, under the lock. It fails if there is no such
 // object.
 func Change[V any](lock sync.Locker, objects map[string]*V, kind, name string, do func(*V) error) error {
 	lock.Lock()
@@ -90,7 +89,7 @@ func Change[V any](lock sync.Locker, objects map[string]*V, kind, name string, d
 	return do(object)
 }
 
-// NotFound returns the error that no object of a kind has the name.
+// NotFound returns the error for a missing object, which wraps [ErrNotFound].
 func NotFound(kind, name string) error { return fmt.Errorf("%s %q: %w", kind, name, ErrNotFound) }
 
 // Remove deletes the entry of a key. It fails if there is no such entry.

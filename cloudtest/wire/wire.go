@@ -1,5 +1,5 @@
-// Package wire has small functions for all clouds, to read requests and write answers: bearer
-// tokens, host names, random IDs.
+// Package wire has small functions that all clouds share. For example, they read bearer tokens and
+// host names from requests, and make random IDs.
 package wire
 
 import (
@@ -25,8 +25,8 @@ func Bearer(r *http.Request) (token string, ok bool) {
 	return token, true
 }
 
-// Must returns the result of a function that always succeeds with the cloud's own arguments, such
-// as an encoder of an answer. If err is not nil, Must panics.
+// Must returns the result of a call that cannot fail, because the cloud itself chose the arguments.
+// An example is the encoding of an answer. If err is not nil, Must panics.
 func Must[T any](result T, err error) T {
 	if err != nil {
 		panic("cloudtest: this cannot fail: " + err.Error())

@@ -35,7 +35,7 @@ const (
 )
 
 type condition struct {
-	operator   string // the operator's name in the document, for explain
+	operator   string // the operator's name in the document
 	quantifier quantifier
 	ifExists   bool
 	negated    bool
@@ -48,7 +48,7 @@ type condition struct {
 type operator struct {
 	negated bool
 	match   func(pattern, value string) bool
-	check   func(pattern string) bool // whether a pattern is valid; nil accepts every pattern
+	check   func(pattern string) bool // reports whether a pattern is valid; nil: all are valid
 }
 
 // operators returns the condition operators that this package evaluates, by name. The operator Null
@@ -152,10 +152,11 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 	return out, nil
 }
 
-// evaluated reports whether the local cloud sets a condition key as AWS does. The key is in lower
-// case. Parse must refuse every other key of an AWS service, because the key would seem absent. An
-// absent key satisfies negated operators and IfExists, and can switch off a deny. Keys without an
-// AWS service's prefix belong to an issuer, so the result is true.
+// evaluated reports whether the local cloud evaluates a condition key as AWS does. The key is in
+// lower case. Keys without an AWS service's prefix belong to an issuer, and are all evaluated. Of
+// the other keys, Parse must refuse those that the local cloud never sets, because they would
+// always be absent. An absent key satisfies negated operators and IfExists, and can switch off a
+// Deny, so a document could allow more than at AWS.
 func evaluated(key string) bool {
 	prefix, _, _ := strings.Cut(key, ":")
 	switch prefix {
@@ -199,8 +200,8 @@ func conditionValues(path string, raw json.RawMessage) ([]string, error) {
 	return out, nil
 }
 
-// holds evaluates the condition. Source: IAM User Guide, "Evaluation logic for multiple context
-// keys or values".
+// holds reports whether the request meets the condition. Source: IAM User Guide, "Evaluation logic
+// for multiple context keys or values".
 func (c condition) holds(ctx Context) bool {
 	values := ctx[c.key]
 	if c.null {

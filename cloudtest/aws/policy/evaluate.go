@@ -11,8 +11,8 @@ import (
 type Principal struct {
 	// Account is the caller's account ID. It is empty for a federated caller.
 	Account string
-	// ARNs are all ARNs of the caller: for a role session its own ARN and the role's ARN, for a
-	// user the user's ARN.
+	// ARNs are all ARNs of the caller. A role session has its own ARN and the role's ARN. A user
+	// has one ARN.
 	ARNs []string
 	// Federated is the ARN of the identity provider that authenticated a federated caller. It is
 	// empty for AWS principals.

@@ -23,8 +23,7 @@ import (
 // 10,240 by kind), but they do not count white space.
 const maxDocument = 64 << 10
 
-// Kind is the kind of resource to which a document is attached. The kind decides which elements the
-// document may have.
+// Kind is the kind of a policy document. It decides which elements the document may have.
 type Kind int
 
 const (
@@ -33,8 +32,7 @@ const (
 	// Permissions is an identity's policy, a managed policy or a session policy: it has resources
 	// and no principals.
 	Permissions
-	// Resource is a policy that does not name its resource, such as the policy of an ECR
-	// repository: it has principals and no resources.
+	// Resource is a policy on an ECR repository: it has principals and no resources.
 	Resource
 	// Bucket is a policy on an S3 bucket: it has principals. Its resources are the bucket and
 	// objects in the bucket.
@@ -286,9 +284,9 @@ func parsePrincipals(path string, raw json.RawMessage) (principals, error) {
 	return p, nil
 }
 
-// CheckPartition refuses a document that names a principal or a resource of a partition other than
-// the given one, as IAM does. Such a principal or resource cannot exist, so a statement about it
-// would deny nobody. The error is an [*Error].
+// CheckPartition refuses a document that names a principal or a resource of another partition, as
+// IAM does. No request can have such a principal or resource, so a Deny statement for it would have
+// no effect. The error is an [*Error].
 func (d Document) CheckPartition(partition string) error {
 	for i, s := range d.statements {
 		path := "Statement[" + strconv.Itoa(i) + "]."
@@ -307,8 +305,8 @@ func (d Document) CheckPartition(partition string) error {
 	return nil
 }
 
-// CheckBucket refuses a document with a resource other than the bucket with this ARN or an object
-// in the bucket, as S3 does. The error is an [*Error].
+// CheckBucket checks, as S3 does, that each resource is the bucket with this ARN or an object in
+// the bucket. The error is an [*Error].
 func (d Document) CheckBucket(arn string) error {
 	for i, s := range d.statements {
 		for _, r := range s.resources {
@@ -333,8 +331,9 @@ func IsAccountID(s string) bool {
 	return len(s) == 12 && strings.Trim(s, "0123456789") == ""
 }
 
-// checkJSON refuses data that is not one JSON value, and duplicate keys. encoding/json would use
-// the last of two equal keys, so a reader that uses the first would see another policy.
+// checkJSON refuses data that is not a single JSON value, and objects with duplicate keys. Of two
+// equal keys, encoding/json would use the last. Another reader may use the first, and would see a
+// different policy.
 func checkJSON(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -381,8 +380,8 @@ func checkValue(dec *json.Decoder, path string) error {
 	return nil
 }
 
-// object reads a JSON object. The argument "allowed" lists the valid keys. Every other key is
-// refused, even if only its case differs.
+// object reads a JSON object. It refuses every key that is not among the allowed keys, even if only
+// the case differs.
 func object(path string, raw json.RawMessage, allowed ...string) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {

@@ -97,8 +97,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestPartition checks that a document with an ARN of another partition is refused, as by IAM. A
-// statement with such an ARN would deny nobody.
+// TestPartition checks that a document with an ARN of another partition is refused, as at AWS. A
+// Deny statement with such an ARN would have no effect.
 func TestPartition(t *testing.T) {
 	tests := []struct {
 		kind            policy.Kind
@@ -354,7 +354,7 @@ func FuzzPattern(f *testing.F) {
 }
 
 // FuzzParse checks that a parsed document can be written and parsed again, and then gives the same
-// decisions. For every other document, the error of Parse must be a [*policy.Error].
+// decisions. If Parse fails, its error must be a [*policy.Error].
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(wrap(allowAll)))
 	f.Add([]byte(wrap(allowAll + `,"Condition":{"StringEquals":{"a:b":["c"]}}`)))

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// maxChunks is the maximum number of chunks in one content. S3 requires at least 8 KiB in every
-// chunk but the last.
+// maxChunks is the maximum number of chunks in an upload. S3 requires at least 8 KiB in every chunk
+// but the last, so this is enough for any upload up to 500 MiB.
 const maxChunks = 1 << 16
 
-// chunks is a content in S3's chunked form (aws-chunked). Each chunk has a hexadecimal size, a
+// chunks is an upload in S3's chunked form (aws-chunked). Each chunk has a hexadecimal size, a
 // signature if chunks are signed, and the data. A CRLF ends the line with the size, and another
 // CRLF ends the data. The last chunk has the size 0. Trailers follow it. Each signature covers the
 // previous signature, so that chunks cannot be left out or moved. Sources: Amazon S3 API Reference,
@@ -24,7 +24,7 @@ type chunks struct {
 	rest     []byte
 	declared string                                   // length of the content, decimal
 	trailers []string                                 // names of the announced trailers, lower case
-	previous []byte                                   // last signature: of the request or a chunk
+	previous []byte                                   // signature that the next signature covers
 	signer   func(kind string, rest ...string) []byte // nil if the chunks are not signed
 }
 
@@ -32,7 +32,7 @@ func (s Signature) chunkSigner(secret string) func(string, ...string) []byte {
 	return func(kind string, rest ...string) []byte { return s.sign(secret, kind, rest...) }
 }
 
-// trailerNames are the trailers that the request announces.
+// trailerNames returns the names of the trailers that the request announces.
 func trailerNames(r *http.Request) []string {
 	var names []string
 	for _, v := range r.Header.Values("X-Amz-Trailer") {

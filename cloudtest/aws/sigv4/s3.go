@@ -16,8 +16,8 @@ const (
 	signedWithTrailer = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
 )
 
-// ContentError refuses a request to S3 whose content does not match its headers, its trailers or
-// its chunks' sizes.
+// ContentError is the refusal of a request to S3 whose content does not match the headers, the
+// trailers or the chunks' sizes.
 type ContentError struct {
 	// Code is S3's error code.
 	Code string
@@ -30,11 +30,11 @@ func (e *ContentError) Error() string { return e.Code + ": " + e.Message }
 
 var hashForm = regexp.MustCompile(`\A[0-9a-f]{64}\z`)
 
-// VerifyS3 is [Signature.Verify] by the rules of S3. The signature covers the path as the client
-// sent it. The signature need not cover the content, and the content may come in chunks with
-// signatures of their own. VerifyS3 returns the content without the chunks' sizes and signatures,
-// and the trailers that followed the content. The signature of a presigned request does not cover
-// the content. The error is an [*Error] or a [*ContentError].
+// VerifyS3 is like [Signature.Verify], but follows S3's rules. The signature covers the path as the
+// client sent it. It need not cover the content, and in a presigned request it never does. The
+// content may come in chunks with signatures of their own. VerifyS3 returns the content without the
+// chunks' sizes and signatures, and the trailers that followed the content. The error is an
+// [*Error] or a [*ContentError].
 func (s Signature) VerifyS3(r *http.Request, body []byte, secret string, now time.Time) (content []byte, trailer http.Header, err error) {
 	if err := s.checkTime(now); err != nil {
 		return nil, nil, err

@@ -29,7 +29,7 @@ const (
 
 func s3SignedAt() time.Time { return time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC) }
 
-// s3Request is a request of S3's examples. Headers are "Name: value" lines.
+// s3Request returns a request from S3's documentation. The headers are lines "Name: value".
 func s3Request(t *testing.T, method, target, host, signature, headers, body string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
@@ -101,9 +101,8 @@ func documentedTrailers(t *testing.T, trailer string) *http.Request {
 		}, trailer))
 }
 
-// TestS3PublishedVectors checks S3's rules against the signatures that AWS publishes. Source:
-// Amazon S3 API Reference, "Authenticating Requests (AWS Signature Version 4)", the examples of its
-// parts.
+// TestS3PublishedVectors checks S3's rules against the signatures that AWS publishes. Source: the
+// examples in Amazon S3 API Reference, "Authenticating Requests (AWS Signature Version 4)".
 func TestS3PublishedVectors(t *testing.T) {
 	const date = "\nX-Amz-Date: 20130524T000000Z"
 	const put = "Welcome to Amazon S3."
@@ -255,8 +254,8 @@ func TestS3ChunkSignatures(t *testing.T) {
 	}
 }
 
-// FuzzChunks checks that the content of accepted chunks is part of the body. The same body with
-// more bytes at its end must be refused.
+// FuzzChunks checks that VerifyS3 returns only content from the body. It must refuse the same body
+// with more bytes at the end.
 func FuzzChunks(f *testing.F) {
 	f.Add("3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "5")
 	f.Add("0\r\nx:y\r\n\r\n", "0")

@@ -249,9 +249,9 @@ func (s *Signature) fill(credential, signedHeaders, signature string) error {
 	return nil
 }
 
-// Verify checks that the holder of the secret key signed exactly this request and that the
-// signature is valid at the time now. It also checks that the signature covers the host and every
-// X-Amz- header. The argument body is the request's whole body. The error is an [*Error].
+// Verify checks that the holder of the secret key signed exactly this request, with this body, and
+// that the signature is valid at the time now. It also checks that the signature covers the host
+// and every X-Amz- header. The error is an [*Error].
 func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.Time) error {
 	if err := s.checkTime(now); err != nil {
 		return err
@@ -263,7 +263,7 @@ func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.
 	return s.verify(r, canonicalPath(r.URL), hash, secret)
 }
 
-// verify checks the signature, but not its time. The path and the payload hash are in their
+// verify checks the signature, but not its time. The path and the payload hash must be in their
 // canonical forms.
 func (s Signature) verify(r *http.Request, path, payloadHash, secret string) error {
 	if !slices.Contains(s.SignedHeaders, "host") {
@@ -306,7 +306,8 @@ func (s Signature) checkTime(now time.Time) error {
 	return nil
 }
 
-// sign derives the signing key and signs the lines kind, time, scope and rest.
+// sign derives the signing key from the secret, and signs a text of several lines: the kind, the
+// time, the scope and the rest.
 func (s Signature) sign(secret, kind string, rest ...string) []byte {
 	mac := func(key []byte, data string) []byte {
 		h := hmac.New(sha256.New, key)
@@ -329,7 +330,7 @@ func (s Signature) canonicalRequest(r *http.Request, path, payloadHash string) (
 		switch name {
 		case "host":
 			values = []string{r.Host}
-		case "content-length": // net/http has parsed the header into r.ContentLength
+		case "content-length": // r.Header may lack it, but net/http sets r.ContentLength
 			values = []string{strconv.FormatInt(r.ContentLength, 10)}
 		default:
 			values = r.Header.Values(name)
@@ -363,8 +364,8 @@ func canonicalPath(u *url.URL) string {
 
 type pair struct{ name, value string }
 
-// parseQuery splits a raw query. It refuses a query that net/url would read only in part or in
-// another way, because the verified and the executed query must be the same.
+// parseQuery splits a raw query. It refuses a query that net/url would read differently, because
+// the query that is verified must be the query that is executed.
 func parseQuery(raw string) ([]pair, error) {
 	if strings.Contains(raw, ";") {
 		return nil, incomplete("The query string must not contain ';'.")
@@ -401,7 +402,7 @@ func canonicalQuery(pairs []pair) string {
 	return strings.Join(parts, "&")
 }
 
-// encode is AWS's UriEncode: every byte but RFC 3986's unreserved characters becomes %XX.
+// encode implements AWS's UriEncode: every byte but RFC 3986's unreserved characters becomes %XX.
 func encode(s string, keepSlash bool) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder

@@ -176,8 +176,8 @@ func sdkSigned(t *testing.T, ctx context.Context, method, path, query string, bo
 	return in
 }
 
-// FuzzVerify checks that every request that the SDK signs is verified. After any change, such as of
-// the body, query, header, path or host, the request must be refused.
+// FuzzVerify checks that every request that the SDK signs is accepted. After a change of the
+// method, path, query, body, host or a header, the request must be refused.
 func FuzzVerify(f *testing.F) {
 	f.Add("a", "Action", "GetCallerIdentity", []byte("body"), "value")
 	f.Add("a b/ü", "k+k", "v&v=%20;ü", []byte(nil), "two  blanks")
@@ -185,7 +185,7 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, segment, key, value string, body []byte, header string) {
 		for _, r := range header {
 			if r < ' ' || r > '~' {
-				return // header is not valid as the value of a header
+				return // HTTP does not allow this value of a header
 			}
 		}
 		if strings.HasPrefix(strings.ToLower(key), "x-amz-") {

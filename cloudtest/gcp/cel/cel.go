@@ -1,5 +1,5 @@
 // Package cel evaluates attribute mappings and conditions of workload identity providers, which are
-// written in the Common Expression Language. Google's own function extract is missing: [Compile]
+// written in the Common Expression Language. Google's own function extract() is missing: [Compile]
 // refuses an expression that uses it.
 //
 // Source: IAM, "Workload Identity Federation: attribute mappings, attribute conditions".
@@ -15,11 +15,11 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// ErrEvaluation is wrapped by errors of [Expr.Eval].
+// ErrEvaluation is wrapped by each error of [Expr.Eval].
 var ErrEvaluation = errors.New("the expression cannot be evaluated")
 
-// maxCost is the limit of an evaluation, in the units of cel-go. An expression of a provider needs
-// some hundred units.
+// maxCost is the limit of an evaluation, in the units of cel-go. A typical expression needs a few
+// hundred units.
 const maxCost = 100_000
 
 // Expr is a compiled expression. It is immutable.
@@ -43,8 +43,8 @@ func Compile(source string, variables ...string) (Expr, error) {
 	return Expr{program}, err
 }
 
-// Eval evaluates the expression. The variables have values as encoding/json decodes them. The error
-// wraps [ErrEvaluation] and contains no values.
+// Eval evaluates the expression with values for its variables. The values must have the types that
+// encoding/json decodes into an any. The error wraps [ErrEvaluation].
 func (e Expr) Eval(variables map[string]any) (any, error) {
 	if e.program == nil {
 		return nil, fmt.Errorf("%w: there is none", ErrEvaluation)

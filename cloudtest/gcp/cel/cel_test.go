@@ -46,7 +46,7 @@ func TestEval(t *testing.T) {
 		`!!(google.subject == 's' && true)`:                                 true,
 		`true || false && false`:                                            true,
 		`(true || false) && false`:                                          false,
-		`assertion.none == 1 || true`:                                       true, // true on one side decides, although the other side is an error
+		`assertion.none == 1 || true`:                                       true, // the true side decides, although the other side is an error
 		`true || assertion.none == 1`:                                       true,
 		`assertion.none == 1 && false`:                                      false,
 		`[]`:                                                                []any{},

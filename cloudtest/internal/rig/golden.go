@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/must"
 )
 
-// Golden compares answers of the local cloud with golden files, byte for byte. So each change of an
-// answer is reviewed.
+// Golden compares answers of the local cloud with golden files, byte for byte, so that changed
+// answers show up in review.
 type Golden struct {
 	// Dir is the folder of the golden files. It contains no other files.
 	Dir string
@@ -27,8 +27,7 @@ type Golden struct {
 }
 
 // Answer compares an answer's status, headers and body with the named file, and closes the body. It
-// leaves out the headers Date and Content-Length. If a header has a new request ID, Answer leaves
-// out the header's value.
+// leaves out the headers Date and Content-Length, and the values of request IDs.
 func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 	t.Helper()
 	body := ReadAll(t, res)
@@ -69,7 +68,7 @@ func (f *Golden) Text(t *testing.T, name, got string) {
 	}
 }
 
-// Complete fails the test for each file in Dir that no answer used.
+// Complete fails the test if Dir has a golden file that belongs to no test.
 func (f *Golden) Complete(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(f.Dir)

@@ -33,8 +33,8 @@ func ReadAll(t *testing.T, res *http.Response) string {
 	return string(body)
 }
 
-// Proxied starts the cloud's proxy. It returns a transport that goes through the proxy, like
-// another process.
+// Proxied starts the cloud's proxy. It returns a transport that goes through the proxy, as the
+// requests of another process do.
 func Proxied(t *testing.T, c *cloudtest.Cloud) *http.Transport {
 	t.Helper()
 	must.Succeed(t, c.Start(t.Context()))
