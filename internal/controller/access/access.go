@@ -71,23 +71,23 @@ func (c Call) explain(err error) error {
 	case c.Identity.Defaulted && (missing || code == auth.CodeSubjectNotFound):
 		return fmt.Errorf("spec.serviceAccountName is not set, so --default-service-account applies: %w", err)
 	case c.Lent() && (missing || code == auth.CodeIdentityInvalid):
-		// The node may get an identity later, and no event tells the controller. A metadata service
-		// may have no identity yet while it starts. So the object must be retried.
+		// The controller's node may get an identity later, for example when a metadata service has
+		// started. No event reports this, so the object must be retried.
 		return object.Retryable(err)
 	}
 	return err
 }
 
-// Subscribe registers the function changed, to be called for each subject that has changed. It can
-// be the field Subscribe of object.Dependencies. The token cache must have subscribed to Accounts
-// earlier, so that it drops the tokens of the subject first.
+// Subscribe registers a function that is called for each subject that has changed. Use it as the
+// field Subscribe of object.Dependencies. The token cache must have subscribed to Accounts earlier,
+// so that it drops the tokens of the subject first.
 func (a *Access) Subscribe(changed func(object.Dependency)) {
 	a.Accounts.Subscribe(func(s auth.Subject) { changed(object.DependencyOn(s)) })
 }
 
-// Renew drops the tokens of a subject, so that the next use gets a new token. Within [renewAfter]
-// after a call that dropped tokens, further calls do nothing. The reason: many objects with one
-// identity may request new tokens at once, and a tenant may request them as often as it likes.
+// Renew drops the tokens of a subject, so that the next use gets a new token. It does nothing
+// within [renewAfter] of the previous renewal: many objects with one identity may request new
+// tokens at once, and a tenant may request them often.
 func (a *Access) Renew(subject auth.Subject) {
 	if a.renewed.allow(subject, time.Now(), renewAfter) {
 		a.Invalidate(subject)
@@ -106,7 +106,7 @@ func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connecti
 	}
 	read := readCertificates
 	if call.Identity.Credential == spec.SpiffeCertificate {
-		read = readAuthorities // the client certificate is minted
+		read = readAuthorities // the client certificate is an X.509-SVID
 	}
 	certs, err := named(ctx, a, call, "spec.certSecretRef", call.Identity.CertSecretName, read)
 	if err != nil {
@@ -117,11 +117,11 @@ func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connecti
 	}, nil
 }
 
-// Options returns the options of auth.GetToken for the call's identity. They are subject,
-// audiences, cache, observer and, if the proof is exchanged, the connection's proxy. The identity
-// must have a credential that is minted. If the token of a WorkloadIdentity is itself the
-// credential, the token names the object that uses the token. The caller adds the token's purpose,
-// such as auth.WithImageRepository.
+// Options returns the options of auth.GetToken for the call's identity. The identity must have a
+// minted credential. The caller adds the token's purpose, such as auth.WithImageRepository. If the
+// token of a WorkloadIdentity is itself the credential (spec.WorkloadIdentityToken), the token will
+// name the call's object. The options include the connection's proxy if the credential comes from
+// an exchange.
 func (a *Access) Options(call Call, conn *Connection) []auth.Option {
 	options := []auth.Option{
 		call.Identity.Option(a.accounts(call)),
@@ -150,8 +150,8 @@ func (a *Access) accounts(call Call) auth.Accounts {
 	return a.Accounts
 }
 
-// Mint gets the call's credential from its provider. The login's Credential has no bearer token: a
-// [Service] decides whether its client sends the token. An error with a code comes from
+// Mint gets the call's credential from its provider. The returned Login's Credential has no bearer
+// token: a [Service] decides whether its client sends the token. An error with a code comes from
 // auth.GetToken.
 func (a *Access) Mint(ctx context.Context, call Call, conn *Connection, more ...auth.Option) (Login, error) {
 	provider, err := a.Provider(cmp.Or(string(call.Identity.Credential), call.Identity.Provider))
@@ -169,8 +169,8 @@ func (a *Access) Mint(ctx context.Context, call Call, conn *Connection, more ...
 	}, nil
 }
 
-// credentialOf returns the credential that a token adds to requests to any service. It is zero for
-// a bearer token, and for a token with which an SDK signs requests.
+// credentialOf returns a token's user name and password, or its client certificate. For any other
+// token, such as a bearer token, it returns the zero Credential.
 func credentialOf(token auth.Token) Credential {
 	switch issued := token.(type) {
 	case *auth.RegistryCredentials:

@@ -43,7 +43,8 @@ func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
 	}
 }
 
-// Subscribe reports changed accounts as dependencies of their kind.
+// TestSubscribe checks that the change and the deletion of a ServiceAccount are each reported, with
+// its kind, namespace and name.
 func TestSubscribe(t *testing.T) {
 	accounts := &controllertest.Accounts{}
 	reach := &access.Access{Accounts: accounts}

@@ -26,7 +26,7 @@ const (
 	// maxAuthorities bounds the number of certificates in ca.crt. Operating systems trust about
 	// 150.
 	maxAuthorities = 256
-	// maxChain bounds the certificates of tls.crt.
+	// maxChain bounds the number of certificates in tls.crt.
 	maxChain = 16
 )
 
@@ -67,14 +67,14 @@ func readAuthorities(field string, secret *corev1.Secret) (*certificates, error)
 // because that error may contain a part of a key.
 type fault struct{ what, fix string }
 
-// entry is a value of a Secret with the name of its key.
+// entry is one entry of a Secret's data: the data key's name, and the value.
 type entry struct {
 	name string
 	data []byte
 }
 
-// either returns the entry of a Secret for the newer data key (parameter name). If the Secret has
-// only the older data key (parameter old), either returns the entry for the older key.
+// either returns a Secret's entry for a data key. If the Secret has only the key's older name, the
+// entry for the older name is returned.
 func either(secret *corev1.Secret, name, old string) entry {
 	if len(secret.Data[name]) == 0 && len(secret.Data[old]) > 0 {
 		name = old
@@ -131,9 +131,9 @@ func parseClient(certificate, key entry) ([]tls.Certificate, *fault) {
 	return []tls.Certificate{pair}, nil
 }
 
-// parseCertificates parses the PEM certificates of an entry. It returns a fault if the entry has
-// more certificates than the parameter most. Certificates with headers or with invalid content are
-// left out, as in [x509.CertPool.AppendCertsFromPEM].
+// parseCertificates parses the PEM certificates of an entry. It returns a fault if there are more
+// than the allowed number. Certificates with headers or with invalid content are left out, as in
+// [x509.CertPool.AppendCertsFromPEM].
 func parseCertificates(e entry, most int) ([]*x509.Certificate, *fault) {
 	var parsed []*x509.Certificate
 	for block, rest := pem.Decode(e.data); block != nil; block, rest = pem.Decode(rest) {

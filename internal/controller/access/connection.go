@@ -19,7 +19,7 @@ import (
 )
 
 // Connection sends requests to one host, and to the hosts to which that host redirects. It belongs
-// to one reconciliation, but reuses connections that are kept for all reconciliations.
+// to one reconciliation, but may reuse network connections of other reconciliations.
 // [Access.Connect] makes it; the caller closes it.
 type Connection struct {
 	// host is the host[:port] in the object's spec.
@@ -147,9 +147,9 @@ func (c *Connection) own(key transportKey) (*http.Transport, error) {
 // proxyTimeout bounds the time to connect to an https proxy, with the TLS handshake.
 const proxyTimeout = 10 * time.Second
 
-// toProxy returns the function that connects to an https proxy, because net/http must not do this.
-// net/http would send the client certificate to the proxy, and verify the administrator's proxy
-// with the tenant's authorities. Only a tenant's proxy is verified with the tenant's authorities.
+// toProxy returns a function that connects to an https proxy. The proxy does not get the client
+// certificate, and only a tenant's own proxy is verified with the tenant's authorities. If net/http
+// connected by itself, it would do otherwise.
 func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.DialFunc {
 	dial, config := base.DialContext, base.TLSClientConfig.Clone()
 	if dial == nil {
@@ -206,8 +206,8 @@ func (c *certificates) apply(config *tls.Config, home bool) error {
 	return nil
 }
 
-// Route returns a digest of the tenant's proxy and certificates, which decide which server is
-// reached under the host's name. Without proxy and certificates, it is empty.
+// Route returns a digest of the tenant's proxy and certificates: these decide which server answers
+// for the host's name. Without proxy and certificates, the digest is empty.
 func (c *Connection) Route() string {
 	if c.proxy == nil && c.certs == nil {
 		return ""
@@ -239,7 +239,8 @@ func (c *Connection) Route() string {
 // Host returns the host[:port] of the object's server.
 func (c *Connection) Host() string { return c.host }
 
-// Proxy returns the name of the setting with the proxy to the host; empty without a proxy.
+// Proxy returns the name of the setting that configures the proxy to the host; empty without a
+// proxy.
 func (c *Connection) Proxy() string {
 	switch {
 	case c.proxy != nil:

@@ -66,7 +66,7 @@ func (d *door) storage(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"name":"app","tags":["1.0.0"]}`)
 }
 
-// connect makes a connection to a host of the door's network.
+// connect makes a connection to the registry d, at any of its host names.
 func (d *door) connect(t *testing.T, host string) *access.Connection {
 	t.Helper()
 	return d.connectAs(t, host, spec.Identity{})

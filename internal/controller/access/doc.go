@@ -1,12 +1,12 @@
-// Package access connects reconcilers to the Secrets and servers of their objects. It acts for each
-// object as that object's tenant. It reads Secrets, opens connections with the tenant's proxy and
-// certificates, and gets credentials.
+// Package access connects reconcilers to the Secrets and servers of their objects. It reads
+// Secrets, opens connections with the proxy and the certificates of an object's tenant, and gets
+// credentials for this tenant.
 //
 //	Call ──Connect──▶ Connection ──As(Login)──▶ requests with the credential, to the host that the object names and no other
 //	  └────Mint, or a Secret──▶ Login
 //
-// A [Login] may add a user and a password, a bearer or a client certificate to requests. What a
-// minted token adds depends on the sort of the token. A bearer token is added only if the [Service]
-// takes it. So kinds need not know the sorts of tokens, and package access needs no cloud's
-// package.
+// A [Login] may add a user and a password, a bearer token or a client certificate to requests. What
+// it adds for a token from [Access.Mint] depends on the token's type. A bearer token is added only
+// if the [Service] accepts it. So reconcilers need not know the types of tokens, and package access
+// does not import the package of any cloud.
 package access

@@ -13,7 +13,7 @@ func ReadProxy(secret *corev1.Secret) (*url.URL, error) {
 }
 
 // ReadCertificates reads the Secret of spec.certSecretRef. It returns the client certificates and
-// the number of authorities.
+// the number of certificate authorities.
 func ReadCertificates(secret *corev1.Secret) ([]tls.Certificate, int, error) {
 	c, err := readCertificates("spec.certSecretRef", secret)
 	if err != nil {

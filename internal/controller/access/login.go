@@ -15,7 +15,8 @@ import (
 // Login is the identity and the credential with which a service is used during one reconciliation.
 // The zero Login is anonymous.
 type Login struct {
-	// Identity says whose credential it is, for the object's status; nil if the Login is anonymous.
+	// Identity says whose credential the Login has, for the object's status; nil if the Login is
+	// anonymous.
 	Identity *meta.Identity
 	// Token is the credential if it was minted, and nil otherwise.
 	Token auth.Token
@@ -68,14 +69,14 @@ func (l Login) nameIdentity(err error) error {
 	return fmt.Errorf("as %s: %w", cmp.Or(l.Identity.CloudIdentity, l.Identity.Subject), err)
 }
 
-// WithCredential logs in and uses the service over the connection by a call of the function work.
-// The status and errors contain the identity, even if the service refuses the identity.
+// WithCredential calls login() to get a credential, and work() to use the service with it. The
+// status and errors contain the identity whose credential was used, even if the service rejects it.
+// A token that login() returns must be valid for at least minRemaining.
 //
-// The function rejected reports whether an error of work says that the service does not accept the
-// credential. A minted token may be rejected because it was revoked early. So after a rejection of
-// a minted token, work runs once more with another token. The argument of login is the minimum
-// remaining life of the token that login returns. A tenant may choose a service that rejects every
-// credential, so a token is replaced at most once a minute.
+// If rejected() is true for the error of work(), the service did not accept the credential. A
+// short-lived token may have been revoked early, so WithCredential calls login() and work() once
+// more, with another token. A tenant may choose a service that rejects every credential, so a token
+// is replaced at most once a minute.
 func (a *Access) WithCredential(
 	conn *Connection, status *meta.FetchStatus,
 	login func(minRemaining time.Duration) (Login, error), work func(Login) error, rejected func(error) bool,
@@ -84,7 +85,7 @@ func (a *Access) WithCredential(
 		l, err := login(minRemaining)
 		if err != nil {
 			if !auth.IsTemporary(err) {
-				status.Identity = nil // the identity was refused
+				status.Identity = nil // the identity can get no credential
 			}
 			return Login{}, err
 		}
@@ -95,15 +96,14 @@ func (a *Access) WithCredential(
 	if first.Token == nil || !rejected(err) || !a.replaced.allow(first.key, time.Now(), replaceAfter) {
 		return err
 	}
-	// Ask for a token that lives longer than the first token. Such a token is a different token.
+	// Ask for a token that lives longer than the first one, so that it is not the same token.
 	_, err = attempt(first.Token.GetDuration() + time.Second)
 	return err
 }
 
 // replaceAfter is the least time between two replacements of a rejected token. A server may answer
-// every request with 401. Without this limit, each reconciliation, up to one a second, would make
-// an exchange at a token service that all tenants share. If a token that is younger than
-// replaceAfter is rejected, its age is not the reason.
+// every request with 401. Without this limit, each reconciliation, perhaps one a second, would
+// burden a token service that all tenants share.
 const replaceAfter = time.Minute
 
 // lately limits how often an action may be repeated for a key. The zero value is ready for use.
@@ -111,12 +111,12 @@ type lately[K comparable] struct {
 	mu     sync.Mutex      // guards the fields below
 	began  time.Time       // time when recent was last emptied
 	recent map[K]time.Time // time of the last action for each key
-	older  map[K]time.Time // the map recent until began
+	older  map[K]time.Time // entries that recent had before it was emptied
 }
 
 // allow reports whether the action is allowed for the key now, and records an allowed action. The
-// parameter every is the minimum time between two allowed actions of a key. All calls for one
-// lately must have the same value of every.
+// last argument is the minimum time between two allowed actions for a key. It must be the same in
+// all calls for one lately value.
 func (l *lately[K]) allow(key K, now time.Time, every time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -86,8 +86,8 @@ func (w *loginWorld) useAs(call access.Call, login func(*access.Connection, time
 		func(err error) bool { return errors.Is(err, errUnauthorized) })
 }
 
-// TestWithCredential checks which credentials the service gets, the identity in the status, and the
-// error. Logins are minted, stored or anonymous, or fail.
+// TestWithCredential checks what the service gets, the identity in the status, and the error, for
+// each sort of login and for logins that fail.
 func TestWithCredential(t *testing.T) {
 	stored := func(*access.Connection, time.Duration) (access.Login, error) {
 		return access.StaticLogin("secret:tenant-a:keys", access.Credential{}), nil
@@ -100,7 +100,7 @@ func TestWithCredential(t *testing.T) {
 	}
 	const before = "who it was before"
 	for name, c := range map[string]struct {
-		login   func(*access.Connection, time.Duration) (access.Login, error) // nil: a session of the cloud
+		login   func(*access.Connection, time.Duration) (access.Login, error) // nil: log in with a session of the cloud
 		answers []error
 		seen    []string
 		subject string // subject of the status's identity; empty for none
@@ -157,9 +157,9 @@ func TestWithCredentialOfAnIdentityThatWasRevoked(t *testing.T) {
 	}
 }
 
-// A service that rejects every credential causes one exchange per minute and key, however often it
-// is called. A tenant may have set up such a service on purpose. Rejected tokens of other subjects
-// are still replaced.
+// If a service rejects every credential, a subject's token is replaced at most once a minute. A
+// tenant may have set up such a service on purpose. Rejected tokens of other subjects are still
+// replaced.
 func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLoginWorld(t)
@@ -203,7 +203,7 @@ func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 		}
 		exchanges(7, "two minutes later")
 
-		// A later token that is revoked early is replaced at once.
+		// Ten minutes later the limit has passed: a rejected token is replaced at once.
 		time.Sleep(10 * time.Minute)
 		w.answers = []error{errUnauthorized}
 		if err := w.use("reader"); err != nil {
@@ -213,12 +213,12 @@ func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 	})
 }
 
-// If the cache of accounts does not have the account yet, the status still has the identity of the
-// account's token. The token is replaced once a minute, like any other token.
+// The cache may not have a new account yet. Even so, the status must show the identity of the
+// account's token, and a rejected token must be replaced at most once a minute.
 func TestTokenOfANewAccount(t *testing.T) {
 	w := newLoginWorld(t)
 	w.accounts.Unheard(true)
-	for i, exchanges := range []int{2, 3} { // the second use gets no other token
+	for i, exchanges := range []int{2, 3} { // the token of the second use is not replaced
 		w.answers = []error{errUnauthorized, errUnauthorized}
 		if err := w.use("reader"); !errors.Is(err, errUnauthorized) || len(w.cloud.Exchanges()) != exchanges || w.status.Identity.CloudIdentity != role+"-reader" {
 			t.Errorf("attempt %d: %v after %d exchanges as %+v", i, err, len(w.cloud.Exchanges()), w.status.Identity)
@@ -226,8 +226,8 @@ func TestTokenOfANewAccount(t *testing.T) {
 	}
 }
 
-// Many requests for new tokens of one subject count as one request. Requests for another subject
-// are counted separately.
+// A subject's tokens are renewed at most once in ten seconds, however often this is requested. The
+// limit is separate for each subject.
 func TestRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dropped := map[auth.Subject]int{}

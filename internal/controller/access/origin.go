@@ -18,9 +18,10 @@ func Caller(conn *Connection, login Login) origin.Caller {
 	return caller
 }
 
-// ExplainOrigin returns the failure for an error of a server that artifacts come from. The
-// parameters unreachable and refused are the reasons of the kind for a server that does not answer,
-// and for a server that refuses.
+// ExplainOrigin returns the failure to report for a timeout or an [*origin.Error], and false for
+// any other error. Two reasons differ between kinds: unreachable is the reason for a server that
+// cannot be reached, throttles or fails; refused is the reason for a server that refuses the
+// request or breaks the protocol.
 func ExplainOrigin(err error, unreachable, refused string) (object.Failure, bool) {
 	if f, ok := object.TimedOut(err, unreachable); ok {
 		return f, true
@@ -47,8 +48,9 @@ func ExplainOrigin(err error, unreachable, refused string) (object.Failure, bool
 		f.Reason, f.AtInterval = meta.ReasonArchiveRefused, true
 	case origin.CodeChanged:
 		f.Reason = meta.ReasonBucketChanged
-	// The default case is for HTTP 401, 403 and 404, and for answers that break the protocol. These
-	// failures never stall an object: the controller gets no event when somebody repairs a server.
+	// The default case is for HTTP 401, 403 and 404, and for answers that break the protocol. The
+	// object is not stalled but retried, because the controller gets no event when somebody repairs
+	// a server.
 	default:
 		f.Reason = refused
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// For an anonymous login at a cloud's host, Caller returns the cloud's provider. So an error text
-// can suggest a field that makes the controller send a credential.
+// If no credential is sent to a cloud's host, Caller names the cloud. The error text can then
+// suggest the field that makes the controller send a credential.
 func TestCaller(t *testing.T) {
 	pool, err := transport.NewPool(transport.Options{
 		Base: &http.Transport{}, CheckTarget: endpoint.Guard{}.CheckTarget, Dial: (&net.Dialer{}).DialContext,

@@ -10,7 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
-// Proxy returns the setting of the proxy in use, so that an error says which setting to correct.
+// TestConnectionNamesItsProxy checks that Connection.Proxy names the setting that configures the
+// proxy. Errors can then say which setting to correct.
 func TestConnectionNamesItsProxy(t *testing.T) {
 	behind := func(request *http.Request) (*url.URL, error) {
 		if request.URL.Hostname() == "direct.example.com" || request.URL.Hostname() == "plain.example.com" && request.URL.Scheme == "https" {

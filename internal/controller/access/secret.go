@@ -24,16 +24,18 @@ const (
 	keyProxyPassword = "password"
 )
 
-// Older data keys of Flux for the same values. The newer data key wins if a Secret has both.
+// Flux's older data keys for the certificates and the private key. If a Secret has both an older
+// and a newer key, the newer key wins.
 const (
 	oldKeyCA          = "caFile"
 	oldKeyCertificate = "certFile"
 	oldKeyPrivateKey  = "keyFile"
 )
 
-// Secret reads one Secret of the object's namespace from the API server: the controller stores no
-// copy of Secrets. field is the path of the field with the Secret's name. If the Secret does not
-// exist, the error is an [*object.SecretError].
+// Secret reads a Secret from the API server, because the controller stores no copies of Secrets.
+// The namespace must be the object's, because no object may use Secrets of another namespace.
+// Errors contain the path of the field that names the Secret, such as "spec.secretRef". If the
+// Secret does not exist, the error is an [*object.SecretError].
 func (a *Access) Secret(ctx context.Context, field, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := a.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
@@ -46,8 +48,8 @@ func (a *Access) Secret(ctx context.Context, field, namespace, name string) (*co
 	return secret, nil
 }
 
-// named returns the parsed Secret whose name is in a field of the object. If name is empty, the
-// result is nil.
+// named reads the Secret with the given name in the namespace of the call's object, and parses it.
+// If the name is empty, the result is nil. Errors contain the path of the field with the name.
 func named[T any](
 	ctx context.Context, a *Access, call Call, field, name string, read func(field string, secret *corev1.Secret) (*T, error),
 ) (*T, error) {
@@ -73,7 +75,7 @@ func readProxy(field string, secret *corev1.Secret) (*url.URL, error) {
 	if address == "" {
 		return refused("it has no key " + keyProxyAddress)
 	}
-	// The address is never quoted, because people write passwords into it.
+	// Errors never quote the address, because people write passwords into it.
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Opaque != "":

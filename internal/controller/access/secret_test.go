@@ -89,8 +89,8 @@ func TestReadCertificates(t *testing.T) {
 		"nothing":           {says: "holds no certificate"},
 		"authority is none": {data: map[string]string{"ca.crt": key}, says: "ca.crt holds no certificate"},
 		"half a pair":       {data: map[string]string{"tls.key": key}, says: "one half"},
-		// Keys and certificates that take seconds or minutes of CPU time are refused before any
-		// computation.
+		// Keys and certificates that would take seconds or minutes of CPU time to check are refused
+		// before any computation.
 		"key that burns":                {data: map[string]string{"tls.crt": of(4096, 0), "tls.key": burning(t, 65536)}, says: "tls.key: the key has more than 5120 bytes; use an RSA key of 2048 to 8192 bits"},
 		"first of two keys":             {data: map[string]string{"tls.crt": certificate, "tls.key": key + burning(t, 65536)}},
 		"key of four bits":              {data: map[string]string{"tls.crt": fifteen, "tls.key": fifteenKey}, says: "tls.key: the RSA key has 4 bits; use an RSA key of 2048 to 8192 bits"},
@@ -142,8 +142,8 @@ func headed(text string) string {
 	return strings.Replace(text, "CERTIFICATE-----\n", "CERTIFICATE-----\nComment: x\n\n", 1)
 }
 
-// The client certificate has only parts that were checked. crypto/tls would read PEM headers and
-// blocks by other rules than package access.
+// The client certificate contains only the parts that ReadCertificates has checked. crypto/tls
+// would read PEM headers and blocks by other rules.
 func TestClientIsWhatWasJudged(t *testing.T) {
 	certificate, key := controllertest.Pair(t)
 	issuer, issuerKey := authority(t)

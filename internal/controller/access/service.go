@@ -25,21 +25,21 @@ type Service struct {
 	// PullSecrets returns the login with the image pull secrets of the call's ServiceAccount; nil
 	// if the server accepts no such secrets.
 	PullSecrets func(ctx context.Context, call Call) (Login, error)
-	// Purpose returns the options of auth.GetToken for the purpose of a token. ok is false for a
-	// source whose tokens the server does not accept. Required.
+	// Purpose returns the options of auth.GetToken that say what a token is for. ok is false if the
+	// server accepts no tokens of the source. Required.
 	Purpose func(source spec.Source) (options []auth.Option, ok bool)
-	// Bearer are the sources whose tokens the service's client sends as bearer tokens (RFC 6750).
-	// The client does not send a token of another source: an SDK signs with that token, or sends it
-	// by itself. All services of a cloud may accept the cloud's token, so if Bearer has spec.Cloud,
-	// the Service must be for a host of that cloud.
+	// Bearer lists the sources whose tokens the service's client sends as bearer tokens (RFC 6750).
+	// Tokens of other sources go to an SDK, which signs with them or sends them itself. If Bearer
+	// has spec.Cloud, the server must belong to the cloud that issues the tokens. Any other server
+	// could use such a token at all services of the cloud.
 	Bearer []spec.Source
-	// Rejected reports whether an error of the function work of [Access.Use] says that the server
-	// does not accept the credential. Required.
+	// Rejected reports whether an error means that the server rejected the credential. The error
+	// comes from the function that [Access.Use] calls. Required.
 	Rejected func(err error) bool
 }
 
-// Use logs in at a server as the call's identity, and calls the function work to use the server
-// over the connection. It gives the guarantees of [Access.WithCredential].
+// Use logs in at a server as the call's identity, and calls the function work with the login. It
+// gives the guarantees of [Access.WithCredential].
 func (a *Access) Use(ctx context.Context, call Call, conn *Connection, status *meta.FetchStatus, service Service, work func(Login) error) error {
 	login := func(minRemaining time.Duration) (Login, error) {
 		return a.login(ctx, call, conn, service, minRemaining)
@@ -47,8 +47,8 @@ func (a *Access) Use(ctx context.Context, call Call, conn *Connection, status *m
 	return call.explain(a.WithCredential(conn, status, login, work, service.Rejected))
 }
 
-// login gets the credential from the source of the call's identity. A minted credential lives at
-// least minRemaining.
+// login gets the credential from the source of the call's identity. A minted credential is valid
+// for at least minRemaining.
 func (a *Access) login(ctx context.Context, call Call, conn *Connection, service Service, minRemaining time.Duration) (Login, error) {
 	source := call.Identity.Source
 	switch source {

@@ -54,7 +54,7 @@ func TestUse(t *testing.T) {
 		identity spec.Identity
 		service  access.Service
 		subject  string // subject of the login's identity; empty for none
-		user     string // user of the credential
+		user     string // user in the login's credential; empty for none
 		minted   bool
 		says     string // part of the error; empty for success
 	}{
@@ -122,7 +122,7 @@ func TestBearer(t *testing.T) {
 	for name, test := range map[string]struct {
 		token  auth.Token
 		always string // sent to each server
-		bearer string // also sent to a server that accepts bearer tokens of the source
+		bearer string // sent only to a server that accepts bearer tokens of the source
 	}{
 		"a registry's":   {&auth.RegistryCredentials{Username: "robot", Password: secret, ExpiresAt: ends}, "Basic", ""},
 		"a certificate":  {auth.NewCertificate(pair.Certificate, pair.PrivateKey.(crypto.Signer), ends), "Certificate", ""},

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestExchangesOfManyClusters counts the calls of AWS STS. Each role needs one call, whatever the
+// TestExchangesOfManyClusters counts the calls to AWS STS. Each role needs one call, whatever the
 // number of clusters, regions and reconciliations. A test of package identity counts the calls for
 // 200 roles and 10,000 uses.
 func TestExchangesOfManyClusters(t *testing.T) {
@@ -56,10 +56,10 @@ func TestExchangesOfManyClusters(t *testing.T) {
 	}
 }
 
-// TestThrottledForTenMinutes lets AWS STS throttle the account of the source for ten minutes. All
-// clusters with an identity of that account must report the throttling, and make few calls
-// together. A cluster with an identity of another account must become ready. After the throttling,
-// all clusters must become ready soon, without a restart.
+// TestThrottledForTenMinutes makes AWS STS throttle the account of a source identity for ten
+// minutes. All clusters that use this source must report the throttling, and together make few
+// calls. When the throttling ends, a cluster whose source is in another account must be ready at
+// once. The throttled clusters must be ready within two minutes, without a restart.
 func TestThrottledForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clusters, otherKey, otherSecret = 40, "AKIAOTHEROTHEROTHERO", "other-secret-other-secret"

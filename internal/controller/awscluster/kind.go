@@ -57,20 +57,19 @@ func New(shared *tenant.Shared, options Options) *Reconciler {
 // kind implements tenant.Kind.
 type kind struct{ Options }
 
-// plan has the AWS identity of an AWSCluster, after the grants for the namespace were checked.
+// plan has the AWS identity of an AWSCluster. The grants of the identity have been checked.
 type plan struct {
 	subject  auth.Subject
 	accounts auth.Accounts
 	region   endpoint.AWSRegion
 	// missing is not nil if the AWSClusterControllerIdentity with the name default must be created
-	// first. It is the error that the AWSCluster reports until the cache of the manager has the
-	// created identity.
+	// first. The AWSCluster reports this error until the manager's cache has the created identity.
 	missing error
 }
 
-// interval is the time between two reconciliations of an AWSCluster. The token cache then still has
-// the credential, so the reconciliation needs no exchange. The token cache refreshes a credential
-// that is used.
+// interval is the time between two reconciliations of an AWSCluster. It is shorter than the life of
+// a credential, so a reconciliation finds the credential in the token cache and needs no exchange.
+// The token cache refreshes credentials that are in use.
 const interval = 10 * time.Minute
 
 // View implements tenant.Kind. An AWSCluster has no finalizer, because its deletion leaves nothing
@@ -98,8 +97,8 @@ func subjectOf(o *v1alpha1.AWSCluster) (auth.Subject, error) {
 	return spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
 }
 
-// Decide implements tenant.Kind. It checks the grants of all identities in the chain before the
-// AWSCluster uses its identity.
+// Decide implements tenant.Kind. It checks the grants of the AWSCluster's identity and of all the
+// identity's sources.
 func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster, call access.Call) (plan, error) {
 	region, err := endpoint.ParseAWSRegion(o.Spec.Region)
 	if err != nil {
@@ -130,8 +129,8 @@ func isAccount(text string) bool {
 }
 
 // Act implements tenant.Kind. It gets the credential, compares the credential's account with the
-// spec, and calls Manage. If the controller's own identity is missing, Act creates it; the new
-// identity wakes the AWSCluster.
+// spec, and calls Manage. If the AWSClusterControllerIdentity is missing, Act creates it. Its
+// creation causes another reconciliation of the AWSCluster.
 func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan, call access.Call) (news string, err error) {
 	if p.missing != nil {
 		if err := k.CreateControllerIdentity(ctx); err != nil {
@@ -165,8 +164,8 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan, call acc
 	return "", k.Manage(ctx, o, scope)
 }
 
-// forgetSession removes the last used identity and its account from the status after a failure.
-// They stay only if the spec still has this identity, and the failure is temporary.
+// forgetSession removes the last used identity and its account from the status after a failure. It
+// keeps them only if the failure is temporary and the spec still names this identity.
 func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 	last := o.Status.Identity
 	if !auth.IsTemporary(err) || last != nil && last.Subject != subject.String() {
@@ -174,9 +173,10 @@ func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 	}
 }
 
-// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. All regions
-// of the program's own partition use the STS of the program's region. So all clusters with one
-// identity share one credential in this partition.
+// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. All clusters
+// in the program's partition use AWS STS in the program's region, whatever their own region. So
+// those of them with the same identity share one credential. A cluster in another partition uses
+// AWS STS in its own region.
 func (k *kind) credential(call access.Call, p plan) []auth.Option {
 	options := []auth.Option{
 		auth.WithSubject(p.subject, p.accounts), auth.WithTenant(call.Object.Namespace), auth.WithObserver(k.Observer),
@@ -221,15 +221,16 @@ func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome objec
 	return fmt.Sprintf("%s %s gives credentials of account %s", ref.Kind, ref.Name, o.Status.AccountID), nil
 }
 
-// reportAllowed sets the condition that the namespace may use the identity and its sources.
+// reportAllowed sets the condition that says that the namespace may use the identity and its
+// sources.
 func (*kind) reportAllowed(o *v1alpha1.AWSCluster) {
 	ref := kinds.AWSClusterIdentity(o)
 	object.SetCondition(o, v1alpha1.ConditionPrincipalUsageAllowed, metav1.ConditionTrue, meta.ReasonSucceeded,
 		fmt.Sprintf("namespace %s may use %s %s", o.Namespace, ref.Kind, ref.Name))
 }
 
-// reportName sets the condition whether another AWSCluster has the same name and account. The
-// message does not name the other AWSCluster, which may belong to another tenant.
+// reportName sets the condition that says whether another AWSCluster has the same name and account.
+// The message does not name the other AWSCluster, which may belong to another tenant.
 func (k *kind) reportName(ctx context.Context, o *v1alpha1.AWSCluster) error {
 	const unique = v1alpha1.ConditionClusterNameUnique
 	if o.Status.AccountID == "" {

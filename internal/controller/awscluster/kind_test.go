@@ -102,8 +102,8 @@ func ref(kind, name string) *meta.AWSIdentityReference {
 	return &meta.AWSIdentityReference{Kind: kind, Name: name}
 }
 
-// TestConditions checks that the conditions are stored on success and on failure. Cluster API
-// Provider AWS (CAPA) never stored its conditions.
+// TestConditions checks that the conditions are stored on success and on failure. In Cluster API
+// Provider AWS (CAPA), they were never stored.
 func TestConditions(t *testing.T) {
 	const role, static, controller = identityv1.AWSClusterRoleIdentityKind, identityv1.AWSClusterStaticIdentityKind, identityv1.AWSClusterControllerIdentityKind
 	succeeded := meta.ReasonSucceeded
@@ -126,7 +126,7 @@ func TestConditions(t *testing.T) {
 			meta.ReasonSourcePrincipalUsageUnauthorized, meta.ReasonSourcePrincipalUsageUnauthorized, meta.ReasonSourcePrincipalUsageUnauthorized, "", "root-of-others",
 		},
 		"no identity at all": {
-			v1alpha1.AWSClusterSpec{}, // created before the schema had a default
+			v1alpha1.AWSClusterSpec{}, // created before the schema had a default for identityRef
 			meta.ReasonControllerIdentityMissing, meta.ReasonControllerIdentityMissing, meta.ReasonControllerIdentityMissing, "", `"kind":"AWSClusterControllerIdentity"`,
 		},
 		"an identity that does not exist": {

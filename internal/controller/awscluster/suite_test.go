@@ -54,7 +54,7 @@ func TestConformance(t *testing.T) {
 				fails(fault.Fault{Kind: fault.Latency, Delay: time.Hour, Count: 1})
 				began := make(chan struct{})
 				go func() {
-					// Wait until a call has used up the fault.
+					// The first call removes the fault from the list: wait until the list is empty.
 					for len(w.Cloud.Faults().List()) > 0 && t.Context().Err() == nil {
 						time.Sleep(time.Millisecond)
 					}
@@ -65,7 +65,8 @@ func TestConformance(t *testing.T) {
 			Revoke: func() { admit("team-b") },
 			Grant:  func() { admit("team-a") },
 			Exclude: func(o *v1alpha1.AWSCluster) {
-				// An AWSCluster cannot name two identities, so make the spec invalid.
+				// An AWSCluster has only one identityRef, so it cannot name two identities that
+				// exclude each other. Name an identity of an invalid kind instead.
 				o.Spec.IdentityRef.Kind = "Secret"
 			},
 			Forge: func(o *v1alpha1.AWSCluster) {

@@ -2,6 +2,6 @@
 // credentials, for which AWS account and ARN, and how many objects use the identity. An identity is
 // not deleted while objects use it.
 //
-// No program makes decisions from this status. Objects get their credentials from package
+// No program bases decisions on this status. Objects get their credentials from package
 // internal/identity, even while this controller is down.
 package awsidentity

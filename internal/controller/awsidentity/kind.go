@@ -45,13 +45,14 @@ type Options struct {
 // Reconciler reconciles the identities of one kind.
 type Reconciler[O Identity] = object.Reconciler[O, auth.Subject]
 
-// New makes the reconciler of a kind. The entry is the kind's entry in the table of kinds; its
-// objects have the type O.
+// New makes the reconciler of the kind that the given [kinds.Kind] describes. The kind's objects
+// are of type O.
 func New[O Identity](shared *object.Shared, entry kinds.Kind, options Options) *Reconciler[O] {
 	return object.New(shared, entry.Kind, &kind[O]{options, entry})
 }
 
-// kind implements object.Kind for one kind of identity. The plan is the identity's subject.
+// kind implements object.Kind for one of the four kinds of AWS identities. The plan that Decide
+// makes is the identity as an [auth.Subject].
 type kind[O Identity] struct {
 	Options
 
@@ -85,9 +86,8 @@ func (k *kind[O]) Decide(ctx context.Context, o O) (auth.Subject, error) {
 }
 
 // Passing marks an error as retryable if the controller's cache does not have the ServiceAccount of
-// an AWSServiceAccountIdentity. Perhaps the cache is only behind, and no event reports that the
-// cache has caught up. All other errors need no retry: the change that repairs their cause wakes
-// the object.
+// an AWSServiceAccountIdentity. The cache may be behind, and no event reports when it has caught
+// up. Other errors need no retry: the change that repairs their cause wakes the object.
 func Passing(subject auth.Subject, err error) error {
 	if auth.CodeOf(err) == auth.CodeSubjectNotFound && subject.Kind() == v1alpha1.AWSServiceAccountIdentityKind {
 		return object.Retryable(err)

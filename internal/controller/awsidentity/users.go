@@ -73,9 +73,9 @@ func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache
 	return kept
 }
 
-// UsersByObject returns the settings of a manager's cache for [NewUsers] with the same table. If
-// another program reconciles an object, the cache holds only what identifies the object, and the
-// object's reference to an AWS identity.
+// UsersByObject returns the settings of a manager's cache for the kinds in the table whose objects
+// can name an AWS identity. Pass the same table to [NewUsers]. If another program reconciles an
+// object, the cache holds only what identifies the object, and its reference to an AWS identity.
 func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(kinds.Kind.UsesAWSIdentities) {
@@ -89,7 +89,7 @@ func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 }
 
 // rememberRef returns a cache's transform. The transform keeps only what identifies an object, and
-// the object's reference to an AWS identity. The objects of the kind must act as a tenant.
+// the object's reference to an AWS identity. Objects of the kind must implement [kinds.Tenant].
 func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 	return func(stored any) (any, error) {
 		o, ok := stored.(kinds.Tenant)
@@ -118,8 +118,8 @@ func referenced(kind kinds.Kind, o client.Object) []auth.Subject {
 	return identity.Referenced(ref.Kind, o.GetNamespace(), ref.Name)
 }
 
-// indexOf returns the index function for a kind. It lists the AWS identities that an object's
-// reference can refer to.
+// indexOf returns the index function for a kind. The function lists the AWS identities that an
+// object's reference can refer to.
 func indexOf(kind kinds.Kind) client.IndexerFunc {
 	return func(o client.Object) []string {
 		var names []string
@@ -130,10 +130,11 @@ func indexOf(kind kinds.Kind) client.IndexerFunc {
 	}
 }
 
-// Count returns how many objects use an identity, directly or in a chain. Objects in namespaces
-// that the identity does not admit do not count. Otherwise they could prevent the administrator
-// from deleting the identity. If a reference has an unknown kind, the object with the reference
-// counts as a user of each identity with the referenced name, and is logged.
+// Count returns how many objects use an identity, directly or as the source of another identity.
+// An object does not count if the identity does not admit its namespace. Otherwise such an object
+// could prevent the administrator from deleting the identity. If a reference has an unknown kind,
+// the object with the reference counts as a user of each identity with the referenced name, and is
+// logged.
 func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) {
 	var users int32
 	dependents, err := u.identities.Dependents(subject)
@@ -141,7 +142,7 @@ func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) 
 		return 0, err
 	}
 	for _, dependent := range dependents {
-		admitted := map[string]bool{} // by namespace: whether the identity admits it
+		admitted := map[string]bool{} // namespace -> whether the identity admits it
 		for _, kind := range u.kinds {
 			err := object.Each(ctx, u.memory, kind.NewList(), func(o client.Object) {
 				admits, known := admitted[o.GetNamespace()]
@@ -166,16 +167,17 @@ func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) 
 	return users, nil
 }
 
-// DependencyOn returns the use of an identity as a dependency of objects.
+// DependencyOn returns a dependency on the identity of an [identity.Use], limited to the namespace
+// of the Use.
 func DependencyOn(use identity.Use) object.Dependency {
 	d := object.DependencyOn(use.Identity)
 	d.UsedIn = use.Namespace
 	return d
 }
 
-// Subscribe registers the function changed, to be called for each identity whose results may have
-// changed. When an object begins or ceases to use an identity, changed is called for each identity
-// of the chain.
+// Subscribe registers a function that is called after a change of an identity, of its credential or
+// of a grant. The function is also called when an object begins or ceases to use an identity: once
+// for this identity, and once for each of its sources.
 func (u *Users) Subscribe(changed func(object.Dependency)) {
 	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
 	for _, kind := range u.kinds {
@@ -183,8 +185,8 @@ func (u *Users) Subscribe(changed func(object.Dependency)) {
 	}
 }
 
-// handler returns a handler that calls the function changed for the identities of a chain when an
-// object of a kind begins or ceases to use the chain.
+// handler returns an event handler for the objects of a kind. When an object begins or ceases to
+// use an identity, the event handler calls changed() for this identity and for each of its sources.
 func (u *Users) handler(kind kinds.Kind, changed func(object.Dependency)) toolscache.ResourceEventHandler {
 	named := func(seen any) []auth.Subject {
 		o, ok := seen.(client.Object)

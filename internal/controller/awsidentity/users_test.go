@@ -45,9 +45,9 @@ func users() []client.Object {
 	}
 }
 
-// TestUsersOfAllKinds checks that the object of each kind is found by the identity that it names, also
-// after the transform of the cache. An object that is not found does not count as a user, and then an
-// identity in use could be deleted.
+// TestUsersOfAllKinds checks that the object of each kind is found by the identity that it names,
+// even after the cache's transform. Otherwise the object would not count as a user, and an identity
+// in use could be deleted.
 func TestUsersOfAllKinds(t *testing.T) {
 	table := kinds.All().Where(kinds.Kind.UsesAWSIdentities)
 	transforms := map[reflect.Type]toolscache.TransformFunc{}
@@ -101,8 +101,9 @@ func TestRememberRef(t *testing.T) {
 	}
 }
 
-// TestUsersWithoutIdentity checks the index of objects that name no identity, an unknown kind or a wrong
-// name.
+// TestUsersWithoutIdentity checks the index for objects that name no identity, an unknown kind or a
+// wrong name. A reference of unknown kind must be listed under every kind, and a wrong name not at
+// all.
 func TestUsersWithoutIdentity(t *testing.T) {
 	named := metav1.ObjectMeta{Namespace: "team-a", Name: "app"}
 	for _, test := range []struct {
@@ -125,9 +126,10 @@ func TestUsersWithoutIdentity(t *testing.T) {
 	}
 }
 
-// TestUnknownKindIsInUse checks that an object with an unknown kind in its reference, or in its chain,
-// counts as a user of each identity of that name. The log must name the object and the kind. When the
-// object ceases to use the identity, the identity must be woken.
+// TestUnknownKindIsInUse checks references of unknown kind, both from an object to an identity and
+// from an identity to its source. The object must count as a user of each identity with the
+// referenced name. The log must name the object and the kind. When the object is deleted, the
+// identity must be reconciled.
 func TestUnknownKindIsInUse(t *testing.T) {
 	w := identitytest.New(t)
 	lent, root, other := w.Static("lent", identitytest.Admits("team-a")), w.Static("root", identitytest.Admits()), w.Static("other", identitytest.Admits())

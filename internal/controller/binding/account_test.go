@@ -35,8 +35,9 @@ func TestAccounts(t *testing.T) {
 	of := func(fields ...string) string { return "{" + strings.Join(fields, ",") + "}" }
 	for _, c := range []struct {
 		name, target string
-		configs      []string // one after the other; all configs except the last are accepted
-		// allow is a part of the account to allow; empty if the last config is accepted too.
+		configs      []string // set one after the other; only the last may be refused
+		// allow is part of the annotation that the error message must propose; empty if the last of
+		// the configs needs no annotation.
 		allow string
 	}{
 		{"another role", "aws", []string{of(role), of(sameRole)}, ""},

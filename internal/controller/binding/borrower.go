@@ -11,15 +11,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 )
 
-// borrower adds one binding's name to the accounts of its identity. The name becomes a part of the
-// fingerprint, and so of a token's key, so that bindings share no token. The name also becomes a
-// part of the session names at AWS.
+// borrower adds a binding's name to the account of the binding's identity. The name becomes part of
+// the account's fingerprint, which is part of a token's key. So bindings share no token. At AWS,
+// the name also becomes part of the session name.
 type borrower struct {
 	auth.Accounts
 
 	uid    string // UID of the identity; another identity of the same name is refused
-	suffix string // added to the fingerprint
-	name   string // name of the binding in the names of sessions
+	suffix string // added to the account's fingerprint
+	name   string // name of the binding, for session names
 }
 
 // lend returns the accounts for one binding. They give proofs only for the identity with this UID.
@@ -55,7 +55,7 @@ func (b borrower) Prove(ctx context.Context, account auth.Account, request auth.
 	return b.Accounts.Prove(ctx, account, request)
 }
 
-// as returns the account with the binding's suffix and session name.
+// as adds the binding's suffix and session name to the account.
 func (b borrower) as(account auth.Account) auth.Account {
 	if account.UID == "" {
 		return account

@@ -17,8 +17,9 @@ import (
 
 // Annotations of Secrets that describe the credential.
 const (
-	// issuedAnnotation and expiresAnnotation are the lifetime of an exchanged credential, in RFC
-	// 3339. A token contains its lifetime itself, so its Secret has no such annotations.
+	// issuedAnnotation and expiresAnnotation are the beginning and the end of an exchanged
+	// credential's life, in RFC 3339. A token contains these times itself, so its Secret has no
+	// such annotations.
 	issuedAnnotation  = "workloadidentity.lanyard.dev/issued-at"
 	expiresAnnotation = "workloadidentity.lanyard.dev/expires-at"
 )
@@ -44,17 +45,17 @@ func (p plan) contentOf(made credential) written {
 	return w
 }
 
-// digest returns the SHA-256, in hex, of the written data and of what the data was made from: the
-// identity, the store and the context object. The digest is stored in the status of the binding:
-// whoever may write the Secret cannot write the status. Nobody can guess a credential from the
-// digest, because each credential has at least 128 random bits.
+// digest returns the SHA-256, in hex, of the written data and of its inputs: the identity, the
+// store and the context object. The digest is stored in the binding's status, so a right to write
+// Secrets is not enough to change it. Nobody can guess a credential from the digest, because each
+// credential has at least 128 random bits.
 func (p plan) digest(w written) string {
 	text, err := json.Marshal(map[string]any{
 		"subject": p.subject.String(), "uid": p.uid, "spec": p.spec, "target": p.target, "store": p.store, "context": p.context,
 		"issuedAt": w.annotations[issuedAnnotation], "expiresAt": w.annotations[expiresAnnotation], "data": w.data,
 	})
 	if err != nil {
-		return "" // cannot happen: specs come from JSON; no Secret has this digest
+		return "" // cannot happen, because specs come from JSON; an empty digest fits no Secret
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -67,10 +68,10 @@ type inSecret struct {
 	digest string
 }
 
-// find returns the credential in the Secret. It returns false if the digest in the status differs
-// from the digest of the Secret and the plan. It also returns false if the credential was issued in
-// the future: a clock was set back, so the credential ends earlier than the controller's clock
-// shows.
+// find returns the credential in the Secret. It returns false if the given digest, which is from
+// the status, differs from the digest of the Secret and the plan. It also returns false if the
+// credential was issued in the future. In that case, the controller's clock was set back and
+// would reach the expiry time too late.
 func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	if secret == nil || !secret.owned || digest == "" {
 		return inSecret{}, false
@@ -122,7 +123,8 @@ func lifetimeOf(token string) (lifetime, error) {
 	return checked(lifetime{issuedAt: claims.IssuedAt.Time().UTC(), expiresAt: claims.Expiry.Time().UTC(), kid: parsed.Headers[0].KeyID})
 }
 
-// checked refuses a lifetime that is not positive, or too long for a credential in a Secret.
+// checked returns the lifetime, or an error if it is not positive or is too long for a credential
+// in a Secret.
 func checked(lives lifetime) (lifetime, error) {
 	if life := lives.expiresAt.Sub(lives.issuedAt); life <= 0 || life > longest {
 		return lifetime{}, noToken()

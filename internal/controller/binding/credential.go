@@ -61,7 +61,7 @@ func (k *kind) token(ctx context.Context, p plan) (auth.Secret, lifetime, error)
 	return jwt.Token, lives, err
 }
 
-// session gets a session of AWS.
+// session gets an AWS session.
 func (k *kind) session(ctx context.Context, p plan) (*delivery.Session, lifetime, error) {
 	provider, options, err := k.exchange(p)
 	if err != nil {
@@ -116,7 +116,7 @@ func (k *kind) logins(ctx context.Context, p plan) ([]delivery.Login, lifetime, 
 	return logins, lives, nil
 }
 
-// exchange returns the provider of the plan's cloud, and the options of its tokens.
+// exchange returns the provider of the plan's cloud, and the options for getting tokens from it.
 func (k *kind) exchange(p plan, more ...auth.Option) (auth.Provider, []auth.Option, error) {
 	provider, err := k.Provider(p.target.Type)
 	if err != nil {
@@ -129,7 +129,8 @@ func (k *kind) exchange(p plan, more ...auth.Option) (auth.Provider, []auth.Opti
 	return provider, append(options, more...), nil
 }
 
-// from returns the lifetime of an exchanged credential.
+// from returns the lifetime of a credential that was exchanged at the time now and expires at the
+// time end.
 func from(now, end time.Time) lifetime {
 	return lifetime{issuedAt: now.Truncate(time.Second).UTC(), expiresAt: end.Truncate(time.Second).UTC()}
 }
@@ -157,8 +158,8 @@ func (issued) GetTarget(options *auth.Options) (auth.Target, error) {
 // GetIdentity implements [auth.Provider].
 func (issued) GetIdentity(auth.Account) (string, error) { return "", nil }
 
-// GetProofRequest implements [auth.Provider]. The lifetime is the longest that the schema of
-// WorkloadIdentities allows, and the token server shortens it to the lifetime in the identity.
+// GetProofRequest implements [auth.Provider]. It requests the longest lifetime that the schema of
+// WorkloadIdentities allows. The token server shortens it to the identity's spec.duration.
 func (issued) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	return auth.ProofRequest{
 		Form: auth.FormJWT, Audiences: request.Key.Audiences.Values(), Lifetime: longest, ContextObject: request.Key.Issuance.Terms().ContextObject,

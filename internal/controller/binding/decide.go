@@ -30,7 +30,7 @@ type plan struct {
 	source
 
 	store identityv1.BindingStore
-	// context is the object that a token names; zero with an AWS identity.
+	// context is the object that a token names; zero if the identity is an AWS identity.
 	context auth.ObjectReference
 	// account is the cloud account of the identity; empty if the account is unknown.
 	account string
@@ -39,13 +39,13 @@ type plan struct {
 	withdrawn error
 }
 
-// source is the identity of a binding.
+// source is the identity from which a binding gets its credential.
 type source struct {
 	subject  auth.Subject
 	accounts auth.Accounts
 	uid      string
 	target   identityv1.TargetSystem
-	config   map[string]string // providerConfig, if Lanyard supports the target system
+	config   map[string]string // fields of the providerConfig, if Lanyard knows the target system
 	// audiences are the receivers of a token; empty for an AWS identity.
 	audiences []string
 	// spec has all settings of the identity that determine its credentials.
@@ -100,9 +100,8 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	case !sameAccount(p.target.Type, had, p.account):
 		return plan{}, &accountError{had: had, has: p.account}
 	case !strings.Contains(p.account, "/"):
-		// The variable had may have a part after a slash that p.account lacks. Keep this part for
-		// the status. Otherwise somebody could first remove the part from the identity, and then
-		// set another part.
+		// If p.account has no part after the slash, keep the part that the status has. Without this
+		// rule, somebody could remove the part from the identity and then set another one.
 		p.account = had
 	}
 	return p, nil
@@ -140,8 +139,8 @@ func (k *kind) workloadIdentity(ctx context.Context, o *identityv1.WorkloadIdent
 	}, nil
 }
 
-// awsIdentity finds the AWS identity of a binding, and checks the grants of the identity's whole
-// chain.
+// awsIdentity finds the AWS identity of a binding, and checks the grants of the identity and of all
+// its sources.
 func (k *kind) awsIdentity(ctx context.Context, o *identityv1.WorkloadIdentityBinding, subject auth.Subject) (source, error) {
 	switch {
 	case k.Identities == nil:
@@ -226,8 +225,8 @@ func accountOf(found source) string {
 	switch found.target.Type {
 	case identityv1.TargetAWS:
 		if assumed, err := endpoint.ParseAssumption(found.config["assumeRole"]); err == nil && assumed.Role.Account != "" {
-			// The credential acts in the account of this role. The role of iamRoleARN only assumes
-			// this role.
+			// The credential acts in the account of the role in assumeRole. The role in iamRoleARN
+			// only assumes that role.
 			return assumed.Role.Account
 		}
 		role, _ := endpoint.ParseRoleARN(found.config["iamRoleARN"])
@@ -246,8 +245,8 @@ func accountOf(found source) string {
 }
 
 // gcpProject returns the ID of the project in which an identity acts. The ID is in the address of
-// the service account. If the address lacks the ID, gcpProject returns the configured project of
-// clients, which may be empty.
+// the service account. If the address lacks the ID, gcpProject returns the project that is
+// configured for clients, which may be empty.
 func gcpProject(config map[string]string) string {
 	_, host, _ := strings.Cut(config["serviceAccountEmail"], "@")
 	domain, ok := strings.CutSuffix(host, ".iam.gserviceaccount.com")
@@ -261,8 +260,8 @@ func gcpProject(config map[string]string) string {
 	return domain
 }
 
-// sameAccount reports whether the account that an identity has is the account that it had. A part
-// that only one of the two accounts has makes no difference.
+// sameAccount reports whether an identity still has the account that it had. If only one of the two
+// accounts has a part after a slash, the parts are not compared.
 func sameAccount(target, had, has string) bool {
 	account, part, _ := strings.Cut(had, "/")
 	other, otherPart, _ := strings.Cut(has, "/")
@@ -270,8 +269,8 @@ func sameAccount(target, had, has string) bool {
 	case part == "" || otherPart == "":
 		return account == other
 	case target == identityv1.TargetGCP:
-		// account is the project of the pool, which may change; part is the project of the
-		// identity.
+		// The text before the slash is the project of the workload identity pool, which may
+		// change. The part after the slash is the identity's project, which must stay the same.
 		return part == otherPart
 	}
 	return had == has

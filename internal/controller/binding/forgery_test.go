@@ -48,7 +48,7 @@ func TestForgedSecret(t *testing.T) {
 			before := len(w.server.requests)
 			now := w.secret()
 			now.Data, now.Annotations, now.Labels = forged.Data, forged.Annotations, forged.Labels
-			// Use the controller's field manager.
+			// Use the controller's field manager, as if the controller had written the Secret.
 			must.Succeed(t, w.kube.Update(t.Context(), now, client.FieldOwner("lanyard-workload-identity-binding")))
 			same := string(forged.Data[delivery.TokenKey]) == string(own.Data[delivery.TokenKey])
 			o, _ := w.reconcile()
@@ -78,8 +78,8 @@ func TestOddLives(t *testing.T) {
 	}
 }
 
-// TestSessionIsRenewed checks which changes renew a session of AWS. The session's lifetime is in
-// annotations of the Secret.
+// TestSessionIsRenewed checks which changes make the controller renew an AWS session. The session's
+// lifetime is in annotations of the Secret.
 func TestSessionIsRenewed(t *testing.T) {
 	const issued, expires = "workloadidentity.lanyard.dev/issued-at", "workloadidentity.lanyard.dev/expires-at"
 	annotate := func(key string, value func(now time.Time) string) func(*world) {
@@ -113,7 +113,7 @@ func TestSessionIsRenewed(t *testing.T) {
 			w.editBinding(renewNow)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations = older.Data, older.Annotations })
-		}, 2}, // the change itself makes one of the two sessions
+		}, 2}, // change() renews once, and the next reconciliation again
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -201,8 +201,8 @@ func forward(w *world, by time.Duration) {
 	w.server.behind += by
 }
 
-// back simulates that the controller's clock is set back. A test's clock cannot go back. So back
-// writes a credential and a status like those that were written before the jump.
+// back simulates that the controller's clock is set back. A test's clock cannot go back. Instead,
+// the function writes a credential and a status that look as if written before the jump.
 func back(w *world, by time.Duration) {
 	w.t.Helper()
 	w.server.behind -= by

@@ -33,8 +33,8 @@ func (k *kind) read(ctx context.Context, key client.ObjectKey, identity *identit
 	return k.Hub.Get(ctx, key, identity)
 }
 
-// validate returns the errors in a WorkloadIdentity. Of an identity at the hub, it checks only the
-// providerConfig, which is written into a Secret.
+// validate returns the errors in a WorkloadIdentity. If the identity is at the hub, validate checks
+// only the providerConfig, which is written into a Secret.
 func (k *kind) validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	if k.Hub == nil {
 		return k.Issuer.Validate(identity)
@@ -43,7 +43,8 @@ func (k *kind) validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	return errs
 }
 
-// atHub extends an error that the hub may have caused: it adds since when the hub does not answer.
+// atHub extends an error that the hub may have caused. If the hub does not answer or refuses this
+// spoke, the error then says since when; see [hub.Error].
 func (k *kind) atHub(subject auth.Subject, err error) error {
 	failed, ok := errors.AsType[*auth.Error](err)
 	if k.Hub == nil || !ok || subject.Kind() != auth.KindWorkloadIdentity || failed.Stage != auth.StageSubject && failed.Stage != auth.StageTokenRequest {
@@ -55,7 +56,8 @@ func (k *kind) atHub(subject auth.Subject, err error) error {
 	return fmt.Errorf("at the hub: %w", err)
 }
 
-// showHub sets the condition HubReachable. If the hub does not answer, the message says since when.
+// showHub sets the condition HubReachable. If the hub does not answer or refuses this spoke, the
+// message says since when; see [hub.Error].
 func (k *kind) showHub(o *identityv1.WorkloadIdentityBinding) {
 	if k.Hub == nil || o.Spec.WorkloadIdentity == nil {
 		return
@@ -72,9 +74,9 @@ func (k *kind) showHub(o *identityv1.WorkloadIdentityBinding) {
 // HubDependency returns the dependency of bindings that wait for the hub to answer again.
 func HubDependency() object.Dependency { return object.Dependency{Kind: "Hub"} }
 
-// waitsForHub reports whether the status of a binding says that the hub does not answer. Either the
-// hub did not answer the last attempt, or it did not answer the probe before that attempt. Bindings
-// that were not reconciled during the outage are not woken when the hub answers again.
+// waitsForHub reports whether a binding must be woken when the hub answers again. It must be woken
+// if its last reconciliation failed because of the hub, or if its condition HubReachable is false.
+// Other bindings did not notice the failure.
 func waitsForHub(o *identityv1.WorkloadIdentityBinding) bool {
 	c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
 	failed := c != nil && (c.Reason == meta.ReasonHubUnreachable || c.Reason == meta.ReasonHubRefused)

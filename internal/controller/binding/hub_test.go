@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/hub"
 )
 
-// stubHub is a fake hub. Its identities are at the fake API server of the test. Their namespaces
-// have other names than those of the bindings.
+// stubHub is a fake hub. Its identities are at the fake API server of the test, in namespaces whose
+// names differ from those of the bindings' namespaces.
 type stubHub struct {
 	hub.Namespaces
 
@@ -88,8 +88,8 @@ func TestIdentityAtHub(t *testing.T) {
 	}
 }
 
-// TestNamespaceWithoutHub checks a binding in a namespace that the hub's map does not have. The
-// binding must get no credential.
+// TestNamespaceWithoutHub checks a binding whose namespace is not mapped to a namespace of the hub.
+// The binding must get no credential.
 func TestNamespaceWithoutHub(t *testing.T) {
 	w := newSpoke(t)
 	w.hub.Namespaces = hub.Namespaces{"tenant-b": "eu-1-tenant-a"}
@@ -115,8 +115,8 @@ func TestConfigOfHub(t *testing.T) {
 }
 
 // TestHubIsDown checks that the credential stays in the Secret while the hub does not answer. The
-// conditions must say why, and since when. Ready must be true until the credential is due for
-// renewal.
+// conditions must say why the hub does not answer, and since when. Ready must be true until the
+// credential is due for renewal.
 func TestHubIsDown(t *testing.T) {
 	for _, reason := range []string{meta.ReasonHubUnreachable, meta.ReasonHubRefused} {
 		t.Run(reason, func(t *testing.T) {

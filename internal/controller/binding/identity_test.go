@@ -48,8 +48,7 @@ func TestUnknownIsNotWithdrawn(t *testing.T) {
 }
 
 // TestNothingIsShared checks that bindings share no credential. Each binding gets an account with
-// its own fingerprint and session name. The Accounts of the identity must still accept this account
-// in Prove.
+// its own fingerprint and session name. The identity must still give proofs for this account.
 func TestNothingIsShared(t *testing.T) {
 	inner := fixed{auth.Account{UID: "u", Fingerprint: "f", Attributes: map[string]string{"sessionName": "spinner", "roleARN": roleARN}}}
 	first := binding.Lend(&inner, newBinding(), "u")

@@ -25,7 +25,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// WorkloadIdentities read and prove WorkloadIdentities; implemented by *kube.WorkloadIdentities.
+// WorkloadIdentities reads identities and makes proofs for them; implemented by
+// *kube.WorkloadIdentities.
 type WorkloadIdentities interface {
 	auth.Accounts
 	// Revoked reports whether a key was revoked, so that its signatures are invalid.
@@ -49,19 +50,19 @@ type Options struct {
 	// Issuer validates WorkloadIdentities; nil with a hub, which validates them when it issues a
 	// token.
 	Issuer *issuer.Issuer
-	// WorkloadIdentities read and prove the identities of this cluster or, with a hub, those of the
-	// hub.
+	// WorkloadIdentities reads identities and makes proofs for them. With a hub, these are the
+	// hub's identities, otherwise those of this cluster.
 	WorkloadIdentities WorkloadIdentities
 	// Hub has the WorkloadIdentities; nil if they are in this cluster.
 	Hub Hub
 	// Identities look up AWS identities and check their grants; nil if the cluster has no AWS
 	// identities.
 	Identities *identity.Identities
-	// IdentitiesSynced reports whether Identities have all objects that existed when the program
-	// started. Until then, a missing grant does not count as withdrawn, because the grant may not
-	// be loaded yet. Required with Identities.
+	// IdentitiesSynced reports whether Identities has loaded all objects that existed when the
+	// program started. Before that, a missing grant does not count as withdrawn, because the grant
+	// may not be loaded yet. Required with Identities.
 	IdentitiesSynced func() bool
-	// Provider returns the provider of a cloud. An unknown name is an error.
+	// Provider returns a cloud's provider by its name, or an error if the name is unknown.
 	Provider func(name string) (auth.Provider, error)
 	// Observer is notified of each exchange; nil for no observer.
 	Observer auth.Observer
@@ -95,8 +96,8 @@ const (
 	pause = 10 * time.Second
 	// retry is the longest pause after a failure.
 	retry = 10 * time.Minute
-	// spread is the upper bound of StartWithin for bindings that fail. An administrator who
-	// restarts the controller to repair a failure waits at most this time.
+	// spread is the upper limit of StartWithin for bindings that fail. After a restart that
+	// repairs a failure, these bindings are queued within this time.
 	spread = time.Minute
 )
 
@@ -113,12 +114,12 @@ func (k *kind) View(o *identityv1.WorkloadIdentityBinding) object.View {
 	view.RetryWithin, view.StartWithin = retryWithin(o), pause
 	if at := o.Status.ExpiresAt; at != nil {
 		view.StartWithin = min(spread, view.RetryWithin)
-		if apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady) { // a credential was found or written
+		if apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady) { // the last reconciliation found or wrote a credential
 			view.StartWithin = min(look, max(pause, time.Until(at.Time)/4))
 		}
 	}
 	if kid := o.Status.KID; kid != "" && k.WorkloadIdentities.Revoked(kid) {
-		view.StartWithin = 0 // no event reported the revocation while the controller was down
+		view.StartWithin = 0 // at once: the key may have been revoked while the controller was down
 	}
 	return view
 }
@@ -207,11 +208,13 @@ func (k *kind) show(o *identityv1.WorkloadIdentityBinding, p plan, kept inSecret
 	o.Status.KID, o.Status.Type, o.Status.Account, o.Status.Digest = kept.kid, p.target.Type, p.account, kept.digest
 }
 
-// renewAt returns the time at which a credential is renewed. If the status describes this
-// credential, the time is in the status too. Otherwise, renewAt adds a fraction of the credential's
-// life to the beginning of the life, with jitter. If the issuer's clock is ahead, the life begins
-// now. If that clock is behind, the time may have passed already. In that case renewAt uses a
-// fraction of the remaining life, so that a wrong clock causes no storm of renewals.
+// renewAt returns the time at which a credential is renewed. If the status already has a time for
+// this credential, renewAt returns that time. Otherwise, the credential is renewed after a fraction
+// of its life, with jitter.
+//
+// The issuer's clock may be wrong. If that clock is ahead, the credential counts as issued now. If
+// it is behind, the computed time may already have passed. To avoid a storm of renewals, the
+// renewal waits for at least a fraction of the remaining life.
 func (k *kind) renewAt(o *identityv1.WorkloadIdentityBinding, kept lifetime) time.Time {
 	s := &o.Status
 	if s.RenewAt != nil && s.IssuedAt != nil && s.ExpiresAt != nil && s.IssuedAt.Time.Equal(kept.issuedAt) && s.ExpiresAt.Time.Equal(kept.expiresAt) {
@@ -244,7 +247,8 @@ func (k *kind) Finalize(ctx context.Context, o *identityv1.WorkloadIdentityBindi
 	return storeOf(k.Client, o).remove(ctx)
 }
 
-// accountError says that an identity has another account than the credential in the Secret.
+// accountError says that the account of an identity differs from the account of the credential in
+// the Secret.
 type accountError struct{ had, has string }
 
 func (e *accountError) Error() string {
@@ -252,8 +256,8 @@ func (e *accountError) Error() string {
 		e.had, e.has, meta.AllowAccountChangeAnnotation, e.has)
 }
 
-// Explain implements tenant.Kind. A change of the identity or of the annotation wakes a
-// binding that is Stalled.
+// Explain implements tenant.Kind. An account mismatch stalls the binding. A change of the identity,
+// or of the annotation that allows another account, makes the controller try again.
 func (*kind) Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*accountError](err); ok {
 		return object.Failure{Reason: meta.ReasonAccountMismatch, Stalled: true}, true

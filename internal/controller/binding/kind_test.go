@@ -61,7 +61,7 @@ func TestFirstCredential(t *testing.T) {
 }
 
 // TestTokenNamesItsUse checks that a token names the binding, or the object in spec.contextObject.
-// The account must have the binding's own session name.
+// The session name must contain the name of the binding.
 func TestTokenNamesItsUse(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
@@ -152,7 +152,7 @@ func TestRenewals(t *testing.T) {
 			o := w.binding()
 			o.Status = before
 			must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), o))
-		}, 2}, // the change itself makes one of the two tokens
+		}, 2}, // change() renews once, and the next reconciliation again
 		{"the Secret was made immutable", func(w *world) { w.editSecret(immutable) }, 0},
 		{"half its life has passed in an immutable Secret", func(w *world) {
 			w.editSecret(immutable)
@@ -164,7 +164,7 @@ func TestRenewals(t *testing.T) {
 			time.Sleep(time.Second)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations, s.Labels = older.Data, older.Annotations, older.Labels })
-		}, 2}, // the change itself makes one of the two tokens
+		}, 2}, // change() renews once, and the next reconciliation again
 		{"half its life has passed", func(*world) { time.Sleep(34 * time.Minute) }, 1},
 		{"less has passed", func(*world) { time.Sleep(25 * time.Minute) }, 0},
 	} {
@@ -378,14 +378,15 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestOtherTargets checks that a Secret never gets a credential for another target system. It gets
-// a credential for another account only if the annotation allows this account.
+// TestOtherTargets changes the target system and the account of an identity. The Secret must never
+// get a credential for the new target system. It must get a credential for the new account only
+// after an annotation of the binding allows this account.
 func TestOtherTargets(t *testing.T) {
 	const other = `{"iamRoleARN":"arn:aws:iam::998877665544:role/x"}`
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()
 	before := w.secret()
-	// retype acts as if an identity for another target system had the same name.
+	// retype changes the target system, as if another identity had taken over the name.
 	retype := func(target identityv1.TargetSystem) {
 		w.editIdentity(func(o *identityv1.WorkloadIdentity) { o.Spec.TargetSystem = target })
 	}
@@ -547,7 +548,7 @@ func TestFirstLook(t *testing.T) {
 			if got := binding.ViewOf(binding.Options{WorkloadIdentities: server}, o).StartWithin; got != c.within {
 				t.Errorf("%s: within %s, want %s", c.name, got, c.within)
 			}
-			// If the key was revoked while the controller was down, the binding may not wait.
+			// If the key was revoked while the controller was down, the binding is reconciled at once.
 			o.Status.KID = "revoked"
 			if got := binding.ViewOf(binding.Options{WorkloadIdentities: server}, o).StartWithin; got != 0 {
 				t.Errorf("%s, with a key that is revoked: within %s, want at once", c.name, got)
@@ -573,8 +574,8 @@ func TestWrongClock(t *testing.T) {
 	})
 }
 
-// TestConcurrentWriter checks that the change of another writer at the same moment is not lost, and
-// that the credential is written too.
+// TestConcurrentWriter checks that the Secret keeps a change that another client makes at the same
+// moment, and that the credential is written too.
 func TestConcurrentWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -611,7 +612,7 @@ func TestConcurrentWriter(t *testing.T) {
 	})
 }
 
-// TestNothingSecretInStatus checks that the object contains no part of the token.
+// TestNothingSecretInStatus checks that the binding contains no part of the token.
 func TestNothingSecretInStatus(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	o, _ := w.reconcile()

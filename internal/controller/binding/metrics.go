@@ -36,8 +36,8 @@ func (r *Renewals) count(err error) {
 }
 
 // NewMetrics makes the metrics that are computed from the status of bindings. Each scrape reads the
-// bindings from the manager's cache, until ctx ends. There are no metrics before the channel
-// elected is closed, so only the replica that reconciles has them.
+// bindings from the manager's cache, until ctx ends. There are no metrics until elected is closed,
+// so only the replica that reconciles has metrics.
 func NewMetrics(ctx context.Context, memory client.Reader, elected <-chan struct{}) prometheus.Collector {
 	return &bindingMetrics{
 		ctx: ctx, memory: memory, elected: elected,
@@ -59,8 +59,8 @@ type bindingMetrics struct {
 // Describe implements prometheus.Collector.
 func (m *bindingMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.expiry; ch <- m.failure }
 
-// countTimeout bounds the reading of bindings from the cache. Reading waits only until the cache of
-// a starting controller has its first list.
+// countTimeout bounds the time for reading bindings from the cache. Reads wait only at the start of
+// the controller, until the cache has its first list.
 const countTimeout = 5 * time.Second
 
 // Collect implements prometheus.Collector.
@@ -81,7 +81,7 @@ func (m *bindingMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	})
 	if err != nil {
-		return // no metrics: they would be computed from a part of the bindings
+		return // report nothing rather than metrics of only some bindings
 	}
 	for _, metric := range append(found, prometheus.MustNewConstMetric(m.failure, prometheus.GaugeValue, oldest.Seconds())) {
 		ch <- metric

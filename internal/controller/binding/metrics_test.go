@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/binding"
 )
 
-// TestMetrics checks the metrics that are computed from the status of bindings. Only the replica
-// that reconciles must have them.
+// TestMetrics checks the metrics that are computed from the status of bindings. A replica that
+// does not reconcile must not have these metrics.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()

@@ -177,8 +177,9 @@ func (s *store) apply(ctx context.Context, secret *secretRead, w written) error 
 	return s.failure(s.client.Apply(ctx, fields, client.FieldOwner(manager), client.ForceOwnership), "patch")
 }
 
-// claim turns the fields that create wrote into applied fields, if the next apply must remove some
-// of them. The API server removes only applied fields.
+// claim prepares for a server-side apply that leaves out data keys of the Secret. An apply removes
+// only fields that an earlier apply has set, and the Secret was created without apply. So claim
+// marks the fields that the binding has written as applied.
 func (s *store) claim(ctx context.Context, secret *secretRead, w written) error {
 	surplus := func(key string) bool { _, stays := w.data[key]; return !stays }
 	if !slices.ContainsFunc(secret.ours(), surplus) {
@@ -245,7 +246,7 @@ func (s *store) failure(err error, verb string) error {
 	return fmt.Errorf("%s Secret %s: %w", verb, s.key.Name, object.Forbidden(err, verb, "secrets", s.key.Namespace))
 }
 
-// empty returns the content that replaces a credential. A Secret of type
+// empty returns the content of a Secret without a credential. A Secret of type
 // kubernetes.io/dockerconfigjson must have the data key of this type.
 func (s *store) empty() written {
 	if s.kind != corev1.SecretTypeDockerConfigJson {

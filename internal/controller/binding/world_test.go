@@ -75,8 +75,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// calls returns interceptors that count the calls about Secrets. They refuse to apply an immutable
-// Secret.
+// calls returns interceptors that count the calls about Secrets. Like a real API server, they
+// refuse to apply changes to an immutable Secret.
 func (w *world) calls() interceptor.Funcs {
 	count := func(verb string, o any) {
 		if _, isSecret := o.(*corev1.Secret); !isSecret && verb != "apply" {
@@ -176,7 +176,7 @@ func (w *world) secret() *corev1.Secret {
 	return s
 }
 
-// edit changes an object as another client than the controller.
+// edit changes an object with a field manager other than the controller's.
 func edit[O client.Object](w *world, name string, o O, change func(O)) {
 	w.t.Helper()
 	must.Succeed(w.t, w.kube.Get(w.t.Context(), key(name), o))
@@ -221,7 +221,7 @@ func key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "tenant-a", Name: name}
 }
 
-// newIdentity returns the WorkloadIdentity of GEP-26's sample.
+// newIdentity returns the example WorkloadIdentity of Gardener's proposal GEP-26.
 func newIdentity(change ...func(*identityv1.WorkloadIdentity)) *identityv1.WorkloadIdentity {
 	o := &identityv1.WorkloadIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "banana-testing", UID: identityUID, Generation: 1},
@@ -236,8 +236,7 @@ func newIdentity(change ...func(*identityv1.WorkloadIdentity)) *identityv1.Workl
 	return o
 }
 
-// newBinding returns the binding in the sample of Gardener's GEP-26, before its first
-// reconciliation.
+// newBinding returns the example binding of Gardener's proposal GEP-26, not yet reconciled.
 func newBinding(change ...func(*identityv1.WorkloadIdentityBinding)) *identityv1.WorkloadIdentityBinding {
 	o := &identityv1.WorkloadIdentityBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "cloudidentity", UID: bindingUID, Generation: 1},
@@ -271,7 +270,7 @@ type tokenServer struct {
 	kid     string
 	revoked map[string]bool
 	down    error
-	behind  time.Duration         // the time by which its clock is behind
+	behind  time.Duration         // how far the server's clock is behind
 	life    time.Duration         // life of its tokens; zero for the duration in the identity
 	wait    func(context.Context) // called in place of an answer; may be nil
 

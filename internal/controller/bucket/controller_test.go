@@ -68,7 +68,7 @@ func TestNobodyReadsTheOthersBucket(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOutByDefault checks that only spec.ignore leaves objects out, as in Flux's code.
+// TestNothingIsLeftOutByDefault checks that only spec.ignore leaves objects out, as in Flux.
 func TestNothingIsLeftOutByDefault(t *testing.T) {
 	for name, ignore := range map[string]*string{"absent": nil, "empty": new("")} {
 		w := newWorld(t)
@@ -126,8 +126,8 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherIdentityReadIsReadAnew uses an identity that may list a bucket, but not read it.
-// The object must not become ready with content that another identity has read.
+// TestWhatAnotherIdentityReadIsReadAnew uses an identity that may list a bucket's files, but not
+// read them. The Bucket must not become ready with files that another identity has read.
 func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
@@ -146,8 +146,8 @@ func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
 	if o.Status.Artifact.Digest != artifact.Digest {
 		t.Errorf("artifact %+v", o.Status.Artifact)
 	}
-	// The object must not become ready after a change of the bucket either: unchanged objects would
-	// come from the other identity's artifact.
+	// A new file must not make the Bucket ready: role/lister can read neither the new file nor the
+	// old ones.
 	w.service.put("tenant-a", "new.txt", "new")
 	w.wants(o, meta.ReasonBucketRefused, "as role/lister: ")
 
@@ -177,7 +177,7 @@ func TestWhatCameWithoutTLSIsReadAnew(t *testing.T) {
 	}
 }
 
-// TestDamagedStoreIsFetchedWhole damages the store before a start and while the controller runs.
+// TestDamagedStoreIsFetchedWhole damages the store, with and without a restart of the controller.
 // The whole bucket must then be fetched again.
 func TestDamagedStoreIsFetchedWhole(t *testing.T) {
 	for name, damage := range map[string]func(w *world, archive, note string) error{

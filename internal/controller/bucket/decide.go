@@ -21,8 +21,8 @@ type plan struct {
 	place   buckets.Place
 	bucket  string
 	prefix  string
-	// source is a text that identifies the provider, the endpoint, the bucket and the prefix. The
-	// index of the artifact contains the text.
+	// source identifies the provider, the endpoint, the bucket and the prefix. It is part of the
+	// artifact's index. If it changes, all objects are fetched again.
 	source string
 	ignore archive.Patterns
 }
@@ -92,8 +92,8 @@ var (
 	regionPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
 )
 
-// isName reports whether a bucket of the provider can have the name, and returns the rule for such
-// names.
+// isName reports whether the provider accepts the name for a bucket, and returns the provider's
+// rule for such names.
 func isName(provider, name string) (ok bool, rule string) {
 	pattern, longest, rule := namePattern, 222, "letters, digits, dots, hyphens and underscores"
 	switch provider {

@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// anywhere is a service that accepts every spec.
+// anywhere implements [buckets.Service], and accepts every spec.
 type anywhere struct{ signing }
 
 func (anywhere) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
@@ -45,7 +45,7 @@ func TestFormatsAreTheSchemas(t *testing.T) {
 	}
 	for _, row := range table.Rows {
 		if _, ok := row.Spec["sts"]; ok {
-			continue // Decide leaves spec.sts to the provider's service
+			continue // Decide does not check spec.sts; the provider's service does
 		}
 		spec := v1alpha1.BucketSpec{BucketName: "tenant-a", Endpoint: "minio.example.com"}
 		if endpoint, ok := row.Spec["endpoint"]; ok && endpoint == nil {

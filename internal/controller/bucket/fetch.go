@@ -44,7 +44,7 @@ type pull struct {
 	source.Call
 
 	storage objectstore.Storage
-	reader  string             // identity and connection by which objects are read
+	reader  string             // identifies the login and the connection
 	old     *v1alpha1.Artifact // the artifact in the status; nil for none
 }
 
@@ -59,7 +59,7 @@ func (k kind) pull(
 		request.Keys = &buckets.Keys{ID: keys.User, Secret: keys.Password}
 	}
 	if login.Token != nil {
-		// The token is in the cache now. The service's client gets it from the cache for each
+		// The token is already in the cache. The service's client gets it from there for each
 		// request.
 		request.Mint = append(k.access.Options(call.Call, conn), p.place.Token...)
 	}
@@ -75,8 +75,8 @@ func (k kind) pull(
 	return artifact, nil
 }
 
-// run lists the bucket. It stores a new artifact if the list or the reader differs from those of
-// the old artifact.
+// run lists the bucket. It keeps the old artifact if the store still has it, and the list and the
+// reader are the same. Otherwise, it stores a new artifact.
 func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
 	index, err := objectstore.List(ctx, f.storage, f.source, objectstore.Options{
 		Reader: f.reader, Prefix: f.prefix, Ignore: f.ignore, MaxBytes: f.maxSize,
@@ -102,7 +102,7 @@ func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
 	return artifact, f.artifacts.Annotate(ctx, f.Owner, artifact, index.Encode)
 }
 
-// continues reports whether the old artifact was read by the same identity as the index, and over
+// continues reports whether the old artifact and the index were read by the same identity and over
 // the same kind of connection.
 func (f pull) continues(index *objectstore.Index) bool {
 	note, err := f.artifacts.Store.Note(f.Owner, f.old.Digest)
@@ -156,8 +156,8 @@ func (f pull) write(ctx context.Context, index *objectstore.Index, previous *obj
 	})
 }
 
-// nameLimit adds the name of the flag to the error for a bucket that is too large. The flag belongs
-// to the program, so package objectstore cannot name it.
+// nameLimit completes the error for a bucket that is too large: it names the flag that sets the
+// limit. The flag belongs to the program, so package objectstore cannot name it.
 func nameLimit(err error) error {
 	if archive.ReasonOf(err) == archive.ReasonTooLarge {
 		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
@@ -165,9 +165,10 @@ func nameLimit(err error) error {
 	return err
 }
 
-// reader returns a text for the identity and the connection by which the login reads objects. The
-// connection is part of the text, because anybody may have changed content that came by plain HTTP
-// or through a proxy. A renewed session or password gives the same text.
+// reader returns a text that identifies the login and the connection by which objects are read. It
+// includes the connection, because anybody may have changed content that came by plain HTTP or
+// through a proxy. Such content is not reused over another connection. A renewed session or
+// password does not change the text.
 func reader(identity spec.Identity, login access.Login) string {
 	reader := fmt.Sprintf("%q %t %q %q", identity.STSEndpoint, identity.Insecure, identity.CertSecretName, identity.ProxySecretName)
 	if login.Identity != nil {

@@ -24,7 +24,7 @@ import (
 )
 
 // TestLentIdentityStaysAtTheCloud checks that a lent identity is never used at a host outside the
-// cloud, although the administrator has listed the host. A tenant's own identity may be used there.
+// cloud, even if the administrator allows the host. A tenant's own identity may be used there.
 func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	tenant, err := auth.ServiceAccount("tenant-a", "reader")
 	must.Succeed(t, err)
@@ -57,8 +57,9 @@ func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	}
 }
 
-// listed is a service with one host for all buckets. If listed is true, the administrator has
-// listed this host. Otherwise it is a host of the cloud.
+// listed is a fake [buckets.Service] with one host for all buckets. The value true puts this host
+// outside the cloud, on the administrator's list of allowed hosts. The value false makes it a host
+// of the cloud.
 type listed bool
 
 func (l listed) Locate(v1alpha1.BucketSpec) (buckets.Place, error) {
@@ -69,8 +70,8 @@ func (listed) Open(context.Context, buckets.Request) (objectstore.Storage, error
 	return nil, errors.New("nothing is opened before it is decided")
 }
 
-// TestBearerTokensAreNotShown asserts that a bucket's connection adds no cloud's token to requests.
-// The service's client sends the token itself.
+// TestBearerTokensAreNotShown checks that a bucket's connection never adds the cloud's token to
+// requests. The service's client sends the token itself.
 func TestBearerTokensAreNotShown(t *testing.T) {
 	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
 	subject, err := auth.ServiceAccount("tenant-a", "reader")

@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
-// opening is a service that opens buckets with this function.
+// opening is a fake [buckets.Service]: the function is its method Open.
 type opening func(context.Context, buckets.Request) (objectstore.Storage, error)
 
 func (opening) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
@@ -34,9 +34,8 @@ func (o opening) Open(ctx context.Context, r buckets.Request) (objectstore.Stora
 	return o(ctx, r)
 }
 
-// TestClientsTakeTheWayOfTheTenant checks the clients of all clouds. To list and to read, they must
-// use only the proxy and the certificate authorities that the tenant named. The exchange must use
-// the proxy too.
+// TestClientsTakeTheWayOfTheTenant checks that the clients of all clouds use only the proxy and the
+// certificate authorities that the tenant named. The token exchange must use the proxy too.
 func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 	const host, proxyHost = "store.example.com", "proxy.example.com:3128"
 	for provider, c := range map[string]struct {
@@ -79,8 +78,8 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 			w.tenant("tenant-a")
 			network := controllertest.NewNetwork(t, map[string]http.Handler{host: c.handler(t, w)})
 			proxy := network.ServeProxy(t, proxyHost)
-			// The system's authorities are empty, so only the tenant's certificate authorities
-			// count.
+			// The empty pool replaces the system's certificate authorities, so only the tenant's
+			// are trusted.
 			w.Access.Transports = network.Pool(t, x509.NewCertPool())
 			w.Shared.Rules.Providers = []string{provider}
 			w.Reconciler = New(w.Shared, w.Access, map[string]buckets.Service{provider: c.open(w)}, 1<<20)
@@ -109,9 +108,9 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 	}
 }
 
-// TestRefusalsSayHowTheEndpointWasAsked checks the messages of two failures. Without a credential,
-// the message must say that no credential was sent. With a proxy, the message must have the proxy's
-// answer.
+// TestRefusalsSayHowTheEndpointWasAsked checks the messages of refused requests. If the endpoint
+// refuses a request without a credential, the message must say that no credential was sent. If the
+// proxy refuses, the message must contain the proxy's answer.
 func TestRefusalsSayHowTheEndpointWasAsked(t *testing.T) {
 	const host, proxyHost = "store.example.com", "proxy.example.com:3128"
 	w := newWorld(t)

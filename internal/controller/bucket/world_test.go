@@ -73,8 +73,8 @@ func (w *world) account(namespace, role string) {
 	w.Accounts.Put(w.T, namespace, "reader", "uid-"+namespace, map[string]string{"role": role})
 }
 
-// create stores an object that fetches the tenant's bucket without deploy/logo.png. The function
-// edit may change its spec first.
+// create stores a Bucket for the tenant's bucket. Its spec leaves out deploy/logo.png. The function
+// edit may change the spec first.
 func (w *world) create(namespace string, edit func(*v1alpha1.BucketSpec)) *v1alpha1.Bucket {
 	w.T.Helper()
 	return w.Create(&v1alpha1.Bucket{
@@ -113,7 +113,7 @@ func (w *world) stalled(o *v1alpha1.Bucket) bool {
 	return apimeta.IsStatusConditionTrue(w.Get(o).Status.Conditions, meta.ConditionStalled)
 }
 
-// signing is a service with the cloud's protocol at any host.
+// signing is a fake [buckets.Service] that opens the buckets of every provider with the S3 client.
 type signing struct{ cloud *controllertest.Cloud }
 
 func (signing) Locate(spec v1alpha1.BucketSpec) (buckets.Place, error) {
@@ -155,7 +155,7 @@ type service struct {
 	mu       sync.Mutex
 	objects  map[string]string // bucket/key -> content
 	fetched  []string          // keys of the fetched objects
-	tampered http.HandlerFunc  // may answer in place of service, and then sets the header Tampered
+	tampered http.HandlerFunc  // called first; answers the request if it sets the header Tampered
 }
 
 func newService(t *testing.T, c *controllertest.Cloud) *service {
@@ -201,7 +201,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 	_, _ = fmt.Fprintf(w, `<Error><Code>%s</Code><Message>s3cret</Message></Error>`, code)
 }
 
-// user returns the signer of the request: the last part of a role, a user, or an empty text.
+// user returns who signed the request: the last part of a role's name, a user, or an empty text.
 func (s *service) user(r *http.Request) string {
 	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	key, _, _ := strings.Cut(rest, "/")

@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// CaseOf returns the case of the conformance suite for an object of the world. The object must
-// never have been reconciled, and its ServiceAccount must have a role in the cloud that trusts the
-// account. For a kind without artifacts, the caller sets Forge and Offers.
+// CaseOf makes a case of the conformance suite from an object of the world. The object must never
+// have been reconciled. Its ServiceAccount must have a role in the cloud, and the role must
+// trust the ServiceAccount. For a kind without artifacts, the caller sets Forge and Offers.
 func CaseOf[O kinds.Tenant](w *World[O], o O) *Case[O] {
 	w.T.Helper()
 	account, err := w.Accounts.Read(w.T.Context(), subjectOf(w.T, o.GetNamespace(), o.GetAccess().ServiceAccountName))

@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Cloud is a fake provider with the name aws. Each of its roles trusts one subject. An account has
-// its role, such as role/<name>, in the attribute "role". The tests' services ask the cloud to
-// check its credentials.
+// Cloud is a fake provider with the name aws. Each of its roles trusts one subject. An account
+// names its role, such as role/<name>, in the attribute "role". The tests' services ask the cloud
+// who holds a credential.
 type Cloud struct {
 	registry string
 
@@ -22,7 +22,7 @@ type Cloud struct {
 	trust     map[string]string
 	holders   map[string]string // ID of a session -> role
 	down      error
-	hanging   chan struct{} // gets a value when a request begins to wait; nil without waiting
+	hanging   chan struct{} // gets a value when an exchange hangs; nil if exchanges do not hang
 	issued    auth.Token    // returned in place of sessions; nil for none
 	exchanges []Exchange
 }

@@ -22,9 +22,9 @@ type View struct {
 	Stored bool
 }
 
-// Holds checks the rules for every object after a reconciliation with this result. The conditions
-// must follow kstatus, and have the object's generation. An object that waits for a retry must be
-// queued again. The status must agree with the store.
+// Holds checks an object after a reconciliation that returned this result. The conditions must
+// follow kstatus, and have the object's generation. An object that waits for a retry must be queued
+// again. The status must agree with the store.
 func Holds(tb testing.TB, o client.Object, view View, result reconcile.Result) {
 	tb.Helper()
 	conditions := map[string]metav1.Condition{}

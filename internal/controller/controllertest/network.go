@@ -24,7 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// Network has servers on this machine under any host names. Other hosts cannot be reached.
+// Network makes servers on this machine reachable under any host names. Other hosts cannot be
+// reached.
 type Network struct {
 	// Addresses are the addresses of the servers: host:port -> address. Tests may change them.
 	Addresses map[string]string
@@ -37,8 +38,8 @@ type Network struct {
 	dialed []string
 }
 
-// NewNetwork starts a TLS server for each handler. The handler's key is the host name; the port is
-// 443.
+// NewNetwork starts a TLS server for each handler, reachable at port 443. The map's keys are the
+// host names.
 func NewNetwork(t *testing.T, handlers map[string]http.Handler) *Network {
 	t.Helper()
 	n := &Network{Addresses: map[string]string{}, Roots: x509.NewCertPool()}
@@ -159,7 +160,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(to, from)
 		ended <- struct{}{}
 	}
-	go carry(there, sent) // sent may have what the client sent before the hijack
+	go carry(there, sent) // the buffer may hold bytes that arrived before the hijack
 	go carry(here, there)
 	<-ended
 }

@@ -27,7 +27,7 @@ type Case[O object.Object] struct {
 	// succeeds.
 	Object O
 	// Lent says that the identity is not the tenant's own. With such an identity, a tenant's
-	// request to reconcile after a failure makes no exchange before the pause has passed.
+	// request to reconcile must not cut short the pause after a failure.
 	Lent bool
 	// Reconciler returns the reconciler of the running process.
 	Reconciler func() Reconciler[O]
@@ -49,7 +49,7 @@ type Case[O object.Object] struct {
 	Exclude func(O)
 	// Forge writes false results into the status.
 	Forge func(O)
-	// Offers returns the results in the status that other programs read, without times.
+	// Offers returns the results in the status that other programs read. It leaves out times.
 	Offers func(O) string
 	// Kept reports whether data of the object is stored outside of the object, such as an artifact.
 	// Nil if the kind stores no such data.
@@ -67,9 +67,9 @@ type Reconciler[O object.Object] interface {
 	Judge(ctx context.Context, o O) error
 }
 
-// Run runs the conformance suite for a kind whose objects act as a tenant. For each line of the
-// suite, the function start makes a new case. Run leaves out lines about fields that the kind does
-// not have.
+// Run checks that a kind follows the rules of the conformance suite. It skips rules that do not
+// apply to the kind. The kind must be built on package tenant. Each rule gets a new case, made by
+// start.
 func Run[O object.Object](t *testing.T, start func(t *testing.T) *Case[O]) {
 	t.Helper()
 	example := start(t)
@@ -84,14 +84,14 @@ func Run[O object.Object](t *testing.T, start func(t *testing.T) *Case[O]) {
 type Line[O object.Object] struct {
 	// Name is the rule in a few words.
 	Name string
-	// Applies reports whether the kind of a case has the fields that the line is about. Nil if all
-	// kinds have these fields.
+	// Applies reports whether the rule applies to the kind of a case. Nil if the rule applies to
+	// all kinds.
 	Applies func(*Case[O]) bool
 	// Check reports an error to tb if the kind of the case breaks the rule.
 	Check func(tb testing.TB, c *Case[O])
 }
 
-// Lines returns the lines of the suite.
+// Lines returns all lines of the suite. Each line is a rule that kinds must keep.
 func Lines[O object.Object]() []Line[O] {
 	return []Line[O]{
 		{"decision changes nothing", nil, decisionChangesNothing[O]},
@@ -117,8 +117,8 @@ func isTenant[O object.Object](c *Case[O]) bool {
 	return ok
 }
 
-// namesIdentities reports whether a spec of the kind can name a WorkloadIdentity. The case of a
-// kind with the common fields must have NameIdentity.
+// namesIdentities reports whether a spec of the kind can name a WorkloadIdentity. This is so for
+// every kind with the common fields of the spec. Cases of such a kind must have NameIdentity.
 func namesIdentities[O object.Object](c *Case[O]) bool {
 	return c.NameIdentity != nil || isTenant(c)
 }
@@ -131,7 +131,7 @@ func decisionChangesNothing[O object.Object](tb testing.TB, c *Case[O]) {
 		step()
 		o, there := c.get(tb), c.everything(tb)
 		before := jsonOf(tb, o)
-		_ = c.Reconciler().Judge(tb.Context(), o) // a refusal is a decision too
+		_ = c.Reconciler().Judge(tb.Context(), o) // any decision will do, even a refusal
 		if after := jsonOf(tb, o); after != before {
 			tb.Errorf("the decision changed the object:\n%s\nwas\n%s", after, before)
 		}
@@ -151,7 +151,7 @@ func objectAtRest[O object.Object](tb testing.TB, c *Case[O]) {
 }
 
 // suspended suspends an object before and after its first success. No credential may be requested,
-// and the status must still offer the earlier results.
+// and the results in the status must stay.
 func suspended[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	suspend := func(value bool) func(O) {
@@ -213,8 +213,8 @@ func timeout[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// finalizer checks that an object has the finalizer while data is stored for the object, and that
-// no other object has the finalizer. A deleted object must leave nothing behind.
+// finalizer checks that an object has the finalizer if its kind stores data outside of objects, and
+// that it has no finalizer otherwise. A deleted object must leave nothing behind.
 func finalizer[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	o := c.succeed(tb)
@@ -236,8 +236,8 @@ func identityDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	c.reconcileGone(tb)
 }
 
-// objectDeletedFirst deletes the identity of an object that is gone. This must not bring anything
-// of the object back.
+// objectDeletedFirst deletes an object, and then its identity. Nothing of the object must come
+// back.
 func objectDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.succeed(tb)
@@ -247,8 +247,8 @@ func objectDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	c.reconcileGone(tb)
 }
 
-// renewal requests new tokens of a WorkloadIdentity. The kind must get one more credential and
-// remove the request. Other annotations must stay.
+// renewal sets the annotation that requests new tokens of a WorkloadIdentity. The kind must get one
+// more credential and remove this annotation. Other annotations must stay.
 func renewal[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.edit(tb, c.NameIdentity)
@@ -292,7 +292,8 @@ func exclusions[O object.Object](tb testing.TB, c *Case[O]) {
 }
 
 // failureMemory makes several attempts fail. The pauses between the attempts must grow. A request
-// to reconcile must be handled at once, except with a lent identity.
+// to reconcile must end the pause. With an AWS identity that is lent to the namespace, such a
+// request must not end the pause.
 func failureMemory[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.Fail(true)

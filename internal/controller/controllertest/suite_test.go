@@ -24,15 +24,15 @@ import (
 
 type image = *v1alpha1.ImageRepository
 
-// toy is a kind that remembers the objects for which it got a credential. The field broken is the
-// name of the line of the suite whose rule the toy breaks; empty if it breaks no rule.
+// toy is a kind that remembers the objects for which it got a credential. The field broken names
+// the rule of the conformance suite that the kind breaks, and is empty for a correct kind.
 type toy struct {
 	tenant.Toolkit[image]
 
 	w      *controllertest.World[image]
 	broken string
-	kept   *sync.Map // UIDs; simulates a store that outlives the process
-	found  int       // successes of this process
+	kept   *sync.Map // UIDs of objects; simulates a store that outlives the process
+	found  int       // number of successes in this process
 	tokens sync.Map  // UID -> login; a correct kind does not keep logins
 }
 
@@ -99,7 +99,7 @@ func (k *toy) Act(ctx context.Context, o image, plan string, call access.Call) (
 		o.Status.LastScanResult.ScanTime = metav1.Now()
 		o.Status.LastScanResult.TagCount = k.found
 	case "restart":
-		o.Status.LastScanResult.Revision = fmt.Sprintf("%p", k) // another value in each process
+		o.Status.LastScanResult.Revision = fmt.Sprintf("%p", k) // changes at every restart
 	}
 	return "", nil
 }
@@ -119,7 +119,8 @@ func (k *toy) Finalize(ctx context.Context, o image) error {
 
 func (*toy) Explain(error) (object.Failure, bool) { return object.Failure{}, false }
 
-// newToy makes the case of a toy that breaks the line with this name.
+// newToy makes a case of a toy that breaks the rule with the given name, or no rule if the name is
+// empty.
 func newToy(t *testing.T, broken string) *controllertest.Case[image] {
 	t.Helper()
 	w := controllertest.New[image](t, "cloud.example.com", store.Options{})
@@ -147,8 +148,8 @@ func newToy(t *testing.T, broken string) *controllertest.Case[image] {
 	return c
 }
 
-// TestRun runs the suite for a kind that follows all rules. It also runs each line for a kind that
-// breaks the line's rule, and the line must report an error.
+// TestRun runs the suite for a kind that follows all rules. It also checks, for each rule, that the
+// suite reports an error for a kind that breaks the rule.
 func TestRun(t *testing.T) {
 	controllertest.Run(t, func(t *testing.T) *controllertest.Case[image] { t.Helper(); return newToy(t, "") })
 	for _, line := range controllertest.Lines[image]() {
@@ -157,7 +158,7 @@ func TestRun(t *testing.T) {
 			heard := &complaints{TB: t}
 			c := newToy(t, line.Name)
 			done := make(chan struct{})
-			go func() { // Fatal ends its goroutine, so Check gets its own
+			go func() { // Fatal ends the goroutine that calls it, so run Check in a new one
 				defer close(done)
 				line.Check(heard, c)
 			}()

@@ -38,7 +38,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// World is a reconciler of objects O, and everything that the reconciler needs.
+// World has a reconciler of objects of type O, and everything that the reconciler needs.
 type World[O object.Object] struct {
 	// T is the test.
 	T *testing.T
@@ -57,7 +57,7 @@ type World[O object.Object] struct {
 	Access *access.Access
 	// Dir is the store's folder.
 	Dir string
-	// Elected is a channel that the test closes when the replica begins to reconcile.
+	// Elected is a channel that a test closes to simulate that the replica was elected leader.
 	Elected chan struct{}
 	// Reconciler is the reconciler that [World.Start] or [World.Restart] made last.
 	Reconciler reconcile.Reconciler
@@ -68,7 +68,7 @@ type World[O object.Object] struct {
 	start   func() reconcile.Reconciler
 }
 
-// Writes are numbers of calls that change objects at the API server.
+// Writes counts the calls that change objects at the API server.
 type Writes struct {
 	// Objects is the number of patches of objects.
 	Objects int
@@ -76,8 +76,8 @@ type Writes struct {
 	Statuses int
 }
 
-// New makes a world without a reconciler. The world's cloud has a registry at the host in the
-// parameter registry. The API server has Lanyard's kinds, and the kinds in the parameter more.
+// New makes a world without a reconciler. The world's cloud has its registry at the given host. The
+// API server has Lanyard's kinds, and additional kinds that the caller gives.
 func New[O object.Object](t *testing.T, registry string, options store.Options, more ...kinds.Kind) *World[O] {
 	t.Helper()
 	w := &World[O]{
@@ -262,7 +262,7 @@ func (w *World[O]) Wants(o O, kind string, status metav1.ConditionStatus, reason
 	}
 }
 
-// Condition returns the object's condition of a type, or a zero condition if it is absent.
+// Condition returns the object's condition of the given type, or a zero condition if it is absent.
 func Condition(o object.Object, kind string) metav1.Condition {
 	if c := apimeta.FindStatusCondition(o.GetStatus().Conditions, kind); c != nil {
 		return *c

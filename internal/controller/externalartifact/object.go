@@ -88,8 +88,8 @@ func (s Source) owns(o *unstructured.Unstructured) bool {
 	return s.owned(o) && metav1.GetControllerOf(o).UID == s.UID && s.UID != ""
 }
 
-// owned reports whether the ExternalArtifact was made for a source of this kind and name: this
-// source, or a deleted source.
+// owned reports whether the ExternalArtifact was made for a source of this kind and name: for this
+// source, or for an earlier source that was deleted.
 func (s Source) owned(o *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
@@ -124,7 +124,7 @@ func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 		ready["status"], ready["reason"] = string(metav1.ConditionFalse), reasonFetchFailed
 		ready["message"] = "the artifact of revision " + a.Revision + " is an earlier one: see the conditions of " + s.Kind + " " + s.Name + ", " + offer.Failed
 	case offer.Suspended:
-		// Flux's own sources stay ready while they are suspended, so that their users continue.
+		// Flux's own sources stay ready while they are suspended, so that they can still be used.
 		ready["reason"] = meta.ReasonSuspended
 		ready["message"] = "the artifact of revision " + a.Revision + " stays as it is: " + s.Kind + " " + s.Name + " is suspended"
 	}
@@ -132,8 +132,8 @@ func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 	o.Object["status"] = map[string]any{"artifact": artifact, "conditions": []any{ready}}
 }
 
-// transition returns the lastTransitionTime for the condition Ready with this status. It is the
-// present time if the status changes.
+// transition returns the lastTransitionTime for the condition Ready. If the condition already has
+// the given status, its time stays. Otherwise the time is now.
 func transition(o *unstructured.Unstructured, status any) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {

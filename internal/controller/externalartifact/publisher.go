@@ -27,8 +27,8 @@ type Error struct {
 	// Reason is the reason of the source's condition: meta.ReasonExternalArtifactRefused or
 	// meta.ReasonExternalArtifactUnavailable.
 	Reason string
-	// Passing says that the obstacle disappears by itself, usually within moments. For other
-	// obstacles, no event reports that they have disappeared.
+	// Passing says that the obstacle disappears by itself, usually within moments. Other obstacles
+	// stay until somebody removes them. No event reports the removal, so the caller must try again.
 	Passing bool
 	// Fix is the next step for a person, in one sentence.
 	Fix string
@@ -42,7 +42,7 @@ func (e *Error) Error() string { return e.Err.Error() + "; " + e.Fix }
 // Unwrap returns the detail.
 func (e *Error) Unwrap() error { return e.Err }
 
-// attempts bounds how often a change is repeated because somebody else changed the object first.
+// attempts is how often a change is tried if somebody else changes the object first.
 const attempts = 3
 
 // Publish writes the offer to the source's ExternalArtifact, and creates the ExternalArtifact if
@@ -133,8 +133,9 @@ func (p *Publisher) withdraw(ctx context.Context, s Source) error {
 	return s.left(explain(s, client.IgnoreNotFound(err)))
 }
 
-// left replaces the error's fix for an ExternalArtifact that must be deleted. The usual fix, to
-// turn off spec.externalArtifact, does not help here.
+// left sets the Fix of an *Error for [Publisher.Withdraw]; it returns other errors unchanged. The
+// usual advice, to set spec.externalArtifact to false, does not help when an ExternalArtifact
+// cannot be deleted.
 func (s Source) left(err error) error {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		refused.Fix = "have the administrator set flux.externalArtifacts in the Helm chart until it is gone, or delete ExternalArtifact " +
@@ -148,8 +149,8 @@ func (p *Publisher) get(ctx context.Context, s Source) (*unstructured.Unstructur
 	return o, p.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, o)
 }
 
-// explain turns a refusal of the API server into an *Error. It returns an error about a conflict as
-// it is.
+// explain turns a refusal of the API server into an *Error. It does not change an error that
+// reports a conflict, because the caller tries again after it.
 func explain(s Source, err error) error {
 	switch {
 	case err == nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):

@@ -24,13 +24,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// world is a publisher over a fake API server that counts writes.
+// world has a publisher and a fake API server, and records writes.
 type world struct {
 	t      *testing.T
 	p      *Publisher
 	kube   client.WithWatch
 	writes []string
-	fail   func(verb string) error // returns the error of a call; nil for no errors
+	fail   func(verb string) error // returns the error for a call; nil if no call fails
 }
 
 func newWorld(t *testing.T) *world {
@@ -295,8 +295,7 @@ func TestLeftoversOfAnEarlierSourceGoByThemselves(t *testing.T) {
 	}
 }
 
-// TestNoUIDOwnsNothing checks that a source with an empty UID owns no ExternalArtifact. At an API
-// server, every object has a UID.
+// TestNoUIDOwnsNothing checks that a source with an empty UID owns no ExternalArtifact.
 func TestNoUIDOwnsNothing(t *testing.T) {
 	s := source()
 	s.UID = ""
@@ -393,7 +392,7 @@ func TestUnavailable(t *testing.T) {
 	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
 	for what, c := range map[string]struct {
 		fail func(verb string) error
-		text string // part of the *Error; empty for an unchanged error of the API server
+		text string // part of the *Error's text; empty if the API server's error is returned
 	}{
 		"no such kind": {
 			fail: func(string) error {

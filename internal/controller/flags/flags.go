@@ -52,7 +52,7 @@ type Flags struct {
 	LeaderElect bool
 	// LeaderElectNamespace is the namespace of the lease; empty for the controller's own namespace.
 	LeaderElectNamespace string
-	// LeaderElectID is the name of the lease, one for each shard.
+	// LeaderElectID is the name of the lease. Each shard needs its own lease.
 	LeaderElectID string
 	// ShardSelector selects the objects that this controller reconciles.
 	ShardSelector labels.Selector
@@ -68,9 +68,9 @@ type Flags struct {
 	// TokenCacheObjectMetrics counts hits and misses for every object.
 	TokenCacheObjectMetrics bool
 
-	// DefaultServiceAccount is the name of a ServiceAccount in the object's namespace. Objects use
-	// it if they need a ServiceAccount's token, for a cloud or as their credential, but name no
-	// ServiceAccount. Empty: there is no default.
+	// DefaultServiceAccount is the name of the ServiceAccount for objects that need a
+	// ServiceAccount's token but name no ServiceAccount. Each object uses the ServiceAccount with
+	// this name in its own namespace. Empty: there is no default.
 	DefaultServiceAccount string
 	// RequireServiceAccount refuses objects that need a ServiceAccount's token but have no
 	// ServiceAccount.
@@ -79,8 +79,8 @@ type Flags struct {
 	// cluster has no token server. Objects with workloadIdentityName are then refused. Objects with
 	// a SPIFFE credential are refused too, unless SPIFFEBroker has an endpoint.
 	KeyRingNamespace string
-	// SPIFFEBroker is the configuration of the broker that issues the SVIDs of objects. Without
-	// Endpoint, the token server issues them. If there are both servers, the broker issues them.
+	// SPIFFEBroker is the configuration of the broker that issues the SVIDs of objects. The token
+	// server issues SVIDs only if this configuration has no Endpoint.
 	SPIFFEBroker broker.Config
 	// AWSIdentities lets objects name AWS identities. If AWSIdentities is true, the controller's
 	// own identity at AWS is lent only to namespaces that both ControllerIdentityNamespaces and the
@@ -102,12 +102,13 @@ type Flags struct {
 	// AllowedEndpointHosts are the hosts that tenants may name besides the known hosts of the
 	// clouds.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are networks in which hosts named by tenants must not be. The default is the
-	// private address ranges. Hosts in AllowedEndpointHosts and the clouds' own hosts are exempt.
+	// DenyCIDRs are networks whose addresses are refused for hosts that tenants name. The default
+	// is the private address ranges. Hosts in AllowedEndpointHosts and the clouds' own hosts are
+	// exempt.
 	DenyCIDRs endpoint.CIDRs
-	// AWSRegion is the default region of AWS STS. It does not apply to an endpoint with its own
-	// region, or to a registry or bucket in another partition. It is also the region of Buckets
-	// that name neither region nor endpoint. Empty for no default.
+	// AWSRegion is the default region of AWS STS. It is not used for an endpoint with its own
+	// region, or for a registry or bucket outside the partition of AWSRegion. It is also the region
+	// of Buckets that name neither region nor endpoint. Empty for no default.
 	AWSRegion string
 }
 
@@ -122,8 +123,8 @@ Example, for a program that runs outside the cluster:
     --aws-region=eu-west-1
 `
 
-// Parse parses a command line, as [program.Flags.Parse] does. env looks up environment variables.
-// They give some of the defaults.
+// Parse parses a command line, as [program.Flags.Parse] does. Some of the defaults come from
+// environment variables, which the function env looks up.
 func Parse(args []string, env func(string) string, version string, out io.Writer) (f Flags, done bool, err error) {
 	var (
 		storeSize     = size(8 << 30)

@@ -40,7 +40,8 @@ func help(t *testing.T) string {
 
 func TestHelpIsGolden(t *testing.T) {
 	help := help(t)
-	for line := range strings.Lines(help) { // pflag aligns by bytes, so the names must be ASCII
+	// pflag counts bytes, not characters, to align the columns, so the names must be ASCII.
+	for line := range strings.Lines(help) {
 		name, _, _ := strings.Cut(strings.TrimSpace(line), "   ")
 		if strings.HasPrefix(name, "--") && strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
 			t.Errorf("%s: what is not ASCII puts its column out of line", name)
@@ -64,11 +65,11 @@ func TestDefaults(t *testing.T) {
 	if f, _, err := flags.Parse([]string{base}, socket, "", io.Discard); err != nil || f.SPIFFEBroker.Endpoint != "unix:///run/b.sock" {
 		t.Errorf("the broker of the environment is %+v, %v", f.SPIFFEBroker, err)
 	}
-	// By default, no namespace may use the controller's own identity, and no further host is
-	// allowed.
 	if private := endpoint.PrivateCIDRs(); f.DenyCIDRs.String() != private.String() {
 		t.Errorf("tenants may name hosts in all but %s", &f.DenyCIDRs)
 	}
+	// By default, no namespace may use the controller's own identity, and the list of allowed hosts
+	// is empty.
 	if f.ControllerIdentityNamespaces.Decide("tenant-a", nil).Allowed || f.AllowedEndpointHosts.String() != "" || f.TokenCacheObjectMetrics {
 		t.Errorf("%+v", f)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Gates are the features that --feature-gates switches. The names are those of Flux.
+// Gates are the features that --feature-gates switches on and off. Flux uses the same names.
 type Gates struct {
 	// ObjectLevelWorkloadIdentity lets objects use the identities of the ServiceAccounts that they
 	// name.

@@ -14,7 +14,7 @@ import (
 // plan is a spec after it was parsed and checked.
 type plan struct {
 	repository oci.Repository
-	// list is the text of the exclusions.
+	// list is the spec's exclusionList, or the default list.
 	list       []string
 	exclusions oci.Exclusions
 }
@@ -23,7 +23,7 @@ type plan struct {
 func (kind) Decide(_ context.Context, o *v1alpha1.ImageRepository, _ access.Call) (plan, error) {
 	p := plan{list: o.Spec.ExclusionList}
 	if p.list == nil {
-		// The object was stored before the schema had its default.
+		// The object was stored before the schema had a default for exclusionList.
 		p.list = []string{v1alpha1.DefaultTagExclusion}
 	}
 	var err error

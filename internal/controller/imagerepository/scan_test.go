@@ -26,7 +26,7 @@ func revisionOf(tags ...string) string {
 }
 
 // TestTagsAreScannedAsTheTenant lists a tenant's own repository with the role of the tenant's
-// account. This is Story 1 of the design D1 (docs/deviations.md), for tags.
+// account. This is Story 1 of Flux RFC-0010, applied to tags.
 func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0", "1.1.0", "latest", "sha256-0a.sig")
@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 		reason  string
 		message string
 		stalled bool
-		quiet   bool // no registry may be asked for tags
+		quiet   bool // no page of tags may be served
 	}{
 		"another tenant's repository": {
 			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = cloudHost + "/tenant-b/app" },
@@ -299,8 +299,8 @@ func TestHostileRegistries(t *testing.T) {
 		message string
 		after   time.Duration // minimum pause before the retry
 		most    int           // largest number of pages that may be requested
-		// timeout is spec.timeout while the registry is hostile. Zero means five minutes, which
-		// even a busy machine does not reach.
+		// timeout is spec.timeout while the registry is hostile. Zero means five minutes, so that
+		// no timeout occurs even on a busy machine.
 		timeout time.Duration
 	}{
 		"a circle": {

@@ -15,14 +15,14 @@ import (
 )
 
 // TestScanTakesTheWayOfTheTenant checks that a scan uses only the proxy and the certificate
-// authorities that the tenant named. The exchange must use the proxy too.
+// authorities that the tenant named. The token exchange must use the proxy too.
 func TestScanTakesTheWayOfTheTenant(t *testing.T) {
 	const proxyHost = "proxy.example.com:3128"
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0")
 	network := w.registry.network
 	proxy := network.ServeProxy(t, proxyHost)
-	w.Access.Transports = network.Pool(t, x509.NewCertPool()) // no authorities of the system
+	w.Access.Transports = network.Pool(t, x509.NewCertPool()) // trust only the tenant's authorities
 	w.Secret("tenant-a", "authority", corev1.SecretTypeOpaque, map[string]string{"ca.crt": network.CA})
 	w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
 
@@ -42,9 +42,9 @@ func TestScanTakesTheWayOfTheTenant(t *testing.T) {
 	}
 }
 
-// TestRefusalsSayHowTheRegistryWasAsked checks the messages of two failures. Without a credential,
-// the message must say that no credential was sent. With a proxy, the message must have the proxy's
-// answer.
+// TestRefusalsSayHowTheRegistryWasAsked checks the messages of refused requests. If the registry
+// refuses a request without a credential, the message must say that no credential was sent. If the
+// proxy refuses, the message must contain the proxy's answer.
 func TestRefusalsSayHowTheRegistryWasAsked(t *testing.T) {
 	const proxyHost = "proxy.example.com:3128"
 	w := newWorld(t)

@@ -54,7 +54,7 @@ func (w *world) tenant(namespace string, tags ...string) {
 	w.registry.tags[namespace+"/app"] = tags
 }
 
-// create stores an object that scans the tenant's repository. The function edit may change the
+// create stores an ImageRepository for the tenant's repository. The function edit may change the
 // object first.
 func (w *world) create(namespace, name string, edit func(*v1alpha1.ImageRepository)) *v1alpha1.ImageRepository {
 	w.T.Helper()

@@ -15,9 +15,9 @@ const (
 	lastPause  = 2 * time.Minute
 )
 
-// rewordPause is the time after a status write in which a change of messages alone is not written.
-// Remote servers control some of the text, so such writes are limited: each write stays in the
-// cluster's database for minutes.
+// rewordPause is the least time between two status writes if only messages have changed. Remote
+// servers control some of the text, so such writes are limited: each write stays in the cluster's
+// database for minutes.
 const rewordPause = time.Minute
 
 // failures counts each object's consecutive failures, and remembers the last write of its status.
@@ -36,7 +36,7 @@ type past struct {
 }
 
 // next counts another failure and returns the pause after it. The pause is twice the previous
-// pause, but not longer than the parameter longest.
+// pause, up to the given maximum.
 func (f *failures) next(object client.ObjectKey, longest time.Duration) time.Duration {
 	pause := longest
 	f.change(object, func(p *past) {
@@ -48,8 +48,8 @@ func (f *failures) next(object client.ObjectKey, longest time.Duration) time.Dur
 	return pause
 }
 
-// doublings is the number of failures after which every pause has its maximum length. If firstPause
-// is doubled so many times, it is over a day, longer than every bound.
+// doublings is the number of failures after which every pause has its maximum length. Doubled so
+// often, firstPause would be more than a day, which is longer than any maximum.
 const doublings = 17
 
 // reset sets the object's number of consecutive failures to zero.
@@ -82,7 +82,7 @@ func (f *failures) outdated(object client.ObjectKey, version string) bool {
 	return err != nil || order < 0
 }
 
-// fresh reports whether the status was written within the last rewordPause.
+// fresh reports whether the last status write is less than [rewordPause] ago.
 func (f *failures) fresh(object client.ObjectKey) (fresh bool) {
 	f.change(object, func(p *past) { fresh = time.Since(p.written) < rewordPause })
 	return fresh

@@ -14,8 +14,8 @@ type spender struct {
 	uid                   types.UID
 }
 
-// rate limits actions. The field number says how many actions are allowed at once. After them, one
-// more action is allowed each time that the duration in the field every has passed.
+// rate limits actions: it allows a burst of actions, and then one more action per period. The field
+// number is the size of the burst, and the field every is the length of the period.
 type rate struct {
 	number int
 	every  time.Duration
@@ -39,8 +39,8 @@ func (b *budget) delays(object spender, perObject, perNamespace rate) (ofObject,
 	return b.objects.delay(object, perObject, now), b.namespaces.delay(object.namespace, perNamespace, now)
 }
 
-// spend subtracts the parameter cost from the budgets of the object and of its namespace. If the
-// cost is more than a budget has left, the delay gets longer.
+// spend subtracts the cost of an action from the budgets of the object and of its namespace. The
+// cost may be more than a budget has left; this makes the delay longer.
 func (b *budget) spend(object spender, cost int, perObject, perNamespace rate) {
 	now := time.Now()
 	b.mu.Lock()

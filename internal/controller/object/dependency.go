@@ -31,25 +31,26 @@ type Dependency struct {
 	Namespace string
 	// Name is the dependency's name.
 	Name string
-	// UsedIn limits a change to the dependents in this namespace; empty for the dependents in all
-	// namespaces.
+	// UsedIn limits the effect of a change to the dependents in this namespace, and to
+	// cluster-scoped dependents. Empty: all dependents are affected.
 	UsedIn string
 }
 
-// DependencyOn returns the dependency that identifies a subject.
+// DependencyOn returns the dependency on a subject.
 func DependencyOn(subject auth.Subject) Dependency {
 	return Dependency{Kind: string(subject.Kind()), Namespace: subject.Namespace(), Name: subject.Name()}
 }
 
 // Dependencies reports changes of the dependencies of objects.
 type Dependencies struct {
-	// Created has the kinds of dependencies for whose creation objects may wait. It maps each kind
-	// to an empty object of that kind. The [Reconciler] watches the metadata of the kind. When a
-	// dependency is created, the [Reconciler] wakes the objects that depend on it.
+	// Created has the kinds of dependencies that can be created later than the objects that depend
+	// on them. It maps each kind to an empty object of that kind. The [Reconciler] watches the
+	// metadata of the kind. When a dependency is created, the [Reconciler] wakes the objects that
+	// depend on it.
 	Created map[string]client.Object
-	// Subscribe registers the function changed, which is called after a dependency was changed or
-	// deleted. Code that caches tokens must have subscribed earlier, so that it learns of the
-	// change before an object is reconciled. changed must return at once. Required.
+	// Subscribe registers a function that is called after a dependency was changed or deleted. The
+	// function must return at once. Code that caches tokens must have subscribed earlier, so that
+	// it learns of the change before an object is reconciled. Required.
 	Subscribe func(changed func(Dependency))
 }
 
@@ -67,8 +68,8 @@ func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
 	return keys
 }
 
-// SetupWithManager registers the reconciler with the manager. At most concurrent objects are
-// reconciled at once. Call SetupWithManager before the manager starts.
+// SetupWithManager registers the reconciler with the manager. The last parameter limits the number
+// of objects that are reconciled at once. Call SetupWithManager before the manager starts.
 func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Manager, concurrent int) error {
 	empty, _ := r.kind.Empty()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, empty, dependencyIndex, r.dependencies); err != nil {
@@ -108,9 +109,8 @@ func notCreated() predicate.Predicate {
 
 // startCreated queues each object that is new or in the watch's initial list. An object from the
 // initial list may wait for StartWithin, so that thousands of objects do not begin at once after a
-// restart. One handler alone must decide whether an object is new or in the initial list. The
-// reason: handlers are added one after the other, while objects are created. So the same object can
-// be new for one handler and in the initial list for another handler.
+// restart. Creations are left to this one handler. If one handler queued new objects and another
+// queued the initial list, both could miss an object that is created while the handlers are added.
 func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -147,10 +147,10 @@ func requestChanged() predicate.Predicate {
 // createdOnly lets only creations through.
 func createdOnly() predicate.Predicate { return predicate.Not(notCreated()) }
 
-// watchChanges is a source of reconcile requests. It starts when this replica begins to reconcile.
-// A subscriber must return at once, because all other subscribers wait for it. But a dependency may
-// have many dependents and change often. So changes go to a queue, which holds each dependency at
-// most once. The dependents are looked up later.
+// watchChanges subscribes to changes of dependencies, so that their dependents are reconciled. The
+// controller calls it when this replica begins to reconcile. The subscribed function only puts the
+// dependency into a queue, because other subscribers wait until it returns. The queue holds each
+// dependency at most once, however often it changes. The dependents are looked up later.
 //
 //nolint:unparam // controller-runtime takes a function that may fail
 func (r *Reconciler[O, P]) watchChanges(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -161,9 +161,9 @@ func (r *Reconciler[O, P]) watchChanges(ctx context.Context, queue workqueue.Typ
 	return nil
 }
 
-// wakeDependents takes changed dependencies from the queue until ctx ends. It ends the work on
-// their dependents and has the dependents reconciled again. This takes some time for each
-// dependency. wakeDependents then waits nine times as long, so it is busy for at most a tenth of
+// wakeDependents takes changed dependencies from the queue until ctx ends. It ends the work on the
+// objects that depend on them, and queues these objects again. After each dependency,
+// wakeDependents waits nine times as long as it has worked, so it is busy for at most a tenth of
 // the time.
 func (r *Reconciler[O, P]) wakeDependents(ctx context.Context, changed workqueue.TypedInterface[Dependency], wake func(reconcile.Request)) {
 	for {
@@ -190,14 +190,13 @@ func (r *Reconciler[O, P]) dependentsOf(kind string) handler.MapFunc {
 	}
 }
 
-// dependents returns requests for the objects that depend on d, from the cache.
+// dependents returns requests for the objects in the cache that depend on d.
 func (r *Reconciler[O, P]) dependents(ctx context.Context, d Dependency) []reconcile.Request {
 	var requests []reconcile.Request
 	empty, list := r.kind.Empty()
 	options := []client.ListOption{client.MatchingFields{dependencyIndex: d.key()}}
 	if d.UsedIn != "" {
-		// A cluster-scoped dependent has users in all namespaces, so a change for any namespace
-		// wakes it.
+		// Cluster-scoped dependents have no namespace, so the change affects all of them.
 		if namespaced, err := r.shared.Client.IsObjectNamespaced(empty); err != nil || namespaced {
 			options = append(options, client.InNamespace(d.UsedIn))
 		}
@@ -206,13 +205,13 @@ func (r *Reconciler[O, P]) dependents(ctx context.Context, d Dependency) []recon
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 	}, options...)
 	if err != nil {
-		return nil // the controller ends, or has not started and will see every object
+		return nil // the controller is stopping, or is starting and will reconcile every object
 	}
 	return requests
 }
 
-// Each calls the function show for each object of the list's kind in the cache. show must not
-// change the object.
+// Each passes the cached objects of the list's kind to the function show, one by one. The function
+// must not change the objects.
 func Each[O client.Object](ctx context.Context, reader client.Reader, list client.ObjectList, show func(O), options ...client.ListOption) error {
 	if err := reader.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return err

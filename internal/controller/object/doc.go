@@ -1,4 +1,4 @@
-// Package object is the frame of every reconciler: the code that all kinds share. It reads an
+// Package object has the code that the reconcilers of all kinds share. A reconciler reads an
 // object, lets its kind make a plan of the spec, and lets the kind carry out the plan. Then it
 // reports the result in the object's status. A [Kind] has the parts that differ between kinds of
 // objects.
@@ -19,6 +19,6 @@
 // meanwhile. The object is then reconciled again.
 //
 // The package depends on neither artifacts nor connections, so kinds that fetch nothing use it too.
-// Package tenant extends the frame for kinds that act as a tenant, and package source for kinds
-// that fetch an artifact.
+// Package tenant extends it for kinds whose objects act as a tenant. Package source extends package
+// tenant for kinds that fetch an artifact.
 package object

@@ -38,8 +38,8 @@ type refusal struct {
 	err   error
 }
 
-// Invalid returns the error for a spec in which a field breaks a rule of the schema. The parameter
-// format says what is wrong. The parameter fix is the next step; it may be empty.
+// Invalid returns the error for a spec in which a field breaks a rule of the schema. The format and
+// its arguments say what is wrong. fix tells people what to do next; it may be empty.
 func Invalid(field, fix, format string, args ...any) error {
 	return &refusal{field: field, fix: fix, err: fmt.Errorf(format, args...)}
 }
@@ -100,7 +100,8 @@ func (e *ForbiddenError) Error() string {
 		e.Verb, e.Resource, where, e.Verb, e.Resource, where)
 }
 
-// retryableError is an error that is retried, even if its code normally makes an object Stalled.
+// retryableError is an error that is retried, even if its [auth.Code] normally makes an object
+// Stalled.
 type retryableError struct{ error }
 
 func (e *retryableError) Unwrap() error { return e.error }
@@ -109,8 +110,8 @@ func (e *retryableError) Unwrap() error { return e.error }
 // an error never makes an object Stalled.
 func Retryable(err error) error { return &retryableError{err} }
 
-// Explain turns an error of a reconciliation into a failure that people can read; the function own
-// explains the errors of one kind.
+// Explain turns an error of a reconciliation into a failure that people can read. The last argument
+// explains the errors that only the object's kind has.
 func Explain(err error, own func(error) (Failure, bool)) Failure {
 	f, known := common(err)
 	if !known {
@@ -160,7 +161,8 @@ func common(err error) (Failure, bool) {
 	}
 }
 
-// reasoned is an error with a reason that replaces the reason of its code.
+// reasoned is an error with its own reason. The condition shows this reason instead of the error's
+// code.
 type reasoned interface {
 	error
 	// Reason is one of the reasons in package api/meta.
@@ -191,12 +193,12 @@ type outOfTime struct{ error }
 
 func (e *outOfTime) Unwrap() error { return e.error }
 
-// OutOfTime marks an error of calls that ended because spec.timeout had passed. Do not mark a
-// client's own timeouts, although those of net/http are [context.DeadlineExceeded] too.
+// OutOfTime marks an error as caused by spec.timeout. Do not mark every error that matches
+// [context.DeadlineExceeded]: the error of a net/http client's own timeout matches it too.
 func OutOfTime(err error) error { return &outOfTime{err} }
 
-// TimedOut explains an error that is marked by [OutOfTime]. The reason is the kind's reason for a
-// server that does not answer.
+// TimedOut returns the failure for an error that is marked by [OutOfTime]. The caller gives the
+// reason, which differs between kinds.
 func TimedOut(err error, reason string) (Failure, bool) {
 	if _, ok := errors.AsType[*outOfTime](err); !ok {
 		return Failure{}, false
@@ -213,8 +215,8 @@ const (
 	maxNote    = 1000
 )
 
-// clip returns text as one line, for a condition, an event or a log. The parameter limit is the
-// maximum length in bytes. All characters of the result are visible, whoever wrote the text.
+// clip returns text as one line, for a condition, an event or a log. The result has at most limit
+// bytes. All characters of the result are visible, whoever wrote the text.
 func clip(text string, limit int) string {
 	text = plain.Text(text)
 	if len(text) <= limit {

@@ -19,7 +19,7 @@ var (
 	errUnusable = errors.New("unusable")
 )
 
-// odd explains the failures of one kind.
+// odd stands for the method Explain of a kind that has errors of its own.
 func odd(err error) (Failure, bool) {
 	if errors.Is(err, errUnusable) {
 		return Failure{Reason: "Unusable", AtInterval: true}, true
@@ -43,7 +43,7 @@ func TestExplain(t *testing.T) {
 		reason  string
 		stalled bool
 		after   time.Duration
-		seldom  bool // checked again at the interval only
+		seldom  bool // no retry before the interval has passed
 	}{
 		"address":              {fmt.Errorf("x: %w", &endpoint.AddressError{Kind: "loopback"}), "EndpointRefused", false, 0, false},
 		"secret":               {&SecretError{"spec.secretRef", "x", "make it", errors.New("does not exist")}, "SecretRefused", false, 0, false},

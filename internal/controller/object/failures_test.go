@@ -18,7 +18,7 @@ import (
 )
 
 // A client's own timeout, for example for the headers of an answer, is not reported as
-// spec.timeout: to raise spec.timeout would not help. In net/http, both timeouts give
+// spec.timeout, because a longer spec.timeout would not help. In net/http, both timeouts give
 // [context.DeadlineExceeded].
 func TestOwnTimeoutIsToldFromOthers(t *testing.T) {
 	for timeout, passed := range map[time.Duration]bool{30 * time.Minute: false, time.Nanosecond: true} {
@@ -74,7 +74,7 @@ func TestOtherWordsAreNoNews(t *testing.T) {
 		}
 
 		before, asked := w.Writes.Statuses, answers
-		for range 30 { // 30 reconciliations, whatever wakes the object
+		for range 30 { // the object is reconciled before it is due
 			w.reconcile(o)
 			time.Sleep(time.Second)
 		}
@@ -87,8 +87,8 @@ func TestOtherWordsAreNoNews(t *testing.T) {
 			t.Errorf("after a minute: %+v", controllertest.Ready(got))
 		}
 
-		// After a request to reconcile, the newest message is written. A failure with another
-		// reason makes an event.
+		// After a request to reconcile, the newest message must be written at once. A failure
+		// whose reason differs from the last one must make an event.
 		w.Request(o, "now")
 		w.reconcile(o)
 		if got := w.Get(o); got.Status.LastHandledReconcileAt != "now" || !strings.Contains(controllertest.Ready(got).Message, fmt.Sprint("answer ", asked+32)) {
@@ -133,7 +133,9 @@ func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
 			w.reconcile(o)
 			time.Sleep(10 * time.Second)
 			size = "800 MiB"
-			again := w.reconcile(o).RequeueAfter // early, as after a change of the account
+			// An object is reconciled before the interval has passed if, for example, its account
+			// changes.
+			again := w.reconcile(o).RequeueAfter
 			if got := message(w, o); !strings.Contains(got, "900 MiB") || again > 2*object.RewordPause {
 				t.Errorf("within a minute: %q, again after %s", got, again)
 			}

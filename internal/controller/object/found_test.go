@@ -72,8 +72,8 @@ func TestObjectIsFoundWhileTheWatchBegins(t *testing.T) {
 	}
 }
 
-// beginning is an informer that has one object. The handler number i gets it in the initial list if
-// bit i of found is set, and otherwise as a new object.
+// beginning is an informer that has one object. If bit i of found is set, handler i gets the object
+// in the initial list, and otherwise as a new object.
 type beginning struct {
 	*runtimetest.FakeInformer
 

@@ -115,8 +115,8 @@ func burdened(o *v1alpha1.OCIRepository) {
 	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "y"}}
 }
 
-// Metadata that the cache does not have stays on the object, also when the finalizer is added or
-// removed.
+// The cache lacks some of an object's metadata. The object keeps this metadata at the API server,
+// even when the finalizer is added or removed.
 func TestNothingIsLostThatIsNotRemembered(t *testing.T) {
 	w := newWorld(t)
 	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
@@ -175,7 +175,7 @@ func TestWritesAreFew(t *testing.T) {
 	}
 }
 
-// Objects that are due at nearly the same time wake the process together.
+// Objects that would be due at nearly the same time become due at the same time.
 func TestDueTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -199,8 +199,8 @@ func TestDueTogether(t *testing.T) {
 	})
 }
 
-// If the first work on a generation takes a while, the status shows progress. So nobody takes the
-// result of the last generation for the result of this generation.
+// If the work on a new generation takes a while, the status shows progress. So nobody mistakes the
+// result of the previous generation for the result of this generation.
 func TestProgressIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -275,8 +275,8 @@ func TestReportsFail(t *testing.T) {
 	}
 }
 
-// A kind may save a status that must not be lost. The next write has only the differences to the
-// saved status.
+// A kind may save its status before the reconciliation ends. The next write has only the
+// differences from the saved status.
 func TestSavedBeforeTheEnd(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)

@@ -25,25 +25,26 @@ type Object interface {
 type Kind[O Object, P any] interface {
 	Definition[O]
 
-	// Decide makes the plan of the spec, or refuses the spec with an error of [Invalid] or another
-	// error for which Explain has a failure. It may read, but must change neither o nor anything at
-	// the API server. It must not rely on a rule of the schema: an object may be older than the
-	// rule.
+	// Decide makes the plan of the spec, or refuses the spec. The error of a refusal is made by
+	// [Invalid], or is one for which Explain returns a failure. Decide may read, but must change
+	// neither o nor anything at the API server. It must not rely on a rule of the schema: an object
+	// may be older than the rule.
 	Decide(ctx context.Context, o O) (P, error)
 	// Act carries out the plan and changes o's status accordingly, except for conditions. If it
 	// returns an error, it leaves the status as it was. ctx ends with the object's timeout. If Act
 	// found something that an event should announce, news is the event's reason, such as
 	// NewArtifact.
 	Act(ctx context.Context, o O, plan P) (news string, err error)
-	// Report is called after every Decide and Act, and instead of them while the object is
-	// suspended. Report writes the conditions that only this kind has, and publishes what the
-	// status offers. found is the message of the condition Ready. It says in a few words what the
-	// status offers, such as "stored artifact for revision 1.2.0"; empty if the status offers
-	// nothing.
+	// Report is called after every Decide and Act. While the object is suspended, only Report is
+	// called. Report writes the conditions that only this kind has. It may also publish the result
+	// in another object, such as an ExternalArtifact. Report returns the message of the condition
+	// Ready. The message describes the result in the status in a few words, such as "stored
+	// artifact for revision 1.2.0"; it is empty if there is no result.
 	Report(ctx context.Context, o O, outcome Outcome) (found string, err error)
-	// Finalize removes the data outside of an object that is being deleted. The [Reconciler] calls
-	// Finalize if the object has the finalizer. After an error the object stays, and Finalize is
-	// tried again. After a Stalled failure, it is tried again only when a dependency changes.
+	// Finalize removes the data that is stored outside of an object when the object is being
+	// deleted. The [Reconciler] calls Finalize if the object has the finalizer. After an error the
+	// object stays, and Finalize is tried again. After a Stalled failure, it is tried again only
+	// when a dependency changes.
 	Finalize(ctx context.Context, o O) error
 }
 
@@ -63,8 +64,8 @@ type Definition[O Object] interface {
 type View struct {
 	// Suspend is spec.suspend.
 	Suspend bool
-	// Finalizer says that the object has data outside of it, so that the object needs the
-	// finalizer.
+	// Finalizer says that the object needs the finalizer, because it has data that is stored
+	// elsewhere.
 	Finalizer bool
 	// Renewable says that Act renews the object's tokens on request ([RenewalRequested]). After Act
 	// has succeeded, the [Reconciler] removes the request.
@@ -76,8 +77,9 @@ type View struct {
 	// means two minutes.
 	RetryWithin time.Duration
 	// StartWithin spreads the first reconciliation of objects that exist when the controller
-	// starts. Such an object is reconciled within this time, or when it changes. With zero it is
-	// reconciled at once, and so is an object with a change or a request that was not handled yet.
+	// starts. Such an object is reconciled within this time, or when it changes. Zero means at
+	// once. An object with a change or a request that was not handled yet is always reconciled at
+	// once.
 	StartWithin time.Duration
 	// Timeout bounds Act. It is at most [MaxTimeout]; nil means a minute.
 	Timeout *metav1.Duration
@@ -102,7 +104,7 @@ type Outcome struct {
 	// Refused says that Err comes from Decide, so Act was not called. The status may still show the
 	// results of an earlier Act, which may be outdated.
 	Refused bool
-	// Suspended says that spec.suspend holds the object: neither Decide nor Act was called.
+	// Suspended says that neither Decide nor Act was called, because spec.suspend is true.
 	Suspended bool
 	// Save writes the current status, so that a controller that is killed in the next moment finds
 	// the status after its restart.
@@ -127,12 +129,12 @@ func asked(o Object) bool {
 	return isNew(o) || requested(o) != o.GetStatus().LastHandledReconcileAt
 }
 
-// isNew reports whether this generation of the object was not reconciled before. The schema's
-// default of observedGeneration is -1, so a new object differs too.
+// isNew reports whether this generation of the object has not been reconciled yet. The schema's
+// default of observedGeneration is -1, so this is also true for a new object.
 func isNew(o Object) bool { return o.GetGeneration() != o.GetStatus().ObservedGeneration }
 
-// requested returns the object's request to be reconciled now, or an empty string. The status
-// repeats the request, so the length is limited.
+// requested returns the object's request to be reconciled now, or an empty string. The request is
+// copied into the status, so its length is limited.
 func requested(o client.Object) string {
 	annotations := o.GetAnnotations()
 	value, flux := annotations[meta.ReconcileRequestedAnnotation], annotations[meta.FluxReconcileRequestedAnnotation]
@@ -147,7 +149,8 @@ func RenewalRequested(o client.Object) bool {
 	return o.GetAnnotations()[meta.OperationAnnotation] == meta.OperationRenewToken
 }
 
-// AllowedAccount returns the account to which the object may change, or an empty string.
+// AllowedAccount returns the cloud account that an annotation allows for the object, or an empty
+// string.
 func AllowedAccount(o client.Object) string {
 	return clip(o.GetAnnotations()[meta.AllowAccountChangeAnnotation], 256)
 }
@@ -158,6 +161,6 @@ func requestTime(value string) time.Time {
 	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return time.Unix(seconds, 0)
 	}
-	at, _ := time.Parse(time.RFC3339, value) // zero with an error
+	at, _ := time.Parse(time.RFC3339, value) // the zero time after an error
 	return at
 }

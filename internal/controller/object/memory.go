@@ -6,10 +6,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// Remember removes the parts of an object that a manager's cache does not need, for
-// ByObject.Transform. These are the metadata whose size no schema limits: annotations (up to 256
-// KiB, except the requests to the controller), labels, owners and managed fields. The controller's
-// patches contain only differences, so they do not remove these parts from the object itself.
+// Remember is a ByObject.Transform for a manager's cache. It removes metadata that the cache does
+// not need, and whose size no schema limits: labels, owners, managed fields, and annotations that
+// are not requests to the controller. The controller's patches contain only differences, so they do
+// not remove this metadata from the object itself.
 func Remember(object any) (any, error) {
 	o, ok := object.(client.Object)
 	if !ok {

@@ -15,13 +15,13 @@ import (
 type state struct{ kind, namespace, ready, reason string }
 
 // NewMetrics returns the collector of the metric lanyard_objects. It counts the objects of all
-// reconcilers that were made with shared; make the reconcilers first.
+// reconcilers that use the given Shared; make the reconcilers first.
 //
 // The metric has a series for each combination of kind, namespace, status and reason that some
 // object has. So there are never more series than objects. The number of reasons (docs/errors.md)
 // limits the series of a namespace, however many objects a tenant makes. The objects are counted at
-// each scrape until ctx ends. Only the replica that reconciles counts, so that the values of all
-// replicas can be added up.
+// each scrape until ctx ends. Only the replica that reconciles has the metric, so that the values
+// of all replicas can be added up.
 func NewMetrics(ctx context.Context, shared *Shared) prometheus.Collector {
 	return &objectMetrics{
 		ctx:    ctx,
@@ -41,8 +41,8 @@ type objectMetrics struct {
 // Describe implements prometheus.Collector.
 func (m *objectMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.objects }
 
-// countTimeout bounds the counting. Counting has to wait only while a starting controller reads its
-// first lists.
+// countTimeout bounds the time for counting. Counting waits only at the start of a controller,
+// until the first lists have been read.
 const countTimeout = 5 * time.Second
 
 // Collect implements prometheus.Collector.
@@ -65,7 +65,7 @@ func (m *objectMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// count adds the kind's objects in the cache to the numbers in the map objects.
+// count counts the kind's objects in the cache, and adds the numbers to those in the map.
 func (r *Reconciler[O, P]) count(ctx context.Context, objects map[state]int) error {
 	_, list := r.kind.Empty()
 	return Each(ctx, r.shared.Client, list, func(o O) {

@@ -9,12 +9,12 @@ import (
 
 // progressAfter is the time after which the status of a new generation says that work is in
 // progress. Most work takes less time, so it costs one write instead of two. Before that time,
-// kstatus sees from observedGeneration that the object is in progress.
+// observedGeneration tells kstatus that the object is in progress.
 const progressAfter = time.Second
 
-// showProgress waits for progressAfter and then writes to the status of a new generation that work
-// is in progress. The caller must call ended when the work is done, and must not write the object
-// before that call. The kind may change t.o meanwhile.
+// showProgress writes to the status that work on a new generation is in progress, if the work takes
+// longer than progressAfter. The caller must call ended() when the work is done, and must not
+// write the object before that call. The kind may change t.o meanwhile.
 func (r *Reconciler[O, P]) showProgress(ctx context.Context, t *turn[O, P]) (ended func()) {
 	if !t.isNew {
 		return func() {}
@@ -27,8 +27,8 @@ func (r *Reconciler[O, P]) showProgress(ctx context.Context, t *turn[O, P]) (end
 			return
 		}
 		if err := <-written; err != nil {
-			// After a conflict, the result of the work cannot be written either, so this error is
-			// only logged.
+			// This error is only logged: after a conflict, the write of the work's result fails
+			// too.
 			log.FromContext(ctx).Info("progress was not written", "cause", err.Error())
 			return
 		}

@@ -39,7 +39,7 @@ type Shared struct {
 
 	notices notices                                                  // for objects of all kinds
 	writes  writes                                                   // for objects of all kinds
-	counts  []func(ctx context.Context, objects map[state]int) error // of each kind; fixed before the manager starts
+	counts  []func(ctx context.Context, objects map[state]int) error // one per kind; fixed before the manager starts
 }
 
 // Metrics has metrics of single objects; *cache.Cache implements it.
@@ -76,7 +76,7 @@ type turn[O Object, P any] struct {
 	asked  bool             // somebody changed the object or asked for its reconciliation
 	plan   P
 	news   string // reason of an event that announces what Act found; empty for none
-	cause  error  // why the spec is not fulfilled; nil if it is
+	cause  error  // why the spec is not fulfilled; nil if it is fulfilled
 	result reconcile.Result
 
 	refused bool // cause comes from Decide, so Act was not called
@@ -100,7 +100,7 @@ func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request)
 	defer end()
 	result, err := r.reconcile(ctx, req)
 	if superseded(ctx) {
-		return reconcile.Result{}, nil // the code that ended the work has queued the object
+		return reconcile.Result{}, nil // the object was queued again when its work was ended
 	}
 	return result, err
 }
@@ -143,8 +143,8 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 	return t.result, nil
 }
 
-// addFinalizer adds the finalizer if the object has data outside of it. Other objects get no
-// finalizer, so neither a broken store nor a removed controller can prevent their deletion.
+// addFinalizer adds the finalizer if the object has data that is stored elsewhere. Other objects
+// get no finalizer, so neither a broken store nor a removed controller can prevent their deletion.
 func (r *Reconciler[O, P]) addFinalizer(ctx context.Context, t *turn[O, P]) error {
 	if !t.view.Finalizer || !controllerutil.AddFinalizer(t.o, meta.Finalizer) {
 		return nil
@@ -156,7 +156,7 @@ func (r *Reconciler[O, P]) addFinalizer(ctx context.Context, t *turn[O, P]) erro
 	return nil
 }
 
-// decide has the kind make a plan, unless the object is suspended.
+// decide lets the kind make a plan, unless the object is suspended.
 func (r *Reconciler[O, P]) decide(ctx context.Context, t *turn[O, P]) error {
 	if t.view.Suspend {
 		return nil
@@ -166,7 +166,7 @@ func (r *Reconciler[O, P]) decide(ctx context.Context, t *turn[O, P]) error {
 	return ctx.Err()
 }
 
-// act has the kind carry out the plan, if there is one. If the controller ends while Act runs, no
+// act lets the kind carry out the plan, if there is one. If the controller ends while Act runs, no
 // status is written. If Act has stored an artifact by then, the artifact is found again later, or
 // collected as garbage.
 func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
@@ -185,7 +185,7 @@ func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 		t.cause = OutOfTime(t.cause)
 	}
 	acted()
-	t.view = r.kind.View(t.o) // again, because the times in it may depend on the status
+	t.view = r.kind.View(t.o) // read again: Act may have changed the interval or other times
 	return ctx.Err()
 }
 
@@ -337,14 +337,14 @@ func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
 	return err
 }
 
-// withholds reports whether the status is not written now, because only messages would change. A
-// later attempt writes the messages. A stalled object has no later attempt, so its status is always
-// written.
+// withholds reports whether to put off writing the status, because it was written recently and only
+// messages would change. A later attempt writes the messages. A stalled object has no later
+// attempt, so its status is always written.
 func (r *Reconciler[O, P]) withholds(t *turn[O, P], f Failure) bool {
 	return !f.Stalled && !equality.Semantic.DeepEqual(t.before, t.o) && r.failures.fresh(t.key) && reworded(t.before, t.o)
 }
 
-// finalize has the kind remove the object's data, and then removes the finalizer.
+// finalize lets the kind remove the object's data, and then removes the finalizer.
 func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 	before := clone(o)
 	if !controllerutil.ContainsFinalizer(o, meta.Finalizer) {
@@ -401,16 +401,16 @@ func (r *Reconciler[O, P]) spender(o O) spender {
 
 func (r *Reconciler[O, P]) explain(err error) Failure { return Explain(err, r.kind.Explain) }
 
-// onlyIfUnchanged returns a patch with the differences from the parameter before. The patch fails
-// with a conflict if before is not the newest version of the object.
+// onlyIfUnchanged returns a patch with the differences from an earlier version of an object. The
+// patch fails with a conflict if this version is not the newest one.
 func onlyIfUnchanged(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
 func clone[O Object](o O) O { return o.DeepCopyObject().(O) } // a copy is of the same type
 
-// jitter changes a pause at random by up to a twentieth, up or down. So objects that were created
-// together are not always reconciled together.
+// jitter lengthens or shortens a pause at random, by a twentieth at most. So objects that were
+// created together are not always reconciled together.
 func jitter(d time.Duration) time.Duration {
 	//nolint:gosec // spreads load; not a secret.
 	return d + time.Duration((rand.Float64()-0.5)/10*float64(d))

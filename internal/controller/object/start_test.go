@@ -70,8 +70,7 @@ func TestObjectsStartSpreadOut(t *testing.T) {
 	})
 }
 
-// urgent returns an object that must not wait. The parameter because is a function that makes the
-// change for which the object must not wait.
+// urgent returns an object that must not wait, because the given change has been made to it.
 func urgent(because func(*v1alpha1.OCIRepository)) client.Object {
 	o := &v1alpha1.OCIRepository{}
 	because(o)

@@ -11,8 +11,8 @@ import (
 )
 
 // The functions below are the only writers of the conditions Ready, Reconciling and Stalled. Each
-// leaves the object in one state of kstatus: Ready is always there, Reconciling and Stalled only
-// while they are true and never both.
+// leaves the object in one state of kstatus. The condition Ready is always there. Reconciling and
+// Stalled are there only while they are true, and never both.
 
 // markProgressing sets the conditions while a generation is worked on for the first time.
 func markProgressing(o Object) {
@@ -76,7 +76,7 @@ func ready(status *meta.Status) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// reworded reports whether the parameters before and o are equal except for the messages of
+// reworded reports whether two versions of an object are equal except for the messages of
 // conditions.
 func reworded[O Object](before, o O) bool {
 	before, o = clone(before), clone(o)

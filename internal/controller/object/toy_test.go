@@ -158,8 +158,8 @@ func (w *world) change(namespace, name string) {
 	w.Accounts.Tell(subject)
 }
 
-// remembering returns the function Get of a reconciler's cache. While *behind is true, Get returns
-// the old object, the parameter before.
+// remembering returns the function Get of a reconciler's cache. While the cache is behind, Get
+// returns an old version of the object.
 func remembering(before *v1alpha1.OCIRepository, behind *bool) func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
 		if *behind {

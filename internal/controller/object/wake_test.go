@@ -61,7 +61,8 @@ func accountsWakeTheirObjects(t *testing.T) {
 	}
 }
 
-// A change for the users in one namespace wakes no object of another namespace.
+// A change of a dependency may concern only the objects of one namespace. Such a change must wake
+// no object of another namespace.
 func TestUsersOfOneNamespaceWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -126,8 +127,7 @@ func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 	})
 }
 
-// A new dependency of another kind, here a cluster-scoped kind, wakes exactly the objects that
-// depend on it, in all namespaces.
+// A new cluster-scoped dependency wakes exactly the objects that depend on it, in all namespaces.
 func TestDependenciesOfOtherKindsWakeTheirObjects(t *testing.T) {
 	w := newWorld(t)
 	on := func(name string) func(*v1alpha1.OCIRepository) {

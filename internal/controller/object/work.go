@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Causes for which work ends early. The code that ends the work has the object reconciled again.
+// Causes for which work ends early. The code that ends the work also queues the object again.
 var (
 	errObjectChanged     = errors.New("the object was changed or deleted meanwhile")
 	errDependencyChanged = errors.New("what the object depends on was changed or deleted meanwhile")
@@ -25,10 +25,10 @@ func superseded(ctx context.Context) bool {
 	return errors.Is(cause, errObjectChanged) || errors.Is(cause, errDependencyChanged)
 }
 
-// underWork tracks the objects that are being worked on. Work may take until spec.timeout, since a
-// tenant's server may be slow on purpose. So work ends at once when it is outdated. Otherwise a
-// credential could be used for longer than its account allows, and an object could not be deleted
-// soon. The zero value is ready for use.
+// underWork tracks the objects that are being worked on, so that outdated work ends at once. Work
+// may take until spec.timeout, since a tenant's server may be slow on purpose. Without an early
+// end, a credential could be used for longer than its account allows, and a deleted object would
+// stay until the timeout. The zero value is ready for use.
 type underWork struct {
 	mu    sync.Mutex // guards works and the fields of each work; never held during I/O
 	works map[client.ObjectKey]*work
@@ -63,7 +63,7 @@ func (u *underWork) begin(ctx context.Context, object client.ObjectKey) (_ conte
 	}
 }
 
-// read records the generation of the object that is worked on.
+// read stores the UID and the generation of the object in its work.
 func (u *underWork) read(o client.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,8 +73,8 @@ func (u *underWork) read(o client.Object) {
 }
 
 // supersede ends the work on an older generation than o's, or on an earlier object of the same
-// name. It reports whether there was such work. Work whose generation is not known yet may be on an
-// older generation, and ends too.
+// name. It reports whether there was such work. Work whose generation is not known yet ends too,
+// because it may be on an older generation.
 func (u *underWork) supersede(o client.Object) bool {
 	return u.stop(client.ObjectKeyFromObject(o), errObjectChanged, func(w *work) bool {
 		return w.uid != o.GetUID() || w.generation < o.GetGeneration()

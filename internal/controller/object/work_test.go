@@ -24,10 +24,10 @@ type atWork struct {
 	o     *v1alpha1.OCIRepository
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	took  time.Duration // duration of the work; zero while the work goes on
-	again time.Duration // result.RequeueAfter of the work
+	again time.Duration // RequeueAfter of the work's result
 }
 
-// startWork has a worker begin to work on an object that has this spec.timeout.
+// startWork makes a worker begin to work on an object with the given spec.timeout.
 func startWork(t *testing.T, timeout time.Duration) *atWork {
 	t.Helper()
 	w := &atWork{world: newWorld(t), queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}

@@ -7,9 +7,9 @@ import (
 )
 
 // workers limits how many of a kind's workers one namespace may use. A tenant's server may be slow
-// on purpose, until spec.timeout, and running work is not stopped to make room for other objects.
-// Objects that have to wait are woken when a worker is free. So the waiting objects of a large
-// namespace do not keep the workers busy with retries. The zero value has no limit.
+// on purpose, and then occupies a worker until spec.timeout. Objects that have to wait are woken
+// when a worker is free. So the waiting objects of a large namespace do not keep the workers busy
+// with retries. The zero value has no limit.
 type workers struct {
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	number  int        // number of workers; zero for no limit
@@ -27,9 +27,9 @@ func (w *workers) start(number int, wake func(reconcile.Request)) {
 }
 
 // room returns how many more objects of the namespace may be reconciled now. A namespace may use
-// half of the workers that other namespaces do not use; the other half may stay idle. Of ten
-// workers, the first namespace gets five, the second two, and three more get one each. A namespace
-// may always use one worker, so a single worker is not held back for other namespaces.
+// half of the workers that no other namespace uses. Of ten workers, the first namespace may use
+// five, the second two, and three more namespaces one each. A namespace may always use one worker,
+// even if there is only one.
 func (w *workers) room(namespace string) int {
 	own := w.busy[namespace]
 	return max(1, (w.number-(w.all-own))/2) - own
@@ -71,8 +71,8 @@ func (w *workers) leave(object reconcile.Request) {
 	}
 }
 
-// left frees a worker of the namespace. It returns the waiting objects that may be worked on now,
-// of all namespaces, because the free worker may serve another namespace.
+// left frees a worker of the namespace. It returns the waiting objects that may be worked on now.
+// The free worker may serve any namespace, so these objects may be of any namespace.
 func (w *workers) left(namespace string) (woken []reconcile.Request, wake func(reconcile.Request)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,7 @@ func asks(namespace string, i int) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}
 }
 
-// Two hostile namespaces must not be able to occupy all workers with waiting for their servers.
+// Two hostile namespaces must not be able to occupy all workers by making them wait for servers.
 func TestSharesOfTheWorkers(t *testing.T) {
 	shared := &workers{}
 	shared.start(10, func(reconcile.Request) {})

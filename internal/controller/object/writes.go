@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// Bounds of the status writes of objects whose reconciliation nobody has requested. With each
-// write, the API server decodes, checks and encodes the whole object again, with everything that
-// its tenant wrote into it. The cluster's database stores each copy for minutes. The object's
-// server can cause a write with each answer: by new content, or by another failure.
+// Bounds of the status writes of an object, while no user changes it or asks for its
+// reconciliation. With each write, the API server decodes, checks and encodes the whole object
+// again, with everything that its tenant wrote into it. The cluster's database stores each copy for
+// minutes. A server from which an object fetches can cause a write with each answer: by new
+// content, or by another failure.
 const (
-	objectWrites     = 10 // writes of one object at once
+	objectWrites     = 10 // largest burst of writes of one object
 	objectWriteEvery = 10 * time.Second
-	// Writes of all objects of a namespace at once: the registry of hundreds of objects may fail
-	// and recover.
+	// Largest burst of writes of all objects of a namespace. Hundreds of objects may use one
+	// registry that fails and recovers.
 	namespaceWrites     = 500
 	namespaceWriteEvery = time.Second
-	// writeBytes is the number of bytes in an object that cost as much as one more write.
+	// writeBytes is the size in bytes at which a write of an object counts as two writes. Twice
+	// this size counts as three writes, and so on.
 	writeBytes = 8 << 10
 )
 
@@ -25,8 +27,8 @@ const (
 type writes struct{ budget }
 
 // delay returns how long the object has to wait until its status may change again. The object is
-// not reconciled earlier, because the result could not be written. If many objects use up a budget
-// together, a random part of the delay spreads them out.
+// not reconciled earlier, because the result could not be written. A random part of the delay
+// spreads out objects that use up a budget together.
 func (w *writes) delay(object spender) time.Duration {
 	ofObject, ofNamespace := w.delays(object, objectWriteRate(), namespaceWriteRate())
 	pause := max(ofObject, ofNamespace)
@@ -36,12 +38,12 @@ func (w *writes) delay(object spender) time.Duration {
 	return pause
 }
 
-// count counts a write of an object. The parameter written is the API server's answer to the write.
+// count counts a write of an object. The cost depends on the object's size after the write.
 func (w *writes) count(object spender, written Object) {
 	w.spend(object, writeCost(written), objectWriteRate(), namespaceWriteRate())
 }
 
-// writeCost returns the cost of a write of this object, in writes of a small object.
+// writeCost returns the number of writes that a write of this object counts as.
 func writeCost(o Object) int {
 	data, err := json.Marshal(o)
 	if err != nil {

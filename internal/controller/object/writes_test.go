@@ -40,7 +40,7 @@ func (w *world) run(objects []*v1alpha1.OCIRepository, d time.Duration) {
 	}
 }
 
-// everySecond creates objects with an interval of a second in a namespace.
+// everySecond creates objects in a namespace, with an interval of a second.
 func (w *world) everySecond(namespace string, number int) (objects []*v1alpha1.OCIRepository) {
 	w.T.Helper()
 	for i := range number {
@@ -51,8 +51,8 @@ func (w *world) everySecond(namespace string, number int) (objects []*v1alpha1.O
 	return objects
 }
 
-// A server that answers with new content each second does not cause a write of its objects each
-// second. While an object's status may not be written, no content is fetched for the object.
+// A server that answers with new content each second does not cause a status write each second.
+// While an object's status may not be written, no content is fetched for the object.
 func TestSuccessesThatChangeAreBounded(t *testing.T) {
 	const minutes = 4
 	synctest.Test(t, func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestSuccessesThatChangeAreBounded(t *testing.T) {
 			t.Errorf("a namespace: %d writes in %d minutes, want %d at the most", wrote, minutes, most)
 		}
 
-		// Objects of another namespace do not wait, and neither do objects with a change or a
-		// request.
+		// Objects of another namespace do not wait, and neither do changed objects, or objects
+		// whose reconciliation was requested.
 		acted := answers
 		w.Attempt(one[0])
 		w.Edit(many[0], func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour })
@@ -133,8 +133,8 @@ func TestLargeObjectsAreWrittenLess(t *testing.T) {
 					enlarge(o)
 				})
 				w.run([]*v1alpha1.OCIRepository{o}, minutes*time.Minute)
-				// Allowed are the write of the new object, one more write at once, and then one
-				// write in the time of 32 writes of a small object.
+				// Two writes are allowed at once: the write of the new object, and one more. Later
+				// writes are allowed every 320 seconds, because each counts as 32 small writes.
 				if most := 1 + 1 + minutes*60/320; answers > most || answers < most/2 || w.Writes.Statuses > answers {
 					t.Errorf("%d answers and %d writes in %d minutes, want %d at the most", answers, w.Writes.Statuses, minutes, most)
 				}

@@ -95,8 +95,8 @@ func newCloudWorld(t *testing.T) *cloudWorld {
 	roots.AppendCertsFromPEM(w.cloud.CAPEM())
 	base := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 
-	// With the race detector on a busy machine, a request may wait seconds for the cloud's new RSA
-	// key.
+	// A request may have to wait until the fake cloud has made an RSA key. With the race detector
+	// on a busy machine, that takes seconds.
 	const patience = time.Minute
 	microsoft, err := azure.NewProvider(azure.Config{TenantID: directory, Transport: base, Timeout: patience})
 	fatal(err)
@@ -163,7 +163,7 @@ func gcpConfig() cloudgcp.Config {
 	}
 }
 
-// account makes or changes the tenant's account puller.
+// account makes or changes the tenant's account, which has the name puller.
 func (w *cloudWorld) account(namespace string, annotations map[string]string) {
 	w.T.Helper()
 	w.Accounts.Put(w.T, namespace, "puller", "uid-of-"+namespace, annotations)
@@ -188,8 +188,8 @@ func TestRegistriesOfAzureAndGoogleCloud(t *testing.T) {
 		annotations map[string]string
 		reason      string
 		says        string
-		cloud       string // identity in the status
-		nobody      bool   // no cloud gets a request
+		cloud       string // cloud identity in the status
+		nobody      bool   // no cloud may get a request
 	}{
 		"acr": {
 			url: acr + "/tenant-a/app", namespace: "tenant-a", annotations: client(clientOfA),

@@ -31,8 +31,8 @@ func TestEveryTenantFetchesAsItself(t *testing.T) {
 		if a := o.Status.Artifact; !strings.HasPrefix(a.Revision, "v1@sha256:") || a.Size == 0 || a.Metadata["org.opencontainers.image.revision"] != "v1" {
 			t.Errorf("%s: artifact %+v", namespace, a)
 		}
-		// After the jitter, a pause is rounded up by a part of a second, so that several objects
-		// are due together.
+		// A pause is changed by the jitter and then rounded up by less than a second, so that
+		// several objects are due together.
 		if d := o.Spec.Interval.Duration; result.RequeueAfter < d*95/100 || result.RequeueAfter > d*105/100+time.Second {
 			t.Errorf("%s: again after %s, want %s give or take 5 %% and a second", namespace, result.RequeueAfter, d)
 		}

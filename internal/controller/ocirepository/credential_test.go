@@ -110,7 +110,8 @@ func (tr *trust) Prove(ctx context.Context, account auth.Account, request auth.P
 	return auth.NewCertificate([][]byte{made.DER}, leaf, made.NotAfter), err
 }
 
-// door is a registry that accepts a request if the function takes returns true for it.
+// door guards the registry: it passes on a request if the function tr.takes accepts it, and
+// otherwise answers 401.
 func (tr *trust) door(w http.ResponseWriter, r *http.Request, inner http.Handler) bool {
 	tr.mu.Lock()
 	shown, takes := credentialOf(r), tr.takes(r)
@@ -129,7 +130,8 @@ func (tr *trust) door(w http.ResponseWriter, r *http.Request, inner http.Handler
 	return true
 }
 
-// credentialOf returns a text for the credential in a request: a login, a certificate or a token.
+// credentialOf returns a text that describes the credential in a request: a login, a certificate or
+// a token.
 func credentialOf(r *http.Request) string {
 	if user, password, ok := r.BasicAuth(); ok {
 		return user + " with " + password
@@ -331,8 +333,8 @@ func TestSVIDWithoutTrustDomain(t *testing.T) {
 }
 
 // TestSVIDWithoutFlag checks the message if a setting for SVIDs is missing. The message must name
-// the flag and the value of the chart. The object must be stalled, without a request for a proof
-// and without a retry.
+// the flag and the value of the chart. The object must be stalled: no proof may be requested, and
+// nothing retried.
 func TestSVIDWithoutFlag(t *testing.T) {
 	for name, tt := range map[string]struct {
 		form  string
@@ -373,7 +375,7 @@ func TestSVIDWithoutFlag(t *testing.T) {
 }
 
 // TestCertificateBesideSecret checks an object with its own certificate and spec.certSecretRef.
-// Only the certificate authorities of the Secret may be used.
+// The Secret's certificate authorities must be used, and its client certificate must be ignored.
 func TestCertificateBesideSecret(t *testing.T) {
 	certificate, key := controllertest.Pair(t, "client")
 	for name, test := range map[string]struct {

@@ -16,14 +16,15 @@ type plan struct {
 	reference  oci.Reference
 	selector   oci.LayerSelector
 	ignore     archive.Patterns
-	// anew says that the artifact is made even if the status already names its revision.
+	// anew says that the artifact must be made even if the status already has an artifact of this
+	// revision.
 	anew bool
 }
 
 // Decide implements source.Kind.
 func (k kind) Decide(o *v1alpha1.OCIRepository, call source.Call) (plan, error) {
 	s := o.Spec
-	if s.Verify != nil { // an object may be stored without the schema's check
+	if s.Verify != nil { // the object may be older than the schema's rule
 		return plan{}, object.Invalid("spec.verify", "remove it only if you accept that no signature is verified", "Lanyard does not verify signatures yet")
 	}
 	var p plan
@@ -57,8 +58,8 @@ func (k kind) Decide(o *v1alpha1.OCIRepository, call source.Call) (plan, error) 
 	return p, nil
 }
 
-// upToDate reports whether the artifact in the status equals the artifact that the plan would make
-// from the parameter revision.
+// upToDate reports whether the status already has the artifact that the plan would make from the
+// given revision.
 func upToDate(o *v1alpha1.OCIRepository, p plan, revision string) bool {
 	return !p.anew && o.Status.Artifact != nil && o.Status.Artifact.Revision == revision
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
-// onBlobs returns a function that answers requests for blobs in place of the registry. The
-// parameter answer gets the blob's content.
+// onBlobs returns a function that answers requests for blobs in place of the registry. It calls the
+// function answer with the blob's content.
 func onBlobs(answer func(w http.ResponseWriter, content []byte)) func(http.ResponseWriter, *http.Request, http.Handler) bool {
 	return func(w http.ResponseWriter, r *http.Request, inner http.Handler) bool {
 		if !strings.Contains(r.URL.Path, "/blobs/") {

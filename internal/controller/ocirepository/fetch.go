@@ -71,8 +71,8 @@ func (k kind) write(ctx context.Context, w io.Writer, registry *oci.Client, laye
 	return err
 }
 
-// nameLimit adds the name of the flag to the error for a layer that is too large. The flag belongs
-// to the program, so packages oci and archive cannot name it.
+// nameLimit completes the error for a layer that is too large: it names the flag that sets the
+// limit. The flag belongs to the program, so packages oci and archive cannot name it.
 func nameLimit(err error) error {
 	if archive.ReasonOf(err) == archive.ReasonTooLarge || origin.CodeOf(err) == origin.CodeTooLarge {
 		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)

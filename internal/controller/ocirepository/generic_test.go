@@ -179,8 +179,8 @@ func TestGenericCredentials(t *testing.T) {
 }
 
 // TestCertificatesOfTheTenant checks that a tenant's certificate authorities are trusted for the
-// registry only. Storage to which the registry redirects is checked by the system's authorities.
-// The storage must get neither a credential nor a client certificate.
+// registry only. For storage to which the registry redirects, the system's authorities must be
+// trusted. The storage must get neither a credential nor a client certificate.
 func TestCertificatesOfTheTenant(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)
@@ -238,8 +238,8 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 	}
 }
 
-// TestProxyOfTheTenant checks that exchanges and requests to the registry with a tenant's own
-// identity use the tenant's proxy.
+// TestProxyOfTheTenant checks an object with a tenant's own identity and proxy. The exchange and
+// the requests to the registry must use the proxy.
 func TestProxyOfTheTenant(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", roleA)

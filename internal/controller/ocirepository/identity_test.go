@@ -14,8 +14,8 @@ import (
 
 const identityOfA = "lanyard.dev:workloadidentity:tenant-a:puller"
 
-// identity gives tenant A a WorkloadIdentity. The role trusts the WorkloadIdentity instead of the
-// ServiceAccount of the same name.
+// identity gives tenant A a WorkloadIdentity. The tenant's role trusts the WorkloadIdentity instead
+// of the ServiceAccount of the same name.
 func (w *world) identity() {
 	w.T.Helper()
 	w.tenant("tenant-a", roleA)
@@ -31,7 +31,8 @@ func named(o *v1alpha1.OCIRepository) {
 	o.Spec.ServiceAccountName, o.Spec.WorkloadIdentityName = "", "puller"
 }
 
-// renew requests new tokens by annotation, and adds an annotation of somebody else.
+// renew adds the annotation that requests new tokens, and an annotation that belongs to somebody
+// else.
 func (w *world) renew(o *v1alpha1.OCIRepository) {
 	w.T.Helper()
 	o = w.Get(o)

@@ -71,7 +71,7 @@ func (w *world) tenant(namespace, role string) {
 	w.registry.push(w.T, namespace+"/app", "v1", layerOf(w.T, map[string]string{"hello.txt": "hello " + namespace}))
 }
 
-// account makes or changes the tenant's account puller.
+// account makes or changes the tenant's account, which has the name puller.
 func (w *world) account(namespace, uid, role string) {
 	w.T.Helper()
 	w.Accounts.Put(w.T, namespace, "puller", uid, map[string]string{"role": role})
@@ -92,8 +92,8 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	}, edit)
 }
 
-// registryServer is the registry of the distribution project. Each host checks credentials as the
-// comment on its constant says.
+// registryServer runs the registry of the distribution project on several hosts. Each host checks
+// credentials as the comment on its constant says.
 type registryServer struct {
 	cloud   *controllertest.Cloud
 	inner   http.Handler

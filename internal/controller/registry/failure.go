@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Explain returns the failure for an error of registries. Kinds use it to implement Explain of
-// source.Kind.
+// Explain returns the failure for an error of a registry or of image pull secrets. Kinds use it to
+// implement Explain of source.Kind.
 func Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*PullSecretsError](err); ok {
 		return object.Failure{Reason: meta.ReasonSecretRefused}, true

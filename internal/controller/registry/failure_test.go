@@ -21,7 +21,7 @@ func TestExplain(t *testing.T) {
 		reason  string
 		stalled bool
 		after   time.Duration
-		seldom  bool // checked again at the interval only
+		seldom  bool // no retry before the interval has passed
 	}{
 		"401":           {registry(origin.CodeUnauthorized), "RegistryRefused", false, time.Minute, false},
 		"403":           {registry(origin.CodeDenied), "RegistryRefused", false, time.Minute, false},

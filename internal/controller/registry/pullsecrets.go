@@ -40,10 +40,10 @@ func (e *PullSecretsError) Error() string {
 func (e *PullSecretsError) Unwrap() error { return e.Err }
 
 // fromPullSecrets returns the login with the imagePullSecrets of a ServiceAccount. It uses the
-// first Secret with an entry for the repository. As for a Pod of that account, it skips Secrets
-// that are missing or unusable. If no Secret has an entry and none was skipped, the login is
-// anonymous. If no Secret has an entry and one was skipped, the result is an error, unlike for a
-// Pod. The error lists the skipped Secrets, because the user may have meant one of them.
+// first Secret with an entry for the repository. Like a kubelet, it skips Secrets that are missing
+// or unusable. If no Secret has an entry, and none was skipped, the login is anonymous. If some
+// were skipped, the error lists them, because the user may have meant one of them. A kubelet
+// reports no such error.
 func (r Registries) fromPullSecrets(ctx context.Context, call access.Call, repository oci.Repository) (access.Login, error) {
 	namespace, account := call.Object.Namespace, call.Identity.ServiceAccountName
 	names, err := r.pullSecretNames(ctx, namespace, account)
@@ -73,8 +73,8 @@ func (r Registries) fromPullSecrets(ctx context.Context, call access.Call, repos
 	return access.Login{}, nil
 }
 
-// pullSecretNames returns the names in a ServiceAccount's imagePullSecrets in their order, each
-// name once.
+// pullSecretNames returns the names in a ServiceAccount's imagePullSecrets, in the same order and
+// each name once.
 func (r Registries) pullSecretNames(ctx context.Context, namespace, account string) ([]string, error) {
 	serviceAccount := &corev1.ServiceAccount{}
 	err := r.Access.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: account}, serviceAccount)

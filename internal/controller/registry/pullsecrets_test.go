@@ -156,7 +156,7 @@ func TestAccountThatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// registriesOf returns Registries with an API server. There, ServiceAccount tenant-a/runner has
+// registriesOf returns Registries with an API server, which has ServiceAccount tenant-a/runner with
 // these imagePullSecrets.
 func registriesOf(t *testing.T, names []string, funcs interceptor.Funcs) Registries {
 	t.Helper()

@@ -78,12 +78,12 @@ func (r Registries) service(repository oci.Repository) access.Service {
 	}
 }
 
-// defaultUser is the user name for a token, if a registry accepts only a user and a password and no
-// user name is set. Registries that find the user in the token ignore the name.
+// defaultUser is the user name for a registry that accepts a token only as a user's password.
+// Registries that find the user in the token ignore the name.
 const defaultUser = "token"
 
-// authenticator returns the authenticator with the login's bearer, or with its user and password;
-// nil if the login has neither.
+// authenticator returns the authenticator for the login's user and password, or for its bearer
+// token; nil if the login has neither.
 func authenticator(login access.Login) authn.Authenticator {
 	basic, bearer := login.Credential.Basic, login.Credential.Bearer
 	switch {
@@ -98,8 +98,8 @@ func authenticator(login access.Login) authn.Authenticator {
 	}
 }
 
-// wire turns a [*access.DetourError] into an error of the registry, because the registry caused the
-// request that would have sent a credential to another host, or without TLS.
+// wire turns a [*access.DetourError] into an error of the registry. The registry is to blame: it
+// asked for the credential to be sent to another host, or without TLS.
 type wire struct{ conn http.RoundTripper }
 
 func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -33,8 +33,8 @@ func readSecret(secret *corev1.Secret, repository oci.Repository) (shown access.
 }
 
 // pullSecret finds the credential for a repository in a Secret with a Docker configuration; nil if
-// the configuration has no entry for the repository. The error says why the Secret has no Docker
-// configuration.
+// the configuration has no entry for the repository. If the Secret has no valid Docker
+// configuration, the error says why.
 func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Credential, error) {
 	entries, err := entriesOf(secret)
 	if err != nil {
@@ -43,8 +43,8 @@ func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Crede
 	host := registryName(repository.Host())
 	var found *access.Credential
 	closest := -1
-	// Two keys may mean the same host and path. The keys are sorted, so that always the same key is
-	// used.
+	// Two keys may mean the same host and path. The keys are sorted, so that the same key is used
+	// each time.
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if how := closeness(configPlace(key), host, repository.Name()); how > closest {
 			found, closest = credentialOf(entries[key]), how
@@ -53,9 +53,9 @@ func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Crede
 	return found, nil
 }
 
-// closeness returns how closely the parameter place, host[:port][/path], matches a repository; -1
-// if it does not match. A place with the host's own name is closer than any pattern. Otherwise the
-// longer place is closer.
+// closeness returns how closely a place, written host[:port][/path], matches a repository; -1 if it
+// does not match. A place with the host's own name is closer than any pattern. Otherwise the longer
+// place is closer.
 func closeness(place, host, repository string) int {
 	const own = 1 << 20 // more than the length of any place
 	pattern, folder, _ := strings.Cut(place, "/")

@@ -88,7 +88,7 @@ func TestPullSecretMayHaveHostPatterns(t *testing.T) {
 	}
 }
 
-// If several keys mean the same host and path, always the same key is used. So the user at a
+// If several keys mean the same host and path, the same key is used each time. So the user at a
 // registry does not change at random.
 func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 	repository, err := oci.ParseURL("oci://reg.example.com/team/app")

@@ -29,8 +29,8 @@ type Artifacts struct {
 	kinds []func(ctx context.Context, show func(claim)) error
 	// verified maps a store.Object to the digest that was stored or verified since the start.
 	verified sync.Map
-	// changed has each store.Object whose files the collector must look at. The object stored
-	// something, or the collector could not remove everything of it. The values are nil.
+	// changed has each store.Object whose files the collector must look at: the object stored
+	// something, or some of its garbage could not be removed yet. The values are nil.
 	changed   sync.Map
 	readiness readiness
 }
@@ -52,9 +52,9 @@ func (a *Artifacts) claims(ctx context.Context, show func(claim)) error {
 	return nil
 }
 
-// Put stores the bytes that the function write writes, and describes them as an artifact of that
-// revision. The argument old is the artifact in the status, or nil if there is none. Content that
-// has not changed keeps its LastUpdateTime. An error of write is returned as it is.
+// Put stores the output of write, and describes it as an artifact of the given revision. The old
+// artifact is the one in the status; nil if there is none. If the content has not changed, the
+// artifact keeps its LastUpdateTime. An error from write is returned unchanged.
 func (a *Artifacts) Put(
 	ctx context.Context, owner store.Object, old *v1alpha1.Artifact, revision string, write func(io.Writer) error,
 ) (*v1alpha1.Artifact, error) {
@@ -81,8 +81,8 @@ func (a *Artifacts) Put(
 	return a.Renew(owner, artifact)
 }
 
-// Annotate stores a note of the kind beside the artifact in the store; see [store.Store.Annotate].
-// An error of the function write is returned as it is.
+// Annotate stores a note beside the artifact in the store; see [store.Store.Annotate]. An error
+// from write is returned unchanged.
 func (a *Artifacts) Annotate(ctx context.Context, owner store.Object, artifact *v1alpha1.Artifact, write func(io.Writer) error) error {
 	var source error
 	err := a.Store.Annotate(ctx, owner, artifact.Digest, func(w io.Writer) error {

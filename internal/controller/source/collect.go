@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// Intervals of the collector. At collectEvery, it looks for garbage among the files of objects that
-// stored a new artifact. At walkEvery, it looks through the whole store. Only this walk finds the
-// files of a killed controller, and the files of objects that were deleted without a last
+// Intervals of the collector. Once per collectEvery, it looks at the files of objects that stored a
+// new artifact. Once per walkEvery, it looks through the whole store. Only this walk finds the
+// files that a killed controller left, and the files of objects that were deleted without a last
 // reconciliation.
 const (
 	collectEvery = time.Minute
@@ -99,9 +99,9 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 	return done, err
 }
 
-// collectChanged is like Collect, for some objects only. These are objects that have stored
-// something since the last call, and objects with artifacts that could not be removed. Such
-// artifacts are too young, or still in a status beside newer artifacts.
+// collectChanged is like Collect, but looks only at some objects: those that have stored something
+// since the last call, and those with an artifact that the last call had to keep. An artifact is
+// kept while it is too young, or while a status still names it although a newer artifact is stored.
 func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error) {
 	var changed []store.Object
 	a.changed.Range(func(o, _ any) bool {
@@ -125,7 +125,7 @@ func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error)
 	return done, err
 }
 
-// watch has the collector look at the objects again soon.
+// watch makes the collector look at the objects again soon.
 func (a *Artifacts) watch(objects []store.Object) {
 	for _, o := range objects {
 		a.changed.Store(o, nil)

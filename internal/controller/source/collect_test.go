@@ -102,7 +102,7 @@ func TestCollectorLooksAtWhatChanged(t *testing.T) {
 			w.finds(revision)
 			w.reconcile(o)
 			path := w.Get(o).Status.Artifact.Path
-			w.age(path, time.Now()) // by the test's clock, not by the clock of the disk
+			w.age(path, time.Now()) // the test's clock differs from the disk's
 			return path
 		}
 		o, quiet := w.create("tenant-a", "app", nil), w.create("tenant-a", "quiet", nil)
@@ -171,7 +171,8 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 		t.Error("an artifact that a status names is gone")
 	}
 
-	// If the cache does not have an object, its files and its entry in Artifacts are removed.
+	// If the cache does not have an object, the object's files and its entry in Artifacts are
+	// removed.
 	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 	})

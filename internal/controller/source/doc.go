@@ -1,9 +1,9 @@
-// Package source is the frame, the shared code, of the kinds that fetch an artifact. A source is an
+// Package source has the code that is shared by the kinds that fetch an artifact. A source is an
 // object that refers to a repository or a bucket outside the cluster. Its controller reads the
 // repository or bucket at every interval, with the credential of the object's tenant. It puts the
 // artifact into the artifact store, and the artifact's description into the object's status.
 //
-// The package builds on package tenant, whose phases become:
+// The package builds on package tenant. A reconciliation has these phases:
 //
 //	Decide:  Kind.Decide ──▶ plan, or a refusal
 //	Act:     Kind.Fetch ──▶ artifact ──▶ status

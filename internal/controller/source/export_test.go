@@ -1,6 +1,6 @@
 package source
 
-// Times of readiness and of the collector.
+// Constants for package source_test.
 const (
 	ReadyWithin  = readyWithin
 	CollectEvery = collectEvery

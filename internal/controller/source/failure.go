@@ -24,7 +24,7 @@ func (f *fetching[O, P]) Explain(err error) (object.Failure, bool) {
 	return f.kind.Explain(err)
 }
 
-// explain returns the failure for an error of artifacts.
+// explain returns the failure for an error in storing or publishing an artifact.
 func explain(err error) (object.Failure, bool) {
 	var (
 		content  *archive.Error

@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// A fetch ends with the object's timeout.
+// The deadline of a fetch comes from the object's timeout.
 func TestFetchHasTheTimeoutOfTheSpec(t *testing.T) {
 	w := newWorld(t)
 	kind := &slow{toy: w.kind}
@@ -89,7 +89,7 @@ func TestWhatIsDoneFirst(t *testing.T) {
 	}
 }
 
-// Objects without a service account are fetched as the default service account.
+// Objects that name no service account use the default service account.
 func TestDefaultAccountCounts(t *testing.T) {
 	w := newWorld(t)
 	w.Shared.Rules.DefaultServiceAccount = "default"
@@ -148,7 +148,7 @@ func TestDeletionWaitsForTheStore(t *testing.T) {
 	}
 }
 
-// A suspended source whose artifact is lost has no earlier result.
+// If the artifact of a suspended source is lost, the message says that there is no earlier result.
 func TestSuspendedAndLost(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -192,7 +192,7 @@ func TestFailuresOfArtifacts(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail   func(*world)
 		reason string
-		seldom bool // checked again at the interval only
+		seldom bool // no retry before the interval has passed
 		says   string
 	}{
 		"archive": {func(w *world) {

@@ -23,8 +23,8 @@ const (
 
 var errRejected = errors.New("the service does not accept the credential")
 
-// newTenant returns a world in which tenant-a has an account, and a role trusts the account. The
-// kind uses a service of the cloud as that role.
+// newTenant returns a world in which tenant-a has an account, and a role trusts the account. Each
+// fetch uses a service of the cloud as that role.
 func newTenant(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -69,8 +69,8 @@ func TestAccountThatChanges(t *testing.T) {
 		t.Fatalf("without the account: %s", got)
 	}
 
-	// The account is created, and the cache has not seen it yet. The cached failure is ignored, and
-	// the status shows the identity.
+	// The account is created, but the cache of accounts is still empty. The account must be found
+	// all the same, and the status must show the identity.
 	w.account("uid-1", roleA)
 	w.Accounts.Unheard(true)
 	o, _ = w.Reconcile(o)
@@ -160,8 +160,8 @@ func TestCredentialThatTheServiceEnded(t *testing.T) {
 	}
 }
 
-// If the service rejects the credential, and the role does not trust the account any more, the
-// failure says so, and the status has no identity.
+// If the service rejects the credential, and the role no longer trusts the account, the failure is
+// the cloud's refusal, and the status has no identity.
 func TestCredentialThatTheServiceEndedAndTheCloudToo(t *testing.T) {
 	w := newTenant(t)
 	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))

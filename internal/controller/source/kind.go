@@ -12,10 +12,10 @@ import (
 // Kind has the parts that differ between kinds of sources. O is the pointer to the kind's API type,
 // P the type of the plan that Decide makes.
 type Kind[O kinds.Keeper, P any] interface {
-	// Decide makes the plan of the spec for the call's identity, or refuses the spec with an error
-	// of [object.Invalid] or another error for which Explain has a failure. It must not read a
-	// clock or make a request. It must not rely on a rule of the schema: an object may be older
-	// than the rule.
+	// Decide makes the plan of the spec for the call's identity, or refuses the spec. To refuse
+	// it, Decide returns an error from [object.Invalid], or one for which Explain returns a
+	// failure. Decide must not read a clock or make a request. It must not rely on a rule of the
+	// schema: an object may be older than the rule.
 	Decide(o O, call Call) (P, error)
 	// Fetch carries out the plan and changes o's status accordingly, except for conditions. If it
 	// returns an error, it leaves the earlier results in the status. ctx ends with the object's

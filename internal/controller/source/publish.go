@@ -12,10 +12,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// publish creates, updates or removes the object's ExternalArtifact, which offers the artifact in
-// the status. It sets the condition accordingly. The condition is saved before the first
-// ExternalArtifact is created. So a controller that is killed in between removes the
-// ExternalArtifact later.
+// publish creates, updates or removes the ExternalArtifact that offers the object's artifact. It
+// also sets the condition ExternalArtifactPublished, and saves the condition before it creates the
+// ExternalArtifact. So even if the controller is killed in between, the condition shows later that
+// an ExternalArtifact may have to be removed.
 func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifact.Offer, save func(context.Context) error) error {
 	wanted, announced := o.GetPublication().ExternalArtifact, published(o.GetStatus())
 	source := externalartifact.Source{Kind: f.Entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
@@ -64,8 +64,9 @@ type publishError struct{ err error }
 func (e *publishError) Error() string { return e.err.Error() }
 func (e *publishError) Unwrap() error { return e.err }
 
-// failure explains the error. The controller gets no event when the cluster, its own rights or a
-// foreign object change, so it checks these once per interval.
+// failure explains the error. Most obstacles stay until somebody removes them, and no event reports
+// the removal. So the controller tries again once per interval. It tries earlier if the obstacle
+// disappears by itself.
 func (e *publishError) failure() object.Failure {
 	refused, ok := errors.AsType[*externalartifact.Error](e.err)
 	if !ok {
@@ -74,8 +75,9 @@ func (e *publishError) failure() object.Failure {
 	return object.Failure{Reason: refused.Reason, AtInterval: !refused.Passing}
 }
 
-// published reports whether the object may have an ExternalArtifact. The condition shows this: it
-// is saved before the ExternalArtifact is created.
+// published reports whether the object has the condition ExternalArtifactPublished. The condition
+// is saved before an ExternalArtifact is created. So an object without the condition has no
+// ExternalArtifact.
 func published(status *meta.Status) bool {
 	return apimeta.FindStatusCondition(status.Conditions, meta.ConditionExternalArtifactPublished) != nil
 }

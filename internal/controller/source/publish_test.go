@@ -90,8 +90,8 @@ func TestArtifactsArePublishedOnRequest(t *testing.T) {
 	}
 }
 
-// The condition is saved before the ExternalArtifact is created. So a controller that is killed in
-// between removes the ExternalArtifact later.
+// The condition is saved before the ExternalArtifact is created. So even if the controller is
+// killed in between, the ExternalArtifact is removed later.
 func TestPublicationIsAnnounced(t *testing.T) {
 	w := newWorld(t)
 	w.fails(errOdd)
@@ -206,9 +206,8 @@ func TestNoExternalArtifacts(t *testing.T) {
 	w.Wants(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, "")
 }
 
-// The controller may lack the right to write the ExternalArtifact. If the spec no longer asks for
-// an ExternalArtifact, the spec is fulfilled all the same. A condition says that an
-// ExternalArtifact may be left.
+// If the spec no longer asks for an ExternalArtifact, the object must be ready even if the
+// controller has no right to read ExternalArtifacts. A condition must say that one may remain.
 func TestWithoutTheRightNothingIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")

@@ -15,7 +15,7 @@ import (
 // servers and timeouts, but no tenant may prevent the serving of other tenants' artifacts.
 const readyWithin = 5 * time.Minute
 
-// readiness records for which objects a fetch was tried since the start.
+// readiness records for which objects a fetch was tried since the controller started.
 type readiness struct {
 	mu    sync.Mutex // guards all; never held during I/O
 	tried map[store.Object]struct{}
@@ -23,8 +23,8 @@ type readiness struct {
 	done  bool
 }
 
-// asked reports whether the wait is over: no artifact was missing, or the replica has waited long
-// enough.
+// asked reports whether the wait is over: an earlier check found no missing artifact, or the
+// replica has waited long enough.
 func (r *readiness) asked(elected bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,11 +53,12 @@ func (r *readiness) try(owner store.Object) {
 	r.tried[owner] = struct{}{}
 }
 
-// Ready is a readiness check (healthz.Checker). It fails while an artifact of a status is missing
-// from the store, and no fetch of the artifact was tried since the start. So clients are not sent
-// to a replica that lost its volume. A suspended object, and an object whose artifact cannot be
-// fetched, do not make the check fail. A slow registry makes it fail for readyWithin at most. Once
-// the check has passed on the replica that reconciles, it always passes.
+// Ready is a readiness check (healthz.Checker). It keeps clients away from a replica that lost its
+// volume. It fails while an artifact that the status of an object names is missing from the store.
+//
+// The check ignores suspended objects, and objects whose artifact was fetched, or could not be
+// fetched, since the start. If registries are slow, it fails for at most readyWithin. After the
+// check has passed once on the replica that reconciles, it always passes there.
 func (a *Artifacts) Ready(req *http.Request) error {
 	elected := false
 	select {
@@ -91,12 +92,12 @@ func (a *Artifacts) Ready(req *http.Request) error {
 	return nil
 }
 
-// knownPause is how often the check tries to read the objects. A reader that waits for the
-// manager's cache tries only every 100 ms, which is half the time of a start.
+// knownPause is the pause between attempts to read the objects. A read that waits for the manager's
+// cache looks only every 100 ms. That is too long for a controller that starts in about 200 ms.
 const knownPause = 5 * time.Millisecond
 
-// wanted returns the claims to artifacts that may be fetched. It waits until the cache has the
-// objects, or ctx ends.
+// wanted returns the claims to artifacts, except those of objects that are suspended or being
+// deleted. It waits until the cache has the objects, or ctx ends.
 func (a *Artifacts) wanted(ctx context.Context) ([]claim, error) {
 	for {
 		var wanted []claim

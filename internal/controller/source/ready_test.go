@@ -118,7 +118,7 @@ func TestLostArtifactsAreFetchedAgain(t *testing.T) {
 	}
 }
 
-// A reader of a cache that has not synced checks again only every 100 ms. Ready does not wait that
+// A reader that waits for a cache to sync looks again only every 100 ms. Ready does not wait that
 // long.
 func TestReadyAsSoonAsTheObjectsAreKnown(t *testing.T) {
 	w := newWorld(t)

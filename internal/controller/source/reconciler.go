@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Shared has the parts that the reconcilers of all sources of one controller use together. All
-// fields are required.
+// Shared has the parts that all reconcilers of sources in one controller share. All fields are
+// required.
 type Shared struct {
 	// Shared has the parts that are common to all kinds whose objects act as a tenant.
 	*tenant.Shared
@@ -31,8 +31,8 @@ type Shared struct {
 // Reconciler reconciles the sources of one kind.
 type Reconciler[O kinds.Keeper, P any] = tenant.Reconciler[O, task[P]]
 
-// New returns the reconciler of a kind, and registers the kind's objects with the shared artifacts.
-// The entry is the kind's entry in the table of kinds; its objects are of type O.
+// New returns the reconciler of the kind that the given [kinds.Kind] describes. It registers the
+// kind's objects, which are of type O, with the shared artifacts.
 func New[O kinds.Keeper, P any](shared *Shared, entry kinds.Kind, kind Kind[O, P]) *Reconciler[O, P] {
 	f := &fetching[O, P]{tenant.Toolkit[O]{Entry: entry, Shared: shared.Shared}, shared, kind}
 	shared.Artifacts.kinds = append(shared.Artifacts.kinds, f.claims)
@@ -102,7 +102,8 @@ func (f *fetching[O, P]) Report(ctx context.Context, o O, outcome object.Outcome
 	if err != nil {
 		return "", err
 	}
-	// With a fulfilled spec, Decide found the artifact in the store, or Fetch has put it there.
+	// If the spec is fulfilled, Decide has found the artifact in the store, or Fetch has put it
+	// there.
 	stored := outcome.Fulfilled() && artifact != nil ||
 		f.shared.Artifacts.stored(ctx, f.owner(o), artifact)
 	if stored {
@@ -128,7 +129,7 @@ func (f *fetching[O, P]) owner(o O) store.Object {
 	return store.Object{Kind: strings.ToLower(f.Entry.Kind), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
 }
 
-// claims calls the function show for the claim of each of the kind's objects, from the cache.
+// claims calls the function show with the claim of each object of the kind in the cache.
 func (f *fetching[O, P]) claims(ctx context.Context, show func(claim)) error {
 	return object.Each(ctx, f.shared.Client, f.Entry.NewList(), func(o O) {
 		c := claim{owner: f.owner(o), idle: o.GetSchedule().Suspend || !o.GetDeletionTimestamp().IsZero()}

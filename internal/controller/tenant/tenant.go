@@ -1,10 +1,10 @@
-// Package tenant is the frame, the shared code, of kinds whose objects act as a tenant: with the
-// credential of an identity in the object's spec. The frame resolves the identity, reconciles the
-// object again when the identity changes, renews tokens on request and measures durations. The kind
-// decides what to do with the credential.
+// Package tenant has the code that is shared by the kinds whose objects act as a tenant. Such an
+// object acts with the credential of an identity in its spec. The package resolves the identity,
+// reconciles the object again when the identity changes, renews tokens on request and measures
+// durations. The kind decides what to do with the credential.
 //
-// This frame is built on package object, the frame of all objects. Package source is built on this
-// frame, and adds a store of artifacts.
+// The package is built on package object, which has the code for all kinds. Package source is built
+// on package tenant, and adds a store of artifacts.
 package tenant
 
 import (
@@ -27,14 +27,15 @@ import (
 type Kind[O object.Object, P any] interface {
 	Definition[O]
 
-	// Decide makes the plan of the spec for the call's identity, with the rules of object.Kind.Decide.
+	// Decide makes the plan of the spec for the call's identity. It follows the rules of
+	// object.Kind.Decide.
 	Decide(ctx context.Context, o O, call access.Call) (P, error)
-	// Act carries out the plan for the call's identity, with the rules of object.Kind.Act.
+	// Act carries out the plan for the call's identity. It follows the rules of object.Kind.Act.
 	Act(ctx context.Context, o O, plan P, call access.Call) (news string, err error)
-	// Report writes the kind's own conditions after each Decide and Act, and returns the message of
-	// the condition Ready, with the rules of object.Kind.Report.
+	// Report writes the kind's own conditions after each Decide and Act. It returns the message of
+	// the condition Ready. It follows the rules of object.Kind.Report.
 	Report(ctx context.Context, o O, outcome object.Outcome) (found string, err error)
-	// Finalize has the rules of object.Kind.Finalize.
+	// Finalize follows the rules of object.Kind.Finalize.
 	Finalize(ctx context.Context, o O) error
 }
 
@@ -46,14 +47,15 @@ type Definition[O object.Object] interface {
 	// Subject returns the subject in an object's spec; zero if the spec has no valid subject. When
 	// the subject changes, the object is reconciled.
 	Subject(o O) auth.Subject
-	// Identify returns the identity with whose credential the object acts, or refuses the spec. It
-	// may read, but changes nothing.
+	// Identify returns the identity whose credential the object uses, or refuses the spec. It may
+	// read, but changes nothing.
 	Identify(ctx context.Context, o O) (spec.Identity, error)
-	// Explain has the rules of object.Definition.Explain.
+	// Explain follows the rules of object.Definition.Explain.
 	Explain(err error) (object.Failure, bool)
 }
 
-// Shared has the parts that the reconcilers of all kinds of one controller use together.
+// Shared has the parts that the reconcilers of one controller share, if their objects act as a
+// tenant.
 type Shared struct {
 	// Shared has the parts that the reconcilers of all kinds use, including those of kinds that do
 	// not act as a tenant. Required.
@@ -62,7 +64,7 @@ type Shared struct {
 	// Rules turn the identity fields of a [Toolkit]'s objects into an identity or a refusal.
 	Rules spec.Rules
 	// Renew drops the tokens of a subject, so that the next use gets a new token. It may be called
-	// as often as callers like. If Renew is nil, the kinds renew tokens themselves.
+	// any number of times. If Renew is nil, the kinds themselves get new tokens.
 	Renew func(auth.Subject)
 	// Durations records how long Act took; see [NewDurations]. If Durations is nil, nothing is
 	// measured.
@@ -81,8 +83,8 @@ func NewDurations() *prometheus.HistogramVec {
 // Reconciler reconciles the objects of one kind.
 type Reconciler[O object.Object, P any] = object.Reconciler[O, task[P]]
 
-// New returns the reconciler of a kind. The entry is the kind's entry in the table of kinds; its
-// objects are of type O.
+// New returns the reconciler of the kind that the given [kinds.Kind] describes. The kind's objects
+// are of type O.
 func New[O object.Object, P any](shared *Shared, entry kinds.Kind, kind Kind[O, P]) *Reconciler[O, P] {
 	return object.New(shared.Shared, entry.Kind, &frame[O, P]{kind, shared, entry})
 }

@@ -31,14 +31,14 @@ func (Toolkit[O]) View(o O) object.View {
 // Subject returns the subject in the identity fields of an object, or the default subject.
 func (t Toolkit[O]) Subject(o O) auth.Subject { return t.Shared.Rules.Named(t.Entry.Fields(o)) }
 
-// Identify turns the identity fields of an object into an identity. A refusal is an error of
-// [spec.Resolve].
+// Identify turns the identity fields of an object into an identity. The error of a refusal comes
+// from [spec.Resolve].
 func (t Toolkit[O]) Identify(ctx context.Context, o O) (spec.Identity, error) {
 	return spec.Resolve(ctx, t.Entry.Fields(o), t.Shared.Rules)
 }
 
-// Report returns in a few words what the status of an object offers. If the spec was refused, no
-// identity was granted, so Report removes the identity from the status.
+// Report returns a short description of the result in an object's status. If the spec was refused,
+// no identity was granted, so Report removes the identity from the status.
 func (t Toolkit[O]) Report(_ context.Context, o O, outcome object.Outcome) (found string, err error) {
 	if outcome.Refused {
 		o.GetFetchStatus().Identity = nil
@@ -49,5 +49,5 @@ func (t Toolkit[O]) Report(_ context.Context, o O, outcome object.Outcome) (foun
 	return "", nil
 }
 
-// Finalize does nothing, because the object has no data outside of it.
+// Finalize does nothing, because no data is stored outside of the object.
 func (Toolkit[O]) Finalize(context.Context, O) error { return nil }

@@ -20,7 +20,7 @@ func TestBounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		interval time.Duration
 		timeout  *metav1.Duration
-		says     string // empty if it is allowed
+		says     string // start of the error; empty if there is none
 	}{
 		"default":           {time.Minute, nil, ""},
 		"shortest":          {time.Second, duration(time.Second), ""},

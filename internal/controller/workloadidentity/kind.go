@@ -16,13 +16,13 @@ import (
 // Reconciler reconciles WorkloadIdentities.
 type Reconciler = object.Reconciler[*identityv1.WorkloadIdentity, string]
 
-// New makes the reconciler. The ring has the keys of the issuer; [Ring.Subscribe] must be among the
-// shared dependencies, so that changes of the ring wake identities.
+// New makes the reconciler. The ring has the keys of the issuer. The function Subscribe of
+// shared.Dependencies must call [Ring.Subscribe], so that changes of the ring wake identities.
 func New(shared *object.Shared, made *issuer.Issuer, ring *Ring) *Reconciler {
 	return object.New(shared, identityv1.WorkloadIdentityKind, &kind{issuer: made, ring: ring})
 }
 
-// kind implements object.Kind for WorkloadIdentities. The plan is the claim sub of the tokens.
+// kind implements object.Kind for WorkloadIdentities. The plan is the tokens' claim sub.
 type kind struct {
 	issuer *issuer.Issuer
 	ring   *Ring

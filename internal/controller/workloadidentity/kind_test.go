@@ -219,9 +219,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestKeyRingIsRemembered checks that the status has the UID of the last ring whose keys services
-// could read, even after the ring was deleted. If a new ring is made, this UID shows that services
-// may remember other keys.
+// TestKeyRingIsRemembered checks that the status keeps the UID of the last ring with a published
+// key, even after this ring was deleted. If a new ring is made, the UID shows that services may
+// still remember the keys of the old ring.
 func TestKeyRingIsRemembered(t *testing.T) {
 	published := ringOf(t, identityv1.KeyActive)
 	for _, tt := range []struct {

@@ -27,8 +27,8 @@ type Ring struct {
 	informer cache.Informer
 }
 
-// NewRing makes the Ring of an issuer. The parameters memory and informers use one cache. The only
-// KeyRing that this cache watches must be the KeyRing with the name in the parameter key.
+// NewRing makes the Ring of an issuer, with the object key of the issuer's KeyRing. The reader and
+// the informers must use the same cache, which must watch only this KeyRing.
 func NewRing(ctx context.Context, memory client.Reader, informers cache.Informers, key client.ObjectKey, issuer string) (*Ring, error) {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -42,12 +42,12 @@ func (r *Ring) dependency() object.Dependency {
 	return object.Dependency{Kind: identityv1.KeyRingKind, Namespace: r.key.Namespace, Name: r.key.Name}
 }
 
-// verdicts has the error text of judge for each algorithm of identities.
+// verdicts has one text for each signing algorithm of identities: the text of the error from
+// [Ring.judge], or an empty text if there is no error.
 type verdicts [2]string
 
-// Subscribe registers the function changed, to be called after each change of the ring that
-// concerns identities. Most changes do not concern identities: a rotation of keys must not wake
-// thousands of them.
+// Subscribe registers a function that is called after each change of the ring that concerns
+// identities. Most changes do not: a rotation of keys must not wake thousands of identities.
 func (r *Ring) Subscribe(changed func(object.Dependency)) {
 	last := r.verdicts(nil)
 	see := func(ring *identityv1.KeyRing) {
@@ -77,8 +77,8 @@ func (r *Ring) verdicts(ring *identityv1.KeyRing) verdicts {
 	return v
 }
 
-// check returns the UID of the ring, or a *ringError if no service could check a token of the
-// algorithm.
+// check returns the UID of the ring, or a *ringError if no service could check a token that is
+// signed with the algorithm.
 func (r *Ring) check(ctx context.Context, algorithm identityv1.Algorithm) (types.UID, error) {
 	ring := &identityv1.KeyRing{}
 	err := r.memory.Get(ctx, r.key, ring)
@@ -91,7 +91,7 @@ func (r *Ring) check(ctx context.Context, algorithm identityv1.Algorithm) (types
 	return ring.UID, r.judge(ring, algorithm)
 }
 
-// judge returns nil if an active key of the algorithm was seen published, and otherwise a
+// judge returns nil if the ring has a published active key of the algorithm, and otherwise a
 // *ringError. The ring is nil if it does not exist.
 func (r *Ring) judge(ring *identityv1.KeyRing, algorithm identityv1.Algorithm) error {
 	if ring == nil {

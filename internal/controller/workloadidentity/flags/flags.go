@@ -37,7 +37,8 @@ type Flags struct {
 	// HubKubeconfig is the kubeconfig file for the hub: the cluster that has this cluster's
 	// WorkloadIdentities. Empty: there is no hub.
 	HubKubeconfig string
-	// HubNamespaces maps each namespace with identities to its namespace at the hub.
+	// HubNamespaces maps namespaces of this cluster to the namespaces at the hub that have the
+	// WorkloadIdentities.
 	HubNamespaces hub.Namespaces
 	// HubKeyRingNamespace is the namespace of the KeyRing at the hub.
 	HubKeyRingNamespace string
@@ -60,10 +61,11 @@ type Flags struct {
 
 	// AWSIdentities lets the controller reconcile AWS identities and AWSClusters.
 	AWSIdentities bool
-	// AWSRegion is the region of AWS STS. If it is empty, the variable AWS_REGION has the region.
+	// AWSRegion is the region of AWS STS. If it is empty, the environment variable AWS_REGION is
+	// used.
 	AWSRegion string
-	// SecretNamespace is the only namespace whose Secrets static AWS identities read. Empty: no
-	// static keys are read.
+	// SecretNamespace is the only namespace from which the static keys of AWS identities are read.
+	// Empty: no static keys are read.
 	SecretNamespace string
 	// TokenCacheMaxDuration is the longest time for which a cached credential is used.
 	TokenCacheMaxDuration time.Duration
@@ -123,7 +125,8 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 // maxIssuer is the schema's bound of status.issuer, in bytes.
 const maxIssuer = 512
 
-// check refuses values with which the controller could write no status.
+// check refuses flags that contradict each other, and values with which the controller could not
+// work.
 func (f *Flags) check() error {
 	if err := f.setGates(); err != nil {
 		return err
