@@ -26,7 +26,7 @@ type IO struct {
 	Terminal bool
 	// Cache is the user's folder for files that may be lost; empty if there is none.
 	Cache string
-	// Build has the versions that the program was built from.
+	// Build says from which version the program was built, and for which platform.
 	Build Build
 	// Program is the name that the command was called by.
 	Program string
@@ -37,8 +37,8 @@ type IO struct {
 	Exec func(path string, argv []string) error
 }
 
-// Run runs the command and returns the process's exit status, see [frame.Run]. Args are without the
-// program's name. For a command of lanyard-local, Run replaces this process by that program and
+// Run runs the command and returns the process's exit status, see [frame.Run]. The program's name
+// is not in args. For a command of lanyard-local, Run replaces this process by that program and
 // does not return.
 func Run(ctx context.Context, args []string, std IO) int {
 	args = token.HelperArgs(std.Program, args)
@@ -74,7 +74,8 @@ that verify as AWS, Azure and Google Cloud do. Then it shows each object's ident
 	)...)
 	root.AddCommand(newVersion(std))
 	for name, short := range localCommands() {
-		// The command is only for the help: the function Run starts lanyard-local.
+		// This command only makes the help complete. cli.Run starts lanyard-local before cobra sees
+		// the arguments.
 		root.AddCommand(&cobra.Command{Use: name, Short: short, Run: func(*cobra.Command, []string) {}})
 	}
 	return root

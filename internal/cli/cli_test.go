@@ -33,7 +33,7 @@ type command struct {
 	afterMessage func() // called after each write to err
 }
 
-// messages writes to a command's err, and calls afterMessage.
+// messages is a writer to a command's err. It calls afterMessage after each write.
 type messages struct{ *command }
 
 func (m messages) Write(p []byte) (int, error) {

@@ -30,7 +30,7 @@ import (
 // set, the test binary runs as the program lanyard in the Pod.
 const mountVar = "LANYARD_TEST_MOUNT"
 
-// tunnel starts a proxy that connects to the same server for every host.
+// tunnel starts a proxy that connects to one server, whatever host a client asks for.
 func tunnel(t *testing.T, to string) string {
 	t.Helper()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +77,8 @@ func runExample(ctx context.Context, script, folder string, env []string) (out [
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err = cmd.Output()
-		// Errors may be on each of the two streams: Docker wants the errors of a credential helper
-		// on standard output.
+		// Errors may be on either stream: a credential helper writes its errors to standard output,
+		// as Docker wants.
 		printed = string(out) + stderr.String()
 		if err == nil || !strings.Contains(printed, "no answer in time") {
 			break
@@ -149,7 +149,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	if gitHub.Asked() != 3 { // one request each by push, token and credential-helper
+	if gitHub.Asked() != 3 { // one for each of the commands push, token and credential-helper
 		t.Errorf("GitHub was asked %d times, want 3", gitHub.Asked())
 	}
 }

@@ -114,8 +114,8 @@ func (f *explained) answer(path string) (int, any) {
 	return http.StatusOK, o.Object
 }
 
-// TestExplain compares the explanations of each form of an identity, and of refusals, with golden
-// files.
+// TestExplain compares the output of "lanyard explain" with golden files. The objects cover
+// every form of identity, and objects that are refused.
 func TestExplain(t *testing.T) {
 	f, kubeconfig := newExplained(t)
 	var texts, documents bytes.Buffer
@@ -147,7 +147,8 @@ func TestExplain(t *testing.T) {
 	golden.Compare(t, "testdata/explain-json.golden", documents.Bytes())
 }
 
-// hideFingerprints replaces the fingerprints in a text, which differ in each process.
+// hideFingerprints replaces the fingerprints in a text, because they differ from process to
+// process.
 func hideFingerprints(text []byte) []byte {
 	const field = "identityFingerprint="
 	lines := bytes.SplitAfter(text, []byte("\n"))

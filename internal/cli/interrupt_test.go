@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// hang starts a server that accepts connections until the test ends, and answers nothing. The
-// server calls the function reached for each connection. hang returns the server's address.
+// hang starts a server that accepts connections until the test ends, and answers nothing. For each
+// accepted connection, it calls reached. It returns the server's address.
 func hang(t *testing.T, network, address string, reached func()) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), network, address)
@@ -37,9 +37,8 @@ func hang(t *testing.T, network, address string, reached func()) string {
 	return listener.Addr().String()
 }
 
-// TestInterruptedCredential checks that Ctrl-C ends a command that waits for its credential, long
-// before its requests time out. A timeout would have another exit status. No file is left on the
-// disk.
+// TestInterruptedCredential checks that Ctrl-C ends a command that waits for its credential, with
+// the exit status for an interrupt. No file is left on the disk.
 func TestInterruptedCredential(t *testing.T) {
 	const app = "oci://registry.example.com/team/app:1.0.0"
 	for source, prepare := range map[string]func(t *testing.T, reached func()) (env map[string]string, args []string){

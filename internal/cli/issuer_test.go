@@ -30,19 +30,20 @@ const (
 	ringPath   = identities + "/namespaces/lanyard-system/keyrings/issuer"
 )
 
-// fakeIssuer is an API server with the WorkloadIdentity app of namespace tenant-a, a token server,
-// and the KeyRing of testdata.
+// fakeIssuer is an API server and a token server. It has the WorkloadIdentity app of namespace
+// tenant-a, and the KeyRing of testdata.
 type fakeIssuer struct {
-	// refuse answers requests for tokens. If it is nil or returns status 0, a token is minted.
+	// refuse is called for each request for a token. It returns the answer to the request. If
+	// refuse is nil or returns status 0, the answer is a token.
 	refuse func() (int, any)
-	// opens says that the API server accepts the tokens as credentials of a caller.
+	// opens is true if the API server accepts the tokens as credentials of a caller.
 	opens bool
 	// life is how long a token lives.
 	life time.Duration
 	// ready is the identity's condition Ready.
 	ready object
-	// server changes the ring as the token server does. It is called at each read after an update;
-	// the parameter read counts these reads from 1.
+	// server is a function that changes the ring as the token server would. It is called for each
+	// read of the ring after an update. The first of these reads has number 1.
 	server func(ring object, read int)
 	// interrupt is called when the ring is updated, before the answer. It may be nil.
 	interrupt func()
@@ -151,8 +152,8 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 	return failure(http.StatusNotFound, "NotFound")
 }
 
-// shows returns the answer to a read of an object. The object's name selects its credential and
-// other fields.
+// shows returns the API server's answer to a GET of an OCIRepository. The object's name selects its
+// credential and other fields.
 func (f *fakeIssuer) shows(name string) (int, any) {
 	types := map[string]string{
 		"user": "ServiceAccountToken", "cloud": "ServiceAccountToken", "cloud-identity": "WorkloadIdentityToken", "cloud-target": "WorkloadIdentityToken",
@@ -210,7 +211,7 @@ func (f *fakeIssuer) answerRing(r *http.Request) (int, any) {
 		return http.StatusOK, f.ring
 	}
 	if f.interrupt != nil {
-		_, _ = io.Copy(io.Discard, r.Body) // the server sees the end of a connection only after the body
+		_, _ = io.Copy(io.Discard, r.Body) // else net/http does not notice that the client is gone
 		f.interrupt()
 		<-r.Context().Done() // no answer
 	}
@@ -265,7 +266,7 @@ func ringKey(ring object, i int) object {
 	return ring["status"].(object)["keys"].([]any)[i].(object)
 }
 
-// observe writes into the ring's status that the token server has seen the spec.
+// observe records in the ring's status that the token server has seen the spec.
 func observe(ring object) {
 	ring["status"].(object)["observedGeneration"] = ring["metadata"].(object)["generation"]
 }
@@ -333,9 +334,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTokenOfAHostileObject: the author of an object chooses its registry and its audiences. The
-// command gives no token that the registry could use elsewhere. The controller sends no such token
-// either.
+// TestTokenOfAHostileObject asserts that the command prints no token that the object's registry
+// could use elsewhere. The author of the object chooses the registry and the audiences.
 func TestTokenOfAHostileObject(t *testing.T) {
 	for name, want := range map[string]string{
 		"cloud": "AWS STS", "cloud-identity": "AWS STS", "account": "opens the cluster", "cloud-target": "spec.targetSystem.type",
@@ -542,8 +542,8 @@ func TestKeysInterrupted(t *testing.T) {
 	}
 }
 
-// TestDiscoveryExport checks that discovery export writes the documents with the keys to publish
-// into a folder. If there are no such keys, no folder is written.
+// TestDiscoveryExport checks the documents that discovery export writes into a folder. If there are
+// no keys to publish, it must write no folder.
 func TestDiscoveryExport(t *testing.T) {
 	f, kubeconfig := newFakeIssuer(t)
 	dir := t.TempDir()

@@ -113,7 +113,7 @@ func TestTokenInAPod(t *testing.T) {
 	for name, c := range map[string]struct {
 		args    []string
 		change  func(*podCluster, *command)
-		subject string // empty for a refusal
+		subject string // empty if the command fails
 		says    string
 	}{
 		"the Pod's account": {args: token, subject: "system:serviceaccount:ci:runner"},

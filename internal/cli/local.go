@@ -26,8 +26,8 @@ func isLocal(args []string) bool {
 	if len(args) > 1 && args[0] == "help" {
 		args = args[1:]
 	}
-	// In a request of the shell, the last argument is the word to complete. If this word is the
-	// name of the command, lanyard itself completes the word.
+	// If the shell asks for completions, the last argument is the word that the user is typing.
+	// While the user types the command's name, lanyard itself completes it.
 	if len(args) > 2 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		args = args[1:]
 	}

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beside writes a script as lanyard-local into a new folder. It returns the path that the program
-// lanyard would have in this folder.
+// beside writes a script to the file lanyard-local in a new folder. It returns the path that the
+// program lanyard would have in this folder.
 func beside(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,7 +46,8 @@ func beside(t *testing.T, script string) string {
 	return filepath.Join(dir, "lanyard")
 }
 
-// lanyard returns a command that runs the program as a process, with a script as lanyard-local.
+// lanyard returns a command that runs the program as a process. The script takes the place of
+// lanyard-local.
 func lanyard(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -56,8 +57,8 @@ func lanyard(t *testing.T, script string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestLocalTakesOver asserts that lanyard-local gets arguments, standard input and signals
-// unchanged. The output and the exit status of lanyard-local become those of the process.
+// TestLocalTakesOver asserts that lanyard passes arguments, standard input and signals to
+// lanyard-local, and has the same output and exit status.
 func TestLocalTakesOver(t *testing.T) {
 	t.Run("arguments, streams and status", func(t *testing.T) {
 		cmd := lanyard(t, `printf '<%s>' "$@"; cat; echo complaint >&2; exit 7`, "up", "--once", "a b", "-o", "json")

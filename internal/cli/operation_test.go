@@ -36,8 +36,8 @@ type object = map[string]any
 
 // fakeCluster is an API server with objects of namespace tenant-a, and a controller for them.
 type fakeCluster struct {
-	// controller changes an object as the controller does. It is called at each read after a patch;
-	// the parameter read counts these reads from 1.
+	// controller changes an object as the controller does. It is called at each read after a patch.
+	// The first of these reads has number 1.
 	controller func(o object, read int)
 	// refuse is the HTTP status of every patch; 0 accepts.
 	refuse int
@@ -52,8 +52,8 @@ func pluralsOfKinds() map[string]string {
 	return map[string]string{"buckets": "Bucket", "ocirepositories": "OCIRepository", "imagerepositories": "ImageRepository"}
 }
 
-// newFakeCluster starts a cluster with the objects of these names. It suspends the objects whose
-// names are in the argument suspended.
+// newFakeCluster starts a cluster with the named objects, such as buckets/data. The last arguments
+// name those objects that are suspended.
 func newFakeCluster(t *testing.T, names []string, suspended ...string) (*fakeCluster, string) {
 	t.Helper()
 	f := &fakeCluster{objects: map[string]object{}, patched: map[string]int{}}
@@ -144,7 +144,7 @@ func failure(status int, reason string) (int, any) {
 	return status, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "it is " + reason, "code": status}
 }
 
-// one answers a request that reads or patches one object.
+// one handles requests that read or patch a single object.
 func (f *fakeCluster) one(r *http.Request, key string) (int, any) {
 	o := f.objects[key]
 	if o == nil {
@@ -286,7 +286,7 @@ func TestRenewOfWhatNobodyRenews(t *testing.T) {
 	}
 }
 
-// hostOf is the URL of a kubeconfig's cluster.
+// hostOf returns the URL of a kubeconfig's cluster.
 func hostOf(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	data, err := os.ReadFile(kubeconfig)
@@ -368,8 +368,7 @@ func TestCompletion(t *testing.T) {
 }
 
 // complete runs the command that completes a word for the shell. After [frame.CompletionTimeout],
-// the command offers nothing. A busy machine may need longer. Then complete runs the command again,
-// as people press the key again.
+// the command offers nothing. A busy machine may need longer, so complete tries up to five times.
 func (c *command) complete(ctx context.Context, words []string) (status int) {
 	for range 5 {
 		c.out.Reset()

@@ -9,14 +9,14 @@ import (
 // and compression do not wait for each other at each file.
 const ahead = 256 << 10
 
-// behind passes its bytes on to another writer, the out of newBehind, in the background. So files
-// are read and hashed while earlier files are compressed. The caller must call stop.
+// behind passes its bytes on to another writer in the background. So files are read and hashed
+// while earlier files are compressed. The caller must call stop.
 type behind struct {
 	*bufio.Writer
 
 	pipe  *io.PipeWriter
 	ended chan struct{} // closed when the goroutine ends
-	err   error         // error of out; set when ended is closed
+	err   error         // error of a write to out; valid once ended is closed
 }
 
 func newBehind(out io.Writer) *behind {
@@ -25,7 +25,7 @@ func newBehind(out io.Writer) *behind {
 	go func() {
 		defer close(b.ended)
 		_, b.err = io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{r}, make([]byte, ahead))
-		_ = r.CloseWithError(b.err) // b.Write then returns b.err; this call never fails
+		_ = r.CloseWithError(b.err) // makes b.Write return b.err; cannot fail
 	}()
 	return b
 }

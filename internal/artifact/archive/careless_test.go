@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// unpacked is an entry of an archive as a program reads it.
+// unpacked describes one entry of an archive, as [careful] or [careless] reads it.
 type unpacked struct {
 	kind       byte
 	name, link string
@@ -60,11 +60,11 @@ func careful(t *testing.T, packed []byte) []unpacked {
 	}
 }
 
-// careless reads an archive as programs other than archive/tar may read it, with all their
-// differences at once. In every format, it puts the header's prefix before the name. It applies
-// global records. If two headers extend an entry, the first one counts. It takes the size from a
-// record, ends a number at its first NUL, and reads no content of a folder. It stops at a header
-// that it does not understand.
+// careless reads an archive unlike archive/tar: it combines the deviations of many programs. In
+// every format, it puts the header's prefix before the name. It applies global records. If two
+// headers extend an entry, the first one counts. A size in a record replaces the header's size. A
+// number ends at its first NUL, and a folder has no content. It stops at a header that has neither
+// a name nor a type.
 func careless(t *testing.T, packed []byte) []unpacked {
 	t.Helper()
 	rest := plain(t, packed)
@@ -158,9 +158,9 @@ func recordsOf(text string) map[string]string {
 	return out
 }
 
-// harmless fails the test if an archive could harm a program that unpacks it. The entries that
-// careless reads must stay in the folder where they are unpacked, without links and special
-// permissions. They must equal the entries that careful reads.
+// harmless fails the test if an archive could harm a program that unpacks it. The entries found by
+// [careless] must stay in the folder where they are unpacked, without links and special
+// permissions. They must equal the entries found by [careful].
 func harmless(t *testing.T, packed []byte, limit int64) {
 	t.Helper()
 	entries := careless(t, packed)

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Create packs the folder fsys as tar.gz into out, in lexical order. Get fsys from os.Root.FS,
-// which follows no link out of the folder while Create reads it. Create has Normalize's rules,
-// refusals and uniform headers, so equal folders give equal bytes. Unlike Normalize, Create never
-// reads or counts the files that opts.Ignore leaves out. Create also refuses a file that changes
-// while it is read, and two names that differ only in Unicode's normalization: on some systems they
-// are one name.
+// Create packs a folder as tar.gz into out, in lexical order. Use a file system from os.Root.FS,
+// which follows no link out of the folder. Create has the same rules, refusals and uniform headers
+// as Normalize, so equal folders give equal bytes. Unlike Normalize, Create never reads or counts
+// the files that opts.Ignore leaves out. Create also refuses a file that changes while it is read.
+// It refuses two names that differ only in Unicode's normalization, because some systems treat them
+// as one name.
 func Create(ctx context.Context, fsys fs.FS, out io.Writer, opts Options) (Summary, error) {
 	return create(fsys, out, opts, func(w *walker) error { return w.walk(ctx, opts.Ignore) })
 }
@@ -171,7 +171,7 @@ type steady struct {
 	ctx      context.Context //nolint:containedctx // lives for one call of Create; io.Reader takes none
 	file     fs.File
 	name     string
-	size     int64 // size and modified are from before the file was opened
+	size     int64 // size and modified were read before the file was opened
 	modified time.Time
 	left     int64
 }

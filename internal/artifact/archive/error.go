@@ -26,7 +26,7 @@ const (
 	// extended attributes or global records, or programs read it in different ways. Only Copy has
 	// this refusal.
 	ReasonHeader Reason = "unsafe-header"
-	// ReasonDuplicate is a name of two entries: two files, or a file and a directory.
+	// ReasonDuplicate is a name that two entries have: two files, or a file and a directory.
 	ReasonDuplicate Reason = "duplicate"
 	// ReasonTooLarge is an archive above Limits.MaxBytes when unpacked.
 	ReasonTooLarge Reason = "too-large"

@@ -89,7 +89,7 @@ func TestExtractIntoWhatIsThere(t *testing.T) {
 	}
 }
 
-// growing is a folder whose file changes while it is read.
+// growing implements a folder whose files change while they are read.
 type growing struct {
 	fstest.MapFS
 
@@ -102,7 +102,7 @@ func (g growing) Open(name string) (fs.File, error) {
 		return f, err
 	}
 	g.change(g.MapFS[name])
-	return g.MapFS.Open(name) // opened again: an open file shows the change, as on a disk
+	return g.MapFS.Open(name) // the changed file
 }
 
 func TestCreateRefusesWhatChanges(t *testing.T) {
@@ -142,8 +142,8 @@ func TestCreateRefusesKinds(t *testing.T) {
 	}
 }
 
-// TestCreateUnicode checks that a composed or decomposed name is unchanged, and that the two names
-// in one folder are refused.
+// TestCreateUnicode checks that a composed or decomposed name is unchanged, and that a folder with
+// both forms of one name is refused.
 func TestCreateUnicode(t *testing.T) {
 	const composed, decomposed = "caf\u00e9.yaml", "cafe\u0301.yaml"
 	for _, name := range []string{composed, decomposed} {
@@ -223,7 +223,7 @@ func TestCreateIsNormal(t *testing.T) {
 	}
 }
 
-// full is a disk that is full after some bytes.
+// full simulates a disk with room for left bytes.
 type full struct{ left int }
 
 var errFull = errors.New("no space left on device")

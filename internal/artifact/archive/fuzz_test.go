@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// FuzzNormalize checks the package's promises for every output, rewritten or copied: the output is
-// harmless, and normalising it again changes nothing.
+// FuzzNormalize checks that the outputs of Normalize and Copy are harmless, and that normalizing
+// Normalize's output again changes nothing.
 func FuzzNormalize(f *testing.F) {
 	limits := archive.Limits{MaxBytes: 1 << 20, MaxFiles: 100}
 	f.Add(pack(f, dir("d"), reg("d/x", "1"), link("l", "d")), "")
@@ -26,9 +26,9 @@ func FuzzNormalize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, ignore string) { holds(t, in, ignore, limits) })
 }
 
-// FuzzEntries checks the same promises as FuzzNormalize for valid tar archives, because a fuzzer
-// seldom finds a header's checksum. A script has one entry per line: its type, its name and its
-// link's target, separated by NUL.
+// FuzzEntries checks the same as FuzzNormalize, but for well-formed tar archives: random bytes
+// seldom have a header with the right checksum. Each line of the fuzzed script describes one entry:
+// a byte for its type, its name, a NUL, and its link's target.
 func FuzzEntries(f *testing.F) {
 	f.Add("0d/x\x00\n5d\n2l\x00d\n0l/x", "")
 	f.Add("0d\x00/", "") // a file whose content ends with a slash
@@ -138,7 +138,7 @@ func FuzzPatterns(f *testing.F) {
 			return
 		}
 		got := excludes(t, p, path, isDir)
-		// Excludes accepts only clean paths, and the function reference is slow for many elements.
+		// Excludes accepts only clean paths, and reference() is slow for many path elements.
 		if simple := strings.Count(text, "/")+strings.Count(path, "/") < 10; simple && fs.ValidPath(path) {
 			if want := reference(text, path, isDir); got != want {
 				t.Fatalf("%q, folder: %t: %t, want %t", path, isDir, got, want)

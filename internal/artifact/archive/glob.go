@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// glob is a pattern for one path element. It is the list of its pieces before, between and after
-// each "*". A pattern without "*" has one piece.
+// glob is a pattern for one path element, split at each "*". A pattern without "*" has one piece.
 type glob []piece
 
 // piece is a part of a glob without "*".
@@ -21,7 +20,7 @@ func newGlob(text string) (g glob, reason string) {
 	begin := 0
 	for at := 0; at < len(text); {
 		if text[at] == '*' {
-			// "**" within an element is "*".
+			// Within an element, "**" means "*": add no empty piece between two stars.
 			if g == nil || begin < at {
 				g = append(g, newPiece(text[begin:at]))
 			}
@@ -38,7 +37,7 @@ func newGlob(text string) (g glob, reason string) {
 	return append(g, newPiece(text[begin:])), ""
 }
 
-// elementLen returns the length in bytes of a pattern's first element, which is not "*".
+// elementLen returns the length in bytes of a pattern's first element. The element must not be "*".
 func elementLen(pat string) (n int, reason string) {
 	switch pat[0] {
 	case '\\':
@@ -146,8 +145,8 @@ func (p piece) within(name string, steps *int) (int, bool) {
 	return 0, false
 }
 
-// matchOne matches the pattern's first element, which is not "*", against one rune. It also returns
-// the element's length in bytes.
+// matchOne matches the pattern's first element against one rune. The element must not be "*".
+// matchOne also returns the element's length in bytes.
 func matchOne(pat string, r rune) (int, bool) {
 	switch pat[0] {
 	case '?':

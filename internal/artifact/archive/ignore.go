@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// These bounds limit a tenant's patterns, because each entry of an archive is matched against each
-// pattern. Matcher bounds the cost of the matching.
+// These bounds keep a tenant's patterns few and short, because each entry of an archive is matched
+// against each pattern. In addition, [Matcher] limits the steps that matching may take.
 const (
 	maxPatternBytes = 16 << 10
 	maxPatterns     = 500
-	maxElements     = 63 // elements of a pattern: uint64 states have a bit for each, and one more
+	maxElements     = 63 // elements of a pattern: one less than the bits of a uint64 state
 )
 
 // Flux's default exclusions. Source: Flux's documentation, "Default exclusions" of GitRepository
@@ -49,7 +49,7 @@ codeship-steps.yml
 // are immutable.
 type Patterns struct {
 	list  []pattern
-	field string // field of the patterns, for error texts
+	field string // where the patterns come from, such as spec.ignore; for error texts
 }
 
 // ignoreField is the field in which an object has its ignore patterns.
@@ -78,11 +78,10 @@ func ParsePatterns(text string) (Patterns, error) {
 	return parse("", ignoreField, text)
 }
 
-// ParseOver parses text like ParsePatterns. As in Flux, the patterns of text replace those of
-// [DefaultPatterns], except the patterns for version control files, which always come first. A text
-// with only comments and empty lines replaces nothing. The parameter defaults is the result of
-// DefaultPatterns. The caller parses it only once, because parsing takes longer than everything
-// else in planning a spec. The parameter field is the name of the text's field, for errors.
+// ParseOver is like [ParsePatterns], but also applies default patterns. As in Flux, a text with any
+// pattern replaces all defaults except those for version control files, which always come first.
+// The caller passes the result of [DefaultPatterns], so that the defaults are parsed only once:
+// parsing takes longer than everything else in planning a spec. Errors name the given field.
 func ParseOver(defaults Patterns, field, text string) (Patterns, error) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "#") && strings.TrimSpace(line) != "" {
@@ -92,8 +91,7 @@ func ParseOver(defaults Patterns, field, text string) (Patterns, error) {
 	return defaults, nil
 }
 
-// parse parses two texts: first own, which are patterns of Lanyard, then text, the value of the
-// object's field.
+// parse parses Lanyard's own patterns, and then the text of an object's field.
 func parse(own, field, text string) (Patterns, error) {
 	if len(text) > maxPatternBytes {
 		return Patterns{}, refuse(ReasonPattern, "", "shorten "+field, "%s is longer than %d bytes", field, maxPatternBytes)
@@ -164,10 +162,10 @@ func parseLine(line string) (p pattern, ok bool, reason string) {
 	return p, true, ""
 }
 
-// state returns the state of a path that matches the elements before the given element, as a set of
-// bits. Bit i is set if the elements before element i match the path, so bit len(p.elements) means
-// that the whole pattern matches. If element i is "**", bit i+1 is set too, because "**" may also
-// match no path element.
+// state returns the state of a path that matches all elements of the pattern before the given one.
+// A state is a set of bits: bit i says that the elements before element i match the path. So bit
+// len(p.elements) says that the whole pattern matches. If element i is "**", bit i+1 is set as
+// well, because "**" may match no path element.
 func (p pattern) state(element int) uint64 {
 	s := uint64(1) << element
 	if element < len(p.elements) && p.elements[element] == nil {
@@ -176,9 +174,9 @@ func (p pattern) state(element int) uint64 {
 	return s
 }
 
-// next returns the state of the entry with this name in a folder, and whether the pattern matches
-// the entry. The parameter state is the state of the folder, which the pattern does not match. The
-// cost is subtracted from steps.
+// next returns the state of a folder's entry with this name, and whether the pattern matches the
+// entry. The given state is the folder's. The pattern must not match the folder itself. The cost is
+// subtracted from steps.
 func (p pattern) next(state uint64, name string, steps *int) (next uint64, matches bool) {
 	*steps--
 	if !p.anchored {

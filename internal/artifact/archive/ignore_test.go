@@ -39,7 +39,7 @@ func TestPatterns(t *testing.T) {
 		{`\#a`, "#a", "a"},
 		{`\!a`, "!a", "a"},
 		{`a\*`, "a*", "ab"},
-		{`a\ `, "a\u0020x", ""}, // checked below: a path with a space cannot stand in this table
+		{`a\ `, "a\u0020x", ""}, // has its own check below, because the path contains a space
 		{"a   ", "a", "ab"},
 		{"# comment\n\n  \na", "a", "comment #"},
 		{"a\r\nb\r\n", "a b", "c"},
@@ -228,8 +228,8 @@ func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
 	}
 }
 
-// TestOrdinaryPatternsOfDeepTreesAreTaken checks that ordinary patterns with a "?" are not refused
-// for many files that each have a folder of their own.
+// TestOrdinaryPatternsOfDeepTreesAreTaken checks that ordinary patterns with a "?" do not take too
+// long, even if each of many files is in its own folder.
 func TestOrdinaryPatternsOfDeepTreesAreTaken(t *testing.T) {
 	var text strings.Builder
 	for i := range 200 {

@@ -8,9 +8,9 @@ import "strings"
 const (
 	// firstSteps is 32 million, some tenths of a second.
 	firstSteps = 32 << 20
-	// stepsPerPath is 8192. With 500 patterns, a file costs one or two thousand steps, and so does
-	// each folder of its path that was not in the last path. For DefaultMaxFiles paths this takes
-	// about two seconds, less than the compression of the archive.
+	// stepsPerPath is 8192. With 500 patterns, a file costs one or two thousand steps. Each of its
+	// folders costs as much, unless the previous path was in the same folder. For DefaultMaxFiles
+	// paths this takes about two seconds, less than the compression of the archive.
 	stepsPerPath = 8 << 10
 )
 
@@ -30,17 +30,16 @@ type level struct {
 	// decided is one more than the index of the last pattern that matches the folder or a parent of
 	// it; 0 if no pattern matches. Earlier patterns have no effect below the folder.
 	decided int
-	// states[i] is the state in this folder of the pattern with the index decided+i; see
-	// pattern.next.
+	// states[i] is the state of pattern decided+i in this folder; see pattern.next.
 	states []uint64
 }
 
 // Matcher returns a Matcher for one archive.
 func (p Patterns) Matcher() *Matcher { return &Matcher{list: p.list, field: p.field, left: firstSteps} }
 
-// Excludes reports whether the clean path name is left out. For a directory, the answer is only
-// about the directory's own entry; call Excludes for its content too. The error is an *Error with
-// ReasonPattern: the patterns take too long for these paths.
+// Excludes reports whether a path is left out. The path must be clean. For a directory, the answer
+// is only about the directory's own entry; call Excludes for its content too. The error is an
+// *Error with ReasonPattern: the patterns take too long for these paths.
 func (m *Matcher) Excludes(name string, isDir bool) (bool, error) {
 	if len(m.list) == 0 {
 		return false, nil
@@ -100,8 +99,8 @@ func (m *Matcher) state(folder level, at int) uint64 {
 	return folder.states[at-folder.decided]
 }
 
-// descend returns the level of a folder from the level of its parent, the parameter above. The last
-// match decides, so patterns before a match are not tried.
+// descend returns the level of a folder, given the level of its parent. The last match decides, so
+// patterns before a match are not tried.
 func (m *Matcher) descend(above level, name string) level {
 	below := level{name: name, decided: above.decided}
 	states := make([]uint64, len(m.list)-above.decided)

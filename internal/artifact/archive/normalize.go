@@ -29,8 +29,8 @@ type Limits struct {
 	// that is read and the stream that is written. It stops a decompression bomb. Default
 	// DefaultMaxBytes.
 	MaxBytes int64
-	// MaxFiles bounds the number of entries and of parent folders without an entry. Default
-	// DefaultMaxFiles.
+	// MaxFiles bounds the number of entries. A parent folder that has no entry of its own counts
+	// too. Default DefaultMaxFiles.
 	MaxFiles int
 }
 
@@ -50,7 +50,7 @@ type Options struct {
 	Ignore Patterns
 	// Limits bound the archive.
 	Limits Limits
-	// Plain also receives the tar stream that is written, before its compression; it may be nil.
+	// Plain receives a copy of the written tar stream, without compression; it may be nil.
 	Plain io.Writer
 }
 
@@ -72,19 +72,19 @@ type Summary struct {
 	Ignored int
 	// SkippedLinks is the number of symbolic links inside the archive that were left out.
 	SkippedLinks int
-	// Bytes is the length of the written tar stream before compression. For Extract it is the length
-	// of the files.
+	// Bytes is the length of the written tar stream before compression. For Extract it is the total
+	// size of the files.
 	Bytes int64
 }
 
-// Normalize reads the parameter in, a tar archive (plain or gzip), up to its end. It writes the
-// archive's safe, uniform form as tar.gz to out; see the package documentation for the rules. After
-// any error the output must not be used.
+// Normalize reads a tar archive (plain or gzip) up to its end. It writes the archive's safe,
+// uniform form as tar.gz to out; see the package documentation for the rules. After any error the
+// output must not be used.
 //
-// A refusal is an *Error. An error of in (a broken connection, a wrong digest at the end of a
-// verified stream) or of out is returned unchanged. Such an error replaces a refusal that it may
-// have caused: if the archive is damaged, Normalize first reads the rest of in. When ctx ends,
-// Normalize stops before the next block or entry.
+// A refusal is an *Error. An error of the input (a broken connection, a wrong digest at the end of
+// a verified stream) or of the output is returned unchanged. If the archive is damaged, Normalize
+// reads the rest of the input. If that fails, it returns the input's error instead of the refusal.
+// When ctx ends, Normalize stops before the next block or entry.
 func Normalize(ctx context.Context, in io.Reader, out io.Writer, opts Options) (Summary, error) {
 	zip := newZip(out)
 	defer zip.release()
@@ -128,8 +128,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	if m.left < 0 {
 		return 0, errMeter
 	}
-	// Allow one byte over the limit: it distinguishes a longer archive from one of exactly the
-	// limit.
+	// Allow one byte over the limit, to distinguish a longer archive from one of exactly this
+	// length.
 	n, err := m.r.Read(p[:min(int64(len(p)), m.left+1)])
 	m.left -= int64(n)
 	if m.left < 0 {
@@ -173,7 +173,7 @@ func decompress(in io.Reader) (io.Reader, error) {
 	}
 }
 
-// kind is the kind of entry with a given name.
+// kind says what a name in the archive stands for.
 type kind byte
 
 const (
@@ -191,7 +191,7 @@ type normalizer struct {
 	written  *meter // bounds the written bytes
 	out      sink
 	seen     map[string]kind
-	count    int // number of entries that add no name to seen
+	count    int // number of entries that are not in the map seen
 	buf      []byte
 	sum      Summary
 }
@@ -239,8 +239,8 @@ func (n *normalizer) read(ctx context.Context, in io.Reader, closeOut func() err
 	return Summary{}, err
 }
 
-// finish ends the output and returns the summary. If err is not nil, finish only returns err as
-// converted by explain.
+// finish ends the output and returns the summary. If err is not nil, finish only returns the result
+// of explain: a refusal if a decoder or a limit caused the error, otherwise the unchanged error.
 func (n *normalizer) finish(err error, closeOut func() error) (Summary, error) {
 	if err == nil {
 		err = n.out.Close()
@@ -314,8 +314,8 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 	return n.drain()
 }
 
-// drain reads the data after the end of the archive, which must be padding. Reading up to the end
-// lets gzip verify its checksum.
+// drain reads the data after the end of the archive, and refuses it unless it is padding. Reading
+// up to the end lets gzip verify its checksum.
 func (n *normalizer) drain() error {
 	for {
 		k, err := n.in.Read(n.buf)
@@ -377,8 +377,8 @@ func isSparse(hdr *tar.Header) bool {
 	return false
 }
 
-// claim records the kind k of name, and that its parents are directories. It refuses a
-// contradiction to earlier entries.
+// claim records a name with its kind, and each of the name's parents as a directory. It refuses a
+// name that contradicts earlier entries.
 func (n *normalizer) claim(raw, name string, k kind) error {
 	const fix = "publish an archive in which every name occurs once"
 	switch before := n.seen[name]; {
@@ -483,7 +483,7 @@ func (n *normalizer) excludes(name string, isDir bool) (bool, error) {
 	return excluded, err
 }
 
-// header returns an entry's uniform header: the parameters, owner 0, and the epoch as time.
+// header returns an entry's uniform header: with owner 0, and with the epoch as its time.
 func header(name string, typeflag byte, mode, size int64) *tar.Header {
 	return &tar.Header{Typeflag: typeflag, Name: name, Mode: mode, Size: size, ModTime: time.Unix(0, 0)}
 }

@@ -104,7 +104,7 @@ func TestNormalizeKeepsContent(t *testing.T) {
 	in := pack(t,
 		entry{tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "0123abcd"}}, ""},
 		dir("./"), dir("./bin/"), exec,
-		dir("bin"), // again, as tar writes it for overlapping arguments
+		dir("bin"), // a second time, as tar writes it for overlapping arguments
 		reg("deep/er/é.yaml", "kind: é"),
 		dir("deep"),
 		link("bin/self", "run"), link("up", "bin/../deep/er"),
@@ -134,8 +134,8 @@ func TestNormalizeKeepsContent(t *testing.T) {
 	}
 }
 
-// TestNormalizeIsIndependentOfReads splits the input at different places. The output is always the
-// same.
+// TestNormalizeIsIndependentOfReads splits the input at different places. The output must always be
+// the same.
 func TestNormalizeIsIndependentOfReads(t *testing.T) {
 	noise := make([]byte, 70<<10)
 	if _, err := rand.Read(noise); err != nil {
@@ -315,7 +315,7 @@ func oldSparse(t *testing.T) []byte {
 	t.Helper()
 	h := entry{tar.Header{Typeflag: tar.TypeReg, Name: "s", Size: 512, Format: tar.FormatGNU}, strings.Repeat("x", 512)}
 	in := pack(t, h)
-	copy(in[386:], "00000000000\x0000000001000\x00") // of the only data: offset 0, 512 bytes
+	copy(in[386:], "00000000000\x0000000001000\x00") // the only data: offset 0, 512 bytes
 	copy(in[483:], "07777777777\x00")                // size of the file with its hole
 	return retype(in, tar.TypeGNUSparse)
 }
@@ -393,7 +393,7 @@ func TestNormalizePassesForeignErrors(t *testing.T) {
 	}
 }
 
-// asked is a context that ends after a number of calls of Err.
+// asked implements a context that ends after the given number of calls of Err.
 type asked struct {
 	context.Context //nolint:containedctx // it is one
 

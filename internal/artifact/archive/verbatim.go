@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Copy reads an archive from in and writes it to out unchanged. It refuses everything that
-// Normalize refuses, any link, and unsafe parts of headers that Normalize leaves out; see the
+// Copy copies an archive from in to out unchanged. It refuses everything that Normalize refuses. It
+// also refuses what Normalize would leave out, such as links and unsafe parts of headers; see the
 // package documentation. Otherwise it behaves like Normalize. In the summary, Ignored and
 // SkippedLinks are 0, and Bytes is the number that Normalize would have written.
 func Copy(ctx context.Context, in io.Reader, out io.Writer, limits Limits) (Summary, error) {
@@ -45,7 +45,7 @@ type verbatim struct {
 	kind     byte   // the type of the last header
 	extended bool   // a header that extends the next entry was read
 	records  []byte // content of an extended header, or a long name
-	missing  int    // bytes that records still needs
+	missing  int    // bytes of the records that are still to be read
 	sized    string // size that the records give to the next entry; empty if none
 	ended    bool   // a block of zeros was read; drain checks the data after it
 	odd      string // what is wrong with the headers; empty if nothing
@@ -144,14 +144,15 @@ const emptyName = "the long name of an entry is empty"
 // with spaces or NULs after. It also matches a field of NULs.
 var octal = regexp.MustCompile(`^ *[0-7]+[ \x00]*$|^\x00*$`)
 
-// header parses the header in block. It returns what is wrong with the header; empty if nothing is.
+// header parses the header in block. It returns a description of the header's fault, or "" if the
+// header has no fault.
 func (v *verbatim) header() string {
 	if v.block == [blockSize]byte{} {
 		v.ended = true
 		return ""
 	}
-	// IEEE Std 1003.1, pax, "ustar Interchange Format": name, mode, size, type, and a prefix of the
-	// name. Only this format has a prefix.
+	// The offsets are those of IEEE Std 1003.1, pax, "ustar Interchange Format". Only this format
+	// has a field for a prefix of the name.
 	mode, sizeField, sum, kind := v.block[100:108], v.block[124:136], v.block[148:156], v.block[156]
 	name, unused := beforeNUL(v.block[:100]), v.block[345:]
 	if bytes.Equal(v.block[257:265], []byte("ustar\x0000")) {
@@ -201,8 +202,9 @@ func (v *verbatim) header() string {
 
 // leaves reports whether a header's own name leads out of the folder where it is unpacked. Programs
 // that do not support records and long names use this name, and unpack an extending header as a
-// file. A ".." at the end is accepted: a longer name may be cut off there. A global header is not a
-// file and may have an absolute name: GNU tar names it after the folder for temporary files.
+// file. A ".." at the end is accepted, because it may be the beginning of a longer name. A global
+// header is not a file and may have an absolute name: GNU tar names it after the folder for
+// temporary files.
 func leaves(name string, kind byte) bool {
 	return strings.HasPrefix(name, "/") && kind != tar.TypeXGlobalHeader || strings.HasPrefix(name, "../") || strings.Contains(name, "/../")
 }
@@ -214,13 +216,13 @@ func beforeNUL(field []byte) string {
 
 func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
 
-// recordWithin matches text inside a record that looks like another record to programs that read
-// records line by line.
+// recordWithin matches a line in a record's value that some programs take for another record,
+// because they read records line by line.
 var recordWithin = regexp.MustCompile(`\n\s*[0-9]`)
 
 // readRecords reads the records of an extended header (IEEE Std 1003.1, pax, "pax Extended
-// Header"). The result size is the entry's size in the records; empty if they have none. The result
-// odd says what is wrong with the records; empty if nothing is.
+// Header"). It returns the entry's size, if a record gives the size, and what is wrong with the
+// records, if anything.
 func readRecords(text string, global bool) (size, odd string) {
 	var known []string
 	for text != "" {
@@ -250,9 +252,10 @@ func readRecords(text string, global bool) (size, odd string) {
 	return size, ""
 }
 
-// isKept reports whether a record is harmless: names, owners, times, the file's device and inode,
-// and a size, which must equal the header's. Records of a character set, a link's target, access
-// lists and capabilities are not harmless.
+// isKept reports whether a record with the given key is harmless, so that Copy may keep it. Names,
+// owners, times, device and inode are harmless, and so are macOS's extended attributes. A size is
+// harmless because it must equal the header's. A character set, a link's target, access lists and
+// capabilities are not harmless.
 func isKept(key string) bool {
 	switch key {
 	case "path", "size", "uid", "gid", "uname", "gname", "mtime", "atime", "ctime", "comment", "LIBARCHIVE.creationtime",

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// record is one record of an extended header.
+// record returns one record of an extended header.
 func record(key, value string) string {
 	text := " " + key + "=" + value + "\n"
 	n := len(text)
@@ -22,14 +22,14 @@ func record(key, value string) string {
 	return itoa(n) + text
 }
 
-// extension returns a header of the type kind, with content. It extends the next header.
+// extension returns a header that extends the next header. It has the given kind and content.
 func extension(tb testing.TB, kind byte, content string) []byte {
 	tb.Helper()
 	in := retype(pack(tb, reg("ext", content)), kind)
-	return in[:len(in)-1024] // without the end of the archive
+	return in[:len(in)-1024] // without the two end-of-archive blocks
 }
 
-// entries returns an archive without its end.
+// entries returns an archive of the entries, without the two end-of-archive blocks.
 func entries(tb testing.TB, list ...entry) []byte {
 	tb.Helper()
 	in := pack(tb, list...)
@@ -64,8 +64,8 @@ func withRecords(e entry, records map[string]string) entry {
 
 const gnuMagic, oldMagic = "ustar  \x00", "\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// TestCopyRefuses checks archives that Copy refuses and Normalize accepts. Other programs unpack
-// the bytes that Copy keeps, while Normalize writes new headers.
+// TestCopyRefuses checks archives that Copy refuses and Normalize accepts. Normalize replaces their
+// unsafe headers, but Copy would leave them for other programs to read.
 func TestCopyRefuses(t *testing.T) {
 	file := reg("x", "1")
 	path := record("path", "good")
@@ -224,8 +224,7 @@ func FuzzCopy(f *testing.F) {
 		if changed := int(header) * 512; changed+512 <= len(in)-1024 {
 			copy(in[changed+int(at)%512:changed+512], with)
 		}
-		// Correct the checksum of every block that may be a header. The readers decide which blocks
-		// are headers.
+		// Correct the checksum of every block that a reader may take for a header.
 		for block := 0; block < len(in)-1024; block += 512 {
 			if !bytes.Equal(in[block:block+512], make([]byte, 512)) && strings.HasPrefix(string(in[block+257:]), "ustar") || block == int(header)*512 {
 				checksum(in[block : block+512])

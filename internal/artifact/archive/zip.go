@@ -9,10 +9,11 @@ import (
 )
 
 // zipLevel gives about the same size as compress/gzip's default, in less than half the time.
-// Another level would give equal archives other digests.
+// Another level would change the digests of all archives.
 const zipLevel = 5
 
-// zipBlock is the size of a write, in bytes. By itself, gzip writes some hundred bytes at a time.
+// zipBlock is how many compressed bytes are written at once. By itself, gzip writes a few hundred
+// bytes at a time.
 const zipBlock = 64 << 10
 
 // zips is a pool of writers, because a new writer takes a megabyte.

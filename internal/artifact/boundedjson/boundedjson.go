@@ -15,8 +15,7 @@ import (
 var ErrTooMany = errors.New("too many values")
 
 // Unmarshal is [json.Unmarshal] for a text with a bounded number of tokens: values, names and
-// brackets. The parameter most is the maximum number of tokens. If the text has more, the error is
-// [ErrTooMany].
+// brackets. If there are more, the error is [ErrTooMany].
 //
 // The decoder of encoding/json itself counts the tokens, up to the end of the text. If the decoder
 // stops before the end, nothing is decoded, because the rest was not counted.

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// maxErrorBody is how many bytes of an error answer's body are read at most.
+// maxErrorBody limits how many bytes of an error answer's body are read.
 const maxErrorBody = 64 << 10
 
 // meaning describes a service's own error code, which is more precise than the HTTP status.
@@ -70,8 +70,8 @@ func answerError(resp *http.Response, caller origin.Caller) *origin.Error {
 		e.ServerCode, e.Code, e.Fix, e.Permission = serviceCode, m.code, m.fix, m.permission
 		e.Err = fmt.Errorf("%w: %s", e.Err, serviceCode)
 	}
-	// S3 answers a request to a wrong region with the bucket's region, so the error can say what to
-	// write.
+	// If a request names a wrong region, S3 answers with the bucket's region. The error then says
+	// which region to set.
 	if region := resp.Header.Get("x-amz-bucket-region"); e.Code == origin.CodeProtocol && isRegion(region) {
 		e.Field, e.Fix = "spec.region", "set it to "+region
 		e.Err = fmt.Errorf("the bucket is in region %s: %w", region, e.Err)

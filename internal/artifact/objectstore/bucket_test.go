@@ -108,14 +108,14 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	}
 }
 
-// firstLine returns the first line of the index that fetch makes for the reader.
+// firstLine returns the first line of the index of source "test" for the given reader.
 func firstLine(reader string) string {
 	return fmt.Sprintf("lanyard bucket index 1\t\"test\"\t%x\n", sha256.Sum256([]byte(reader)))
 }
 
-// TestPreviousOfAnotherReaderIsNotUsed fetches the same bucket as another reader. The revision is
-// the same, but nothing is reused: whoever may list the objects of a bucket may not be allowed to
-// read them.
+// TestPreviousOfAnotherReaderIsNotUsed fetches one bucket for two readers. The revision is the
+// same, but nothing is reused: permission to list a bucket's objects is not permission to read
+// them.
 func TestPreviousOfAnotherReaderIsNotUsed(t *testing.T) {
 	before := mustFetch(t, bucketOf("a=1"), nil, objectstore.Options{Reader: "tenant-a"})
 	same := mustFetch(t, bucketOf("a=1"), before, objectstore.Options{Reader: "tenant-a"})
@@ -293,7 +293,8 @@ func TestListingThatNeverEndsIsRefused(t *testing.T) {
 	}
 }
 
-// TestListingEndsWithItsContext checks that List stops even in the middle of a page.
+// TestListingEndsWithItsContext checks that List stops when its context ends, even in the middle of
+// a page.
 func TestListingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -394,8 +395,8 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// watchHeap samples the heap while garbage is collected early. The function peak returns the
-// largest sample.
+// watchHeap makes the garbage collector run more often, and samples the size of the heap. Call peak
+// to stop the sampling and to get the largest sample.
 func watchHeap(t *testing.T) (peak func() int64) {
 	t.Helper()
 	percent := debug.SetGCPercent(50)
@@ -572,8 +573,8 @@ func TestArchiveOfManyFoldersIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzKeys checks that a bucket's keys are refused before any fetch, or become the names of the
-// files in an archive. Package archive accepts the archive. The archive is the same if half of its
+// FuzzKeys checks that a bucket's keys are refused before any fetch, or become file names in an
+// archive. Package archive must accept the archive. The archive must be the same if half of its
 // objects come from a previous archive.
 func FuzzKeys(f *testing.F) {
 	f.Add("a", "b/c", "b/d", "e/")
@@ -596,7 +597,7 @@ func FuzzKeys(f *testing.F) {
 			return
 		}
 		for _, file := range all.files(t) {
-			name := file[:strings.LastIndexByte(file, '=')] // contents have no "="
+			name := file[:strings.LastIndexByte(file, '=')] // the last "=" ends the name
 			if name != path.Clean(name) || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "/") {
 				t.Errorf("%q has the file %q", keys, name)
 			}
@@ -644,7 +645,8 @@ func TestPanickingClient(t *testing.T) {
 	}
 }
 
-// stalling is a body that sends half of the content and then fails with the context's deadline.
+// stalling is a body that sends half of the content and then fails with
+// [context.DeadlineExceeded].
 type stalling struct{ sent bool }
 
 func (s *stalling) Read(p []byte) (int, error) {

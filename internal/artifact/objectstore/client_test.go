@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// asked sends one request to a service that answers with the handlers in turn. The last handler
-// answers all further attempts.
+// asked sends one request and returns the answer's body and the number of requests that arrived,
+// including retries. The handlers answer these in turn, and the last handler all the rest.
 func asked(t *testing.T, ctx context.Context, answers ...http.HandlerFunc) (body string, requests int, err error) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,11 +10,12 @@
 //
 // # Index and revision
 //
-// An [Index] is the sorted list of an archive's objects with their versions. Its revision is the
-// SHA-256 of its text without the reader. A caller that stores the text beside the archive fetches
-// only what changed, even after a restart. Entry i of the archive is line i of its index. If the
-// text or the archive is lost, or the reader changed, everything is fetched again: a new reader may
-// be allowed to list a bucket, but not to read its objects.
+// An [Index] is the sorted list of an archive's objects with their versions. The first line of its
+// text has a digest of the reader, the identity that reads the objects. Its revision is the SHA-256
+// of the text without this digest. A caller that stores the text beside the archive fetches only
+// what changed, even after a restart. The archive has one entry for each object of the index, in
+// the same order. If the text or the archive is lost, or the reader changed, everything is fetched
+// again: a new reader may be allowed to list a bucket, but not to read its objects.
 //
 // # Bounds
 //

@@ -7,8 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// CredentialError wraps an error of the credentials' source, so that Explain finds the error in
-// what a cloud's client returns. Explain unwraps it and drops the client's own text.
+// CredentialError marks an error from the source of the credentials. [Explain] finds the marked
+// error in the error of a cloud's client, and drops the client's own text.
 type CredentialError struct{ Err error }
 
 // Error returns the text of the wrapped error.

@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// fake is a bucket in memory that lists in the order of its slice.
+// fake is a bucket in memory. It lists its objects in the order of the slice.
 type fake struct {
 	objects []objectstore.Object
 	// content maps keys to contents; if nil, every object has as many bytes as its size says.
@@ -34,7 +34,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	opened map[string]int
-	most   int64 // largest value that open has had
+	most   int64 // the most bodies that were open at once
 }
 
 // bucketOf returns a fake with objects from "key=content". The content is also the version.

@@ -26,7 +26,7 @@ const (
 type item struct {
 	at      int      // position in the index
 	content *pending // nil: the previous archive has the object
-	err     error    // an error, after which the plan ends
+	err     error    // if not nil, this is the last item
 }
 
 // discard waits for the content, and closes it unread.
@@ -40,8 +40,8 @@ func (i item) discard() {
 }
 
 // plan compares the index with the previous index, and starts to fetch the objects that differ.
-// Both indexes are sorted. The channel returns all objects in the index's order; it ends early if
-// ctx ends.
+// Both indexes are sorted. The channel delivers all objects in the index's order. It is closed
+// early if ctx ends or an item has an error.
 func plan(ctx context.Context, storage Storage, index *Index, previous *Previous) <-chan item {
 	items := make(chan item, ahead)
 	slots := make(chan struct{}, Concurrency)
@@ -128,8 +128,8 @@ type content struct {
 	slots  <-chan struct{}
 }
 
-// fetch starts to read an object. The caller has put a value into slots for the object. This value
-// is removed when the content is closed, or when the fetch fails.
+// fetch starts to read an object. The caller must have taken a slot, by sending a value to slots.
+// The slot is released when the content is closed, or when the fetch fails.
 func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}) *pending {
 	p := &pending{ready: make(chan struct{}), content: content{object: o, slots: slots}}
 	go func() {
@@ -149,7 +149,7 @@ func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}
 	return p
 }
 
-// errPanicked does not have the panic's value, which may contain anything.
+// errPanicked leaves out the panic's value, which may contain anything.
 var errPanicked = errors.New("the client of the service panicked on its answer; report this as a fault of lanyard-controller")
 
 // read opens the object and reads its first piece. It reports whether the answer broke off, so that
@@ -203,7 +203,7 @@ func (c *content) copy(out io.Writer) error {
 	n, err := io.CopyN(out, source, missing)
 	switch {
 	case n < missing && source.err == nil && !errors.Is(err, io.EOF):
-		return err // an error of out
+		return err // an error of a write to out
 	case n < missing:
 		return broken(c.object, source.err)
 	}
@@ -232,8 +232,8 @@ func changed(o Object) error {
 	return &origin.Error{Code: origin.CodeChanged, Err: fmt.Errorf("object %s has changed since it was listed", archive.Quote(o.Key))}
 }
 
-// broken returns the error for a content that ended too early. If the caller's context has ended,
-// the error wraps the context's error, so that callers can explain it.
+// broken returns the error for content that ended too early. If the caller's context has ended, the
+// error wraps the context's error, so that callers can explain it.
 func broken(o Object, err error) error {
 	early := fmt.Errorf("the content of object %s broke off", archive.Quote(o.Key))
 	switch {

@@ -37,9 +37,9 @@ const (
 
 // Options of List.
 type Options struct {
-	// Reader identifies, in any form, who reads the objects and how. Content that another reader
-	// has fetched is never reused, because permission to list an object is not permission to read
-	// it.
+	// Reader is any text that identifies who reads the objects, and over which connection. Content
+	// that another reader has fetched is never reused, because permission to list an object is not
+	// permission to read it.
 	Reader string
 	// Prefix selects objects by the beginning of their keys.
 	Prefix string
@@ -65,9 +65,9 @@ type Index struct {
 	Ignored int
 }
 
-// List makes the index of a bucket's objects. The parameter source identifies the bucket: versions
-// from different sources are never compared. An error is an [*origin.Error], an [*archive.Error]
-// (such as for a key that cannot be a file's name), or an error of the credentials.
+// List makes the index of a bucket's objects. The source identifies the bucket: versions from
+// different sources are never compared. An error is an [*origin.Error], an error of the
+// credentials, or an [*archive.Error], for example for a key that cannot be a file's name.
 func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, archive.DefaultMaxBytes)
 	l := lister{opts: opts, matcher: opts.Ignore.Matcher(), index: &Index{source: source, reader: opts.Reader}}
@@ -76,7 +76,7 @@ func List(ctx context.Context, storage Storage, source string, opts Options) (*I
 			return nil, err
 		}
 		if err := context.Cause(ctx); err != nil {
-			return nil, err // check for each object, because a page has many
+			return nil, err // check ctx for each object, because a page has many
 		}
 		if err := l.add(object); err != nil {
 			return nil, err
@@ -110,7 +110,7 @@ func (l *lister) add(o Object) error {
 	}
 	folder := strings.HasSuffix(o.Key, "/")
 	if folder && o.Size == 0 {
-		return nil // left out: tools create such objects to show a folder
+		return nil // left out: tools create empty objects to show folders
 	}
 	name, refused := nameOf(o.Key)
 	if refused != nil {
@@ -153,7 +153,7 @@ func (l *lister) add(o Object) error {
 	return nil
 }
 
-// nameOf returns the name of the archive's file for an object with content.
+// nameOf returns the name that an object gets in the archive. It refuses the names of folders.
 func nameOf(key string) (string, error) {
 	name, err := archive.CleanName(key)
 	if err == nil && (strings.HasSuffix(key, "/") || name == ".") {
@@ -185,7 +185,7 @@ func (l *lister) finish() (*Index, error) {
 	return x, nil
 }
 
-// duplicate returns the error for an entry that cannot be in one archive with the object other.
+// duplicate returns the error for an entry that cannot be in one archive with another object.
 func duplicate(e entry, format, other string) error {
 	return rename(&archive.Error{Reason: archive.ReasonDuplicate, Entry: e.Key, Err: fmt.Errorf(format, archive.Quote(other))})
 }
@@ -199,8 +199,8 @@ func (x *Index) has(name string) bool {
 // sha256:<hex>. Equal revisions mean equal archives.
 func (x *Index) Revision() string { return x.revision }
 
-// Continues reports whether the previous index, as written by Encode, has the same source and
-// reader as this index.
+// Continues reports whether an earlier index, as Encode wrote it, has the same source and the same
+// Options.Reader as this index.
 func (x *Index) Continues(previous io.Reader) bool { return newDecoder(previous, x.header()) != nil }
 
 // Len returns the number of objects.
@@ -238,7 +238,8 @@ func (x *Index) header() string {
 	return header(x.source, hex.EncodeToString(reader[:]))
 }
 
-// decoder reads the output of Encode line by line, so that a second index need not fit into memory.
+// decoder reads the output of Encode line by line, so that the previous index need not fit into
+// memory.
 type decoder struct {
 	lines *bufio.Scanner
 }
@@ -246,8 +247,8 @@ type decoder struct {
 // maxLine bounds a line of an index: the longest name of package archive, a version and a number.
 const maxLine = 2 << 10
 
-// newDecoder returns nil if the first line of the index differs from the parameter first: such an
-// index cannot be used.
+// newDecoder returns a decoder of an index that begins with the given line. It returns nil if the
+// index begins with another line, because such an index cannot be used.
 func newDecoder(r io.Reader, first string) *decoder {
 	lines := bufio.NewScanner(r)
 	// The first line may be longer than maxLine: the source is a bucket's name and a prefix,
@@ -295,7 +296,7 @@ func unusable(what string) error {
 	}
 }
 
-// rename sets Fix of the error for a refused name to what the bucket's owner can do.
+// rename returns the error for a refused name with a fix: rename the object or leave it out.
 func rename(err error) error {
 	if refused, ok := errors.AsType[*archive.Error](err); ok {
 		refused.Fix = "rename the object, or leave it out with spec.prefix or spec.ignore"

@@ -51,8 +51,8 @@ func (p *page) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TooLarge returns the error for a page of a listing that exceeds a limit; the parameter format
-// describes the limit.
+// TooLarge returns the error for a page of a listing that exceeds a limit. The error's text is made
+// of the format and the limit.
 func TooLarge(server origin.Server, format string, limit int) error {
 	return &origin.Error{Server: server, Code: origin.CodeTooLarge, Fix: fixFewer, Err: fmt.Errorf("a page of the listing "+format, limit)}
 }

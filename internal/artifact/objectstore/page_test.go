@@ -115,8 +115,8 @@ func TestMemoryOfHostilePages(t *testing.T) {
 	}
 }
 
-// FuzzMemoryOfPages repeats the fuzzer's short input until it fills a page, so that an input which
-// gets past a bound does so many times. Each input is for one service, because go test reports a
+// FuzzMemoryOfPages repeats the fuzzer's short input until it fills a page. So an input that gets
+// past a bound gets past it many times. Each input is for one service, because go test reports a
 // deadlock if one input takes more than ten seconds.
 func FuzzMemoryOfPages(f *testing.F) {
 	for _, seed := range []struct{ before, part, after string }{

@@ -23,7 +23,7 @@ type Storage interface {
 	// List yields the objects whose keys begin with prefix, page by page, in the service's order.
 	// The listing ends at the first error.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
-	// Open reads the object's bytes as they are stored, if the object still has its version. The
-	// caller closes the reader. If the object is gone or changed, the error has CodeChanged.
+	// Open reads the object's bytes as they are stored. The caller closes the reader. If the object
+	// is gone or no longer has the given version, the error has CodeChanged.
 	Open(ctx context.Context, object Object) (io.ReadCloser, error)
 }

@@ -35,7 +35,7 @@ type Summary struct {
 // Write writes the archive of an index's objects to out, in the index's order. The output is
 // normalized as by archive.Normalize: equal objects give equal bytes, whether they were fetched or
 // kept. maxBytes bounds the archive as Options.MaxBytes does. After an error, the data in out is
-// useless. Errors are those of List, errors of out, or ErrPrevious.
+// useless. The error is one of List's errors, an error of a write to out, or ErrPrevious.
 func Write(ctx context.Context, storage Storage, index *Index, previous *Previous, out io.Writer, maxBytes int64) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,7 +60,7 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 	if err != nil {
 		select {
 		case err = <-failed:
-		default: // err is right: archive refused the content, or out failed
+		default: // keep err: the archive was refused, or a write to out failed
 		}
 	}
 	cancel()
@@ -140,7 +140,7 @@ func (w *writer) write(ctx context.Context, items <-chan item, previous *Previou
 	return buffered.Flush()
 }
 
-// kept reads the still current files from a previous archive, in order.
+// kept copies files from a previous archive, in their order.
 type kept struct {
 	plain *gzip.Reader
 	files *tar.Reader
@@ -169,7 +169,7 @@ func (k *kept) copy(out io.Writer, e entry) error {
 		source := &reader{r: k.files}
 		_, err := io.CopyBuffer(struct{ io.Writer }{out}, source, k.buf)
 		if k.err = source.err; k.err == nil {
-			return err // an error of out, or nil
+			return err // an error of a write to out, or nil
 		}
 	}
 	return fmt.Errorf("%w: %w", ErrPrevious, k.err)

@@ -12,7 +12,7 @@ import (
 
 // showToken asks the registry for its challenge and returns a transport that sends the token as the
 // challenge demands. It sends the token as the user's password if the registry wants Basic, and
-// otherwise as bearer token. The library go-containerregistry itself would send a token only to
+// otherwise as a bearer token. The library go-containerregistry itself would send a token only to
 // registries with a token server, and would ask that server first.
 func showToken(ctx context.Context, registry name.Registry, s *session, shown authn.AuthConfig) (http.RoundTripper, error) {
 	agent := transport.NewUserAgent(s, userAgent)

@@ -92,10 +92,10 @@ func TestRefusedToken(t *testing.T) {
 	}
 }
 
-// TestTokenStaysAtHome checks that a token is not sent to a redirect's host, nor without TLS.
+// TestTokenStaysAtHome checks that a token is sent neither to a redirect's host nor without TLS.
 func TestTokenStaysAtHome(t *testing.T) {
 	f, _ := artifact("layer")
-	// strings.ToLower would turn this name into the registry's name; DNS does not.
+	// strings.ToLower maps this name to the registry's name, but DNS distinguishes the two.
 	const alike = "reg\u0130stry.example.com"
 	for to, reached := range map[string]bool{tokenHost: true, alike: false} {
 		away := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -84,7 +84,7 @@ func (v *verified) resume() bool {
 	if err != nil {
 		return false
 	}
-	_ = v.body.Close() // the body has failed already
+	_ = v.body.Close() // reading the body has failed already, so ignore this error
 	v.body, v.begun = body, v.n
 	return true
 }

@@ -14,7 +14,8 @@ const (
 	// blocks the TLS of an insecure registry for a moment, clients use plain http for this long.
 	challengeLife = 10 * time.Minute
 	// maxChallenges bounds the number of registries. Tenants choose registries. If a tenant chooses
-	// too many, answers of other tenants' registries are dropped, and each costs one more request.
+	// too many, answers of other tenants' registries are dropped. Each dropped answer costs one
+	// more request.
 	maxChallenges = 1000
 	// maxChallengeBytes bounds the WWW-Authenticate headers of one answer. Public registries send
 	// 200 bytes.
@@ -22,13 +23,13 @@ const (
 )
 
 // Challenges remembers the registries' answers to GET /v2/, which say how clients must
-// authenticate. Without a Challenges, each [Connect] asks the registry. It is safe for concurrent
-// use. The zero value is empty.
+// authenticate. Clients without Challenges ask the registry at each [Connect]. It is safe for
+// concurrent use. The zero value is empty.
 //
 // An answer is used only by clients that reach the same host by the same route. The answer contains
-// no credential. Where a request or a password may go is checked for each request. The registry is
-// asked again after ten minutes, and after an answer such as HTTP 401: the remembered challenge may
-// be wrong then.
+// no credential. It does not decide where a request or a password may go: each request is checked.
+// The registry is asked again after ten minutes, and after an answer such as HTTP 401, because the
+// remembered challenge may be wrong.
 type Challenges struct {
 	mu    sync.Mutex // never held during I/O
 	known map[door]*challenge
@@ -42,7 +43,7 @@ type door struct {
 
 // challenge is a registry's answer to GET /v2/.
 type challenge struct {
-	scheme       string // scheme of the answered URL
+	scheme       string // scheme of the URL at which the registry answered
 	status       int
 	authenticate []string // the WWW-Authenticate headers
 	until        time.Time
@@ -73,7 +74,7 @@ func (c *Challenges) put(at door, req *http.Request, resp *http.Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before := c.known[at]; before.current() && before.scheme == "https" && answer.scheme == "http" {
-		return // https and http may be tried at the same time: keep the answer by https
+		return // https and http may be tried concurrently: keep the answer that came over https
 	}
 	if c.known == nil {
 		c.known = make(map[door]*challenge)
@@ -113,8 +114,8 @@ func (c *challenge) usable() bool {
 		(c.scheme == "https" || !tokenServer)
 }
 
-// response returns the remembered answer to req. Its Request has the scheme of the answered URL,
-// because go-containerregistry reads the scheme there.
+// response returns the remembered answer to req. Its Request has the scheme of the URL at which the
+// registry answered, because go-containerregistry reads the scheme there.
 func (c *challenge) response(req *http.Request) *http.Response {
 	answered := req.Clone(req.Context())
 	answered.URL.Scheme = c.scheme

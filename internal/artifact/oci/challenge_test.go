@@ -40,8 +40,8 @@ func resolve(ctx context.Context, n http.RoundTripper, opts oci.Options, repo oc
 	return err
 }
 
-// bearer is a registry that accepts the token and refers other requests to the token server at
-// realm.
+// bearer is a registry that accepts the token and refers other requests to the token server at the
+// given URL.
 func bearer(realm, token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
@@ -206,8 +206,8 @@ func TestInsecureRegistryKeepsItsConnection(t *testing.T) {
 	if got := dials.Load() - first; got != 0 {
 		t.Errorf("%d new connections", got)
 	}
-	// The first call sends at most three https requests, which fail, then one over http, and
-	// HEAD. Each of the three later calls sends HEAD.
+	// The first call sends at most five requests: three over https, which fail, one over http, and
+	// HEAD. Each of the three later calls sends only HEAD.
 	if got := len(n.sent(registryHost)); got > 3+5 {
 		t.Errorf("%d requests", got)
 	}
@@ -319,7 +319,7 @@ func TestChallengesAreBounded(t *testing.T) {
 func TestEndedChallengeGivesWay(t *testing.T) {
 	_, digest := artifact("layer")
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int64 // https and http are asked at the same time
+		var asked atomic.Int64 // atomic, because https and http are tried concurrently
 		var lost atomic.Bool
 		n := roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Path == "/v2/" {

@@ -47,8 +47,9 @@ type tagLimits struct {
 // Options of a connection.
 type Options struct {
 	// Auth returns the credentials; nil means anonymous access. Use Basic for a user name and
-	// password. A RegistryToken is sent to the registry as bearer token, without a token server. If
-	// the registry asks for a user and a password, the token is sent as the password of Username.
+	// password. A RegistryToken is sent to the registry as a bearer token, without a token server.
+	// If the registry asks for a user and a password, the token is sent as the password of
+	// Username.
 	Auth authn.Authenticator
 	// Caller describes the credential and the proxy, for error texts. The zero Caller means a
 	// client with a credential and without a proxy.
@@ -61,8 +62,8 @@ type Options struct {
 	Insecure bool
 	// MaxLayerBytes bounds the transferred bytes of a layer. Zero means DefaultMaxLayerBytes.
 	MaxLayerBytes int64
-	// Write makes the client ask for the permission to push, which registries with a token server
-	// grant on request.
+	// Write makes the client request the permission to push. Registries with a token server grant
+	// it only on request.
 	Write bool
 	// Uploads remembers uploads that broke off, so that a later Push continues them. The zero value
 	// remembers nothing.
@@ -130,8 +131,8 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 			return transport.NewWithContext(ctx, target.Registry, authn.FromConfig(shown),
 				transport.NewUserAgent(s, userAgent), []string{target.Scope(scope)})
 		},
-		// If the repository is insecure and the registry has no TLS, the transport of the login
-		// sends the requests over http instead.
+		// The scheme is always https here. If the repository is insecure and the registry has no
+		// TLS, the transport that login returns changes the scheme to http.
 		base:     url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
 		maxLayer: cmp.Or(opts.MaxLayerBytes, DefaultMaxLayerBytes),
 		maxTags:  tagLimits{Tags: maxTags, Pages: maxTagPages, Bytes: maxTagBytes},
@@ -151,7 +152,7 @@ func (c *Client) authenticate(ctx context.Context) error {
 		return fmt.Errorf("oci: Options.Auth: %w", err)
 	}
 	// RoundTrip remembers only the secrets that it sees in an Authorization header. Some secrets of
-	// shown are sent in other ways, so keep all of them for redact.
+	// the credential are sent in other ways, so keep all of them for the method redact.
 	c.session.keep(shown.Password, shown.IdentityToken, shown.RegistryToken)
 	c.shown.Store(shown)
 	rt, err := c.login(ctx, *shown)
@@ -163,8 +164,8 @@ func (c *Client) authenticate(ctx context.Context) error {
 	return nil
 }
 
-// hasRenewed reports whether Options.Auth returns another credential than at the last login. A
-// credential may end during a long transfer.
+// hasRenewed reports whether the credential of Options.Auth has changed since the last login. A
+// credential may expire during a long transfer.
 func (c *Client) hasRenewed(ctx context.Context) bool {
 	now, err := authn.Authorization(ctx, c.auth)
 	return err == nil && *now != *c.shown.Load()
@@ -259,9 +260,9 @@ func (t *timely) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// repeat sends a writing request that may arrive twice without harm. It sends the request again
-// after a failure that may pass within a second. Package attempt does the same for requests that
-// only read.
+// repeat sends a request that writes, but does no harm if it arrives twice. It sends the request
+// again after a failure that may pass within a second. Package attempt does the same for requests
+// that only read.
 func (c *Client) repeat(ctx context.Context, r request) (resp *http.Response, err error) {
 	ended := attempt.Do(ctx, attempt.Reads, func() bool {
 		resp, err = c.do(ctx, r) //nolint:bodyclose // the caller's
@@ -285,9 +286,9 @@ func mayPass(err error) bool {
 	return e.Status != 0 && attempt.Again(e.Status, nil)
 }
 
-// contradicts reports whether a registry's answer may mean that the client logged in by an outdated
-// challenge, and must log in again. Servers answer 401 if they need other credentials, and 400 if
-// they need TLS.
+// contradicts reports whether a registry's answer may mean that the client logged in with an
+// outdated challenge, and must log in again. Servers answer 401 if they need other credentials, and
+// 400 if they need TLS.
 func contradicts(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusBadRequest
 }
@@ -307,7 +308,7 @@ func (c *Client) protocol(what string) *origin.Error {
 	return c.failed(origin.CodeProtocol, "%s", what)
 }
 
-// readAll reads an answer. The parameter limit is the maximum length of the answer in bytes.
+// readAll reads an answer. If the answer is longer than limit bytes, the error has CodeTooLarge.
 func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {

@@ -12,8 +12,9 @@
 // Nothing that a registry sends is trusted. Answers are bounded, and digests are computed from the
 // bytes. The registry can refer to other hosts, such as its token server. These hosts need https
 // and must not have a private address. A credential goes only to the registry and to its token
-// server. Every failure is an *origin.Error. Its text has no credential and no query of a URL. From
-// an answer's body, the text has only the registry's error code and message, shortened.
+// server. Failures of a registry, of its answers and of references are an *origin.Error. Its text
+// contains no credential and no URL query. Of an answer's body, it contains only the registry's
+// error code and message, shortened.
 //
 // The package is independent of clouds and Kubernetes. Credentials come from an
 // authn.Authenticator. Certificates, proxy and the check of dialled addresses belong to the

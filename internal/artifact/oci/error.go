@@ -48,8 +48,7 @@ func (s *session) responseError(resp *http.Response, t target) *origin.Error {
 	return s.statusError(answered, attempt.RetryAfter(resp.Header), t)
 }
 
-// statusError returns the error for a server's answer. The Request of the parameter answered may be
-// nil.
+// statusError returns the error for a server's answer. The answer may have no Request.
 func (s *session) statusError(answered *transport.Error, retryAfter time.Duration, t target) *origin.Error {
 	server := s.server
 	if answered.Request != nil {
@@ -108,9 +107,8 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 				"the authentication handshake failed: the registry or its token server sent an unusable answer, or the realm is refused"),
 		}
 	}
-	// The library go-containerregistry tries http after https has failed. Then err wraps both
-	// errors, and failed is the error of https. So the refusal of http is returned only if no other
-	// request failed before it.
+	// If https fails at a host that looks local, the library go-containerregistry tries http. Then
+	// err wraps both errors. failed is the first, the error of https, which says more.
 	if plain, ok := errors.AsType[*plainError](failed.Err); ok {
 		return plain.refused
 	}

@@ -65,7 +65,7 @@ func credentials() oci.Options { return oci.Options{Auth: oci.Basic(username, pa
 
 func TestStatusCodes(t *testing.T) {
 	for _, c := range []struct {
-		name, at, header string // at is a part of the path; header is the value of Retry-After
+		name, at, header string // at: part of the path; header: value of Retry-After
 		status           int
 		registryCode     string
 		want             origin.Error
@@ -127,8 +127,8 @@ func TestStatusCodes(t *testing.T) {
 					t.Errorf("%q is shown: %v", never, err)
 				}
 			}
-			// An answer to HEAD has no message, and no GET follows if the registry is overloaded.
-			// These cases expect no ServerCode and no message.
+			// Some cases expect no ServerCode and no message: an answer to HEAD has none, and if
+			// the registry is overloaded, no GET follows.
 			if c.want.ServerCode != "" && !strings.Contains(err.Error(), c.registryCode+": a message of two lines") {
 				t.Errorf("the registry's message is missing: %v", err)
 			}
@@ -346,8 +346,8 @@ func TestMalformedAnswers(t *testing.T) {
 		"huge layer":        {`{"layers":[{"digest":"` + digestOf("x") + `","size":268435457}]}`, "", origin.CodeTooLarge},
 		"countless layers":  {`{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
 		"countless URLs":    {`{"layers":[{"urls":[` + strings.Repeat(`"",`, 1<<20) + `""]}]}`, "", origin.CodeTooLarge},
-		// The decoder must go on counting after a number that is no float64, and after the end of a
-		// first document.
+		// The decoder must go on counting after a number that does not fit into a float64, and
+		// after the end of a first document.
 		"layers after a number": {`{"x":1e999,"schemaVersion":2,"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
 		"images after a number": {`{"x":1e999,"manifests":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "application/vnd.oci.image.index.v1+json", origin.CodeTooLarge},
 		"layers after a text":   {`{"x":"\""}{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
@@ -447,8 +447,8 @@ func TestSlowServers(t *testing.T) {
 	}
 }
 
-// ending is a transport. If a path contains the field at, reading the answer's body ends the
-// request's context and then returns io.EOF.
+// ending is a transport that replaces the bodies of some answers, chosen by the request's path.
+// Reading a replaced body ends the request's context and returns io.EOF.
 type ending struct {
 	http.RoundTripper
 
@@ -611,7 +611,7 @@ func TestRedirectsCarryNoCredentials(t *testing.T) {
 			}
 		}
 	}
-	// An error of the host blobHost shows this host, but not the signed query of the redirect.
+	// The error must show the name of blobHost, but not the signed query of the redirect.
 	n := serve(t, map[string]http.Handler{registryHost: basic(redirecting()), blobHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	})})
@@ -655,8 +655,8 @@ func TestRedirectsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestPlainHTTPNeedsInsecure checks that no request is sent over http without Insecure, even after
-// a redirect and to a loopback address.
+// TestPlainHTTPNeedsInsecure checks that no request is sent over http without Insecure, not even
+// after a redirect or to a loopback address.
 func TestPlainHTTPNeedsInsecure(t *testing.T) {
 	f, _ := artifact("layer")
 	plain := httptest.NewServer(basic(f))
@@ -695,8 +695,8 @@ func TestPlainHTTPNeedsInsecure(t *testing.T) {
 	}
 }
 
-// TestMessagesShowAllTheirCharacters checks that a registry's message cannot reverse the text
-// around it.
+// TestMessagesShowAllTheirCharacters checks that an error shows a registry's message without
+// invisible control characters, which could reverse the text around it.
 func TestMessagesShowAllTheirCharacters(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		registryError(w, http.StatusForbidden, "DENIED\u2067", "\u202etxt.exe\u2028is\u200b denied\ufeff")

@@ -17,8 +17,8 @@ func parseFilter(field, expression string) (*regexp.Regexp, error) {
 	return compile(field, expression, &left)
 }
 
-// compile compiles an expression and subtracts the number of its instructions from the parameter
-// left.
+// compile compiles an expression, and subtracts the number of its instructions from *left. If *left
+// falls below zero, compile returns an error.
 func compile(field, expression string, left *int) (*regexp.Regexp, error) {
 	const fix = "give a regular expression in RE2's syntax"
 	parsed, err := syntax.Parse(expression, syntax.Perl)

@@ -28,7 +28,7 @@ func challenge(realm string) http.HandlerFunc {
 	}
 }
 
-// at returns a registry that passes the requests whose path contains part to the handler answer.
+// at returns a registry. The given handler answers the requests whose path contains the given part.
 func at(part string, answer http.HandlerFunc) *fake {
 	f, _ := artifact("layer")
 	f.override = func(w http.ResponseWriter, r *http.Request) bool {
@@ -42,8 +42,8 @@ func at(part string, answer http.HandlerFunc) *fake {
 }
 
 // TestHostileRegistryLeadsNowhere checks that a tenant's registry cannot lead the controller to
-// hosts which the tenant cannot reach. The registry tries it with the answer to /v2/, with its
-// token server, and with redirects of its token server, manifests and blobs.
+// hosts which the tenant cannot reach. The registry names such hosts in its answer to /v2/, as its
+// token server, and in redirects of its token server, manifests and blobs.
 func TestHostileRegistryLeadsNowhere(t *testing.T) {
 	for _, to := range []string{
 		"http://" + inside + "/any/path?x=y", "http://" + inside + ":8500/any/path?x=y", "http://10.0.3.7:9090/any/path?x=y",

@@ -27,8 +27,8 @@ type TagSelection struct {
 	Signatures bool
 }
 
-// Filter parses the selection. The error is an *origin.Error with CodeInvalidReference and the
-// flag's name.
+// Filter parses the selection. The error is an *origin.Error with CodeInvalidReference. It names
+// the invalid flag, --filter-semver or --filter-regex.
 func (s TagSelection) Filter() (TagFilter, error) {
 	f := TagFilter{signatures: s.Signatures}
 	var err error
@@ -83,7 +83,7 @@ func newListed(tag string) listed {
 	return listed{tag: tag, isVersion: true, numbers: [3]uint64{version.Major(), version.Minor(), version.Patch()}, version: version}
 }
 
-// whole returns the whole version of a listed tag, which must be a version.
+// whole returns the version of a listed tag. The tag must be a version.
 func (l listed) whole() *semver.Version {
 	if l.version != nil {
 		return l.version
@@ -111,9 +111,9 @@ func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
 	return numbers, true
 }
 
-// List returns the selected tags: first versions from the highest to the lowest, then all other
-// tags in descending order by bytes. It holds the selected tags in memory, at most 100,000. The
-// error is an *origin.Error, as for Tags.
+// List returns the selected tags. Versions come first, from the highest to the lowest. All other
+// tags follow, in descending bytewise order. List holds the selected tags in memory, at most
+// 100,000. The error is an *origin.Error, as for Tags.
 func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 	tags := []string{}
 	for tag, err := range c.tags(ctx, whole) {

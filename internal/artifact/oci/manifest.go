@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Resolved identifies one artifact by its digest. It is the result for a Reference.
+// Resolved identifies one artifact by its digest. [Client.Resolve] returns it for a Reference.
 type Resolved struct {
 	// Tag is the tag that led to the digest, empty for a reference by digest.
 	Tag string
@@ -25,8 +25,8 @@ type Resolved struct {
 	Digest string
 }
 
-// Revision returns the text in an object's status: <tag>@sha256:<hex>, or sha256:<hex> for a
-// reference by digest.
+// Revision returns the revision that the status of a Kubernetes object shows: <tag>@sha256:<hex>,
+// or sha256:<hex> for a reference by digest.
 func (r Resolved) Revision() string {
 	if r.Tag == "" {
 		return r.Digest
@@ -39,9 +39,9 @@ type Manifest struct {
 	// Resolved identifies the artifact. If the artifact is an index, with one artifact per
 	// platform, the digest is the index's.
 	Resolved
-	// Metadata are the manifest's annotations. They go into an object's status, so their total size
-	// is bounded: they are taken in the order of their keys, up to 16 KiB, and the rest is left
-	// out.
+	// Metadata are the manifest's annotations. They go into the status of a Kubernetes object, so
+	// their total size is bounded: they are taken in the order of their keys, up to 16 KiB, and the
+	// rest is left out.
 	Metadata map[string]string
 	// Layers are the layers in the manifest's order.
 	Layers []Layer
@@ -69,8 +69,8 @@ const (
 	Copy Operation = "copy"
 )
 
-// LayerSelector chooses one layer: an object's spec.layerSelector. The zero value extracts the
-// first layer.
+// LayerSelector chooses one layer, as spec.layerSelector of an OCIRepository does. The zero value
+// extracts the first layer.
 type LayerSelector struct {
 	// MediaType chooses the first layer of this type; empty means the first layer.
 	MediaType string
@@ -134,10 +134,10 @@ func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 	return best.tag, nil
 }
 
-// digest returns the digest of the manifest at reference. It sends HEAD first. If the answer is an
-// error such as HTTP 404 or has no valid digest, it sends GET: an error of HEAD has no body, and
-// the header with the digest may be missing. The digest from HEAD is trusted only after Fetch has
-// verified it.
+// digest returns the digest of the manifest with the given tag or digest. It sends HEAD first. If
+// the answer is an error such as HTTP 404 or has no valid digest, it sends GET: an error of HEAD
+// has no body, and the header with the digest may be missing. The digest from HEAD is trusted only
+// after Fetch has verified it.
 func (c *Client) digest(ctx context.Context, reference string) (string, error) {
 	resp, err := c.send(ctx, http.MethodHead, c.url("manifests", reference), targetManifest, manifestTypes()...)
 	if err == nil {
@@ -193,7 +193,8 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 // maxValues bounds the JSON tokens of a manifest or index.
 const maxValues = 50_000
 
-// decode decodes a manifest or index. The parameter what describes it in errors.
+// decode decodes a manifest or index. In errors, the second argument names the document, such as
+// "the manifest".
 func (c *Client) decode(body []byte, what string, v any) error {
 	err := boundedjson.Unmarshal(body, maxValues, v)
 	switch {
@@ -243,8 +244,8 @@ func (c *Client) Get(ctx context.Context, ref Reference) (*Manifest, error) {
 	return c.read(ctx, Resolved{Tag: s.tag, Digest: raw.digest}, raw)
 }
 
-// read parses a manifest. If raw is an index, read first fetches the manifest that child chooses
-// from it.
+// read parses a manifest. For an index, it first fetches one of the index's manifests, chosen by
+// [Client.child].
 func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manifest, error) {
 	if raw.mediaType.IsIndex() {
 		child, err := c.child(raw.body)
@@ -303,7 +304,8 @@ func (c *Client) unsupported(fix string, err error) *origin.Error {
 	return &origin.Error{Server: c.session.server, Code: origin.CodeUnsupportedMediaType, Fix: fix, Err: err}
 }
 
-// metadata bounds the total size of a publisher's annotations, which go into an object's status.
+// metadata returns a publisher's annotations. Their total size is bounded, because they go into the
+// status of a Kubernetes object.
 func (c *Client) metadata(annotations map[string]string) map[string]string {
 	left := 16 << 10
 	out := make(map[string]string)

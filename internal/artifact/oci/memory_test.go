@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// oneManifest answers every request for a manifest with this body.
+// oneManifest answers every request for a manifest with its body.
 type oneManifest struct{ body, mediaType string }
 
 func (o oneManifest) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -28,8 +28,8 @@ func (o oneManifest) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }
 
-// allocated returns how many bytes are allocated to read the body, as a manifest and as an index.
-// Garbage counts too.
+// allocated returns how many bytes, including garbage, are allocated to read the body as a manifest
+// and as an index.
 func allocated(t *testing.T, body string) map[types.MediaType]int64 {
 	t.Helper()
 	taken := map[types.MediaType]int64{}
@@ -47,8 +47,8 @@ func allocated(t *testing.T, body string) map[types.MediaType]int64 {
 	return taken
 }
 
-// maxReading bounds the bytes allocated for any manifest of four megabytes. Garbage counts too, so
-// the result does not depend on when garbage is collected.
+// maxReading bounds the bytes allocated for any manifest of four megabytes. This includes garbage,
+// so the time of garbage collection does not matter.
 const maxReading = 128 << 20
 
 func hostileManifests() map[string]string {
@@ -73,7 +73,7 @@ func hostileManifests() map[string]string {
 	}
 }
 
-// TestMemoryOfHostileManifests checks that reading a manifest takes at most the planned memory,
+// TestMemoryOfHostileManifests checks that reading a manifest allocates at most maxReading bytes,
 // whatever the manifest contains.
 func TestMemoryOfHostileManifests(t *testing.T) {
 	for name, body := range hostileManifests() {
@@ -85,8 +85,8 @@ func TestMemoryOfHostileManifests(t *testing.T) {
 	}
 }
 
-// FuzzMemoryOfManifests repeats the fuzzer's short input until it fills a manifest, so that an
-// input which gets past a bound does so many times.
+// FuzzMemoryOfManifests fills a manifest with copies of the fuzzer's short input, so that any
+// excessive use of memory is multiplied.
 func FuzzMemoryOfManifests(f *testing.F) {
 	for _, seed := range []struct{ before, part, after string }{
 		{`{"layers":[`, `{},`, `{}]}`},

@@ -33,7 +33,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// TestPushAndPull pushes a folder to the real registry and pulls it again.
+// TestPushAndPull pushes a folder to the registry Distribution and pulls it again.
 func TestPushAndPull(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
 	opts := oci.Options{Auth: oci.Basic(username, password), Transport: n}
@@ -90,8 +90,8 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("manifest %s", raw)
 	}
 
-	// Pushing the packed file gives the same artifact as pushing the folder: without a time, equal
-	// content has an equal digest.
+	// Artifact.Created is not set, so pushing the packed file gives the same digest as pushing the
+	// folder.
 	file := filepath.Join(t.TempDir(), "app.tar.gz")
 	must.Succeed(t, os.WriteFile(file, out.Bytes(), 0o600))
 	a, err := oci.Push(t.Context(), repo, "1.1.0", oci.Artifact{Path: file}, opts)
@@ -149,8 +149,8 @@ func get(t *testing.T, n http.RoundTripper, url string) []byte {
 }
 
 func TestPushRefuses(t *testing.T) {
-	// Tests of other packages push at the same time, and have temporary files in the common folder.
-	// So this test has its own folder, in which it looks for leftovers.
+	// Tests of other packages push at the same time, and write temporary files to the default
+	// folder. So this test has its own folder, in which it looks for leftovers.
 	t.Setenv("TMPDIR", t.TempDir())
 	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
 	good := oci.Options{Auth: oci.Basic(username, password), Transport: n}

@@ -36,10 +36,10 @@ const (
 
 // Artifact is the content that Push publishes, and its metadata.
 type Artifact struct {
-	// Path is a folder, a tar.gz archive, or any other file. Another file is published as the only
-	// file of a folder. Folders and archives get the uniform form of package archive.
+	// Path is a folder, a tar.gz archive, or any other file. Any other file is published as a
+	// folder that holds only this file. Package archive gives folders and archives a uniform form.
 	Path string
-	// Ignore leaves files of a folder out.
+	// Ignore says which files of a folder are not published.
 	Ignore archive.Patterns
 	// Limits bound the content.
 	Limits archive.Limits
@@ -53,7 +53,8 @@ type Artifact struct {
 	Created time.Time
 	// Annotations are added to the manifest. Annotations from the fields above take precedence.
 	Annotations map[string]string
-	// Progress is called with the number of the layer's bytes that were sent. It may be nil.
+	// Progress is called with the number of bytes of the layer that were sent, and the layer's
+	// size. It may be nil.
 	Progress func(done, total int64)
 }
 
@@ -187,8 +188,7 @@ func (a Artifact) Pack(ctx context.Context, out io.Writer) (archive.Summary, err
 	return a.write(ctx, out, io.Discard)
 }
 
-// write writes the packed content to out, and the same content before compression to the writer
-// plain.
+// write writes the packed content to out, and the uncompressed content to plain.
 func (a Artifact) write(ctx context.Context, out, plain io.Writer) (archive.Summary, error) {
 	opts := archive.Options{Limits: a.Limits, Plain: plain}
 	info, err := os.Stat(a.Path)
@@ -243,7 +243,7 @@ func (a Artifact) annotations() map[string]string {
 }
 
 // config returns the configuration that every image must have (OCI image specification, "Image
-// Configuration"). An artifact does not use it.
+// Configuration").
 func (p *packed) config() v1.ConfigFile {
 	return v1.ConfigFile{RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{{Algorithm: "sha256", Hex: p.diffID}}}}
 }

@@ -14,9 +14,9 @@ import (
 // DefaultTag is the tag of an empty Reference.
 const DefaultTag = "latest"
 
-// Reference selects an artifact of a repository: an object's spec.ref. If several fields are set,
-// the digest wins over the range, and the range over the tag. An empty Reference means DefaultTag.
-// Flux has the same precedence.
+// Reference selects an artifact of a repository, like the spec.ref of an OCIRepository. If several
+// fields are set, the digest wins over the range, and the range over the tag. An empty Reference
+// means DefaultTag. Flux has the same precedence.
 type Reference struct {
 	// Tag is a tag's name.
 	Tag string
@@ -35,7 +35,7 @@ type Reference struct {
 	Digest string
 }
 
-// maxTag is the longest tag, in bytes.
+// maxTag is the maximum length of a tag, in bytes.
 const maxTag = 128
 
 // IsTag reports whether a text can be a tag: [a-zA-Z0-9_][a-zA-Z0-9._-]{0,127} (OCI distribution
@@ -54,7 +54,7 @@ func IsTag(text string) bool {
 	return true
 }
 
-// maxExpression is the longest range or filter, in bytes.
+// maxExpression is the maximum length of a range or a filter, in bytes.
 const maxExpression = 512
 
 // Validate checks every field without a request to a registry. The error is an *origin.Error with
@@ -137,8 +137,8 @@ type highest struct {
 	version    *semver.Version // nil until a version is found
 }
 
-// consider takes the tag if its version is higher than all earlier versions. If versions are equal,
-// the texts are compared, so that the result does not depend on the registry's order.
+// consider takes the tag if its version is higher than all earlier versions. If two versions are
+// equal, it takes the tag that sorts last, so that the registry's order does not matter.
 func (h *highest) consider(tag string) {
 	h.considered++
 	if h.matcher.filter != nil && !h.matcher.filter.MatchString(tag) {
@@ -166,10 +166,10 @@ func (m *matcher) version(tag string) (*semver.Version, bool) {
 	}
 	bare := strings.TrimPrefix(tag, "v")
 	if bare == "" || bare[0] < '0' || bare[0] > '9' {
-		return nil, false // most tags that are not versions do not reach the slow parser
+		return nil, false // skip the slow parser
 	}
 	if v, err := semver.StrictNewVersion(bare); err == nil {
-		return v, true // NewVersion has the same result, but uses a slow regular expression
+		return v, true // as NewVersion would return, but faster
 	}
 	v, err := semver.NewVersion(tag)
 	return v, err == nil

@@ -19,7 +19,7 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // storage of the real registry
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // storage of the registry
 	"github.com/sirupsen/logrus"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
@@ -71,8 +71,8 @@ func serve(tb testing.TB, hosts map[string]http.Handler) *network {
 	return serveBoth(tb, hosts, nil)
 }
 
-// serveBoth starts a TLS server for each host in the parameter hosts, and a server without TLS for
-// each host in the parameter plain.
+// serveBoth starts a TLS server for each host in hosts, and a server without TLS for each host in
+// plain.
 func serveBoth(tb testing.TB, hosts, plain map[string]http.Handler) *network {
 	tb.Helper()
 	roots := x509.NewCertPool()
@@ -104,7 +104,8 @@ func serveBoth(tb testing.TB, hosts, plain map[string]http.Handler) *network {
 	return n
 }
 
-// distribution returns the real registry, with its storage in a temporary folder.
+// distribution returns the registry of the project Distribution. It stores its content in a
+// temporary folder.
 func distribution(t *testing.T) http.Handler {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
@@ -120,7 +121,7 @@ func distribution(t *testing.T) http.Handler {
 	return handlers.NewApp(t.Context(), config)
 }
 
-// basic requires the user name and password of this test.
+// basic refuses requests without the right user name and password.
 func basic(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, ok := r.BasicAuth(); !ok || u != username || p != password {
@@ -201,7 +202,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// artifact returns a fake with one artifact of one layer, tagged latest.
+// artifact returns a fake with one artifact, which has one layer and the tag latest. It also
+// returns the manifest's digest.
 func artifact(layer string) (*fake, string) {
 	manifest := fmt.Sprintf(`{"schemaVersion":2,"config":{"mediaType":"application/vnd.cncf.flux.config.v1+json","digest":%q,"size":2},`+
 		`"layers":[{"mediaType":"application/vnd.cncf.flux.content.v1.tar+gzip","digest":%q,"size":%d}],"annotations":{"a":"1"}}`,

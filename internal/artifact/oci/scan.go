@@ -19,8 +19,8 @@ const (
 // latestTags is the number of tags in Scan.Latest.
 const latestTags = 10
 
-// Exclusions leave tags out of a scan: an object's spec.exclusionList. The zero value excludes no
-// tags.
+// Exclusions is the parsed spec.exclusionList of an ImageRepository. A scan leaves out the tags
+// that match. The zero value excludes no tags.
 type Exclusions struct {
 	expressions []*regexp.Regexp
 }
@@ -61,16 +61,16 @@ func (e Exclusions) Match(tag string) bool {
 type Scan struct {
 	// Tags is the number of tags.
 	Tags int
-	// Revision is the digest, sha256:<hex>, of the tags in ascending order by bytes, each followed
-	// by a line feed. No tag contains a line feed, so different sets have different revisions.
+	// Revision is the digest, sha256:<hex>, of the tags in ascending byte order, each followed by a
+	// line feed. No tag contains a line feed, so different sets have different revisions.
 	Revision string
-	// Latest are the first ten tags in descending order by bytes.
+	// Latest has the first ten tags in descending byte order.
 	Latest []string
 }
 
-// Scan summarizes the tags that are not excluded. Meanwhile it holds these tags in memory, at most
-// 100,000 of 128 bytes. 50,000 tags of 40 bytes take 3 MiB; the maximum takes 15 MiB. The error is
-// an *origin.Error, as for Tags.
+// Scan summarizes the tags that are not excluded. It holds all these tags in memory, at most
+// 100,000 tags of 128 bytes. 50,000 tags of 40 bytes take 3 MiB; the maximum takes 15 MiB. The
+// error is an *origin.Error, with the same codes as the errors of [Client.Tags].
 func (c *Client) Scan(ctx context.Context, exclusions Exclusions) (Scan, error) {
 	var tags []string
 	for tag, err := range c.Tags(ctx) {

@@ -22,14 +22,14 @@ const (
 	maxSecrets   = 24
 )
 
-// session is the innermost transport of a client. It enforces the rules for every request,
-// including the requests of go-containerregistry for redirects and token servers: where a request
-// may go, and how often it is repeated. It remembers the credentials that were sent, to redact them
-// when a server's text echoes them.
+// session is the innermost transport of a client. It decides where each request may go and how
+// often it is repeated. This includes the requests that go-containerregistry makes for redirects
+// and token servers. It remembers the credentials that were sent, to redact them when a server's
+// text echoes them.
 type session struct {
-	field    string        // the object's field with the repository
-	server   origin.Server // with the host from the object
-	home     string        // host of the requests; for Docker Hub another host than the object's
+	field    string        // for errors: the field that names the repository, such as spec.url
+	server   origin.Server // the registry in errors; Host is from the repository's URL
+	home     string        // host of the requests; for Docker Hub it differs from server.Host
 	insecure bool
 	next     http.RoundTripper
 
@@ -39,8 +39,8 @@ type session struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	secrets    []string
 	retryAfter time.Duration
-	recalled   bool // the current challenge came from the field challenges
-	doubted    bool // the field challenges is not asked any more
+	recalled   bool // the current challenge was found in s.challenges
+	doubted    bool // s.challenges is no longer read
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -63,11 +63,11 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// door returns the key under which challenges has the registry's challenge.
+// door returns the key of the registry's challenge in s.challenges.
 func (s *session) door() door { return door{route: s.route, host: s.home, insecure: s.insecure} }
 
-// asksForChallenge reports whether req is the request without a credential that
-// go-containerregistry sends first.
+// asksForChallenge reports whether req is go-containerregistry's first request, which has no
+// credential.
 func (s *session) asksForChallenge(req *http.Request) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == "" && s.isHome(req.URL)
 }
@@ -84,8 +84,8 @@ func (s *session) recall() *challenge {
 	return known
 }
 
-// doubt forgets the registry's challenge. It reports whether the session should ask for the
-// challenge and try again: once at most, and only if the session's challenge came from memory.
+// doubt forgets the registry's challenge after a failure. It reports whether to try again with a
+// new challenge: only at the first call, and only if the old challenge came from s.challenges.
 func (s *session) doubt() bool {
 	s.challenges.drop(s.door())
 	s.mu.Lock()
@@ -122,10 +122,10 @@ func (s *session) redact(text string) string {
 	return text
 }
 
-// parts returns a secret. For a credential in Basic's form, it also returns the plain text and the
-// password. The whole secret comes before its parts: after a part is replaced, the text no longer
-// contains the whole secret. Only errors are redacted, so no ordinary request has to decode a
-// password of kilobytes.
+// parts returns the texts to redact for a secret: the secret itself and, for a Basic credential,
+// the decoded user:password and the password. The password comes last, because replacing it would
+// break up user:password. parts is called only for errors, so ordinary requests never decode a long
+// credential.
 func parts(secret string) []string {
 	plain, err := base64.StdEncoding.DecodeString(secret)
 	if err != nil {
@@ -135,8 +135,8 @@ func parts(secret string) []string {
 	return slices.DeleteFunc([]string{secret, string(plain), password}, func(part string) bool { return part == "" })
 }
 
-// note stores the pause that a server asks for, because the errors of go-containerregistry's
-// authentication do not have this pause.
+// note stores the pause that a server asks for. The errors of go-containerregistry's authentication
+// do not contain it.
 func (s *session) note(resp *http.Response) {
 	if resp == nil {
 		return
@@ -153,12 +153,10 @@ func (s *session) lastRetryAfter() time.Duration {
 	return s.retryAfter
 }
 
-// admit checks where a request goes. The registry chooses where its blobs and tokens are, and a
-// hostile registry would choose hosts of the cluster. So every host except the object's own needs
-// https, and a certificate that is valid for its name. An IP address in place of a name must be
-// public. The injected transport checks the address of a name when it dials. Common registries need
-// no more: their token servers and storage are at the same host, or at other hosts with
-// certificates.
+// admit checks where a request goes. The registry chooses where its blobs and tokens are, so a
+// hostile registry could send requests to hosts in the cluster. Therefore every host except the
+// registry's own needs https with a valid certificate. If such a host is an IP address, the address
+// must be public. If it is a name, the injected transport checks the address when it dials.
 //
 // The error is an *origin.Error or a [*plainError].
 func (s *session) admit(u *url.URL) error {
@@ -183,12 +181,12 @@ func (s *session) admit(u *url.URL) error {
 	return nil
 }
 
-// isHome reports whether a URL is at the object's own host.
+// isHome reports whether a URL is at the registry's own host.
 func (s *session) isHome(u *url.URL) bool { return origin.SameHost(u, s.home) }
 
-// plainError refuses a request without TLS. It has no Unwrap, so that a search for an *origin.Error
-// does not find this refusal. After https has failed at a host that looks local,
-// go-containerregistry tries http by itself, but the error must say why https failed.
+// plainError is the error for a request without TLS. It has no Unwrap method, so a search for an
+// *origin.Error passes over it: if https fails at a host that looks local, go-containerregistry
+// also tries http and returns both errors, and the error of https says more.
 type plainError struct{ refused *origin.Error }
 
 func (e *plainError) Error() string { return e.refused.Error() }

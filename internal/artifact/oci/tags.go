@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Bounds of a list of tags besides tagLimits.
+// Bounds of a list of tags. More bounds are in tagLimits.
 const (
 	// tagsPerPage is the requested size of a page. Amazon ECR refuses a larger number, and Azure's
 	// registry sends no larger pages.
@@ -26,32 +26,33 @@ const (
 	// maxEmptyPages bounds the consecutive pages without a tag. One such page is normal: the last
 	// page, or a page whose tags were deleted.
 	maxEmptyPages = 10
-	// maxToken is the longest string of a page, in bytes. A tag has at most 128.
+	// maxToken is the maximum length of a string in a page, in bytes. A tag has at most 128.
 	maxToken = 64 << 10
-	// maxLink is the longest link to a next page, in bytes. Amazon ECR's links have some hundreds.
+	// maxLink is the maximum length of a link to a next page, in bytes. Amazon ECR's links have
+	// some hundreds.
 	maxLink = 8 << 10
 )
 
 // Tags streams the repository's tags in the registry's order, page by page. Its memory does not
-// grow with the number of tags. The sequence ends with the first error, an *origin.Error.
-// CodeTooLarge: the list is longer than the limits. CodeProtocol: the list repeats a page, has too
-// many pages without a tag, links to another host, or has an entry that is not a tag.
-// CodeUnreachable: ctx ends before the list. A tag may come twice if the repository changes during
-// the listing.
+// grow with the number of tags. The sequence ends with the first error, an *origin.Error. Its code
+// is CodeTooLarge if the list is longer than the limits, and CodeUnreachable if ctx ends before the
+// list. It is CodeProtocol if the list repeats a page, has too many pages without a tag, links to
+// another host, or has an entry that is not a tag. A tag may come twice if the repository changes
+// during the listing.
 func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] { return c.tags(ctx, pages) }
 
-// The first query of a list of tags.
+// A listing of tags begins with one of these queries.
 const (
-	// pages requests large pages, so that no answer takes long.
+	// pages is the query for a list in pages, so that no answer takes long.
 	pages = "n=" + tagsPerPage
-	// whole requests all tags at once. The distribution project's registry reads all tags for each
-	// page, so it sends 50,000 tags in one answer in a tenth of the time. If a registry sends pages
-	// nevertheless, large pages are requested: without a number, Amazon ECR and others send a
-	// hundred tags.
+	// whole is the query for all tags in one answer. The distribution project's registry reads all
+	// tags for each page, so it sends 50,000 tags ten times as fast in one answer as in 50 pages.
+	// Amazon ECR and others send pages all the same, of a hundred tags by default. The listing then
+	// begins again with the query pages.
 	whole = ""
 )
 
-// tags implements Tags; the parameter begin is the first query.
+// tags implements Tags. The first query is begin.
 func (c *Client) tags(ctx context.Context, begin string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		l := &listing{client: c, bytes: c.maxTags.Bytes, asked: map[[sha256.Size]byte]struct{}{}, yield: yield}
@@ -203,7 +204,7 @@ func (l *listing) array(ctx context.Context, page *jsontext.Decoder) error {
 	return expect(page, jsontext.KindEndArray)
 }
 
-// expect reads one token. It fails if the token is not the bracket in the parameter want.
+// expect reads one token, which must be of the wanted kind.
 func expect(page *jsontext.Decoder, want jsontext.Kind) error {
 	if got, err := page.ReadToken(); err != nil || got.Kind() != want {
 		return errNoList
@@ -240,8 +241,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	case m.err != nil:
 		return 0, m.err
 	case m.read-m.decoded() > maxToken:
-		// The decoder asks for more although maxToken bytes are not decoded yet: the value is too
-		// long.
+		// The decoder asks for more, but has not yet decoded the last maxToken bytes: the value is
+		// too long.
 		m.err = errLongToken
 		return 0, m.err
 	case m.left < 0:
@@ -266,8 +267,8 @@ func (l *listing) tooLarge(format string, args ...any) *origin.Error {
 }
 
 // following returns the query of the next page from the Link headers (RFC 8288); empty if there is
-// none. The link must refer to this registry and this list. Only the link's query is used:
-// registries behind a proxy that ends TLS write http into the link.
+// none. The link must refer to this registry and this list. Only the link's query is used, because
+// a registry behind a TLS-terminating proxy writes http into the link.
 func (c *Client) following(resp *http.Response) (string, error) {
 	const malformed = "the link to the next page of tags is malformed"
 	target, ok := nextLink(resp.Header.Values("Link"))

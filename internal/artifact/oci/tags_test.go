@@ -25,8 +25,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// lister is a registry. The test's function page answers requests for the list of tags; asked
-// counts them.
+// lister is a registry. It answers each request for the list of tags by calling page, and counts
+// these requests in asked.
 type lister struct {
 	asked int
 	page  func(w http.ResponseWriter, r *http.Request, asked int)
@@ -106,8 +106,8 @@ func TestTagsArePagedAndBounded(t *testing.T) {
 	}
 }
 
-// TestTagsOfRealRegistries reads pages of the clouds' registries, as their documentation and their
-// users show them.
+// TestTagsOfRealRegistries reads pages in the form that the clouds' registries send, according to
+// their documentation and their users.
 func TestTagsOfRealRegistries(t *testing.T) {
 	want := numbered(0, 2500)
 	rest := func(query url.Values, cursor string) []string {
@@ -345,8 +345,8 @@ func TestTagsThatNeverEnd(t *testing.T) {
 	}
 }
 
-// TestTagsThatDrip reads a list that arrives tag by tag. The reading ends with its context, and the
-// error says why.
+// TestTagsThatDrip reads a list that arrives tag by tag. The listing ends when its context ends,
+// and the error says that the list did not arrive in time.
 func TestTagsThatDrip(t *testing.T) {
 	l := &lister{page: func(w http.ResponseWriter, r *http.Request, _ int) {
 		_, _ = io.WriteString(w, `{"tags":["0"`)
@@ -471,8 +471,8 @@ func TestTagsAreThrottled(t *testing.T) {
 	}
 }
 
-// TestManyTagsTakeLittleMemory reads 50,000 tags. A scan takes the memory of their names. Finding a
-// version takes almost no memory.
+// TestManyTagsTakeLittleMemory reads 50,000 tags. It checks that a scan takes at most 5 MiB of
+// memory, and a search for a version at most 1 MiB.
 func TestManyTagsTakeLittleMemory(t *testing.T) {
 	const count, perPage = 50_000, 1000
 	heap := func() uint64 {

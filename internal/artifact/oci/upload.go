@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// smallBlob is the maximum size, in bytes, of a blob that is sent in the request that completes
-	// its upload. This saves a request, but the upload cannot be continued.
+	// smallBlob is the size, in bytes, up to which a blob is sent in the request that completes its
+	// upload. This saves a request, but the upload cannot be continued.
 	smallBlob = 1 << 20
 	// maxContinued bounds how often one upload continues after a broken connection, each time at
 	// the registry's offset.
@@ -104,7 +104,7 @@ type uploading struct {
 	blob      blob
 	location  *url.URL // URL of the next request; nil before the upload begins
 	offset    int64    // number of bytes that the registry has
-	continued bool     // offset came from the registry, so its bytes may be wrong
+	continued bool     // offset came from the registry; the bytes before it may be wrong
 }
 
 // find continues the upload of an earlier Push. If that upload cannot be used, a new one begins.
@@ -126,7 +126,7 @@ func (u *uploading) forget() {
 	u.client.uploads.forget(u.client.repo, u.blob.digest)
 }
 
-// repeat calls the method run again after a failure that may pass within a second.
+// repeat calls [uploading.run], and calls it again after a failure that may pass within a second.
 func (u *uploading) repeat(ctx context.Context) (err error) {
 	ended := attempt.Do(ctx, attempt.Reads, func() bool {
 		err = u.run(ctx)
@@ -184,8 +184,8 @@ func (u *uploading) proceed(resp *http.Response) error {
 	}
 	next := resp.Request.URL.ResolveReference(ref)
 	if u.client.session.isHome(next) {
-		// Registries behind a proxy that ends TLS write http into the URL, so the scheme of base is
-		// used.
+		// A registry behind a TLS-terminating proxy writes http into the URL, so the scheme of base
+		// is used.
 		next.Scheme = u.client.base.Scheme
 	}
 	u.location = next
@@ -208,7 +208,7 @@ func (u *uploading) fill(ctx context.Context) error {
 			return err
 		}
 		if asked := u.ask(ctx); ctx.Err() != nil {
-			return asked // not forgotten: a later Push can continue the upload
+			return asked // do not forget the upload: a later Push can continue it
 		} else if asked != nil {
 			u.forget()
 			if again := u.begin(ctx); again != nil {
@@ -266,8 +266,8 @@ func (u *uploading) ask(ctx context.Context) error {
 		return err
 	}
 	end, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(resp.Header.Get("Range"), "bytes="), "0-"), 10, 64)
-	// "0-0" means one byte, but some registries answer it if they have no bytes. So the answer is
-	// not used.
+	// The range "0-0" means one byte, but some registries also send it if they have no bytes. So it
+	// counts as no answer.
 	if err != nil || end <= 0 || end >= u.blob.size {
 		_ = resp.Body.Close()
 		return u.client.protocol("the registry does not say how far the upload is")

@@ -45,7 +45,7 @@ type line struct {
 	// request.
 	answer func(w http.ResponseWriter, r *http.Request) bool
 
-	received atomic.Int64 // bytes of all requests' bodies
+	received atomic.Int64 // number of bytes in all requests' bodies
 
 	mu      sync.Mutex
 	patches []string // Content-Range of each upload request
@@ -79,7 +79,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sent returns the number of requests whose method and path have a prefix.
+// sent counts the requests for which "<method> <path>" begins with the prefix.
 func (l *line) sent(prefix string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,8 +91,8 @@ func (l *line) sent(prefix string) (n int) {
 	return n
 }
 
-// cable is a body that breaks off. The field left is the number of bytes until then; negative for
-// never.
+// cable is a body that breaks off after a number of bytes. If the number is negative, it never
+// breaks off.
 type cable struct {
 	io.Reader
 	left, n int64
@@ -239,8 +239,8 @@ func TestPushOutlivesFaults(t *testing.T) {
 	}
 }
 
-// TestUploadOfWhatWasSpoilt checks that everything is sent again if the registry's part differs
-// from what was sent.
+// TestUploadOfWhatWasSpoilt checks that everything is sent again if the registry has received wrong
+// bytes.
 func TestUploadOfWhatWasSpoilt(t *testing.T) {
 	l := &line{registry: distribution(t), spoil: true, cut: func(n int) int64 {
 		if n == 1 {
@@ -351,8 +351,8 @@ func TestUploadsInTheFolderOfOthers(t *testing.T) {
 	}
 }
 
-// TestHostileUploads checks a registry's hostile answers to an upload. The push ends with the cause
-// after a bounded number of requests, and sends nothing to forbidden hosts.
+// TestHostileUploads checks a registry's hostile answers to an upload. After a bounded number of
+// requests, the push returns an error with the right code. It sends nothing to forbidden hosts.
 func TestHostileUploads(t *testing.T) {
 	path := large(t)
 	upload := func(w http.ResponseWriter, headers ...string) {
@@ -371,8 +371,8 @@ func TestHostileUploads(t *testing.T) {
 			return true
 		}
 	}
-	// status returns a hostile registry. It breaks off each part of the content, and answers with
-	// these headers when it is asked for the offset.
+	// status returns a function that breaks off each part of the content, and answers a request for
+	// the offset with the given headers.
 	status := func(headers ...string) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			switch {
@@ -494,12 +494,12 @@ func TestTagAndKnownBlobs(t *testing.T) {
 	}
 }
 
-// TestDownloadGoesOn checks a download that breaks off. It continues at the same offset if the
-// registry says that it sends this part. It ends if no more bytes arrive.
+// TestDownloadGoesOn checks a download that breaks off. It continues if the registry sends the
+// missing range or the whole content. It ends if no more bytes arrive.
 func TestDownloadGoesOn(t *testing.T) {
 	layer := strings.Repeat("0123456789", 1000)
 	for name, tt := range map[string]struct {
-		// answer answers the requests after the first part.
+		// answer answers every request after the first, which got only a part of the layer.
 		answer   func(w http.ResponseWriter, from string, request int)
 		requests int
 		code     origin.Code

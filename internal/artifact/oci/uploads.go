@@ -15,14 +15,14 @@ import (
 // days.
 const uploadLife = 7 * 24 * time.Hour
 
-// maxLocation is the longest URL of an upload, in bytes.
+// maxLocation is the maximum length of an upload's URL, in bytes.
 const maxLocation = 8 << 10
 
 // Uploads is a folder that remembers the URLs of uploads that broke off. It has one file for each
 // upload: the name is a digest of repository and blob, and the content is the registry's URL. Only
-// URLs at the registry's own host are stored; they give no access without a credential. A failure
-// of the folder is not an error: a new upload begins. If other users write files into the folder,
-// these files have no effect. The zero value remembers nothing.
+// URLs at the registry's own host are stored; they give no access without a credential. If the
+// folder cannot be read or written, a new upload begins. Files that other users write into the
+// folder are ignored. The zero value remembers nothing.
 type Uploads struct {
 	// Folder is created when it is needed, with permissions only for its owner. Empty means no
 	// folder.
@@ -34,9 +34,9 @@ func (u Uploads) file(repo Repository, digest string) string {
 	return filepath.Join(u.Folder, hex.EncodeToString(sum[:]))
 }
 
-// location returns the URL of an upload; empty if there is none. The file must have permissions
-// only for its owner. If this process can read such a file, the process's user is the owner. A URL
-// from somebody else could send the content to a place of their choice.
+// location returns the URL of an upload; empty if there is none. It ignores a file with permissions
+// for anyone but its owner, because another user could store a URL that sends the content
+// elsewhere. The owner is not checked: only root could open another user's private file.
 func (u Uploads) location(repo Repository, digest string) string {
 	if u.Folder == "" {
 		return ""
@@ -82,7 +82,7 @@ func (u Uploads) keep(repo Repository, digest, location string) {
 	}
 	_, err = file.WriteString(location)
 	if errors.Join(err, file.Close()) != nil {
-		_ = os.Remove(path) // a part of the URL must not stay
+		_ = os.Remove(path) // the file may have only a part of the URL
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // Repository identifies a repository in a registry. It is parsed once and comparable. The zero
 // value is not a repository.
 type Repository struct {
-	field string // the object's field with the repository
+	field string // for errors: the field that names the repository, such as spec.url
 	host  string
 	repo  name.Repository
 }
@@ -37,7 +37,7 @@ var (
 	})
 )
 
-// The fields of objects that have a repository.
+// The fields in which objects name a repository.
 const (
 	fieldURL   = "spec.url"
 	fieldImage = "spec.image"
@@ -46,11 +46,11 @@ const (
 // secretRef says where an object's credential belongs.
 const secretRef = "put credentials into the Secret of spec.secretRef"
 
-// spelling describes how one kind of object writes a repository. The fields form, tag, digest and
-// login are next steps in error texts.
+// spelling describes how a repository is written in one place, such as an OCIRepository's spec.url.
+// Its last four fields are texts for errors: they tell the user what to do.
 type spelling struct {
 	field  string
-	scheme string // before the host; empty for none
+	scheme string // prefix, such as "oci://"; empty for none
 	form   string // the right form, for error texts
 	tag    string // where a tag belongs
 	digest string // where a digest belongs
@@ -83,8 +83,8 @@ func ParseImage(raw string) (Repository, error) {
 	return s.parse(raw)
 }
 
-// ParseField parses the value of a field that names a repository: as [ParseImage] does for spec.image,
-// and as [ParseURL] does for any other field.
+// ParseField parses the value of a field that names a repository. It calls [ParseImage] for
+// spec.image, and [ParseURL] for any other field.
 func ParseField(field, raw string) (Repository, error) {
 	if field == fieldImage {
 		return ParseImage(raw)
@@ -159,7 +159,7 @@ func (s spelling) parse(raw string) (Repository, error) {
 	if err != nil {
 		return Repository{}, s.invalid(s.form, "%q is no registry host", host)
 	}
-	// Complete Docker Hub's short names, so that equal repositories are equal values.
+	// Expand Docker Hub's short names, so that equal repositories are equal values.
 	return Repository{field: s.field, host: host, repo: registry.Repo(registry.Repo(path).RepositoryStr())}, nil
 }
 
@@ -193,15 +193,15 @@ func invalidRepository(field, fix, format string, args ...any) *origin.Error {
 	return &origin.Error{Code: origin.CodeInvalidURL, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// Host returns the registry's host[:port] in lower case, as in the URL. Credentials are chosen by
-// this host.
+// Host returns the host[:port] of the repository's URL, in lower case. Credentials are looked up
+// under this host.
 func (r Repository) Host() string { return r.host }
 
 // Name returns the repository's name in the registry, such as "team/app".
 func (r Repository) Name() string { return r.repo.RepositoryStr() }
 
-// Image returns the repository's full name, host/repository. For Docker Hub it adds what a short
-// name leaves out, the own host and "library/", such as "index.docker.io/library/alpine".
+// Image returns the repository's full name, host/repository. For Docker Hub it adds Docker Hub's
+// own host and, if missing, "library/", as in "index.docker.io/library/alpine".
 func (r Repository) Image() string {
 	if r.IsZero() {
 		return ""
@@ -220,8 +220,8 @@ func (r Repository) String() string {
 // IsZero reports whether r is the zero value, which is not a repository.
 func (r Repository) IsZero() bool { return r == Repository{} }
 
-// target returns the repository as go-containerregistry's type. If insecure, that library may use
-// http.
+// target returns the repository as go-containerregistry's type. If insecure is true, that library
+// may use http.
 func (r Repository) target(insecure bool) (name.Repository, error) {
 	options := []name.Option{name.StrictValidation}
 	if insecure {

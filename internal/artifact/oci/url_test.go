@@ -132,8 +132,8 @@ func TestParseImage(t *testing.T) {
 	}
 }
 
-// TestErrorsNameTheFieldOfTheRepository checks that a registry's error has the field of the
-// object's kind.
+// TestErrorsNameTheFieldOfTheRepository checks that an error of a registry begins with the field
+// that names the repository.
 func TestErrorsNameTheFieldOfTheRepository(t *testing.T) {
 	nothing := &fake{override: func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/v2/" {
@@ -191,8 +191,8 @@ func TestReferenceValidate(t *testing.T) {
 	}
 }
 
-// FuzzParseURL checks that an accepted URL has one clean host and repository, and that printing and
-// parsing it again gives the same repository.
+// FuzzParseURL checks that the host and the repository name in an accepted URL have no special
+// characters. If the repository is printed and parsed again, the result must be equal.
 func FuzzParseURL(f *testing.F) {
 	for _, seed := range []string{"oci://registry.example/a", "oci://[::1]:5000/a/b", "oci://a@b/c", "oci://a/b:c", "oci://a/b?c", "oci://docker.io/x"} {
 		f.Add(seed)

@@ -1,6 +1,6 @@
 package origin
 
-// commandStep returns the next step for the error's code, for the user of a command.
+// commandStep returns what the user of a command should do next about the error.
 func (e *Error) commandStep() string {
 	s := e.Server
 	switch e.Code {
@@ -38,8 +38,8 @@ func (e *Error) commandStep() string {
 	return ""
 }
 
-// commandCredential returns the next step. If no credential was sent, the step is to send one. If a
-// credential was sent, the step is the parameter otherwise.
+// commandCredential returns the next step: to send a credential if none was sent, otherwise the
+// given step.
 func (s Server) commandCredential(otherwise string) string {
 	if !s.Anonymous {
 		return otherwise

@@ -79,7 +79,7 @@ type Error struct {
 	// Permission is the permission that the identity lacks, as the cloud names it; empty if
 	// unknown. It is set only with CodeDenied.
 	Permission string
-	// Fix is the next step in one clause; empty means the code's usual next step.
+	// Fix is the next step in one clause; empty means the usual next step for Code.
 	Fix string
 	// Err is the detail; never nil. It prints no secret.
 	Err error

@@ -1,7 +1,8 @@
 // Package origin explains why a server delivered no artifact. The server is a registry or the
-// endpoint of a bucket. An [Error] has the cause and the next step for the object's owner. Every
-// [Code] has a next step. The step also depends on the [Caller]: if no credential was sent, the
-// step is to send one, because nobody can grant rights to a missing credential.
+// endpoint of a bucket. An [Error] has the cause, and the next step for the owner of the object
+// that names the server. Every [Code] has a next step. The step also depends on the [Caller]:
+// without a credential, the step is to send one, because nobody can grant rights to a missing
+// credential.
 package origin
 
 import (
@@ -35,14 +36,14 @@ type Server struct {
 type Caller struct {
 	// Anonymous says that no credential is sent.
 	Anonymous bool
-	// Provider is the value of spec.provider that would give the server's host a cloud's
-	// credential; empty if the host does not belong to a cloud.
+	// Provider is the cloud to which the server's host belongs, as a value of spec.provider; empty
+	// if the host belongs to no cloud.
 	Provider string
-	// Proxy is the setting with the proxy to the server, such as spec.proxySecretRef; empty without
-	// a proxy.
+	// Proxy names the setting that configures the proxy to the server, such as spec.proxySecretRef;
+	// empty without a proxy.
 	Proxy string
-	// CommandLine says that a person or a job uses a command. If it is true, next steps mention the
-	// command's flags instead of an object's fields.
+	// CommandLine is true if the caller is a command, and not a controller. Next steps then mention
+	// the command's flags instead of an object's fields.
 	CommandLine bool
 }
 
@@ -160,8 +161,8 @@ func (s Server) protocolStep() string {
 	if s.Kind == Endpoint {
 		step = "check that the endpoint serves buckets of this provider"
 	}
-	// If Provider is set, the host belongs to a cloud whose buckets use another protocol than S3's.
-	// So the step is to set the provider.
+	// The host belongs to a cloud, whose buckets may need another protocol than S3: spec.provider
+	// selects it.
 	if s.Anonymous && s.Provider != "" {
 		step = s.credentialStep()
 	}
@@ -179,7 +180,7 @@ func (s Server) content() string {
 	return "repository"
 }
 
-// proxy returns the text for the proxy; empty without a proxy.
+// proxy returns the proxy's name in error texts; empty without a proxy.
 func (s Server) proxy() string {
 	if s.Proxy == "" {
 		return ""

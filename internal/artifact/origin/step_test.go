@@ -38,8 +38,8 @@ func constants(t *testing.T, file, typ string) []string {
 	return values
 }
 
-// servers calls the function check for every combination of a server's fields: both kinds, with and
-// without a credential, a cloud's host and a proxy.
+// servers calls check once for each combination of these: the server's kind, a credential or none,
+// a cloud or none, and a proxy or none.
 func servers(check func(origin.Server)) {
 	for _, kind := range []origin.Kind{origin.Registry, origin.Endpoint} {
 		for _, anonymous := range []bool{false, true} {
@@ -52,8 +52,7 @@ func servers(check func(origin.Server)) {
 	}
 }
 
-// checkText checks what every server's error must have: a cause, and a next step that the caller
-// can do.
+// checkText checks that an error has a cause, and a next step that the caller can take.
 func checkText(t *testing.T, s origin.Server, err error) {
 	t.Helper()
 	text := err.Error()
@@ -116,7 +115,8 @@ func TestEveryCodeHasANextStep(t *testing.T) {
 	}
 }
 
-// TestEveryStatusHasANextStep checks the error for an HTTP status without a body.
+// TestEveryStatusHasANextStep checks that the error for each HTTP status has a next step, even if
+// the answer has no body.
 func TestEveryStatusHasANextStep(t *testing.T) {
 	for status := 300; status < 600; status++ {
 		servers(func(s origin.Server) {
@@ -129,7 +129,8 @@ func TestEveryStatusHasANextStep(t *testing.T) {
 	}
 }
 
-// TestEveryLostConnectionHasANextStep checks every cause of a request without an answer.
+// TestEveryLostConnectionHasANextStep checks that the error of a request without an answer has a
+// next step, whatever the cause.
 func TestEveryLostConnectionHasANextStep(t *testing.T) {
 	for _, status := range []int{301, 400, 401, 403, 404, 405, 407, 500, 502, 503, 504, 599} {
 		servers(func(s origin.Server) {

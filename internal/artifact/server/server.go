@@ -35,7 +35,7 @@ type handler struct{ source Source }
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	// One artifact has one URL: no escapes, no query.
+	// Each artifact has exactly one URL, so escapes and queries are not accepted.
 	if !read || r.URL.RawPath != "" || r.URL.RawQuery != "" || r.URL.ForceQuery {
 		refuse(w, http.StatusNotFound)
 		return

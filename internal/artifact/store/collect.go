@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// retention says how long artifacts stay after no status has them any more: a client that read a
-// status immediately before its change may still fetch them.
+// retention says which artifacts stay although no status names them any more: a client that read an
+// earlier status may still fetch them.
 type retention struct {
-	// ttl is how long an artifact stays after a newer artifact has replaced it, or after its object
-	// was deleted.
+	// ttl is how long an artifact stays after a newer artifact has replaced it. The last artifact
+	// of a deleted object stays until ttl after it was stored.
 	ttl time.Duration
 	// records is the maximum number of artifacts of an object, including the current one.
 	records int
@@ -29,11 +29,11 @@ type Collected struct {
 	Pending []Object
 }
 
-// Collect removes artifacts that are not needed any more. For an object, including its UID, the
-// function live returns whether it exists, and the digests that its status has or will soon have.
-// If live is not sure (its cache is not filled yet), it must return true. The artifacts with these
-// digests always stay. Other artifacts, and those of an object that does not exist, stay for a
-// minute, unless the object would have more than two artifacts.
+// Collect removes artifacts that are not needed any more. The function live reports whether an
+// object still exists with its UID, and returns the digests that are or will soon be in its status.
+// Artifacts with these digests stay. Any other artifact stays for a minute after it was stored or
+// replaced, but only while the object has at most two artifacts. Call Collect only when live knows
+// all objects: the artifacts of unknown objects are removed.
 func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool)) (Collected, error) {
 	var done Collected
 	err := s.each(func(o Object, _ []Stored) error { return s.collect(ctx, o, live, &done) })
@@ -68,8 +68,8 @@ func (s *Store) collect(ctx context.Context, o Object, live func(Object) ([]stri
 		return err
 	}
 	drop := garbage(files, current, exists, s.keep, time.Now())
-	// The object is pending also if two artifacts stay: usually, the older artifact can be removed
-	// when the status has only the newer artifact.
+	// An object with two artifacts is pending even if its status has both: usually, the older one
+	// soon leaves the status.
 	if kept := len(files) - len(drop); kept > 1 || slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {
@@ -81,9 +81,9 @@ func (s *Store) collect(ctx context.Context, o Object, live func(Object) ([]stri
 	return err
 }
 
-// garbage returns those artifacts of one object that Collect must remove. An artifact's age begins
-// when the next newer artifact was stored: a version that was current for a year is still in use a
-// second after it was replaced.
+// garbage returns those artifacts of one object that Collect must remove. An artifact's age counts
+// from the time when the next artifact was stored: a version that was current for a year is still
+// in use a second after it was replaced.
 func garbage(files []Stored, current []string, exists bool, keep retention, now time.Time) []Stored {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b Stored) int { return b.Time.Compare(a.Time) })

@@ -16,7 +16,7 @@ func TestCollectObjects(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{})
 	app, other := object("tenant-a", "app"), object("tenant-b", "app")
-	app.Kind, other.Kind = "ocirepository", "ocirepository" // Pending has kinds in lower case
+	app.Kind, other.Kind = "ocirepository", "ocirepository" // Collect returns kinds in lower case
 	for _, o := range []Object{app, other} {
 		for _, content := range []string{"old", "current"} {
 			put(t, s, o, content)

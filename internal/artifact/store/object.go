@@ -77,8 +77,8 @@ func isUID(s string) bool {
 	return len(s) <= maxUID && isWord(s, func(c byte) bool { return isLower(c) || 'A' <= c && c <= 'Z' })
 }
 
-// isWord reports whether s is not empty, has only hyphens and bytes that letter accepts, and
-// neither begins nor ends with a hyphen.
+// isWord reports whether s consists of letters and hyphens, is not empty, and neither begins nor
+// ends with a hyphen. The function letter decides what a letter is.
 func isWord(s string, letter func(c byte) bool) bool {
 	for i := range len(s) {
 		inner := 0 < i && i < len(s)-1
@@ -109,8 +109,8 @@ const (
 	fileSuffix   = ".tar.gz"
 )
 
-// artifact checks the object, as check does, and an artifact's digest, sha256:<hex>. It returns the
-// object as check does, and the hex part of the digest.
+// artifact checks the object and the digest of an artifact, sha256:<hex>. It returns the object
+// with its kind in lower case, and the hex part of the digest.
 func (o Object) artifact(digest string) (owner Object, sum string, err error) {
 	if owner, err = o.check(); err != nil {
 		return Object{}, "", err

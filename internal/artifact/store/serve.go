@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxUIDs bounds how many folders a request reads. A name has one folder for each UID, and Collect
-// leaves about one folder.
+// maxUIDs bounds how many folders a request reads. An object's name has one folder for each UID,
+// and Collect usually leaves one folder.
 const maxUIDs = 16
 
 // Open opens the object's artifact, or returns ErrNotFound. It does not compare the content with
@@ -49,8 +49,8 @@ func (s *Store) ByURLPath(urlPath string) (f *os.File, digest string, err error)
 		return nil, "", err
 	}
 	if len(entries) == 0 {
-		// Do as much work as for an object that exists, so that the time of the answer does not
-		// reveal whether an object exists.
+		// Do as much work as for an object that exists, so that the response time does not reveal
+		// whether an object exists.
 		_ = hmac.Equal(mac(s.key, o, sum), given)
 	}
 	for _, e := range entries[:min(len(entries), maxUIDs)] {

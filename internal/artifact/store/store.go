@@ -22,11 +22,11 @@ import (
 
 // Errors of a store; compare with errors.Is.
 var (
-	// ErrFull means that the store's bound or the namespace's bound has no room for a write.
+	// ErrFull means that a write would exceed the store's bound or the namespace's bound.
 	ErrFull = errors.New("the artifact store is full")
-	// ErrNamespaceFull is ErrFull for the namespace's bound.
+	// ErrNamespaceFull means that a write would exceed the namespace's bound. It wraps ErrFull.
 	ErrNamespaceFull = fmt.Errorf("%w for this namespace", ErrFull)
-	// ErrVolume means that the underlying volume has no room for a write, although the bounds have.
+	// ErrVolume means that the underlying volume has no room for a write that the bounds allow.
 	ErrVolume = errors.New("the artifact store's volume is full")
 	// ErrNotFound means that an artifact is not in the store.
 	ErrNotFound = errors.New("no such artifact")
@@ -64,7 +64,7 @@ type Store struct {
 	opts Options
 	// create creates a file for writing; tests make it fail.
 	create func(name string) (file, error)
-	// keep says which artifacts Collect leaves; tests change it.
+	// keep says which artifacts Collect does not remove; tests change it.
 	keep retention
 
 	// tree is locked while names of files or folders appear or disappear. So Collect never removes
@@ -162,10 +162,10 @@ func (s *Store) reserve(namespace string, n int64) error {
 	return nil
 }
 
-// Put stores the output of the function write as an artifact of the object. After write has
-// returned nil, the whole artifact appears at once; otherwise nothing appears. An error of write is
-// returned unchanged. If there is no room, the error is ErrFull or ErrVolume. Existing artifacts
-// stay in every case. The same content twice is one artifact.
+// Put calls write, and stores the output as an artifact of the object. The artifact appears as a
+// whole, and only after write has returned nil. Put returns an error of write unchanged. If there
+// is no room, the error is ErrFull or ErrVolume. Existing artifacts stay in every case. Content
+// that is put twice is stored once.
 func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) (Stored, error) {
 	o, err := o.check()
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) 
 func (s *Store) syncDir(dir string) error {
 	d, err := s.root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the folder is already removed again
+		return nil // the folder has been removed in the meantime
 	}
 	if err != nil {
 		return fmt.Errorf("sync the artifact store: %w", err)
@@ -200,8 +200,8 @@ func (s *Store) syncDir(dir string) error {
 	return nil
 }
 
-// writer writes a file of an object, first to a temporary file. It counts and hashes the bytes, and
-// enforces the bounds.
+// writer writes an artifact or its note, first to a temporary file. It counts and hashes the bytes,
+// and enforces the bounds.
 type writer struct {
 	ctx   context.Context //nolint:containedctx // lives for one Put; io.Writer takes none
 	store *Store
@@ -213,10 +213,10 @@ type writer struct {
 	err   error
 }
 
-// keep stores the output of the function write in the owner's folder, under the name that the
-// function place returns. It calls place when the content is complete, and holds the lock tree
-// until the file has its name. If only the sync of the folder fails, keep returns an error although
-// the file has its name: a loss of power could undo the rename.
+// keep calls write, and stores the output in the owner's folder. When the content is complete, keep
+// locks Store.tree, calls place to get the file's name, and renames the file. If only the sync of
+// the folder fails, keep returns an error although the file has its name, because a loss of power
+// could undo the rename.
 func (w *writer) keep(write func(io.Writer) error, place func() (name string, err error)) (err error) {
 	tmp := tempName()
 	if w.file, err = w.store.create(tmp); err != nil {
@@ -256,7 +256,8 @@ func (w *writer) publish(tmp string, place func() (name string, err error)) erro
 	return nil
 }
 
-// failed adds to an error what could not be stored; nil stays nil.
+// failed wraps an error in one that says whether an artifact or a note could not be stored. It
+// returns nil for nil.
 func (w *writer) failed(err error) error {
 	if err == nil {
 		return nil
@@ -281,8 +282,9 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, w.err
 }
 
-// finish writes the content to the disk and closes the file. The error in w.err takes precedence
-// over the parameter err, because the function write may have hidden it.
+// finish writes the content to the disk and closes the file. The argument is what the caller's
+// write function returned. The error in w.err takes precedence, because that function may have
+// ignored it.
 func (w *writer) finish(err error) error {
 	if w.err != nil {
 		err = w.err
@@ -296,8 +298,9 @@ func (w *writer) finish(err error) error {
 	return err
 }
 
-// full converts a lack of room on the volume to ErrVolume. It drops the rest of the system's text,
-// such as the name of a temporary file, because the text differs each time.
+// full returns ErrVolume for a system error that means that the volume has no room, and any other
+// error unchanged. It drops the name of the temporary file, so that the same failure always has the
+// same text.
 func full(err error) error {
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, errno) {
@@ -313,8 +316,8 @@ func (s *Store) Has(o Object, digest string) bool {
 	if err != nil {
 		return false
 	}
-	// os.Lstat is one system call; s.root.Lstat has one for each folder of the path. This is safe,
-	// because the names are checked and the answer is only yes or no.
+	// os.Lstat makes one system call; s.root.Lstat makes one for each folder of the path. os.Lstat
+	// is safe here, because the names are checked and the answer is only yes or no.
 	info, err := os.Lstat(filepath.Join(s.root.Name(), filepath.FromSlash(o.dir()), sum+fileSuffix))
 	return err == nil && info.Mode().IsRegular()
 }
@@ -368,8 +371,7 @@ func (s *Store) Remove(o Object) error {
 	return err
 }
 
-// remove removes files of one object, and folders that become empty. The caller holds the lock
-// tree.
+// remove removes files of one object, and folders that become empty. The caller must hold s.tree.
 func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 	for _, f := range files {
 		// RemoveAll does not fail on a missing file. Remove the note first, so that no note
@@ -445,13 +447,13 @@ func (s *Store) list(dir string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// each calls the function fn for every object that has a folder.
+// each calls fn for every object that has a folder.
 func (s *Store) each(fn func(Object, []Stored) error) error {
 	return s.descend(".", nil, fn)
 }
 
-// descend walks the four levels of folders. It ignores folders with other names, such as a volume's
-// lost+found.
+// descend walks the four levels of folders. It ignores folders whose names are not valid at their
+// level, such as a volume's lost+found.
 func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) error) error {
 	if len(parts) == 4 {
 		o := Object{Kind: parts[0], Namespace: parts[1], Name: parts[2], UID: parts[3]}
@@ -478,7 +480,7 @@ func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) er
 }
 
 // URLPath returns the path of the artifact's URL, beginning with a slash. Whoever knows the path
-// may fetch the artifact, so it must be written only into the object's status.
+// can fetch the artifact, so the path must be written only into the object's status.
 func (s *Store) URLPath(o Object, digest string) (string, error) {
 	o, sum, err := o.artifact(digest)
 	if err != nil {

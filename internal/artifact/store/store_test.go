@@ -208,9 +208,8 @@ func TestFailedPutChangesNothing(t *testing.T) {
 	}
 }
 
-// fullDisk returns a file on /dev/full, where the kernel answers as for a full disk. If the
-// parameter early is false, the file fails only when the data is synced, as on NFS and thin
-// volumes.
+// fullDisk returns a file whose disk is full. If early is true, it is /dev/full, which refuses each
+// write. If early is false, only the sync of the data fails, as on NFS and thin volumes.
 func fullDisk(t *testing.T, s *Store, name string, early bool) (file, error) {
 	t.Helper()
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -345,7 +344,8 @@ func TestURLVector(t *testing.T) {
 	}
 }
 
-// TestMACIsUnambiguous checks that inputs whose concatenated fields are equal have different MACs.
+// TestMACIsUnambiguous checks that two objects have different MACs even if joining their fields
+// gives the same text.
 func TestMACIsUnambiguous(t *testing.T) {
 	secret, err := newKey(bytes.Repeat([]byte{1}, 32))
 	must.Succeed(t, err)
@@ -403,7 +403,7 @@ func TestCollect(t *testing.T) {
 		current string
 		gone    bool
 		have    []artifact
-		records int // maximum; the default is 2
+		records int // maximum number of artifacts to keep; default 2
 		want    string
 	}{
 		{name: "current is never too old", current: "a", have: []artifact{{"a", 9999 * time.Hour}}, want: "a"},

@@ -19,14 +19,14 @@ import (
 
 // IO connects the commands to their process.
 type IO struct {
-	// Out receives a command's result, Err progress and notes.
+	// Out receives a command's result. Err receives progress and notes.
 	Out, Err io.Writer
 	// Terminal says that Err is a terminal, where a line can be overwritten.
 	Terminal bool
 	// Uploads is the folder that records interrupted uploads, so that a later push continues them.
 	// If empty, no upload is recorded.
 	Uploads string
-	// Credentials has the parts of the process that the sources of credentials use.
+	// Credentials has what package creds needs from the process.
 	Credentials creds.Process
 }
 
@@ -57,7 +57,7 @@ type job struct {
 	command    *cobra.Command
 }
 
-// misused returns an error of the command line.
+// misused returns the error for a wrong use of the command line.
 func (j *job) misused(format string, args ...any) error {
 	return frame.UsageError(j.command, fmt.Errorf(format, args...))
 }
@@ -65,8 +65,8 @@ func (j *job) misused(format string, args ...any) error {
 // argument is the placeholder in help for an artifact with a tag or a digest.
 const argument = "oci://HOST/REPOSITORY[:TAG|@DIGEST]"
 
-// prepare adds an argument, the artifact's URL, and the flags of a registry to a command. The
-// command checks the argument and the flags, and calls the function run with them.
+// prepare adds to a command the flags of a registry and one argument: the artifact's URL. The
+// command checks the argument and the flags, and then calls run.
 func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *cobra.Command {
 	flags := &registryFlags{creds: creds.New(std.Credentials)}
 	flags.addTo(c)
@@ -91,7 +91,7 @@ func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *c
 
 // note prints a line for the user to Err, separate from the result.
 func (j *job) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(j.std.Err, format+"\n", args...) // the command succeeds without its notes
+	_, _ = fmt.Fprintf(j.std.Err, format+"\n", args...) // the command continues if a note is lost
 }
 
 // result writes a command's result in the format of -o.
@@ -159,8 +159,7 @@ func (f *sizeFlags) limits() archive.Limits {
 	return archive.Limits{MaxBytes: int64(f.bytes), MaxFiles: f.files}
 }
 
-// explain adds the fix to an error about an archive with too many bytes or files: raise the limit
-// of the flag. The fix is for the user of this command, who sets both limits.
+// explain adds a fix to an error about too many bytes or files: the flag that raises the limit.
 func (f *sizeFlags) explain(err error) error {
 	refused, ok := errors.AsType[*archive.Error](err)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // storage of the real registry
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // storage of the registry
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
@@ -26,7 +26,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// distribution returns the real registry Distribution, which stores on disk.
+// distribution returns the HTTP handler of a new registry, made with the project Distribution. The
+// registry stores its content in a temporary folder.
 func distribution(t *testing.T) http.Handler {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
@@ -54,7 +55,7 @@ type process struct {
 	terminal bool
 	uploads  string
 	env      map[string]string
-	sink     io.Writer         // gets the output in place of the field out, unless nil
+	sink     io.Writer         // receives the output in place of out, unless nil
 	written  func(text []byte) // is called before each write of the output; may be nil
 }
 
@@ -74,7 +75,7 @@ func (p *process) run(ctx context.Context, args ...string) int {
 	return p.exactly(ctx, append(args, "--insecure-registry")...)
 }
 
-// exactly runs a command with these arguments only.
+// exactly runs a command and adds nothing to the arguments.
 func (p *process) exactly(ctx context.Context, args ...string) int {
 	root := &cobra.Command{Use: frame.Name}
 	root.AddCommand(Commands(IO{
@@ -201,7 +202,8 @@ func TestDiffOfAFile(t *testing.T) {
 }
 
 // TestDiffWritesAtOnce checks that a difference is written as soon as it is found. If the command
-// fails afterwards, its exit status is Undecided, not Failed as for a difference.
+// fails afterwards, its exit status must be Undecided. For diff, the status Failed means that the
+// comparison is complete and has found differences.
 func TestDiffWritesAtOnce(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	mustRun(t, "push", "artifact", app, "--path", folder(t, map[string]string{"a.yaml": "1\n", "z.yaml": "1\n"}))

@@ -42,7 +42,7 @@ const (
 type difference struct {
 	Path   string `json:"path"`
 	Change change `json:"change"`
-	// Diff is the unified diff of texts; empty for other files.
+	// Diff is the unified diff if the files are texts; otherwise empty.
 	Diff string `json:"diff,omitempty"`
 	// OldMode and NewMode are set if only one of the files is executable: 100644 or 100755.
 	OldMode string `json:"oldMode,omitempty"`
@@ -85,7 +85,8 @@ func (f *contentFlags) diff(ctx context.Context, j *job, output *frame.Format) e
 	return nil
 }
 
-// find writes the differences to the parameter places, and returns what identifies the artifact.
+// find compares the folder with the artifact. It writes each difference, and returns the names and
+// the digest of the artifact.
 func (f *contentFlags) find(ctx context.Context, j *job, places *differences) (identified, error) {
 	if err := f.check(j); err != nil {
 		return identified{}, err
@@ -182,7 +183,7 @@ func (r *differences) add(d difference) error {
 	r.count++
 	var text bytes.Buffer
 	switch r.format {
-	case frame.JSON: // write an element of a list; the method end closes the list
+	case frame.JSON: // write an element of a list, which r.end closes
 		if r.count == 1 {
 			text.WriteString("[\n  ")
 		} else {
@@ -206,7 +207,8 @@ func (r *differences) add(d difference) error {
 	return err
 }
 
-// end closes the list.
+// end closes the JSON list. If there were no differences, it writes an empty list in JSON and
+// YAML, and nothing in text.
 func (r *differences) end() error {
 	text := ""
 	switch {
@@ -279,8 +281,8 @@ func compare(ctx context.Context, before, after side, limits archive.Limits, fou
 	return nil
 }
 
-// first says which list has the next entry in lexical order: the result is negative for old,
-// positive for now, and 0 for both.
+// first says which list has the next entry in lexical order. The result is negative for the old
+// list, positive for the new one, and 0 if both have the entry.
 func first(old, now []archive.Entry) int {
 	switch {
 	case len(old) == 0:
@@ -291,7 +293,7 @@ func first(old, now []archive.Entry) int {
 	if order := strings.Compare(old[0].Name, now[0].Name); order != 0 || old[0].Dir == now[0].Dir {
 		return order
 	}
-	return -1 // one entry is a file, the other a folder: first removed, then added
+	return -1 // one entry is a file, the other a folder: the removed entry comes first
 }
 
 // list returns the files and the empty folders. The names of the files imply all other folders.
@@ -310,7 +312,7 @@ func (s side) list(ctx context.Context, limits archive.Limits) ([]archive.Entry,
 	return kept, nil
 }
 
-// only is the difference for an entry that the other side does not have.
+// only returns the difference for an entry that the other side does not have.
 func (s side) only(e archive.Entry, how change) (difference, error) {
 	d := difference{Path: e.Name, Change: how}
 	if e.Dir {
@@ -330,8 +332,8 @@ func (s side) only(e archive.Entry, how change) (difference, error) {
 	return d, nil
 }
 
-// both returns the difference for an entry that both sides have. If the entries are equal, Change
-// is empty.
+// both compares an entry that both sides have. If the entries are equal, Change is empty in the
+// result.
 func both(before, after side, old, now archive.Entry) (difference, error) {
 	d := difference{Path: now.Name}
 	if old.Dir {
@@ -380,7 +382,8 @@ func (s side) text(name string) (string, bool, error) {
 	if err != nil || len(content) > maxText || !utf8.Valid(content) {
 		return "", false, err
 	}
-	lines := bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n")) // with any other CR, a terminal overwrites the line
+	// Accept CRLF as the end of a line, but no bare CR: it makes a terminal overwrite the line.
+	lines := bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n"))
 	hidden := bytes.ContainsFunc(lines, func(r rune) bool {
 		return !strings.ContainsRune("\n\t", r) && unicode.In(r, unicode.C, unicode.Zl, unicode.Zp)
 	})
@@ -409,7 +412,7 @@ func equal(a, b fs.FS, name string) (bool, error) {
 		if !bytes.Equal(l[:n], r[:m]) {
 			return false, nil
 		}
-		if leftEnd != nil || rightEnd != nil { // the files are equally long, so both have ended
+		if leftEnd != nil || rightEnd != nil { // n equals m, so both files have ended
 			return true, nil
 		}
 	}

@@ -52,8 +52,8 @@ func (f *contentFlags) check(j *job) error {
 }
 
 // staysBelow refuses a path below the working folder if a symbolic link leads out of the folder.
-// The folder may be a checkout of a stranger's branch: with such a link, the command would push or
-// replace the runner's own files.
+// The folder may be a checkout of a stranger's branch: with such a link, the command could push or
+// replace files of the machine that runs a CI job.
 func staysBelow(path string) error {
 	if !filepath.IsLocal(path) {
 		return nil // the user chose a path outside the working folder

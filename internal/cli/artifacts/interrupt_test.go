@@ -18,13 +18,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// counted counts the requests to a registry. It calls a function in place of answering one request.
+// counted counts the requests to a registry. Instead of answering one of them, it calls a function.
 type counted struct {
 	registry http.Handler
 
 	mu       sync.Mutex
 	requests int
-	at       int // number of the request that calls the function call; 0: no request
+	at       int // number of the request that is not answered; 0 for none
 	call     func()
 }
 
@@ -38,13 +38,13 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	if call != nil {
 		call()
-		panic(http.ErrAbortHandler) // send no response: call has interrupted the client
+		panic(http.ErrAbortHandler) // send no response, because the client was interrupted
 	}
 	c.registry.ServeHTTP(w, r)
 }
 
-// begin sets the count of requests to 0. When the count reaches the parameter at, that request
-// calls the function in the parameter call.
+// begin sets the count of requests to 0. The request with the given number, counted from 1, is not
+// answered; instead, the given function is called.
 func (c *counted) begin(at int, call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,8 +123,8 @@ func TestInterruptAtEachRequest(t *testing.T) {
 	}
 }
 
-// sizeLimit is the environment variable with the command line of a child process. The child bounds
-// the size of its files.
+// sizeLimit is the environment variable for the child process of TestNoSpace. Its value is the
+// command line that the child runs with a limit on the size of files.
 const sizeLimit = "LANYARD_TEST_PULL"
 
 // TestNoSpace checks that a pull to a full disk leaves the folder as it was. The child process may
@@ -204,7 +204,7 @@ func TestTargets(t *testing.T) {
 		path    string
 		replace bool
 		says    string // part of the refusal's text; empty for success
-		want    string // the tree below the root
+		want    string // the expected files below the root folder
 	}{
 		"absent":   {nil, "x", false, "", "x/\nx/" + pulled},
 		"parents":  {nil, "a/b", false, "", "a/\na/b/\na/b/" + pulled},

@@ -120,7 +120,7 @@ func describe(ctx context.Context, client *oci.Client, rows []row) error {
 		group.Go(func() error { return rows[i].describe(ctx, client) })
 	}
 	if group.Wait() != nil {
-		return context.Cause(ctx) // the first error, or why the caller's context ended first
+		return context.Cause(ctx) // the first error, or why the caller's context ended
 	}
 	return nil
 }

@@ -25,8 +25,7 @@ func (j *job) newProgress(what string) *progress {
 	return &progress{w: j.std.Err, what: what}
 }
 
-// show prints the progress: the parameter done is the number of bytes that were transferred, of
-// total bytes.
+// show prints the progress: how many bytes were transferred, and how many there are in total.
 func (p *progress) show(done, total int64) {
 	if p.w == nil || time.Since(p.shown) < progressPause && done < total {
 		return
@@ -62,7 +61,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bytesText is a number of bytes for people.
+// bytesText formats a number of bytes for people.
 func bytesText(n int64) string {
 	switch {
 	case n < 1<<10:

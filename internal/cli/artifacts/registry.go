@@ -67,8 +67,8 @@ func (f *registryFlags) limit(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout=%s is over", f.timeout))
 }
 
-// connect logs in to the registry of a repository. The method options completes the parameter opts.
-// The caller calls the returned function to close the connection.
+// connect logs in to the registry of a repository. It adds the credential and the transport to
+// opts. The caller calls the returned function to close the connection.
 func (f *registryFlags) connect(ctx context.Context, repository oci.Repository, opts oci.Options) (*oci.Client, func(), error) {
 	opts, closing, err := f.options(ctx, repository, opts)
 	if err != nil {
@@ -161,8 +161,7 @@ func (c certified) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.others.RoundTrip(req)
 }
 
-// restless is a connection that fails when no data is sent or received for longer than the constant
-// stillness.
+// restless is a connection that fails when it is silent for longer than [stillness].
 type restless struct{ net.Conn }
 
 func (r *restless) Read(p []byte) (int, error) {
@@ -216,7 +215,8 @@ func completeRepository(_ *cobra.Command, args []string, begun string) ([]cobra.
 // scheme begins an artifact's URL.
 const scheme = "oci://"
 
-// cutTag splits an argument that is being typed into the repository and the beginning of the tag.
+// cutTag splits an incomplete argument: it returns the repository, and the part of the tag that the
+// user has typed.
 func cutTag(begun string) (name, tag string, ok bool) {
 	colon := strings.LastIndex(begun, ":")
 	if colon < len(scheme) || strings.Contains(begun[colon:], "/") {

@@ -47,7 +47,7 @@ func newTarget(path string, replace bool) (*target, error) {
 	return t, nil
 }
 
-// findTarget checks whether the folder path exists, and whether it is empty.
+// findTarget checks whether there is a folder at path, and whether it is empty.
 func findTarget(path string) (*target, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func (t *target) fill() error {
 	return nil
 }
 
-// swap replaces a folder with content by the stage, and removes the old content.
+// swap puts the stage in the place of a target that has content, and removes the old content.
 func (t *target) swap() error {
 	info, err := os.Stat(t.path)
 	if err != nil {
@@ -126,8 +126,8 @@ func (t *target) swap() error {
 }
 
 // replace puts the stage in the target's place in two steps, for file systems that cannot exchange
-// two folders. Between the steps, the path has no folder. If the second step fails, the old folder
-// is moved back. The result is the new path of the old folder.
+// two folders. Between the steps, there is no folder at the path. replace returns where the old
+// folder is now. If the second step fails, the old folder is moved back.
 func (t *target) replace() (old string, err error) {
 	old = t.stage + "-old"
 	if err := os.Rename(t.path, old); err != nil {

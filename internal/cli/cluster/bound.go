@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// bound cancels the requests of a command when the command ends. The discovery of the cluster's
-// kinds needs this, because its client sends requests without the caller's context.
+// bound cancels the requests of a command when the command ends. This is needed because Kubernetes'
+// discovery client sends its requests without the caller's context.
 type bound struct {
 	command context.Context //nolint:containedctx // lives as long as the command
 	next    http.RoundTripper
@@ -30,7 +30,7 @@ func (b bound) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ending is the body of a response. It calls end when it is closed.
+// ending is the body of a response. Its Close method also calls the function end.
 type ending struct {
 	io.ReadCloser
 

@@ -38,7 +38,7 @@ import (
 const requestTimeout = 30 * time.Second
 
 // Limits of the client for requests to the cluster, per second and in a burst. kubectl has the same
-// limits. The API server has limits of its own.
+// limits.
 const (
 	requestRate  = 50
 	requestBurst = 300
@@ -129,8 +129,8 @@ func (f *Flags) Connect(ctx context.Context) (*Client, error) {
 	return &Client{Client: c, Config: access, Namespace: namespace, Kinds: f.Std.Kinds, Pod: pod}, nil
 }
 
-// WithCluster returns a function for the field RunE of a command. This function connects to the
-// cluster, and calls the function run.
+// WithCluster returns a function for RunE of a [cobra.Command]. The function connects to the
+// cluster and calls run.
 func (f *Flags) WithCluster(
 	run func(ctx context.Context, cluster *Client, args []string) error,
 ) func(c *cobra.Command, args []string) error {
@@ -143,14 +143,14 @@ func (f *Flags) WithCluster(
 	}
 }
 
-// pluginsVar is the environment variable with the credential plugins that run and wait for the
-// result of this process. This program may itself be the credential plugin of a kubeconfig, and ask
-// a cluster for a token.
+// pluginsVar is the environment variable that lists the credential plugins through which this
+// process was started. This program can itself be such a plugin: the list keeps it from starting
+// itself without end.
 const pluginsVar = "LANYARD_EXEC_PLUGINS"
 
-// enterPlugin returns a kubeconfig's credential plugin, and adds it to pluginsVar of the plugin's
-// process. The parameter waiting is the value of pluginsVar of this process. enterPlugin refuses a
-// plugin that waiting already has, because each process would start the next process, without end.
+// enterPlugin prepares a kubeconfig's credential plugin. It adds the plugin to this process's list
+// of running plugins, and passes the longer list to the plugin in [pluginsVar]. A plugin that is
+// already in the list is refused: otherwise each process would start the next one, without end.
 func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi.ExecConfig, error) {
 	if plugin == nil {
 		return nil, nil // a kubeconfig without a plugin
@@ -240,8 +240,8 @@ func (c *Client) Failed(err error) error {
 		c.Config.Host, err)
 }
 
-// Accepts reports whether a token opens the cluster. With the token as its credential, it asks the
-// API server who the caller is.
+// Accepts reports whether the cluster accepts a token. It sends the token with a request that asks
+// the API server who the caller is.
 func (c *Client) Accepts(ctx context.Context, token auth.Secret) (bool, error) {
 	bearer := rest.AnonymousClientConfig(c.Config)
 	bearer.BearerToken = token.Reveal()
@@ -260,8 +260,8 @@ func (c *Client) Accepts(ctx context.Context, token auth.Secret) (bool, error) {
 	}
 }
 
-// Complete offers the words that begin with begun, the text that the user has typed. It calls the
-// function find, which asks the cluster for all words.
+// Complete offers the words that begin with what the user has typed so far. It gets all words from
+// the cluster by calling find.
 func (f *Flags) Complete(
 	c *cobra.Command, begun string, find func(context.Context, *Client) ([]cobra.Completion, error),
 ) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -19,7 +19,7 @@ import (
 
 // Target is the kind and the name of an object in the command's namespace.
 type Target struct {
-	// Kind is the name of the object's kind, as in manifests. The kind is in [Client.Kinds].
+	// Kind is the name of the object's kind, as in manifests. It must be one of [Client.Kinds].
 	Kind string
 	// Name is the name of the object.
 	Name string
@@ -62,7 +62,7 @@ func AnyKind(names []string) string { return strings.ToLower(report.AnyOf(names)
 const bindingWord = "binding"
 
 // ParseTarget reads KIND/NAME. The kind may be written as kubectl takes it: as in manifests, in
-// lower case, in the plural, with the API group, and by its short name.
+// lower case, in the plural, with the API group, or as its short name.
 func ParseTarget(table kinds.Table, arg string) (Target, error) {
 	table = table.Where(report.Lists)
 	kind, name, ok := CutKind(arg)
@@ -95,8 +95,9 @@ func ParseTargets(table kinds.Table, args []string) ([]Target, error) {
 	return targets, nil
 }
 
-// AsWritten returns the word KIND/NAME with the kind as the user has written it, if the function
-// same accepts this word. Otherwise it returns the parameter usual.
+// AsWritten completes an object's KIND/NAME that the user has begun to type. It keeps the kind as
+// typed if the result still names the object, which same(result) reports. Otherwise, it returns
+// usual.
 func AsWritten(begun, name, usual string, same func(word string) bool) string {
 	kind, _, ok := strings.Cut(begun, "/")
 	if word := kind + "/" + name; ok && same(word) {
@@ -105,8 +106,8 @@ func AsWritten(begun, name, usual string, same func(word string) bool) string {
 	return usual
 }
 
-// CompleteTargets completes KIND/NAME with the objects of the namespace for which the function fits
-// returns true. It offers no object twice.
+// CompleteTargets completes KIND/NAME. It offers the namespace's objects o for which fits(o) is
+// true, except those that earlier arguments name.
 func (f *Flags) CompleteTargets(fits func(report.Object) bool) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return f.Complete(c, begun, func(ctx context.Context, cluster *Client) (offers []cobra.Completion, err error) {

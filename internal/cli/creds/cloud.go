@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providers"
 )
 
-// cloudLogin gets user and password at a cloud's registry for the identity that the cloud gives to
-// this machine. The identity is used at registries of the same cloud only.
+// cloudLogin returns a user and a password for a cloud's registry. It gets them with the identity
+// that the same cloud gives to this machine.
 func (f *Flags) cloudLogin(ctx context.Context, to Receiver) (Credential, error) {
 	if err := checkCloudHost(f.Creds, to.Image); err != nil {
 		return Credential{}, err
@@ -37,8 +37,8 @@ func (f *Flags) cloudLogin(ctx context.Context, to Receiver) (Credential, error)
 	return Credential{User: login.Username, Secret: login.Password, ExpiresAt: login.ExpiresAt}, nil
 }
 
-// explainCloud rewrites an error of a cloud's provider for users of a command line. The provider
-// writes its errors for users of the controller.
+// explainCloud rewrites an error of an [auth.Provider] for users of the command line. Providers
+// write their errors for users of the controller.
 func explainCloud(kind Kind, err error) error {
 	said, ok := errors.AsType[*auth.Error](err)
 	if !ok {
@@ -52,7 +52,7 @@ func explainCloud(kind Kind, err error) error {
 	return fmt.Errorf("--%s=%s: %s", flagCreds, kind, text)
 }
 
-// giveIdentity is the fix for a job without an identity of a cloud.
+// giveIdentity tells users how to give a job an identity of the cloud.
 func giveIdentity(kind Kind) string {
 	switch kind {
 	case AWS:

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// serviceAccountToken requests a token of --sa-name, or reads --sa-token.
+// serviceAccountToken reads a token from the file that --sa-token names. Without this flag, it
+// requests a token for a ServiceAccount.
 func (f *Flags) serviceAccountToken(ctx context.Context, to Receiver) (Credential, error) {
 	if f.SAToken != "" {
 		return f.readToken(flagSAToken, f.SAToken)
@@ -30,7 +31,7 @@ func (f *Flags) serviceAccountToken(ctx context.Context, to Receiver) (Credentia
 	return issuedFor(c, err, to.Audiences, "the token of ServiceAccount "+name)
 }
 
-// workloadIdentityToken requests a token of --workload-identity.
+// workloadIdentityToken requests a token for the WorkloadIdentity that --workload-identity names.
 func (f *Flags) workloadIdentityToken(ctx context.Context, to Receiver) (Credential, error) {
 	if len(to.Audiences) == 0 {
 		return Credential{}, needsAudience(WorkloadIdentityToken)
@@ -43,8 +44,9 @@ func needsAudience(kind Kind) error {
 	return fmt.Errorf("--%s=%s needs --%s: name the receiver of the token", flagCreds, kind, flagAudiences)
 }
 
-// issuedFor returns c with the claims of its token. It refuses a token whose audiences differ from
-// the parameter audiences. The parameter from describes the token in errors.
+// issuedFor returns the credential c with the claims of its token. It refuses a token whose
+// audiences are not exactly the given ones. The last argument describes the token in errors, such
+// as "the token from GitHub".
 func issuedFor(c Credential, err error, audiences []string, from string) (Credential, error) {
 	if err != nil {
 		return Credential{}, err

@@ -19,24 +19,25 @@ type Credential struct {
 	// User is the user name for Secret at a server that takes only a user and a password. User is
 	// not secret.
 	User string
-	// Secret is a JWT, or a password at a cloud's registry; zero for a certificate.
+	// Secret is a JWT, or a password at a cloud's registry. It is zero if the credential is a
+	// certificate.
 	Secret auth.Secret
-	// Certificate is the chain of a client certificate, Key the certificate's private key, both in
-	// PEM. Empty without a certificate.
+	// Certificate is the chain of a client certificate, and Key is its private key, both in PEM.
+	// Both are empty without a certificate.
 	Certificate []byte
 	Key         auth.Secret
 	// ExpiresAt is when the credential ends, UTC.
 	ExpiresAt time.Time
 
-	claims *jwt.Claims // nil unless Secret is a JWT, whose signature was not verified
+	claims *jwt.Claims // not verified; nil unless Secret is a JWT
 }
 
 // Receiver is who a credential is for.
 type Receiver struct {
 	// Audiences are the audiences of a token, unless --audiences names others.
 	Audiences []string
-	// Image is an image repository as host/path, or the host of a registry alone. A cloud's
-	// credential is for a registry only.
+	// Image is an image repository as host/path, or only a registry's host. It is required for
+	// [AWS], [Azure] and [GCP], whose credentials are logins to a registry.
 	Image string
 }
 
@@ -104,9 +105,9 @@ func (c *Credential) checkForRegistry() error {
 	return spec.CheckAudiences("aud of the token", c.claims.Audience)
 }
 
-// isClusterAudience reports whether a token with the audience probably opens the cluster of the
-// issuer. Without --api-audiences, an API server accepts its issuer as audience. Managed clusters
-// have audiences of their own. Source: Kubernetes, "kube-apiserver", --api-audiences.
+// isClusterAudience reports whether the cluster that has this issuer probably accepts a token with
+// the audience. Without --api-audiences, an API server accepts its issuer as audience. Managed
+// clusters have audiences of their own. Source: Kubernetes, "kube-apiserver", --api-audiences.
 func isClusterAudience(audience, issuer string) bool {
 	_, rest, found := strings.Cut(audience, "://")
 	if !found {
@@ -125,8 +126,8 @@ func opensCluster(audience string) error {
 }
 
 // newJWT returns a token as a credential. It reads the token's claims without verifying them: the
-// receiver verifies. It refuses a token that has expired, or that never expires. The parameter from
-// describes the token in errors.
+// receiver verifies. It refuses a token that has expired, or that never expires. The last argument
+// describes the token in errors, such as "the token from GitHub".
 func newJWT(token, from string) (Credential, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms())
 	if err != nil {

@@ -65,7 +65,7 @@ func (w *world) flags(t *testing.T, args ...string) (*creds.Flags, error) {
 	return f, f.Check()
 }
 
-// login logs in at the repository.
+// login logs in to the tests' registry for one repository.
 func (w *world) login(t *testing.T, args ...string) (*creds.Login, error) {
 	t.Helper()
 	f, err := w.flags(t, args...)
@@ -94,8 +94,8 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// cluster implements creds.Cluster. It issues tokens. Like an API server, it accepts only tokens
-// with the audience in the field accepts.
+// cluster implements creds.Cluster. It issues tokens. Like an API server, it accepts only the
+// tokens for one audience.
 type cluster struct {
 	issuer  *oidc.Issuer
 	self    string // NAMESPACE/NAME; empty outside a Pod
@@ -187,7 +187,7 @@ func TestServiceAccountToken(t *testing.T) {
 		args     []string
 		self     string // the Pod's account
 		user     string // user name in the account's annotation
-		accepts  string // an audience of the cluster
+		accepts  string // the audience of the tokens that the API server accepts
 		down     error
 		subject  string
 		audience []string // default: the artifact's URL
@@ -479,7 +479,7 @@ func TestSpiffeJWT(t *testing.T) {
 	}
 }
 
-// TestSpiffeCertificate asserts that a connection shows the newest X.509-SVID.
+// TestSpiffeCertificate asserts that a TLS connection presents the newest X.509-SVID.
 func TestSpiffeCertificate(t *testing.T) {
 	w := newWorld(t)
 	agent := credstest.NewAgent(t, "spiffe://example.org/ci/app", "https://oidc.example.org")

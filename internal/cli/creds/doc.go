@@ -8,6 +8,6 @@
 //	login, err := flags.Login(ctx, repository) // get the credential
 //	defer login.Close()
 //
-// A token is valid at each server that its audiences list. So a token for a registry must not open
-// a cloud or the cluster: package creds refuses such an audience, by the rule of package auth/spec.
+// A registry that gets a token could use it at any other server that accepts one of the token's
+// audiences. So package creds refuses the audiences of the cluster and of clouds.
 package creds

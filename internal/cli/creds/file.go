@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// maxToken bounds a token, in bytes. It is far above the 8 KiB that fit into the headers that
-// servers read.
+// maxToken bounds a token, in bytes. Usable tokens are far smaller, because many servers read no
+// more than 8 KiB of headers.
 const maxToken = 64 << 10
 
 // fileToken reads --token-file.
@@ -20,8 +20,8 @@ func (f *Flags) fileToken(context.Context, Receiver) (Credential, error) {
 	return f.readToken(flagTokenFile, f.TokenFile)
 }
 
-// readToken reads a token from the file of a flag. It reads the file on each call, because the
-// file's writer, such as the kubelet, replaces the token.
+// readToken reads a token from the file that a flag names. It reads the file on each call, because
+// the file's writer, such as the kubelet, replaces the token.
 func (f *Flags) readToken(flag, path string) (Credential, error) {
 	from := fmt.Sprintf("the token in --%s=%s", flag, path)
 	token, err := readFile(path)
@@ -33,7 +33,7 @@ func (f *Flags) readToken(flag, path string) (Credential, error) {
 
 // readJWT returns a token from a file or variable as a credential. It refuses the token if
 // --audiences lacks one of the token's audiences. Without --audiences, it accepts the token's own
-// audiences. The parameter from describes the token in errors.
+// audiences. The last argument describes the token in errors.
 func (f *Flags) readJWT(token, from string) (Credential, error) {
 	c, err := newJWT(token, from)
 	if err != nil || len(f.Audiences) == 0 {

@@ -27,7 +27,7 @@ const (
 	flagWorkloadIdentity = "workload-identity"
 )
 
-// Process has the parts of a process that the sources of credentials use.
+// Process has what package creds needs from the process.
 type Process struct {
 	// Env looks up the environment. Required.
 	Env func(string) string
@@ -50,8 +50,7 @@ type Cluster interface {
 	// WorkloadIdentityToken requests a token of a WorkloadIdentity for these audiences. The
 	// namespace is that of the kubeconfig or the Pod, unless a flag names another namespace.
 	WorkloadIdentityToken(ctx context.Context, name string, audiences []string) (Credential, error)
-	// Accepts reports whether the token opens the cluster: whether the API server accepts the token
-	// as a caller's credential.
+	// Accepts reports whether the cluster's API server accepts the token as a caller's credential.
 	Accepts(ctx context.Context, token auth.Secret) (bool, error)
 }
 
@@ -91,7 +90,7 @@ type Flags struct {
 
 	env       func(string) string
 	cluster   Cluster
-	transport http.RoundTripper // of requests to GitHub
+	transport http.RoundTripper // for requests to GitHub
 }
 
 // New makes the flags of one command.
@@ -126,17 +125,17 @@ func (f *Flags) AddTo(c *cobra.Command) {
 	frame.CompleteNothing(c, flagSAName, flagSANamespace, flagTokenEnv, flagWorkloadIdentity)
 }
 
-// ShortLived reports whether the flags ask for a credential that is issued for this job. If they do
-// not, the Docker configuration is used. A credential that is issued for this job is never sent
-// without TLS, so a command refuses it together with a flag such as --insecure.
+// ShortLived reports whether the flags ask for a short-lived credential, issued for this run of the
+// command. If they do not, the Docker configuration is used. A short-lived credential is never sent
+// without TLS, so a command refuses these flags together with a flag such as --insecure.
 func (c *Choice) ShortLived() bool { return c.Creds != "" || c.TokenFile != "" }
 
 // Check refuses flags that do not go together. The error names the flag and the fix. Callers pass
 // the error to frame.UsageError.
 func (f *Flags) Check() error { return f.check(func(name string) string { return "--" + name }) }
 
-// check does the work of Check. For errors, the function spell returns a flag's name as the user
-// writes it.
+// check does the work of Check. For its errors, it calls spell, which returns a flag's name as the
+// user writes it.
 func (c *Choice) check(spell func(flag string) string) error {
 	kind, known := c.kind()
 	if !known {
@@ -161,7 +160,7 @@ func (c *Choice) check(spell func(flag string) string) error {
 	return nil
 }
 
-// set returns the names of the flags that are set, without --creds.
+// set returns the names of the flags that are set, except --creds.
 func (c *Choice) set() []string {
 	var names []string
 	for name, set := range map[string]bool{

@@ -72,10 +72,10 @@ func (f *Flags) gitHubEndpoint() (*url.URL, error) {
 	return endpoint, nil
 }
 
-// isGitHub reports whether a host[:port] is an endpoint for the tokens of jobs: of github.com, of a
-// GitHub Enterprise Cloud with data residency (SUBDOMAIN.ghe.com), or of the GitHub Enterprise
-// Server that the job runs at. Source: GitHub, "Self-hosted runners reference", "Accessible domains
-// by function"; "Network details for GHE.com".
+// isGitHub reports whether jobs may get their tokens from a host[:port]. The host must belong to
+// github.com, to the job's GitHub Enterprise Cloud with data residency (SUBDOMAIN.ghe.com), or to
+// the job's GitHub Enterprise Server. Source: GitHub, "Self-hosted runners reference", "Accessible
+// domains by function"; "Network details for GHE.com".
 func isGitHub(host, server string) bool {
 	host = lowerHost(host)
 	if strings.HasSuffix(host, ".actions.githubusercontent.com") {

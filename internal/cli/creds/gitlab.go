@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// gitLabToken reads the token that GitLab gives to a job in an environment variable. The job's
-// id_tokens say the variable's name and the token's audience. Source: GitLab, "OpenID Connect
-// (OIDC) Authentication Using ID Tokens".
+// gitLabToken reads the token that GitLab gives to a job in an environment variable. The keyword
+// id_tokens in the job's definition sets the variable's name and the token's audience. Source:
+// GitLab, "OpenID Connect (OIDC) Authentication Using ID Tokens".
 func (f *Flags) gitLabToken(context.Context, Receiver) (Credential, error) {
 	name := cmp.Or(f.TokenEnv, DefaultTokenEnv)
 	token := f.env(name)

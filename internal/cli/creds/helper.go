@@ -27,11 +27,11 @@ const HelperFile = "LANYARD_CREDENTIALS_FILE"
 // helperTimeout bounds one answer of the credential helper.
 const helperTimeout = 60 * time.Second
 
-// Helper answers requests of Docker, and of other programs with the protocol of its credential
-// helpers. An image name in a Dockerfile is enough for a request with any host. So Helper gives
-// credentials only to the hosts in its own configuration.
+// Helper answers requests in the protocol of Docker's credential helpers. The author of a
+// Dockerfile can cause a request for any host, by naming an image. So Helper gives credentials only
+// to the hosts in its own configuration.
 type Helper struct {
-	// Process has the parts of the process that the sources of credentials use.
+	// Process has what package creds needs from the process.
 	Process Process
 	// Home is the user's home folder; empty if there is none.
 	Home string
@@ -124,8 +124,8 @@ func (h *Helper) get(ctx context.Context, server string) (Credential, error) {
 	return c, nil
 }
 
-// list returns the user name of each registry. It gets no credential, so it takes each user from
-// the helper's configuration, or [DefaultUser].
+// list returns the user name of each registry: the user in the helper's configuration, or
+// [DefaultUser]. It gets no credential.
 func (h *Helper) list() (map[string]string, error) {
 	config, err := h.read()
 	users := make(map[string]string)

@@ -12,9 +12,10 @@ type Kind string
 
 // The kinds.
 const (
-	// ServiceAccountToken is a token of a ServiceAccount: requested from the cluster, or in a file.
+	// ServiceAccountToken is a token of a ServiceAccount, requested from the cluster or read from a
+	// file.
 	ServiceAccountToken Kind = "ServiceAccountToken"
-	// WorkloadIdentityToken is a token of a WorkloadIdentity, which Lanyard's issuer signs.
+	// WorkloadIdentityToken is a token of a WorkloadIdentity, signed by Lanyard's issuer.
 	WorkloadIdentityToken Kind = "WorkloadIdentityToken"
 	// SpiffeJWT is the JWT-SVID of this process, from the SPIFFE Workload API.
 	SpiffeJWT Kind = "SpiffeJWT"
@@ -31,8 +32,7 @@ const (
 	GCP   Kind = "gcp"
 )
 
-// ForRegistries reports whether the credential is a login at a cloud's registry, and opens nothing
-// else.
+// ForRegistries reports whether the credential is a login that is valid only at a cloud's registry.
 func (k Kind) ForRegistries() bool { return k == AWS || k == Azure || k == GCP }
 
 // tokenFile is the kind of --token-file. It has no name, because it is no value of --creds.
@@ -62,7 +62,7 @@ func sources() []source {
 }
 
 // kind returns the source that the choice selects, or false if Creds is unknown. The zero Choice
-// selects the Docker configuration. Its source has no function issue.
+// selects the zero source, which stands for the Docker configuration.
 func (c *Choice) kind() (source, bool) {
 	switch {
 	case c.Creds == "" && c.TokenFile != "":
@@ -93,7 +93,7 @@ func (s source) spelled(spell func(flag string) string) string {
 // Kinds returns the values of --creds.
 func Kinds() []string { return kindsWith("") }
 
-// kindsWith returns the kinds with which a flag may be set; all kinds for an empty flag.
+// kindsWith returns the kinds with which a flag may be set. If flag is empty, it returns all kinds.
 func kindsWith(flag string) []string {
 	var names []string
 	for _, s := range sources() {

@@ -16,12 +16,15 @@ import (
 
 // Login is the credential for a registry. With the zero Login, requests are anonymous.
 type Login struct {
-	// Auth gives a user and a password, or a bearer token, for oci.Options.Auth. Each call returns
-	// a credential that does not end soon, and gets a new credential if necessary. So after HTTP
-	// 401, connect again with the same Auth. Nil without such a credential.
+	// Auth returns a user and a password, or a bearer token. It is for oci.Options.Auth. With flags
+	// for a short-lived credential, each call returns a credential that does not end soon, and gets
+	// a new one if necessary. So after HTTP 401, connect again with the same Auth. A credential of
+	// the Docker configuration is not renewed. Auth is nil if requests are anonymous, or if the
+	// credential is a client certificate.
 	Auth authn.Authenticator
 	// Certificate returns the newest client certificate for a TLS handshake. It is for
-	// tls.Config.GetClientCertificate. Nil without a client certificate.
+	// tls.Config.GetClientCertificate. Certificate is nil if the credential is not a client
+	// certificate.
 	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	// ExpiresAt is when the first credential ends, UTC; zero if that is not known.
 	ExpiresAt time.Time
@@ -32,7 +35,7 @@ type Login struct {
 	close func()
 }
 
-// Close stops following the renewals of a certificate.
+// Close closes the connection to the SPIFFE agent, if any. After that, no certificate is renewed.
 func (l *Login) Close() {
 	if l.close != nil {
 		l.close()
@@ -80,7 +83,8 @@ func dockerLogin(ctx context.Context, repository oci.Repository) (*Login, error)
 }
 
 // isShortLived reports whether a login of the Docker configuration seems to be from a credential
-// helper or from lanyard token: a secret is a JWT, or the host is a cloud's registry.
+// helper or from the command "lanyard token". It is true if a secret is a JWT, or if the host is a
+// cloud's registry.
 func isShortLived(host string, login authn.AuthConfig) bool {
 	for _, secret := range []string{login.Password, login.IdentityToken, login.RegistryToken} {
 		if _, err := jwt.ParseSigned(secret, algorithms()); err == nil {
@@ -126,8 +130,9 @@ func (r *renewing) get(ctx context.Context) (Credential, error) {
 	return fresh, nil
 }
 
-// AuthorizationContext implements [authn.ContextAuthenticator]. A JWT is a bearer token. Where a
-// registry asks for user and password, the JWT is the password.
+// AuthorizationContext implements [authn.ContextAuthenticator]. It returns a JWT as the
+// RegistryToken, which package oci sends as a bearer token, or as a password to a registry that
+// asks for a user and a password.
 func (r *renewing) AuthorizationContext(ctx context.Context) (*authn.AuthConfig, error) {
 	c, err := r.get(ctx)
 	if err != nil {
@@ -139,7 +144,8 @@ func (r *renewing) AuthorizationContext(ctx context.Context) (*authn.AuthConfig,
 	return &authn.AuthConfig{Username: c.User, RegistryToken: c.Secret.Reveal()}, nil
 }
 
-// Authorization implements [authn.Authenticator]. Registry clients call AuthorizationContext.
+// Authorization implements [authn.Authenticator]. Registry clients call AuthorizationContext
+// instead.
 func (r *renewing) Authorization() (*authn.AuthConfig, error) {
 	return r.AuthorizationContext(context.Background()) //nolint:forbidigo // the interface has no context; every issue has a deadline
 }

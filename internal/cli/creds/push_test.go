@@ -39,7 +39,7 @@ func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, in.Body.Close()
 }
 
-// distribution returns the real registry Distribution, which stores in memory.
+// distribution returns the registry of the project Distribution. It stores its content in memory.
 func distribution(t *testing.T) http.Handler {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
@@ -56,12 +56,12 @@ func distribution(t *testing.T) http.Handler {
 type guarded struct {
 	registry http.Handler
 	issuer   *oidc.Issuer
-	// The fields before and after are pauses at a large upload: before is the pause until guarded
-	// checks the token, after is the pause when the registry has the data.
+	// Pauses of the first large upload: one before its token is checked, and one after the registry
+	// has the data.
 	before, after time.Duration
 
 	refused  []string // methods of the requests whose token had expired
-	received int64    // bytes of large uploads
+	received int64    // number of bytes in large uploads
 }
 
 func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {

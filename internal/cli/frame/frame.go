@@ -32,7 +32,7 @@ const (
 type IO struct {
 	// In is the standard input, for commands that read it.
 	In io.Reader
-	// Out receives the command's result, Err advice and errors.
+	// Out receives the command's result. Err receives advice and errors.
 	Out, Err io.Writer
 	// Env looks up the environment.
 	Env func(string) string
@@ -46,7 +46,8 @@ type IO struct {
 }
 
 // IsTerminal reports whether a line that is written to f can be overwritten. It is false for
-// devices that are no terminal, such as /dev/null. The parameter kind is the variable TERM.
+// devices that are no terminal, such as /dev/null. Callers pass the value of the variable TERM as
+// kind.
 func IsTerminal(f *os.File, kind string) bool { return term.IsTerminal(int(f.Fd())) && kind != "dumb" }
 
 // Exit statuses besides 0.
@@ -56,7 +57,7 @@ const (
 	// Misused says that the command line is wrong.
 	Misused = 2
 	// Undecided says that a command failed before it had a verdict. It is for commands such as
-	// diff, whose status Failed is a verdict.
+	// diff, for which Failed is a verdict.
 	Undecided = 3
 	// Interrupted says that a signal ended the command before it was done. Shells use the same
 	// status for SIGINT: 128 plus the signal's number.
@@ -66,13 +67,14 @@ const (
 // ErrSaid is the error of a command that has already printed why it failed.
 var ErrSaid = errors.New("the command has said why it failed")
 
-// usageError is an error of the command line.
+// usageError says that the command line is wrong.
 type usageError struct {
 	command string
 	err     error
 }
 
-// UsageError wraps an error of the command line. The new text refers to the command's --help.
+// UsageError wraps an error that says what is wrong with the command line. The returned error's
+// text also refers to the command's --help.
 func UsageError(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} }
 
 func (e *usageError) Error() string {
@@ -86,8 +88,8 @@ func (e *usageError) Error() string {
 
 func (e *usageError) Unwrap() error { return e.err }
 
-// Undecide wraps an error so that [Run] returns [Undecided]. It is for commands whose status
-// [Failed] is a verdict, such as "differs".
+// Undecide wraps an error so that [Run] returns [Undecided]. It is for commands for which [Failed]
+// is a verdict, such as "differs".
 func Undecide(err error) error { return &undecidedError{err} }
 
 // undecidedError is the failure of a command that has no verdict.
@@ -101,8 +103,8 @@ type runError struct{ error }
 func (e *runError) Unwrap() error { return e.error }
 
 // Run runs a root command and returns the process's exit status: 0, [Failed], [Misused],
-// [Undecided] or [Interrupted]. Args are without the program's name. A signal ends ctx, and then
-// the command stops cleanly.
+// [Undecided] or [Interrupted]. The program's name is not in args. A signal ends ctx, and then the
+// command stops cleanly.
 func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(UsageError)
@@ -129,7 +131,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 		}
 		return Failed
 	}
-	// Errors of cobra itself, which have no type, are about the command line.
+	// Any other error comes from cobra, and is about the command line.
 	var usage *usageError
 	if !errors.As(err, &usage) {
 		usage = &usageError{root.CommandPath(), err}
@@ -143,8 +145,8 @@ func Say(w io.Writer, err error) {
 	_, _ = fmt.Fprintln(w, Name+":", err) // a failed write cannot be reported elsewhere
 }
 
-// refuseUnknownTopics makes the command help fail for a topic that is no command. Without
-// refuseUnknownTopics, cobra's help prints the help of the root command, and succeeds.
+// refuseUnknownTopics makes "lanyard help" fail for a topic that is no command. Without
+// refuseUnknownTopics, cobra would print the help of the root command, and succeed.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -163,10 +165,9 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// finish makes every command without a rule for arguments (Args) refuse arguments. It wraps the
-// errors of rules with UsageError. It wraps an error of the command's run as a runError, except a
-// usageError. The root needs no rule: cobra itself refuses an argument of the root as an unknown
-// command.
+// finish sets how c and its subcommands check their arguments and wrap their errors. A subcommand
+// without Args refuses all arguments. An error of Args becomes a usageError. An error of RunE
+// becomes a runError, unless it is a usageError.
 func finish(c *cobra.Command) {
 	if run := c.RunE; run != nil {
 		if c.Args == nil && c.HasParent() {

@@ -38,10 +38,10 @@ func OutputFlag(c *cobra.Command, allowed ...string) *Format {
 	return f
 }
 
-// String is the format.
+// String returns the format.
 func (f *Format) String() string { return f.value }
 
-// Type is the placeholder for the flag's value in help.
+// Type returns the placeholder for the flag's value in help.
 func (f *Format) Type() string { return "format" }
 
 // Set sets the format. It refuses a format that the command does not have.
@@ -54,7 +54,7 @@ func (f *Format) Set(value string) error {
 }
 
 // Write writes a value in the format json, with indentation, or in the format yaml. For another
-// format, it calls the function text.
+// format, it calls the given function.
 func Write(w io.Writer, f *Format, v any, text func(io.Writer) error) error {
 	switch f.value {
 	case JSON:

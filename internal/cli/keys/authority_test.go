@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// TestListShowsAuthorities checks what the command keys list says of a trust domain's ring: keys
-// and authorities, and the certificates that services are to trust.
+// TestListShowsAuthorities checks the output of "lanyard keys list" for the ring of a trust domain.
+// The output has the keys, the authorities, and the certificates that services must trust.
 func TestListShowsAuthorities(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 4, 2, 3, 0, 0, 0, time.UTC))
 	life := func(state identityv1.KeyState) identityv1.KeyLife {

@@ -21,13 +21,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// kid matches a key's ID, source: RFC 7638, SHA-256 in base64url. A key's ID may begin with a dash,
-// as flags do. The ID of an authority has no dash.
+// kid matches a key's ID: SHA-256 in base64url (RFC 7638). A key's ID may begin with a dash, as
+// flags do. IDs of authorities are hexadecimal, so only IDs of keys can be taken for flags.
 var kid = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // ArgumentLast returns the arguments of a command about keys. It moves a kid that begins with a
-// dash to the end, after "--", so that the kid is not read as a flag. One of 64 keys has such a
-// kid. The revocation of a leaked key must not fail for that reason.
+// dash to the end, after "--", so that the kid is not read as a flag. One kid in 64 begins with a
+// dash, and the revocation of a leaked key must not fail because of it.
 func ArgumentLast(args []string) []string {
 	at := slices.IndexFunc(args, kid.MatchString)
 	if len(args) == 0 || args[0] != "keys" || at < 0 || args[at][0] != '-' || slices.Contains(args, "--") {
@@ -90,8 +90,7 @@ func (f *ringFlags) completeRings(c *cobra.Command, _ []string, begun string) ([
 	})
 }
 
-// completeKeys completes the kid of a key. It offers the keys of the ring for which the function
-// about returns true.
+// completeKeys completes the kid of a key. It offers the ring's keys k for which about(k) is true.
 func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.CompletionFunc {
 	return frame.CompleteFirst(func(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return f.Complete(c, begun, func(ctx context.Context, cluster *cluster.Client) (offers []cobra.Completion, err error) {
@@ -109,8 +108,8 @@ func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.Completio
 	})
 }
 
-// withRing returns a function for the field RunE of a command. This function connects to the
-// cluster, reads the ring, and calls the function run.
+// withRing returns a function for RunE of a [cobra.Command]. The function connects to the cluster,
+// reads the ring, and calls run.
 func (f *ringFlags) withRing(
 	run func(ctx context.Context, cluster *cluster.Client, ring *identityv1.KeyRing, args []string) error,
 ) func(c *cobra.Command, args []string) error {
@@ -182,12 +181,11 @@ func kidArgument(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// perform writes the request of the parameter wish into the ring, and waits until the token server
-// has fulfilled the request.
+// perform writes a request into the ring, and waits until the token server has fulfilled it.
 func (r *ringCommand) perform(ctx context.Context, cluster *cluster.Client, wish ringChange) error {
 	var ring *identityv1.KeyRing
 	var err error
-	// The error of RetryOnConflict is not used. After a timeout, that error is nil.
+	// The result is in err: after a timeout, RetryOnConflict returns nil.
 	_ = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if ring, err = r.read(ctx, cluster); err != nil {
 			return err
@@ -212,8 +210,8 @@ func (r *ringCommand) perform(ctx context.Context, cluster *cluster.Client, wish
 	return r.wait(ctx, cluster, ring.Generation, wish)
 }
 
-// wait waits until the token server has seen a generation of the ring and fulfilled the request of
-// the parameter wish. Meanwhile it prints what the ring waits for.
+// wait waits until the token server has seen this generation of the ring and fulfilled the request.
+// Meanwhile it prints what the ring waits for.
 func (r *ringCommand) wait(ctx context.Context, from *cluster.Client, generation int64, wish ringChange) error {
 	deadline, said, seen := time.Now().Add(r.timeout), "", false
 	for {

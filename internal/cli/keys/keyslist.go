@@ -22,19 +22,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// ringReport is the output of the command keys list for a ring.
+// ringReport is a ring in the output of "lanyard keys list".
 type ringReport struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Issuer is empty before the token server has made the ring.
+	// Issuer is empty if the token server has not yet written the ring's status, or if the ring is
+	// for X.509-SVIDs only.
 	Issuer string `json:"issuer,omitempty"`
-	// TrustDomain is empty for a ring that is not SPIFFE's.
+	// TrustDomain is empty if the ring does not belong to a trust domain.
 	TrustDomain string             `json:"trustDomain,omitempty"`
 	Keys        []keyReport        `json:"keys"`
 	Conditions  []metav1.Condition `json:"conditions"`
 }
 
-// keyReport is the output of the command keys list for a key or an authority.
+// keyReport is a key or an authority in the output of "lanyard keys list".
 type keyReport struct {
 	// KID is the kid of a key, or the ID of an authority.
 	KID string `json:"kid"`
@@ -43,7 +44,7 @@ type keyReport struct {
 	State     identityv1.KeyState `json:"state"`
 	// Since is when the key entered its state.
 	Since metav1.Time `json:"since"`
-	// Next is what happens to the key next, for people; empty if nothing will happen.
+	// Next is a text that says what happens to the key next. It is empty if nothing will happen.
 	Next string `json:"next,omitempty"`
 	// Certificate is an authority's certificate, PEM; empty for a key.
 	Certificate string `json:"certificate,omitempty"`
@@ -145,15 +146,15 @@ func nextStep(ring *identityv1.KeyRing, key keyring.Entry, now time.Time) string
 	return ""
 }
 
-// stamp writes a time.
+// stamp formats a time as RFC 3339, in UTC.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// activeKeys are the keys of a ring that sign.
+// activeKeys returns the keys of a ring that sign.
 func activeKeys(ring *identityv1.KeyRing) []keyring.Entry {
 	return slices.DeleteFunc(keyring.Entries(&ring.Status), func(key keyring.Entry) bool { return key.State != identityv1.KeyActive })
 }
 
-// stateOf returns the state of a key, for people.
+// stateOf returns the state of a key, as text for the user.
 func stateOf(ring *identityv1.KeyRing, kid string) string {
 	if key, found := keyring.Find(&ring.Status, kid); found {
 		return string(key.State)

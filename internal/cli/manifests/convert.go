@@ -1,4 +1,5 @@
-// Package manifests has the commands that write manifests for clusters. They ask no cluster.
+// Package manifests has the commands that write manifests for clusters. They send no requests to a
+// cluster.
 package manifests
 
 import (

@@ -92,8 +92,11 @@ The standard error says how to make the spoke's kubeconfig. The command asks no 
 	return c
 }
 
-// check refuses arguments with which the spoke's tokens would not name the spoke. It also refuses
-// arguments that would give the spoke more rights than those to identities.
+// check refuses a user name that does not end with a colon and the spoke's name: the hub takes the
+// spoke's name from the end of the user name, and writes it into tokens. It also refuses
+// kube-system and Lanyard's own namespace, for identities and for the accounts of spokes. For
+// identities, it refuses the namespace of these accounts too. Rights there would give the spoke
+// more than tokens of identities.
 func (o *grantOptions) check() error {
 	if wrong := validation.IsDNS1123Label(o.spoke); len(wrong) > 0 {
 		return fmt.Errorf("%q is not the name of a spoke: %s", o.spoke, wrong[0])
@@ -127,7 +130,7 @@ func (o *grantOptions) check() error {
 	return nil
 }
 
-// objects are the account and its rights.
+// objects returns the account and its rights.
 func (o *grantOptions) objects() []any {
 	var all []any
 	if o.user == "" {
@@ -153,8 +156,8 @@ func (o *grantOptions) objects() []any {
 	return all
 }
 
-// grant is a Role with the rules in a namespace, and the RoleBinding that gives this role to the
-// spoke.
+// grant returns a Role with the rules in a namespace, and the RoleBinding that gives this Role to
+// the spoke.
 func (o *grantOptions) grant(namespace string, rules ...rbacv1.PolicyRule) []any {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "lanyard-spoke-" + o.spoke}
 	of := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: o.spokeNamespace, Name: o.spoke}
@@ -186,8 +189,8 @@ func (o *grantOptions) advise(w io.Writer) error {
 	return err
 }
 
-// accountAdvice is for a spoke with a ServiceAccount at the hub. The kubeconfig names the file of
-// the token, which clients read again every minute: so a new token needs no restart.
+// accountAdvice is for a spoke with a ServiceAccount at the hub. The kubeconfig names the token's
+// file. Clients read the file again every minute, so a new token needs no restart.
 const accountAdvice = `
 # Then make the spoke's kubeconfig, with kubectl at the hub. SERVER is the URL of the hub's API server as the spoke reaches it.
 kubectl -n {{.Namespace}} create token {{.Spoke}} --duration=720h > token

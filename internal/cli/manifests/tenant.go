@@ -58,7 +58,7 @@ command asks no cluster.`,
 	return c
 }
 
-// check refuses the arguments, unless they name one namespace that can be a tenant's.
+// check checks that the arguments name one namespace, and that it can be a tenant's.
 func (o *tenantOptions) check(args []string) error {
 	if len(args) != 1 {
 		return errors.New("name one namespace")
@@ -78,8 +78,8 @@ func (o *tenantOptions) check(args []string) error {
 	return nil
 }
 
-// bindings returns the RoleBindings of a tenant's namespace. They equal those that the chart makes
-// for its value rbac.tenantNamespaces.
+// bindings returns the RoleBindings of a tenant's namespace. The chart
+// makes the same for each namespace in its value rbac.tenantNamespaces.
 func (o *tenantOptions) bindings(namespace string) []any {
 	all := []any{o.binding(namespace, o.release+"-controller", o.account)}
 	if o.withIdentities {
@@ -88,7 +88,7 @@ func (o *tenantOptions) bindings(namespace string) []any {
 	return all
 }
 
-// binding gives a program its ClusterRole for tenants in one namespace. The program's
+// binding returns the RoleBinding that lets a program work in a tenant's namespace. The program's
 // ServiceAccount has the program's name, unless the chart's values say otherwise.
 func (o *tenantOptions) binding(namespace, program, account string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{

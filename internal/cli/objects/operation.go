@@ -27,7 +27,7 @@ type operation struct {
 	// fits reports whether the operation applies to an object: --all selects only such objects, and
 	// completion offers only such objects.
 	fits func(report.Object) bool
-	// check refuses an object.
+	// check returns an error if the object must not be changed.
 	check func(report.Object) error
 	// patch is the change of an object, as a JSON merge patch.
 	patch []byte
@@ -40,13 +40,13 @@ type outlook struct {
 	// message describes the object's present state; empty if the controller has not handled the
 	// change yet.
 	message string
-	// settled says that the change succeeded, failed that the change failed. If both are false, the
+	// settled says that the change succeeded. failed says that it failed. If both are false, the
 	// controller is still at work.
 	settled, failed bool
 }
 
-// newOperation adds the flags and the arguments of an operation to c. For each run of c, it calls
-// the function prepare to make the operation.
+// newOperation adds the flags and the arguments of an operation to c. For each run of c, it makes a
+// new operation by calling prepare.
 func newOperation(c *cobra.Command, std frame.IO, prepare func() operation) *cobra.Command {
 	flags := cluster.Flags{Std: std}
 	var all bool
@@ -97,8 +97,8 @@ type run struct {
 	progress io.Writer
 }
 
-// targets returns the objects that the arguments name. Without arguments, these are all objects of
-// the namespace to which the operation applies.
+// targets returns the objects that the arguments name. Without arguments, it returns the objects in
+// the namespace that fit the operation.
 func (r *run) targets(ctx context.Context, args []string) ([]cluster.Target, error) {
 	if len(args) > 0 {
 		return cluster.ParseTargets(r.cluster.Kinds, args)
@@ -119,9 +119,9 @@ func (r *run) targets(ctx context.Context, args []string) ([]cluster.Target, err
 	return targets, nil
 }
 
-// perform changes the objects. Then it waits for all objects, together no longer than the parameter
-// timeout. It returns the objects as it has read them last. If there is only one object, the error
-// is that of the object. Otherwise the error says how many objects failed.
+// perform changes the objects. Then it waits for all objects together, until the timeout. It
+// returns the objects as it has read them last. If there is only one object, the error is that of
+// the object. Otherwise the error says how many objects failed.
 func (r *run) perform(ctx context.Context, targets []cluster.Target, timeout time.Duration) (objects []report.Object, err error) {
 	for _, t := range targets {
 		if err := r.change(ctx, t); err != nil {
@@ -192,7 +192,7 @@ func (r *run) wait(ctx context.Context, t cluster.Target, deadline time.Time, ti
 		case time.Now().After(deadline) && said == "":
 			return o, fmt.Errorf("%s: the controller did nothing for %s; is it running, and does its shard select the object?", t, timeout)
 		case time.Now().After(deadline):
-			// The method say has printed the reason.
+			// The reason was printed already, by r.say.
 			return o, fmt.Errorf("%s is not ready after %s", t, timeout)
 		}
 		if err := cluster.Pause(ctx); err != nil {
@@ -206,8 +206,8 @@ func (r *run) say(t cluster.Target, message string) {
 	_, _ = fmt.Fprintf(r.progress, "%s: %s\n", t, plain.Text(message)) // the command continues if progress cannot be written
 }
 
-// readiness returns the outlook of a change that succeeds when the object is ready with its present
-// spec.
+// readiness returns the outlook of a change. The change has succeeded when the controller has
+// handled the object's present spec, and the object is ready.
 func readiness(o report.Object) outlook {
 	ready := readyOf(o)
 	switch {

@@ -43,8 +43,8 @@ The exit status is 0 only if all objects are ready. A suspended object is refuse
 			patch: fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q,%q:null}}}`,
 				meta.ReconcileRequestedAnnotation, time.Now().UTC().Format(time.RFC3339Nano), meta.FluxReconcileRequestedAnnotation),
 			look: func(o report.Object) outlook {
-				// The annotation has this request, or the later request of another client, which
-				// includes it.
+				// The annotation may have a later request, from another client. If the controller
+				// has handled that request, it has also handled this one.
 				if o.Suspended() || o.GetStatus().LastHandledReconcileAt == o.GetAnnotations()[meta.ReconcileRequestedAnnotation] {
 					return readiness(o)
 				}

@@ -45,8 +45,9 @@ The exit status is 0 only if all objects are ready afterwards.`,
 	})
 }
 
-// canRenew refuses an object whose credential is not renewed by the annotation of this command.
-// Such an object is suspended, or it is no binding and names no WorkloadIdentity.
+// canRenew refuses an object if the controller would not renew its credential. The controller
+// renews nothing for a suspended object, or for an object that is no binding and names no
+// WorkloadIdentity.
 func canRenew(o report.Object) error {
 	switch {
 	case o.Suspended():

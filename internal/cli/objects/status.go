@@ -99,8 +99,8 @@ func unmet(table kinds.Table) string {
 	return ".[] | select(" + strings.Join(tests, " and ") + ")"
 }
 
-// verdict returns an error if check is set and a row does not have the expected result. It also
-// returns an error if check is set and there is no row.
+// verdict returns an error if a row does not have the expected result, or if there is no row.
+// Without --check, it returns nil.
 func verdict(check bool, rows []report.Row) error {
 	good := report.CountOK(rows)
 	switch {

@@ -71,7 +71,7 @@ The exit status is 0 only if all objects are ready.`,
 }
 
 // canSuspend refuses a binding: if it were suspended, its credential would expire, and services
-// would refuse the readers of the credential.
+// would refuse the programs that use the credential.
 func canSuspend(o report.Object) error {
 	if _, ok := o.Resource.(kinds.Tenant); !ok {
 		return fmt.Errorf("%s cannot be suspended: delete the binding if nobody is to have its credential", cluster.TargetOf(o))

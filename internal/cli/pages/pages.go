@@ -1,5 +1,5 @@
 // Package pages writes a page for each command from the command's own texts: Markdown for docs/cli,
-// and man pages for docs/man. Only tests link it, and dev/generate runs them.
+// and man pages for docs/man. Only tests link the package, and dev/generate runs these tests.
 package pages
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// Test compares the pages of root's commands with the files in the folder docs. It does so only for
-// commands for which the function own returns true. With the flag -update, Test writes the files.
-// Pages may link to commands without a page.
+// Test compares the pages of root and its subcommands with the files in the folder docs. Only
+// commands for which own returns true have a page, but pages may link to other commands too. With
+// the flag -update, Test writes the files.
 func Test(t *testing.T, docs string, root *cobra.Command, own func(*cobra.Command) bool) {
 	t.Helper()
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -36,8 +36,8 @@ func Test(t *testing.T, docs string, root *cobra.Command, own func(*cobra.Comman
 	}
 }
 
-// tables matches the indentation of lines of tables in a text. With more indentation, these lines
-// are a code block in Markdown, which keeps them as they are.
+// tables matches the indentation of a table's lines in a text. Test indents these lines further,
+// so that Markdown shows the table unchanged, as a code block.
 var tables = regexp.MustCompile(`(?m)^ {2,}`)
 
 // commands returns c and its subcommands that may have a page.

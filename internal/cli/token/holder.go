@@ -39,7 +39,7 @@ type holder interface {
 	fmt.Stringer
 	// request gets a token. Empty audiences and a duration of 0 leave the decision to the holder.
 	request(ctx context.Context, audiences []string, duration time.Duration) (issued, error)
-	// explain writes to w why services refuse the holder's tokens, if the reason is known.
+	// explain prints why services refuse the holder's tokens, if the reason is known.
 	explain(ctx context.Context, w io.Writer)
 }
 
@@ -93,7 +93,7 @@ func (a *account) String() string { return accountWord + "/" + a.name }
 
 func (*account) explain(context.Context, io.Writer) {}
 
-// request implements holder. It requires audiences: a token without audience would open the
+// request implements holder. It requires audiences: without them, the token would be valid at the
 // cluster.
 func (a *account) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
 	if len(audiences) == 0 {
@@ -170,8 +170,9 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	return token, nil
 }
 
-// refuseOpening refuses a token that opens the cluster, as the controller does. The object's author
-// chose its registry and its audiences, but may have no right to act as the account.
+// refuseOpening refuses a token that the cluster accepts as a credential. The controller refuses
+// such a token too: the object's author chooses the registry, which could use the token to act as
+// the ServiceAccount in the cluster.
 func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 	opens, err := s.Accepts(ctx, auth.NewSecret(token.text))
 	if err == nil && opens {
@@ -200,9 +201,9 @@ func (s *objectHolder) identityToken(ctx context.Context, shown spec.Identity, u
 	return of.request(ctx, shown.Audiences.Values(), auth.CredentialLifetime)
 }
 
-// userOf returns the user name for a token of the subject, by the controller's rules. The result is
-// empty if there is no such user. The parameter target is a WorkloadIdentity's targetSystem.type,
-// and empty for an account.
+// userOf returns the user name that the controller sends with a token of the subject; empty if no
+// annotation has one. For a WorkloadIdentity, target is its targetSystem.type: if that is a cloud,
+// userOf fails.
 func userOf(subject auth.Subject, annotations map[string]string, target string) (string, error) {
 	attributes := map[string]string{bearer.TargetAttribute: target}
 	if user, named := annotations[bearer.UsernameAnnotation]; named {
@@ -212,7 +213,7 @@ func userOf(subject auth.Subject, annotations map[string]string, target string) 
 }
 
 // resolve returns the subject, type and audiences of the object's credential, by the rules of the
-// controller. It fails if the controller's flags decide about them.
+// controller. It fails if any of these values depends on the controller's flags.
 func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Identity, error) {
 	switch {
 	case named.Credential == nil:

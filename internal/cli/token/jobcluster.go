@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// JobProcess returns the parts of this process that the credentials of a job use.
+// JobProcess returns what package creds needs from this process.
 func JobProcess(std frame.IO) creds.Process {
 	return creds.Process{Env: std.Env, NewCluster: func() creds.Cluster { return &jobCluster{&cluster.Flags{Std: std}} }}
 }
@@ -88,8 +88,8 @@ func (j *jobCluster) WorkloadIdentityToken(ctx context.Context, name string, aud
 	return j.request(ctx, "", func(c *cluster.Client) holder { return &identity{Client: c, name: name} }, audiences)
 }
 
-// request gets a token of a holder in a namespace. The parameter of is the function that makes the
-// holder. An empty namespace means the namespace of the kubeconfig or the Pod.
+// request gets a token from the holder that the given function makes for a namespace. An empty
+// namespace means the namespace of the kubeconfig or the Pod.
 func (j *jobCluster) request(
 	ctx context.Context, namespace string, of func(*cluster.Client) holder, audiences []string,
 ) (creds.Credential, error) {

@@ -40,7 +40,7 @@ const execInfo = "KUBERNETES_EXEC_INFO"
 
 // tokenOptions are the flags of the command token.
 type tokenOptions struct {
-	*creds.Flags // --creds and its further flags; --audiences is for every holder
+	*creds.Flags // --creds and related flags; --audiences also works without --creds
 
 	duration time.Duration
 	registry string
@@ -267,8 +267,8 @@ func dockerConfig(registry string, token issued) (any, error) {
 }
 
 // execCredential returns a token as the answer to a Kubernetes client that runs this command. The
-// parameter info is the value of the variable execInfo, which has the version that the client
-// understands. If a shell runs the command, info is empty.
+// client says in the variable execInfo which version of the answer it understands. The value of the
+// variable is given as info, and is empty if a shell runs the command.
 func execCredential(info string, token issued) (*clientauthv1.ExecCredential, error) {
 	answer := &clientauthv1.ExecCredential{Status: &clientauthv1.ExecCredentialStatus{ExpirationTimestamp: new(metav1.NewTime(token.expires))}}
 	if token.certificate != "" {

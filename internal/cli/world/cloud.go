@@ -84,8 +84,8 @@ func dirArgument(dir string) string {
 // cloudExtensions are the extensions of files that describe a cloud.
 func cloudExtensions() []string { return []string{"yaml", "yml", "json"} }
 
-// readCloudConfig reads the description of a cloud from a file. If file is empty, it returns the
-// demonstration's description.
+// readCloudConfig reads the description of a cloud from a file. If the file name is "", it returns
+// the description for the demonstration.
 func readCloudConfig(file string) (cloudtest.Config, error) {
 	if file == "" {
 		return local.ParseCloud("cloud.yaml", examples.Cloud())

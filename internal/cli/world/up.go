@@ -29,7 +29,8 @@ const stopTimeout = 40 * time.Second
 const (
 	// artifactTag is the tag that the examples name.
 	artifactTag = "1.0.0"
-	// sampleArtifact is the artifact of the examples that is published in a user's own cloud.
+	// sampleArtifact is the tenant of the examples whose files are published in every repository
+	// and bucket of a user's own cloud.
 	sampleArtifact = "tenant-a"
 )
 
@@ -107,8 +108,9 @@ type input struct {
 	noIssuer bool
 }
 
-// files returns the manifests for a chart with these workloads. The result noIssuer says that
-// built-in manifests are left out, because they need Lanyard's own issuer.
+// files returns the manifests of --examples or, without this flag, the built-in ones. If the token
+// server is not among the workloads, files leaves out the built-in manifests that need Lanyard's
+// own issuer, and reports this as noIssuer.
 func (o *upOptions) files(workloads []local.Workload) (files fs.FS, noIssuer bool) {
 	switch {
 	case o.examples != "":
@@ -289,8 +291,7 @@ func runUp(ctx context.Context, std IO, o upOptions, in input, output *frame.For
 	}
 }
 
-// stopAll calls the functions in the list stop in reverse order: the part that started last ends
-// first.
+// stopAll calls the stop functions in reverse order: the part that started last ends first.
 func stopAll(ctx context.Context, stop []func(context.Context) error, p *progress) {
 	p.step("stopping")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -361,8 +362,8 @@ func publish(ctx context.Context, cloud *local.Cloud, o upOptions, manifests *lo
 	return nil
 }
 
-// demonstrate runs the steps after the controller's start. It returns the rows that it has, even if
-// it also returns an error.
+// demonstrate runs the steps after the controller's start. It may return rows together with an
+// error.
 func demonstrate(ctx context.Context, cluster *local.Cluster, manifests *local.Manifests, p *progress) ([]report.Row, error) {
 	applied, err := cluster.Apply(ctx, manifests)
 	if err != nil {
@@ -387,8 +388,8 @@ func demonstrate(ctx context.Context, cluster *local.Cluster, manifests *local.M
 	return rows, nil
 }
 
-// fetched returns the message that artifacts have the digests in their objects' status. There is at
-// least one artifact.
+// fetched returns the message that is printed after all artifacts were fetched and have the right
+// digests. There must be at least one artifact.
 func fetched(artifacts int) string {
 	if artifacts == 1 {
 		return "1 artifact is fetched from its URL and has the digest that was promised"
@@ -396,8 +397,8 @@ func fetched(artifacts int) string {
 	return fmt.Sprintf("%d artifacts are fetched from their URLs and have the digests that were promised", artifacts)
 }
 
-// allGood returns the message that all objects have the expected result. There is at least one
-// object.
+// allGood returns the message that all objects have the expected result. The number of objects must
+// be at least 1.
 func allGood(objects int) string {
 	if objects == 1 {
 		return "the 1 object is as it should be, and stayed so when it was reconciled again"
@@ -405,8 +406,8 @@ func allGood(objects int) string {
 	return fmt.Sprintf("all %d objects are as they should be, and stayed so when they were reconciled again", objects)
 }
 
-// advise prints commands that the user can try now. The parameter kubeconfig is the administrator's
-// file, and metrics is the URL of the controller's metrics.
+// advise prints commands that the user can try now. It takes the path of the administrator's
+// kubeconfig, and the URL of the controller's metrics.
 func advise(std IO, o upOptions, kubeconfig, metrics string) {
 	kubeconfig = shellWord(filepath.Join(o.dir, "cluster", filepath.Base(kubeconfig)))
 	_, _ = fmt.Fprintf(std.Err, `

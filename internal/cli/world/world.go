@@ -13,19 +13,19 @@ import (
 
 // IO connects the command to its process.
 type IO struct {
-	// Out receives the command's result, Err progress, advice and errors.
+	// Out receives the command's result. Err receives progress, advice and errors.
 	Out, Err io.Writer
 	// Program is the name by which lanyard is called; advice uses it.
 	Program string
-	// Programs is the folder with the programs that lanyard up starts. It is this program's own
-	// folder. Programs that are missing in the folder are looked up in PATH.
+	// Programs is the folder with the programs that lanyard up starts: this program's own folder.
+	// If a program is not in the folder, lanyard up looks for it in PATH.
 	Programs string
 	// Terminal says that Err is a terminal, where a line can be overwritten.
 	Terminal bool
 }
 
-// Run runs the command and returns the process's exit status, see [frame.Run]. Args are without the
-// program's name.
+// Run runs the command and returns the process's exit status, see [frame.Run]. The program's name
+// is not in args.
 func Run(ctx context.Context, args []string, std IO) int {
 	root := newRoot(std) //nolint:contextcheck // cobra hands the context to each command
 	return frame.Run(ctx, root, args, std.Out, std.Err)

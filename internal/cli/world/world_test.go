@@ -79,9 +79,8 @@ func TestOutputFlag(t *testing.T) {
 	}
 }
 
-// TestCompletion checks the words that the shell offers for each flag with a value. After a
-// completion that ends with cobra's default directive, :0, the shell would offer the names of all
-// files.
+// TestCompletion compares the words that the shell offers for each flag with a golden file. Where
+// that file has cobra's default directive, :0, the shell also offers the names of files.
 func TestCompletion(t *testing.T) {
 	lines := []string{"up --set issuer.t", "up --controlplane ", "up --controller ", "up --dir ", "up --examples ", "up --cloud ", "up --timeout ", "up --output "}
 	lines = append(lines, "cloud --file ", "cloud --listen ", "cloud --dir ", "cloud env --output ", "cloud env --dir ")
@@ -205,7 +204,8 @@ func TestFindPrograms(t *testing.T) {
 	}
 }
 
-// TestCloud runs a cloud as a user does, and looks at it from outside.
+// TestCloud checks the variables and the journal of a running cloud. A second cloud in the same
+// folder must be refused, and the cloud must end cleanly.
 func TestCloud(t *testing.T) {
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())

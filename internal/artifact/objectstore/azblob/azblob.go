@@ -25,8 +25,8 @@ type Options struct {
 	Container string
 	// Endpoint is the host[:port] of the storage account. Required.
 	Endpoint string
-	// Credential returns bearer tokens. It is called again when a token ends. Nil: the container is
-	// read without a token.
+	// Credential returns bearer tokens. It is called again when a token expires. Nil: the container
+	// is read without a token.
 	Credential azcore.TokenCredential
 	// Audience is the resource for which tokens are requested. Default: https://storage.azure.com.
 	Audience string
@@ -123,8 +123,8 @@ func isDirectory(item *container.BlobItem) bool {
 	return item.Properties != nil && item.Properties.ResourceType != nil && *item.Properties.ResourceType == "directory"
 }
 
-// object converts an item of a listing. A field that the service left out stays empty, and the
-// reader of the listing refuses it.
+// object converts an item of a listing. A field that the service left out stays empty.
+// [objectstore.List] refuses an object without an entity tag.
 func object(item *container.BlobItem) objectstore.Object {
 	var o objectstore.Object
 	if item.Name != nil {

@@ -152,8 +152,8 @@ func TestListsEveryPage(t *testing.T) {
 	}
 }
 
-// TestDirectoriesAreNoObjects lists an account with a hierarchical namespace. Its directories are
-// not objects.
+// TestDirectoriesAreNoObjects lists an account with a hierarchical namespace. Its directories must
+// not be listed as objects.
 func TestDirectoriesAreNoObjects(t *testing.T) {
 	storage := open(t, azblob.Options{Transport: objectstoretest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.URL.Query().Get("maxresults"); n != "1000" {

@@ -26,8 +26,8 @@ type content struct {
 	left int64 // bytes of the object that are not read yet
 }
 
-// checked returns a body that verifies the checksum. If the service sent no checksum, checked
-// returns the answer's body: not all objects have a checksum.
+// checked returns a body that verifies the checksum. Not all objects have a checksum: without one,
+// checked returns the answer's body as it is.
 func checked(resp *http.Response, size int64) io.ReadCloser {
 	want, ok := checksum(resp.Header)
 	if !ok {
@@ -41,8 +41,8 @@ func (c *content) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
 	_, _ = c.sum.Write(b[:n]) // a hash never fails
 	c.left -= int64(n)
-	// Check when as many bytes are read as the listing said. The caller of Read detects an object
-	// with more bytes.
+	// Compare the checksum as soon as the announced number of bytes is read. If the object has more
+	// bytes, the caller of Read detects it.
 	if n > 0 && c.left == 0 && c.sum.Sum32() != c.want {
 		return 0, errCorrupt
 	}

@@ -160,8 +160,7 @@ func (s *bucketStorage) Open(ctx context.Context, o objectstore.Object) (io.Read
 	return checked(resp, o.Size), nil
 }
 
-// get requests a resource. The parameter encoding is the accepted encoding of the content; it may
-// be empty.
+// get requests a resource. If encoding is not empty, the content may have this encoding.
 func (s *bucketStorage) get(ctx context.Context, address string, query url.Values, encoding string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"?"+query.Encode(), http.NoBody)
 	if err != nil {

@@ -59,8 +59,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const host = "storage.googleapis.com"
 
-// serve returns a transport that connects to the handler s. It fails the test for a connection to
-// another host than Google's.
+// serve returns a transport that connects to a handler. It fails the test for a connection to a
+// host other than Google's.
 func serve(t *testing.T, s http.Handler) http.RoundTripper {
 	t.Helper()
 	transport := objectstoretest.Serve(t, s)
@@ -189,8 +189,8 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAskedForCredentials asserts that no credentials are searched for. Google's clients
-// would search in files, variables and on a metadata server.
+// TestNobodyIsAskedForCredentials asserts that the client searches for no credentials. Google's
+// clients would search in files, in variables and on a metadata server.
 func TestNobodyIsAskedForCredentials(t *testing.T) {
 	asked := false
 	metadata := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
@@ -208,7 +208,7 @@ func TestNobodyIsAskedForCredentials(t *testing.T) {
 	}
 }
 
-// TestHostileListingsAreRefused answers with listings that Google would not send.
+// TestHostileListingsAreRefused checks the error for each listing that Google would not send.
 func TestHostileListingsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		items string

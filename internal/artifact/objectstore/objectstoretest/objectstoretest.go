@@ -17,7 +17,8 @@ func Serve(t *testing.T, cloud http.Handler) *http.Transport {
 	t.Helper()
 	server := httptest.NewTLSServer(cloud)
 	t.Cleanup(server.Close)
-	transport := server.Client().Transport.(*http.Transport).Clone() // httptest sets this type
+	// The client of an httptest server has an *http.Transport.
+	transport := server.Client().Transport.(*http.Transport).Clone()
 	transport.TLSClientConfig.InsecureSkipVerify = true
 	address := server.Listener.Addr().String()
 	dial := transport.DialContext

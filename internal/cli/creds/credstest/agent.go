@@ -1,6 +1,6 @@
-// Package credstest has servers that speak the protocols of CI jobs' credentials, and refuse the
-// requests that real servers refuse: an agent of SPIFFE's Workload API, and GitHub's endpoint for
-// the tokens of jobs. Only tests link it.
+// Package credstest has servers that give credentials to CI jobs: an agent of SPIFFE's Workload
+// API, and GitHub's endpoint for the tokens of jobs. They refuse the requests that real servers
+// refuse. Only tests link the package.
 package credstest
 
 import (
@@ -51,8 +51,8 @@ type Agent struct {
 	issued  int           // number of JWT-SVIDs
 }
 
-// NewAgent starts an agent, which stops when the test ends. Its SPIFFE ID is id. The parameter
-// issuer is the URL of the issuer of its JWT-SVIDs.
+// NewAgent starts an agent, which stops when the test ends. Every caller gets the same SPIFFE ID.
+// JWT-SVIDs come from an issuer with the given URL.
 func NewAgent(tb testing.TB, id, issuer string) *Agent {
 	tb.Helper()
 	a := &Agent{ID: spiffeid.RequireFromString(id), life: 5 * time.Minute, changed: make(chan struct{})}
@@ -80,7 +80,7 @@ func NewAgent(tb testing.TB, id, issuer string) *Agent {
 	return a
 }
 
-// Address is the value of SPIFFE_ENDPOINT_SOCKET.
+// Address returns the value of SPIFFE_ENDPOINT_SOCKET.
 func (a *Agent) Address() string { return a.address }
 
 // Deny withdraws the identity: callers get PermissionDenied.
@@ -100,7 +100,7 @@ func (a *Agent) Rotate() {
 	})
 }
 
-// Issued is the number of JWT-SVIDs that were issued.
+// Issued returns the number of JWT-SVIDs that the agent has issued.
 func (a *Agent) Issued() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

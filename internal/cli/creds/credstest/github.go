@@ -27,10 +27,10 @@ type GitHub struct {
 // GitHubPath is the path and the query of the job's ACTIONS_ID_TOKEN_REQUEST_URL.
 const GitHubPath = "/run/1/idtoken/2/3?api-version=2.0"
 
-// GitHubSubject is the subject of the tokens: a job of a branch.
+// GitHubSubject is the subject of the tokens: that of a job on the branch main.
 const GitHubSubject = "repo:tenant-a/app:ref:refs/heads/main"
 
-// NewGitHub makes an endpoint. The parameter issuer is the URL of the issuer of its tokens.
+// NewGitHub makes an endpoint whose tokens come from an issuer with the given URL.
 func NewGitHub(tb testing.TB, issuer string) *GitHub {
 	tb.Helper()
 	signs, err := oidc.NewIssuer(issuer, oidc.ES256)
@@ -38,14 +38,14 @@ func NewGitHub(tb testing.TB, issuer string) *GitHub {
 	return &GitHub{Issuer: signs, RequestToken: "request-token-of-the-job"}
 }
 
-// Fail answers the next requests with these statuses.
+// Fail makes the endpoint answer the next requests with these statuses, one each.
 func (g *GitHub) Fail(statuses ...int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fail = statuses
 }
 
-// Asked is the number of requests.
+// Asked returns the number of requests that the endpoint has got.
 func (g *GitHub) Asked() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
