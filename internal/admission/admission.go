@@ -78,8 +78,8 @@ func (a *Admission) Admit(ctx context.Context, object map[string]any) field.Erro
 	return a.AdmitUpdate(ctx, object, nil)
 }
 
-// AdmitUpdate is like [Admission.Admit], for an update of old, which was admitted before. It also
-// evaluates transition rules, which compare the object with old.
+// AdmitUpdate is like [Admission.Admit], but for an update from old to object. It also evaluates
+// transition rules, which compare the two.
 func (a *Admission) AdmitUpdate(ctx context.Context, object, old map[string]any) field.ErrorList {
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, a.structural)
 	defaulting.Default(object, a.structural)
@@ -92,7 +92,7 @@ func (a *Admission) AdmitUpdate(ctx context.Context, object, old map[string]any)
 	if slices.ContainsFunc(errs, func(err *field.Error) bool { return slices.Contains(blocking, err.Type) }) {
 		return errs
 	}
-	var previous any // nil on create: with a nil map in it, the interface would not be nil
+	var previous any // stays nil on create: an interface that holds a nil map is not nil
 	if old != nil {
 		previous = old
 	}

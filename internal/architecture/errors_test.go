@@ -50,7 +50,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 // TestEveryErrorHasANextStep checks that each error that becomes a condition has a next step (Fix).
 func TestEveryErrorHasANextStep(t *testing.T) {
 	typed := regexp.MustCompile(`^(auth|archive|object)?\.?(Error|SecretError|PullSecretsError)$`)
-	later := map[string]int{ // by file: number of errors whose Fix is set later
+	later := map[string]int{ // errors whose Fix is set later, counted per file
 		"auth/kube/failure.go": 1, "internal/artifact/objectstore/index.go": 2, "internal/clouds/location/location.go": 1,
 		"internal/yamlfile/yamlfile.go": 2, // errors of the command line, which never become conditions
 	}
@@ -109,7 +109,8 @@ func goFiles(t *testing.T, folder string, visit func(path string, file *ast.File
 	must.Succeed(t, err)
 }
 
-// typeName returns the name of a type or field as it is written, without brackets and stars.
+// typeName returns the name of a type or field as it is written, such as "auth.Error". For any
+// other expression it returns "".
 func typeName(n ast.Expr) string {
 	switch n := n.(type) {
 	case *ast.Ident:
@@ -169,7 +170,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	}
 }
 
-// constants returns the values of the string constants in a file whose names begin with prefix.
+// constants returns the values of a file's string constants whose names begin with the prefix.
 func constants(t *testing.T, file, prefix string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

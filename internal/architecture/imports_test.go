@@ -16,14 +16,13 @@ import (
 
 const module = "github.com/lanyard-dev/lanyard"
 
-// rule says what some packages may not import, not even indirectly. It applies to the packages of
-// from, without those of except.
+// rule says what some packages may not import, not even indirectly.
 type rule struct {
 	name   string
 	dir    string   // folder of the module, relative to the repository's root
 	from   string   // import path, relative to module; a trailing /... adds all packages below
-	except []string // packages of from to which the rule does not apply
-	deny   []string // import paths or prefixes of them that end in /
+	except []string // packages to which the rule does not apply
+	deny   []string // import paths, or prefixes that end in /
 	allow  []string // import paths that stay allowed
 	direct bool     // only direct imports count
 }
@@ -132,7 +131,7 @@ var rules = []rule{
 		name: "artifacts know neither Kubernetes objects nor credentials' origin",
 		dir:  ".", from: "/internal/artifact/...", direct: true,
 		deny:  []string{module + "/auth", module + "/auth/", module + "/api/", "k8s.io/", "sigs.k8s.io/controller-runtime/"},
-		allow: []string{module + "/auth/transport/attempt"}, // judges failed connections, also for auth
+		allow: []string{module + "/auth/transport/attempt"}, // explains failed requests
 	},
 	{
 		name: "the frame of all objects knows neither artifacts nor how objects reach anything",
@@ -143,7 +142,7 @@ var rules = []rule{
 		name: "how objects reach what they name does not depend on what they do with it",
 		dir:  ".", from: "/internal/controller/access",
 		deny:  []string{module + "/internal/artifact/", module + "/internal/controller/source", module + "/internal/controller/registry"},
-		allow: []string{module + "/internal/artifact/origin"}, // origin has the errors of servers, which access explains
+		allow: []string{module + "/internal/artifact/origin"}, // access explains its errors
 	},
 	{
 		name: "only kinds that keep artifacts link the store",
@@ -204,7 +203,7 @@ var rules = []rule{
 		name: "conversion asks no cluster, and judges no values",
 		dir:  ".", from: "/internal/conversion",
 		deny: []string{"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", module + "/auth", module + "/auth/", module + "/internal/cli"},
-		// The table of kinds, which conversion uses, imports these packages.
+		// Package conversion uses package kinds, which needs these packages.
 		allow: []string{module + "/auth", module + "/auth/endpoint", module + "/auth/grant", module + "/auth/spec"},
 	},
 	{
@@ -265,8 +264,8 @@ var rules = []rule{
 	},
 }
 
-// TestNoCircleOfFolders checks that the folders of internal do not import each other in a circle.
-// The compiler refuses circles of packages, but not of folders.
+// TestNoCircleOfFolders checks that the folders of internal have no import cycle. The compiler
+// refuses import cycles of packages, but not of folders.
 func TestNoCircleOfFolders(t *testing.T) {
 	folder := func(path string) string {
 		below, _ := strings.CutPrefix(path, module+"/internal/")

@@ -36,8 +36,8 @@ func TestLibraryPageQuotesTheCode(t *testing.T) {
 	}
 }
 
-// quotes reports whether source has the parts of block in their order. A line "…" in block
-// represents lines that are left out.
+// quotes reports whether the source contains the parts of the block, in order. A line "…" in the
+// block separates two parts, and stands for lines that are left out.
 func quotes(block, source string) bool {
 	for part := range strings.SplitSeq(withoutIndent(block), "\n…\n") {
 		_, after, found := strings.Cut(source, strings.TrimSpace(part)+"\n")

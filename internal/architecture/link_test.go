@@ -58,8 +58,8 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Errorf("the changed test printed %q", got)
 	}
 
-	// Add 400 older programs, whose names begin with a dash. Of these, only those that were used
-	// last are kept.
+	// Add 400 older programs, whose names begin with a dash. Only the most recently used of them
+	// are kept.
 	const older = 400
 	for i := range older {
 		path := filepath.Join(kept, fmt.Sprintf("-older-%04d", i))
@@ -74,8 +74,8 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 	if len(programs) >= older || len(programs) < 200 {
 		t.Errorf("%d programs are kept, want some hundreds", len(programs))
 	}
-	// Three newer programs were linked by the calls of greet above. The other kept programs must be
-	// those of the older programs that were used last.
+	// The calls of greet above linked three programs, which are newer. The other kept programs must
+	// be the most recently used of the older programs.
 	if last := fmt.Sprintf("-older-%04d", len(programs)-3-1); !slices.Contains(programs, last) {
 		t.Errorf("%d programs are kept, but not %s, which was used last of the others", len(programs), last)
 	}

@@ -38,7 +38,7 @@ func TestPrerequisitesAreComplete(t *testing.T) {
 	}
 }
 
-// testSources are the files of tests of all modules, by path.
+// testSources returns the test files of all modules, keyed by path.
 func testSources(t *testing.T) map[string][]byte {
 	t.Helper()
 	sources := map[string][]byte{}
@@ -64,8 +64,8 @@ func testSources(t *testing.T) map[string][]byte {
 // TestPrerequisitesWithoutRights asserts that dev/prerequisites prints the command that installs
 // the missing packages, if the caller may not install them.
 func TestPrerequisitesWithoutRights(t *testing.T) {
-	// The folder has a few programs that every machine has, the program go, and a fake id. The fake
-	// id reports a caller that is not root.
+	// The folder has a few programs that every machine has, the program go, and a fake of the
+	// program id, which says that the caller is not root.
 	programs := t.TempDir()
 	for _, name := range []string{"bash", "cat", "mktemp", "rm", "go"} {
 		path, err := exec.LookPath(name)

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// serialTests is the build constraint of the files whose tests dev/unit-tests runs without the race
-// detector.
+// serialTests matches the build constraint of files with serial tests. The script dev/unit-tests
+// runs these tests without the race detector.
 var serialTests = regexp.MustCompile(`(?m)^//go:build !concurrent$`)
 
-// TestSerialTestsStartNoGoroutine asserts that no test starts a goroutine if dev/unit-tests runs
-// the test without the race detector.
+// TestSerialTestsStartNoGoroutine asserts that none of the tests that dev/unit-tests runs without
+// the race detector starts a goroutine.
 func TestSerialTestsStartNoGoroutine(t *testing.T) {
 	found := 0
 	for path, source := range testSources(t) {

@@ -23,7 +23,7 @@ func TestCommandsInTurn(t *testing.T) {
 		return cmd
 	}
 
-	// The first command ends when its input ends. The sleep that it starts still runs then.
+	// The first command ends when its input ends. It leaves a sleep running.
 	first := command("sh", "-c", "sleep 60 >/dev/null & echo $!; cat")
 	end, err := first.StdinPipe()
 	must.Succeed(t, err)

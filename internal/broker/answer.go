@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
-// choose returns the first SVID of the ID. The broker sends one SVID for each identity of the
-// object. choose does not even parse the SVIDs of other IDs.
+// choose returns the first SVID with the given SPIFFE ID. The broker sends one SVID for each
+// identity of the object.
 func choose[S interface{ GetSpiffeId() string }](svids []S, id spiffeid.ID) (chosen S, err error) {
 	for _, s := range svids {
 		if s.GetSpiffeId() == id.String() {
@@ -34,13 +34,15 @@ func choose[S interface{ GetSpiffeId() string }](svids []S, id spiffeid.ID) (cho
 	}
 }
 
-// fixEntry returns what people must do if the broker has no SVID of the ID for the object.
+// fixEntry returns what people must do if the broker has no SVID with this SPIFFE ID for the
+// object.
 func fixEntry(id spiffeid.ID) string {
 	return fmt.Sprintf("have the administrator register %s for the object, selected by its kind, namespace and name", id)
 }
 
-// jwtOf returns the JWT-SVID of the ID. It must have exactly these audiences. Its signature is not
-// verified here: the broker has authenticated itself, and the receiver verifies the signature.
+// jwtOf returns the JWT-SVID of the ID. The SVID must have exactly the given audiences. Its
+// signature is not verified here: the broker has authenticated itself, and the receiver verifies
+// the signature.
 func jwtOf(svids []*brokerapi.JWTSVID, id spiffeid.ID, audiences []string, now time.Time) (auth.Proof, error) {
 	chosen, err := choose(svids, id)
 	if err != nil {
@@ -67,7 +69,7 @@ func certificateOf(svids []*brokerapi.X509SVID, id spiffeid.ID, bundles x509bund
 	if err != nil {
 		return nil, err
 	}
-	// Check the key before ParseRaw computes with it.
+	// Check the key first: with a malicious key, ParseRaw could take minutes or panic.
 	if _, err := privatekey.Parse(chosen.GetX509SvidKey()); err != nil {
 		return nil, invalid(id, err)
 	}

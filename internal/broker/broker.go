@@ -116,8 +116,8 @@ func (b *Broker) Signers() (svid.Signers, error) {
 
 // Prove implements [kube.SVIDBroker] with one call to the broker. For a certificate, the call is a
 // subscription, and Prove takes only the first answer, which the broker must send without delay.
-// Later answers are not needed: the cache calls Prove again before the certificate ends. Source:
-// SPIFFE Broker API §4.4.
+// Later answers are not needed: the credential cache calls Prove again before the certificate
+// expires. Source: SPIFFE Broker API §4.4.
 func (b *Broker) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	id, err := svid.IDOf(b.domain, account.Subject)
 	if err != nil {

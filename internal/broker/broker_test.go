@@ -245,7 +245,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers calls an endpoint that has no broker.
+// TestNobodyAnswers calls an endpoint that has no broker. The error must be temporary and name
+// --spiffe-broker-endpoint.
 func TestNobodyAnswers(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s, func(c *broker.Config) { c.Endpoint = "unix://" + filepath.Join(t.TempDir(), "none.sock") })
@@ -304,8 +305,8 @@ func TestWithoutOwnSVID(t *testing.T) {
 	}
 }
 
-// TestKey checks that the cache's key has the broker and the trust domain. So an SVID is never
-// reused for another broker or trust domain.
+// TestKey checks that the cache key of an SVID contains the broker's address and the trust domain.
+// So the cache never reuses an SVID for another broker or trust domain.
 func TestKey(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)

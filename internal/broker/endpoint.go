@@ -12,7 +12,7 @@ import (
 )
 
 // targetOf converts the address of a broker to gRPC's form. Source of unix and tcp: SPIFFE Broker
-// Endpoint §4. The form dns, for a name such as a Service's, is gRPC's own.
+// Endpoint §4. The form dns:///host:port is gRPC's own; its host may be the name of a Service.
 func targetOf(endpoint string) (string, error) {
 	malformed := fmt.Errorf("%q is not unix:///path/of/a.sock, tcp://ip:port or dns:///host:port", endpoint)
 	u, err := url.Parse(endpoint)

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// failure returns the error of a failed call to the broker. From the broker's answer, the error has
-// only the status code. Sources: SPIFFE Broker API §4.8, SPIFFE Broker Endpoint §6.
+// failure returns the error of a failed call to the broker. The error repeats only the status code
+// of the broker's answer. Sources: SPIFFE Broker API §4.8, SPIFFE Broker Endpoint §6.
 func (b *Broker) failure(ctx context.Context, err error, id spiffeid.ID) error {
 	code := status.Code(err)
 	failed := &auth.Error{
@@ -43,9 +43,9 @@ func (b *Broker) failure(ctx context.Context, err error, id spiffeid.ID) error {
 		failed.Code = auth.CodeProofDenied
 		failed.Fix = fixEntry(id) + ", and allow lanyard-controller's own SPIFFE ID to ask for it (in SPIRE: brokers of the agent, and the verb impersonate-via-spire in RBAC)"
 	case code == codes.NotFound:
-		// The object exists: it was read before. The broker is not allowed to read the object, or
-		// has not seen it yet. With CodeSubjectNotFound, the caller would wait for the object's
-		// creation.
+		// The object was read before, so it exists. The broker is not allowed to read it, or has
+		// not seen it yet. CodeSubjectNotFound would be wrong: the caller would wait for the
+		// object's creation.
 		failed.Code = auth.CodeProofDenied
 		failed.Fix = "have the administrator let the SPIFFE broker read objects of this kind; nothing, if the object is new"
 		failed.Err = fmt.Errorf("the SPIFFE broker does not find the object of %s", id)

@@ -16,9 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// self is this program as the broker's client. It has its own SVID and the trust bundles, which the
-// Workload API updates, and the IDs that the broker may have. Unlike go-spiffe's X509Source, it
-// does not block until the first SVID. It is safe for concurrent use.
+// self holds this program's SVID and the trust bundles, which the Workload API keeps up to date. It
+// also holds the SPIFFE IDs that the broker may have. It is safe for concurrent use.
 type self struct {
 	client  *workloadapi.Client
 	broker  allowed
@@ -33,8 +32,8 @@ var (
 	_ workloadapi.X509ContextWatcher = (*self)(nil)
 )
 
-// newSelf returns this program as the broker's client. The Workload API at the address gives the
-// client its own SVID. newSelf sends no request.
+// newSelf returns a self that gets its SVID from the Workload API at the address. It sends no
+// request. Unlike workloadapi.NewX509Source, it returns without waiting for the first SVID.
 func newSelf(ctx context.Context, address string, broker allowed) (*self, error) {
 	if err := checkWorkloadAPI(address); err != nil {
 		return nil, err

@@ -15,9 +15,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestAWSIdentitiesNeedTenantNamespaces checks that the chart refuses values with which
-// lanyard-controller could read static keys, or act as the identity controller's account. The
-// administrator can accept such rights with acceptControllerReadsAllSecrets.
+// TestAWSIdentitiesNeedTenantNamespaces checks that, with AWS identities, the chart refuses values
+// that let lanyard-controller read static keys or act as the identity controller's account. The
+// value rbac.tenantNamespaces must be set, unless identity.acceptControllerReadsAllSecrets is true.
 func TestAWSIdentitiesNeedTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
 		"all namespaces":                 {`{identity: {awsIdentities: true}}`, "set rbac.tenantNamespaces"},
@@ -33,8 +33,8 @@ func TestAWSIdentitiesNeedTenantNamespaces(t *testing.T) {
 	})
 }
 
-// TestSourcesReadStaticKeysOnlyIfAsked checks which accounts may read in the namespace of the
-// static keys: lanyard-controller only if the value identity.sourcesReadStaticKeys is set.
+// TestSourcesReadStaticKeysOnlyIfAsked checks that lanyard-controller may read static keys only if
+// the value identity.sourcesReadStaticKeys is set.
 func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		objects, err := chart.Objects(release(map[string]any{
@@ -63,8 +63,8 @@ func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
 	}
 }
 
-// TestManagementOperatorWritesBindings checks the chart's roles for persons. Only the role for
-// operators of the management cluster may write bindings.
+// TestManagementOperatorWritesBindings checks the roles that the chart has for persons. Only the
+// role for operators of the management cluster may write Lanyard's bindings.
 func TestManagementOperatorWritesBindings(t *testing.T) {
 	objects, err := chart.Objects(release(withIssuer(map[string]any{"identity": map[string]any{"awsIdentities": true, "bindings": true}})))
 	must.Succeed(t, err)

@@ -1,6 +1,6 @@
 // Package chart renders Lanyard's Helm chart as Helm does, without Helm's client, a cluster or
 // files on disk. The command lanyard up and the end-to-end tests install Lanyard from this
-// rendering, so that every program has the permissions that users get.
+// rendering. So every program has the same permissions as in a user's cluster.
 package chart
 
 import (
@@ -48,7 +48,7 @@ func Render(release Release) ([]byte, error) {
 }
 
 // Objects returns the objects of the release in the order of installation:
-// CustomResourceDefinitions come before their users.
+// CustomResourceDefinitions come before the objects that need them.
 func Objects(release Release) ([]*unstructured.Unstructured, error) {
 	manifests, err := render(release)
 	if err != nil {
@@ -65,8 +65,8 @@ func Objects(release Release) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// ParseValues reads values as they stand on a command line of Helm, name=value, such as
-// "log.level=debug". Later values replace earlier values.
+// ParseValues parses values in the form of Helm's --set, name=value, such as "log.level=debug".
+// Later values replace earlier values.
 func ParseValues(lines []string) (map[string]any, error) {
 	values := map[string]any{}
 	for _, line := range lines {
@@ -77,8 +77,8 @@ func ParseValues(lines []string) (map[string]any, error) {
 	return values, nil
 }
 
-// ValueNames returns the names of the chart's values in order, such as "log.level". A map whose
-// keys users choose, such as labels, is one value with one name.
+// ValueNames returns the sorted names of the chart's values, such as "log.level". A map whose keys
+// users choose, such as labels, is one value with one name.
 func ValueNames() ([]string, error) {
 	loaded, err := load()
 	if err != nil {

@@ -38,8 +38,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// release has an image, because the chart requires one. It has no CRDs unless the values ask for
-// them: CRDs take most of the time of rendering, and depend on no other value.
+// release returns a release of the chart with an image, which the chart requires. It leaves out the
+// CRDs unless the values ask for them: CRDs take most of the time of rendering, and depend on no
+// other value.
 func release(values map[string]any) chart.Release {
 	r := whole(values)
 	if r.Values["crds"] == nil {
@@ -48,7 +49,7 @@ func release(values map[string]any) chart.Release {
 	return r
 }
 
-// whole is a release with the CRDs, as the chart has them by default.
+// whole returns a release with the CRDs, as the chart has them by default.
 func whole(values map[string]any) chart.Release {
 	values = maps.Clone(values)
 	if values == nil {
@@ -60,7 +61,8 @@ func whole(values map[string]any) chart.Release {
 	return chart.Release{Name: "lanyard", Namespace: "lanyard-system", Values: values}
 }
 
-// TestRenderGolden renders the chart with each set of values in testdata.
+// TestRenderGolden renders the chart with each set of values in testdata, and compares the result
+// with a golden file. It also checks the objects' fields, the programs' arguments and the leases.
 func TestRenderGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
 	if err != nil || len(files) < 4 {
@@ -99,7 +101,7 @@ func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "PodMonitor", "PrometheusRule", "APIService":
-			continue // this module lacks their Go types: only the golden file checks them
+			continue // the Go types of these kinds are not in this module
 		}
 		data, err := object.MarshalJSON()
 		must.Succeed(t, err)
@@ -245,8 +247,8 @@ func TestObjectsInOrder(t *testing.T) {
 		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") ||
 			object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "APIService"
 		if object.GetKind() == "RoleBinding" && object.GetName() == "lanyard-token-server" && object.GetNamespace() == "kube-system" {
-			// This binding must be in kube-system, because its Role is there: it lets aggregated
-			// API servers read the API server's settings for forwarded requests.
+			// This binding must be in kube-system, because its Role is there. The Role lets
+			// aggregated API servers read the API server's settings for forwarded requests.
 			continue
 		}
 		if namespaced == cluster || namespaced && !slices.Contains([]string{"lanyard-system", "tenant-a"}, object.GetNamespace()) {
@@ -274,8 +276,8 @@ func rules(t *testing.T, object *unstructured.Unstructured) []rule {
 	return role.Rules
 }
 
-// TestControllerPermissions checks the limits of every version of the chart: no wildcard, no list
-// of Secrets, no write to a workload or to RBAC.
+// TestControllerPermissions checks that the controller's rules have no wildcard, and never allow it
+// to list Secrets or to write workloads or RBAC objects.
 func TestControllerPermissions(t *testing.T) {
 	objects, err := chart.Objects(release(withIssuer(nil)))
 	must.Succeed(t, err)
@@ -404,9 +406,9 @@ func TestNamespacesOnlyForSelector(t *testing.T) {
 	}
 }
 
-// TestGrantReachesTheController checks that the value identity.controllerNamespaces becomes a flag
-// of the controller. Without the value, which means nobody, there is no flag. The flag
-// distinguishes an empty list and everybody.
+// TestGrantReachesTheController checks the controller's flag for the value
+// identity.controllerNamespaces. Without the value, there must be no flag. The value {} admits all
+// namespaces, and {list: []} admits none, so their flags must differ.
 func TestGrantReachesTheController(t *testing.T) {
 	const prefix = "--controller-identity-namespaces="
 	for name, test := range map[string]struct {
@@ -509,7 +511,7 @@ func TestContainerfileFitsTheChart(t *testing.T) {
 }
 
 // TestDeniedNetworksReachTheController checks which networks the controller's flag denies if the
-// value identity.denyCIDRs is absent, an empty list or a list.
+// value identity.denyCIDRs is absent or null, is an empty list, or has networks.
 func TestDeniedNetworksReachTheController(t *testing.T) {
 	private := endpoint.PrivateCIDRs()
 	for values, want := range map[string]string{
@@ -678,13 +680,12 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	values["fullnameOverride"] = "credentials"
 	named, err := chart.Render(release(values))
 	must.Succeed(t, err)
-	// Replace lanyard- in all names. The Replacer then restores the names of the program and of the
-	// image.
+	// Replace "lanyard-" by "credentials-" in all names. The Replacer restores the names of the
+	// program and the image, which do not change.
 	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
 	want = strings.NewReplacer(
 		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",
-		// The lease of the identity controller, and the leases and the Secret of the token server
-		// keep their names.
+		// fullnameOverride renames neither Leases nor the token server's Secret.
 		"resourceNames: [credentials-identity-controller]\n    verbs: [get, update]", "resourceNames: [lanyard-identity-controller]\n    verbs: [get, update]",
 		"credentials-token-server-issuer", "lanyard-token-server-issuer", "credentials-token-server-spiffe", "lanyard-token-server-spiffe", "credentials-token-server-ca", "lanyard-token-server-ca",
 	).Replace(want)
@@ -693,7 +694,7 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	}
 }
 
-// TestAccountThatExists checks that the pods and every binding name the account
+// TestAccountThatExists checks that the pods and every binding use the account whose name is in
 // serviceAccount.name. The chart creates this account only if serviceAccount.create is true.
 func TestAccountThatExists(t *testing.T) {
 	for create, accounts := range map[bool]int{true: 1, false: 0} {
@@ -740,7 +741,7 @@ func TestExtraArgumentsWin(t *testing.T) {
 }
 
 // TestREADMENamesClusterObjects checks that the README lists the chart's cluster-scoped objects,
-// besides the CRDs. Another release collides with these objects.
+// besides the CRDs. Two releases in a cluster cannot both have these objects.
 func TestREADMENamesClusterObjects(t *testing.T) {
 	readme, err := os.ReadFile("../../charts/lanyard/README.md")
 	must.Succeed(t, err)

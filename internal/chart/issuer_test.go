@@ -27,7 +27,8 @@ import (
 	tokenserverflags "github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
-// withIssuer adds an issuer to values, and a tenant's namespace.
+// withIssuer returns a copy of the chart's values with an issuer. If the values have no rbac, the
+// copy also gets an rbac with the namespace of a tenant.
 func withIssuer(values map[string]any) map[string]any {
 	values = maps.Clone(values)
 	if values == nil {
@@ -108,9 +109,9 @@ func TestTokenServerKnowsTheOthers(t *testing.T) {
 	t.Error("no token server")
 }
 
-// TestIssuerNeedsTenantNamespaces checks that, with an issuer, the chart refuses values with which
-// the controller could reach the signing keys. The administrator can accept such rights with
-// acceptControllerReadsAllSecrets.
+// TestIssuerNeedsTenantNamespaces checks that, with an issuer, the chart refuses values that let
+// the controller reach the signing keys. The value rbac.tenantNamespaces must be set, unless
+// issuer.acceptControllerReadsAllSecrets is true.
 func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
 		"all namespaces":           {`{issuer: {url: "https://i.example"}}`, "set rbac.tenantNamespaces"},
@@ -177,8 +178,8 @@ func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 	})
 }
 
-// judged has values of the chart, and a part of the error that refuses them. The part is empty if
-// the chart accepts the values.
+// judged is a test case: values of the chart, and a part of the expected error. The part is empty
+// if the chart must accept the values.
 type judged struct{ values, refusal string }
 
 // judge renders the chart with the values of each case, and checks whether the chart refuses them.
@@ -199,9 +200,10 @@ func judge(t *testing.T, cases map[string]judged) {
 	}
 }
 
-// TestNoRoleForUsersMintsTokens checks every role of every set of values. Only the tenant role may
-// create workloadidentities/token and SVIDs. No role for users has these rights, or a right to the
-// keys. A role for people who make SVIDs by hand is bound to nobody.
+// TestNoRoleForUsersMintsTokens checks every role of every set of values. Only two roles may create
+// workloadidentities/token or SVIDs: the controller's role for tenants, and a role for people who
+// make SVIDs by hand. The chart binds the second role to nobody. The roles for users give no access
+// to keys.
 func TestNoRoleForUsersMintsTokens(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
 	if err != nil || len(files) == 0 {
@@ -296,9 +298,9 @@ func TestControllersChangeOnlyTheirOwn(t *testing.T) {
 	}
 }
 
-// TestControllerReadsObjectsThatProveThemselves checks when the controller may get single objects
-// from the API server: if objects have credentials of their own, from the token server or from a
-// SPIFFE broker.
+// TestControllerReadsObjectsThatProveThemselves checks that the controller may get single objects
+// from the API server only if objects have credentials of their own, from the token server or from
+// a SPIFFE broker.
 func TestControllerReadsObjectsThatProveThemselves(t *testing.T) {
 	for values, want := range map[string]bool{
 		`{}`: false,

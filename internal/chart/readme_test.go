@@ -28,8 +28,8 @@ type property struct {
 	Ref         string              `json:"$ref"`
 }
 
-// resolve returns the property that a reference within the schema, such as #/definitions/program,
-// leads to. A property with its own description is returned unchanged.
+// resolve follows a property's reference within the schema, such as #/definitions/program. A
+// property with its own description is returned unchanged.
 func (p property) resolve(schema property) property {
 	if p.Ref == "" || p.Description != "" {
 		return p
@@ -47,9 +47,8 @@ func (p property) resolve(schema property) property {
 	return at
 }
 
-// TestREADME asserts that the table of values in the chart's README is that of
-// values.schema.json with the defaults of values.yaml, and that every value is
-// described.
+// TestREADME checks that the README's table of values has the descriptions from values.schema.json
+// and the defaults from values.yaml, and that every value is described.
 func TestREADME(t *testing.T) {
 	const dir = "../../charts/lanyard/"
 	var schema property
@@ -59,7 +58,7 @@ func TestREADME(t *testing.T) {
 		must.Succeed(t, err)
 		must.Succeed(t, yaml.Unmarshal(data, into))
 	}
-	// The value global belongs to Helm, and is not for people.
+	// The table omits the value global: Helm passes it to every chart, and this chart ignores it.
 	delete(schema.Properties, "global")
 
 	var table bytes.Buffer

@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
 )
 
-// awsBuckets are the buckets of Amazon S3.
+// awsBuckets implements buckets.Service for Amazon S3.
 type awsBuckets struct {
-	provider *aws.Provider // with the controller's own region
+	provider *aws.Provider // its region is the controller's own
 	allowed  endpoint.Allowed
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
 )
 
-// azureBuckets are the containers of Azure Blob Storage.
+// azureBuckets implements buckets.Service for Azure Blob Storage, whose buckets are containers.
 type azureBuckets struct{ provider *azure.Provider }
 
 // Locate implements buckets.Service.

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestBucketsAreLocated checks that a cloud's credential goes only to hosts of the cloud, or with
-// AWS to listed hosts.
+// TestBucketsAreLocated checks that a cloud's credential goes only to hosts of the cloud. A
+// credential of AWS may also go to hosts that the administrator allows.
 func TestBucketsAreLocated(t *testing.T) {
 	allowed, err := endpoint.ParseAllowed("s3.internal.example:9000", "blob.internal.example", "storage.internal.example")
 	must.Succeed(t, err)

@@ -1,5 +1,5 @@
 // Package clouds has the buckets of the clouds that the controller is built with: where the buckets
-// are, and which hosts get a credential. The reconcilers use them as a map of buckets.Service.
+// are, and which hosts get a credential. Reconcilers get a buckets.Service for each provider.
 package clouds
 
 import (

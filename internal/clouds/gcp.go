@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
 )
 
-// gcpBuckets are the buckets of Google Cloud Storage.
+// gcpBuckets implements buckets.Service for Google Cloud Storage.
 type gcpBuckets struct{ provider *gcp.Provider }
 
 // Locate implements buckets.Service.

@@ -14,9 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
 )
 
-// genericBuckets are the buckets of any service that speaks the protocol of Amazon S3. The tenant
-// chooses the service. The dial guard checks the addresses of the service. The tenant may send the
-// tenant's own session to the service.
+// genericBuckets implements buckets.Service for any server with the protocol of Amazon S3. The
+// tenant chooses the server, so the dial guard checks the server's addresses. A tenant may also
+// choose to send its own AWS session to the server.
 type genericBuckets struct{ aws *aws.Provider }
 
 // Locate implements buckets.Service.

@@ -15,9 +15,8 @@ import (
 )
 
 // TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command, once
-// for a managed identity and once for an application. With a token of the page's ServiceAccount,
-// the image can be pulled once the identity has its role. With a token of another ServiceAccount,
-// the image cannot be pulled.
+// for a managed identity and once for an application. After the commands that assign a role, the
+// page's ServiceAccount can pull the image, but another ServiceAccount cannot.
 func TestPageOfCloudsAtAzure(t *testing.T) {
 	if _, err := exec.LookPath("az"); err != nil {
 		t.Fatal("the az command is missing: apt-get install azure-cli")
@@ -85,8 +84,8 @@ RoleAssignmentsOperations.config = property(lambda self: self._config)
 	return folder
 }
 
-// pull gets a token for a repository of the page's registry at Azure, for a subject whose
-// annotation is a client ID. It returns the code of the error; empty if there is a token.
+// pull gets a token for a repository of the page's registry at Azure, as a ServiceAccount annotated
+// with a client ID. It returns the code of the error; empty for success.
 func (p *page) pull(t *testing.T, subject, client string) auth.Code {
 	t.Helper()
 	provider, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base, Timeout: patience})

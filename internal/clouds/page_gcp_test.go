@@ -189,7 +189,7 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 		name            string
 		trust, permit   []string // blocks of commands
 		annotations     map[string]string
-		before, another string // results of a read: before the permission, as another account
+		before, another string // want from reads(): before the permission, as another account
 		unreachable     bool   // the cloud cannot reach the issuer
 	}{
 		{name: "direct principal", trust: []string{names, pool}, permit: []string{direct, check}, annotations: inPool, before: denied, another: denied},

@@ -27,7 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// Names of the tenant in docs/clouds.md, and cloud identities in the messages of the page.
+// Names and identities in docs/clouds.md, in its commands and in the error messages that it shows.
 const (
 	pageIssuer  = "https://issuer.example.com"
 	pageSubject = "system:serviceaccount:tenant-a:app-reader"
@@ -39,7 +39,7 @@ const (
 	pageClient    = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	pageBare      = "4a7272f9-f186-41af-9f84-6a92e32d7cd0" // client without a federated credential
 	pageResources = "8f4d2c66-3a1b-4f0e-9b7a-2f1f5c9f6a10" // administrator of the resource group
-	pageEntra     = "0a9be3d5-6a5d-4c3e-8d1e-7c4b8a2f5e31" // administrator of the directory, too
+	pageEntra     = "0a9be3d5-6a5d-4c3e-8d1e-7c4b8a2f5e31" // administrator of group and directory
 	pageProject   = "my-org-project"
 	pageNumber    = "123456789012"
 	pagePool      = "projects/" + pageNumber + "/locations/global/workloadIdentityPools/my-cluster"
@@ -149,8 +149,7 @@ func (p *page) commands(t *testing.T, heading string) []string {
 	return blocks
 }
 
-// checkOf returns the commands with which a part of the page checks the trust. These commands send
-// a token to the cloud.
+// checkOf returns the block of commands that checks whether the cloud trusts the ServiceAccount.
 func checkOf(t *testing.T, blocks []string) string {
 	t.Helper()
 	for _, block := range blocks {

@@ -46,9 +46,9 @@ type Options struct {
 	// Issuer is the issuer of ServiceAccount tokens, an https URL without query
 	// and fragment; source: kube-apiserver --service-account-issuer.
 	Issuer string
-	// AuthenticationConfig is the path of an AuthenticationConfiguration file with further issuers
-	// whose tokens the API server accepts; source: kube-apiserver --authentication-config. Default:
-	// none.
+	// AuthenticationConfig is the path of an AuthenticationConfiguration file. The API server
+	// accepts the tokens of the issuers in this file, in addition to the tokens of Issuer; source:
+	// kube-apiserver --authentication-config. Default: none.
 	AuthenticationConfig string
 	// Env has variables that the child gets besides this process's environment, NAME=VALUE. A proxy
 	// in Env lets the API server reach the issuers of AuthenticationConfig.
@@ -235,7 +235,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	return c.err
 }
 
-// lines is a writer that calls the function each for every complete line.
+// lines is a writer that passes each complete line to a function.
 type lines struct {
 	each func(string)
 	rest []byte

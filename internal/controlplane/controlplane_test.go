@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// modeVar is the environment variable that makes the test binary act as a fake control plane in
-	// this mode, instead of running tests.
+	// modeVar is the environment variable that makes the test binary act as a fake control plane
+	// instead of running tests. Its value is the fake's mode.
 	modeVar = "LANYARD_FAKE_CONTROLPLANE"
 	// reportVar is the environment variable with the address to which a fake reports. The
 	// connection ends with the fake's process.

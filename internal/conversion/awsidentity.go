@@ -17,7 +17,7 @@ func (o *object) checkGrant() {
 	if grant == nil {
 		return
 	}
-	// Decode the fields here: the decoder of the type AllowedNamespaces reports no errors.
+	// Do not decode into the type AllowedNamespaces, because its decoder reports no errors.
 	var read struct {
 		Spec struct {
 			AllowedNamespaces *struct {

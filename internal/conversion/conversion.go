@@ -1,5 +1,5 @@
 // Package conversion turns manifests of Flux, of Cluster API Provider AWS and of Gardener into
-// Lanyard's. It asks no cluster.
+// Lanyard's. It does not talk to a cluster.
 package conversion
 
 import (
@@ -26,20 +26,20 @@ type File struct {
 
 // Options change what Convert does.
 type Options struct {
-	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts. The
-	// converter changes references to such an object in Flux's objects: they name the object's
+	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts. If an
+	// object of Flux refers to such an object, the reference is changed to the object's
 	// ExternalArtifact.
 	ExternalArtifacts bool
-	// Kinds is the table of all kinds. An object of another project becomes the kind of the same
-	// name whose Peers have the object's API group. Required.
+	// Kinds is the table of all kinds. An object of another project is converted to the kind of the
+	// same name, if the kind's Peers contain the object's API group. Required.
 	Kinds kinds.Table
 }
 
 // Convert returns the files with the objects of all known kinds converted, and everything else
 // unchanged. The notes list each object that is converted or that names a converted object. They
-// also list each unconverted object in an API group that has converted kinds. The errors of all
-// files are [*yamlfile.Error] values, joined. With an error, Convert returns neither files nor
-// notes.
+// also list each object that is not converted although other kinds of its API group are. The errors
+// of all files are [*yamlfile.Error] values, joined. With an error, Convert returns neither files
+// nor notes.
 func Convert(files []File, opts Options) (converted []File, notes []string, err error) {
 	c := &conversion{opts: opts, targets: targets(opts.Kinds), moved: map[identifier]bool{}, published: map[identifier]string{}}
 	read, errs := make([][]document, len(files)), make([]error, len(files))
@@ -118,7 +118,7 @@ func (p Project) Kinds(table kinds.Table) []string {
 	return table.Where(func(k kinds.Kind) bool { return slices.ContainsFunc(k.Peers, p.owns) }).Names()
 }
 
-// owns reports whether an API group, or another domain, is the project's.
+// owns reports whether a domain, such as an API group, belongs to the project.
 func (p Project) owns(domain string) bool { return strings.HasSuffix("."+domain, "."+string(p)) }
 
 // API groups of other projects.
@@ -129,8 +129,8 @@ const (
 
 func check[T any](d *yamlfile.Document) error { return d.Decode(new(T)) }
 
-// lender has the fields of an AWS identity that administrators lend. It replaces the API type,
-// whose decoder does not report unknown fields of the spec.
+// lender is the manifest of an AWS identity. It replaces the API type, whose decoder does not
+// report unknown fields of the spec.
 type lender[Spec any] struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -138,7 +138,8 @@ type lender[Spec any] struct {
 	Spec     Spec              `json:"spec"`
 }
 
-// These types have the fields of a spec, but not the decoder of the spec's type.
+// These types have the fields of the API types, but not their decoders, so that unknown fields are
+// reported.
 type (
 	controllerSpec identityv1.AWSClusterControllerIdentitySpec
 	roleSpec       identityv1.AWSClusterRoleIdentitySpec
@@ -155,7 +156,8 @@ type conversion struct {
 	errs      []error
 }
 
-// document is a document of a file with its objects: several for a list, usually one.
+// document is a document of a file with its objects. A list may have several objects; every other
+// document is one object.
 type document struct {
 	*yamlfile.Document
 

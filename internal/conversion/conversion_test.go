@@ -181,7 +181,7 @@ func TestFieldsNamedLikeAKind(t *testing.T) {
 	for spec, noted := range map[string]bool{
 		"imageRepositoryRef: {name: app}":         true,
 		"sourceRef: {kind: Bucket, name: app}":    true,
-		"bucketRef: {name: app}":                  false, // such as a field of Crossplane
+		"bucketRef: {name: app}":                  false, // a field of Crossplane, for example
 		"otherBucketRef: {kind: X, name: app}":    false,
 		"imagerepositoryref: {name: app}":         false,
 		"sourceRef: {kind: OtherKind, name: app}": false,
@@ -196,8 +196,9 @@ func TestFieldsNamedLikeAKind(t *testing.T) {
 	}
 }
 
-// FuzzConvert checks that a converted file can be read and has as many objects as before. Each
-// object that has a note of its conversion must have changed. A second conversion changes nothing.
+// FuzzConvert checks that a converted file can be read and has as many objects as before. If a note
+// says that an object was converted, the object must have changed. A second conversion must change
+// nothing.
 func FuzzConvert(f *testing.F) {
 	for _, file := range []string{"flux.yaml", "capa.yaml", "gardener.yaml", "list.yaml", "list.json"} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))

@@ -25,10 +25,10 @@ type object struct {
 
 	*conversion
 
-	document       *yamlfile.Document // has only this object
+	document       *yamlfile.Document // a document with only this object
 	root           *yamlnode.Node
 	group, version string
-	target         *target // nil for an object that is kept
+	target         *target // nil if the object is not converted
 }
 
 func newObject(c *conversion, d *yamlfile.Document) *object {
@@ -62,7 +62,8 @@ func (o *object) refuse(path, format string, args ...any) {
 	o.errs = append(o.errs, o.document.At(path, fmt.Errorf("%s: %w", path, fmt.Errorf(format, args...))))
 }
 
-// report adds the errors of the object's check.
+// report adds the error of a check to the object's errors. The parts of a joined error are added
+// one by one.
 func (o *object) report(err error) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -77,8 +78,8 @@ func (o *object) report(err error) {
 	}
 }
 
-// plan writes the object's notes, and returns the changes of its nodes. For an object that is not
-// converted, the changes affect only its references.
+// plan writes the object's notes, and returns functions that change its nodes. If the object is not
+// converted, the functions change only its references.
 func (o *object) plan() []func() {
 	if o.target == nil {
 		if why := o.kept(); why != "" {
@@ -96,7 +97,7 @@ func (o *object) plan() []func() {
 }
 
 // kept returns why an object is not converted although other kinds of its group are converted;
-// empty for an object of another group.
+// empty if no kind of its group is converted.
 func (o *object) kept() string {
 	if o.group == capaGroup && o.kind == "AWSCluster" {
 		return "Lanyard manages no clusters"

@@ -8,9 +8,10 @@ import (
 	yamlnode "go.yaml.in/yaml/v3"
 )
 
-// referrers returns the fields of Flux's kinds that refer to a source. The value of a field is the
-// version of the kind in which the field can name an ExternalArtifact; empty if it never can.
-// Source: CrossNamespaceSourceReference of kustomize-controller and helm-controller in Flux 2.7.
+// referrers returns the fields of Flux's kinds that refer to a source. It maps each field to the
+// API version in which the field can name an ExternalArtifact; empty if there is no such version.
+// Source: CrossNamespaceSourceReference of kustomize-controller and helm-controller in
+// Flux 2.7.
 func referrers() map[groupKind]map[string]string {
 	return map[groupKind]map[string]string{
 		{"kustomize." + fluxToolkit, "Kustomization"}: {"spec.sourceRef": "v1"},
@@ -19,8 +20,8 @@ func referrers() map[groupKind]map[string]string {
 	}
 }
 
-// planReferences writes notes about the object's references to converted objects. It returns the
-// changes after which these references name the ExternalArtifacts of the converted objects.
+// planReferences writes notes about the object's references to converted objects. It returns
+// functions that change these references to the ExternalArtifacts of the converted objects.
 func (o *object) planReferences() (changes []func()) {
 	visit("", o.root, func(path string, reference *yamlnode.Node) {
 		named := identifier{text(reference, "kind"), text(reference, "namespace"), text(reference, "name")}

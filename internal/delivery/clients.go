@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Keys of files in the Secret. The key of a variable is the variable's name.
+// Data keys of the files in the Secret. The data key of an environment variable is its name.
 const (
 	awsConfigKey  = "config"
 	gcpConfigKey  = "credentials.json"
@@ -42,8 +42,9 @@ func renderAWS(fields map[string]string, files folder) (map[string][]byte, error
 	return data, nil
 }
 
-// chained returns the error for a field that adds a step to an identity's chain. The variables of
-// an SDK cannot express the step: the SDK would silently act as the first identity of the chain.
+// chained returns the error for a field that adds a step to an identity's chain. An SDK's
+// environment variables cannot express the step, so the SDK would silently act as the first
+// identity of the chain.
 func chained(name string) error {
 	return &Error{
 		configField + "." + name, "cannot be told to an SDK",

@@ -30,7 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// decode returns the targetSystem of a row.
+// decode returns the targetSystem in a row of [issuertest.Rows].
 func decode(t *testing.T, row issuertest.Row) identityv1.TargetSystem {
 	t.Helper()
 	spec, _ := row.Object()["spec"].(map[string]any)
@@ -95,8 +95,8 @@ func sharedConfig(t *testing.T, configFile, credentialsFile string) config.Share
 	return got
 }
 
-// FuzzAWS checks that the AWS SDK reads only the role, the region and the path of the token's file
-// from the config file.
+// FuzzAWS checks what the AWS SDK reads from the config file: only the role, the region and the
+// path of the token's file.
 func FuzzAWS(f *testing.F) {
 	f.Add("arn:aws:iam::112233445566:role/team/dns", "eu-west-1", "/mnt")
 	f.Add(`arn:aws:iam::112233445566:role/a"b'c;d#e=[f]%\/x`, "", "")
@@ -168,9 +168,9 @@ func (g *googleServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
 }
 
-// FuzzGCP checks the requests of Google's library. The library exchanges the token in the Secret's
-// file at Google's STS, impersonates the service account if there is one, and sends no other
-// request.
+// FuzzGCP checks the requests of Google's library. The library must exchange the token in the
+// Secret's file at Google's STS, and impersonate the service account if there is one. It must send
+// no other request.
 func FuzzGCP(f *testing.F) {
 	f.Add("projects/123456/locations/global/workloadIdentityPools/pool/providers/lanyard", "puller@tenant-a.iam.gserviceaccount.com")
 	f.Add("https://iam.googleapis.com/projects/123456/locations/global/workloadIdentityPools/pool/providers/lanyard", "puller@tenant-a.s3ns.iam.gserviceaccount.com")
@@ -223,8 +223,8 @@ func FuzzGCP(f *testing.F) {
 	})
 }
 
-// FuzzKubernetes checks that client-go reads only the server, its certificates and the path of the
-// token's file from the kubeconfig.
+// FuzzKubernetes checks what client-go reads from the kubeconfig: only the server, its certificates
+// and the path of the token's file.
 func FuzzKubernetes(f *testing.F) {
 	ca := authority(f)
 	f.Add("https://api.example.com:6443", ca, "/mnt")

@@ -71,8 +71,8 @@ type Content struct {
 // field. It never contains a secret.
 type Error struct {
 	// Field is the path of the field, such as "spec.targetSystem.providerConfig.iamRoleARN" of the
-	// identity or "spec.store.mountPath" of the binding. For an error in a service's answer, Field
-	// is the part of Input that has the answer, such as "token".
+	// identity or "spec.store.mountPath" of the binding. If the token or the session is wrong,
+	// Field names the wrong value, such as "token" or "session.expiresAt".
 	Field string
 	// Detail is what is wrong.
 	Detail string
@@ -139,7 +139,7 @@ func (c Content) checkSize() error {
 	}
 }
 
-// matches reports whether the regular expression form matches the whole text.
+// matches reports whether a regular expression matches the whole text.
 func matches(form, text string) bool {
 	return regexp.MustCompile(`\A(?:` + form + `)\z`).MatchString(text)
 }

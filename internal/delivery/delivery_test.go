@@ -32,7 +32,7 @@ func input(target, config string) delivery.Input {
 	return in
 }
 
-// authority returns the certificateAuthorityData of the Kubernetes row in the table of identities.
+// authority returns the certificateAuthorityData in the row "kubernetes" of [issuertest.Rows].
 func authority(tb testing.TB) string {
 	tb.Helper()
 	for _, row := range issuertest.Rows(tb) {
@@ -103,7 +103,7 @@ func TestGolden(t *testing.T) {
 }
 
 // TestUnknownTargets asserts that the Secret for an unknown target has only the token and the
-// providerConfig as the identity's author wrote it.
+// identity's unchanged providerConfig.
 func TestUnknownTargets(t *testing.T) {
 	for _, target := range []string{"foo", "alicloud", "openstack", "aws-china", "k8s", "x"} {
 		for config, want := range map[string]string{

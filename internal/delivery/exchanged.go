@@ -23,7 +23,7 @@ func renderSession(s *Session) (map[string][]byte, error) {
 	id, secret, token := s.AccessKeyID.Reveal(), s.SecretAccessKey.Reveal(), s.SessionToken.Reveal()
 	settings := []setting{{"aws_access_key_id", id}, {"aws_secret_access_key", secret}, {"aws_session_token", token}}
 	for _, key := range settings {
-		if !matches(`[A-Za-z0-9+/=_-]+`, key.value) { // a quote or a semicolon has a meaning in the file
+		if !matches(`[A-Za-z0-9+/=_-]+`, key.value) { // quotes and ; are special in the file
 			return nil, &Error{"session." + key.name, "has a character that no key of AWS has", "check which server answers as AWS STS"}
 		}
 	}

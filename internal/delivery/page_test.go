@@ -98,7 +98,7 @@ func renderPage(t *testing.T, heading string, identity *identityv1.WorkloadIdent
 	}
 }
 
-// schema has the paths of a CRD and of an admission policy; policy is empty if there is no policy.
+// schema has the paths of a CRD and of an admission policy; policy may be empty.
 type schema struct {
 	t           *testing.T
 	crd, policy string

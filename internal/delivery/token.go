@@ -18,7 +18,7 @@ const (
 )
 
 // client renders the variables and files that a target's SDK reads, by their keys in the Secret.
-// The parameter fields is a providerConfig that the issuer's rules have accepted.
+// The fields come from a providerConfig that the issuer's rules have accepted.
 type client func(fields map[string]string, files folder) (map[string][]byte, error)
 
 // clientOf returns the client for a type of target; nil for a type that Lanyard does not know.
@@ -50,8 +50,8 @@ type folder struct {
 // path returns the path of a key's file.
 func (f folder) path(key string) string { return path.Join(f.at, key) }
 
-// renderToken renders the token, the providerConfig, and the client's files and variables. The
-// parameter render is nil if there is no client.
+// renderToken renders the token and the providerConfig. Unless render is nil, it adds the client's
+// files and variables.
 func renderToken(in Input, render client) (map[string][]byte, error) {
 	files, err := open(in)
 	if err != nil {
@@ -122,7 +122,7 @@ func readConfig(target *identityv1.TargetSystem) (map[string]string, []byte, err
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // not reached: strings have no form that encoding/json refuses
+		panic(err) // not reached: encoding/json can encode every string
 	}
 	return data
 }

@@ -27,8 +27,7 @@ type Diagnosis struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Result, Reason and Message are those of the object's row in reports, which shows the object's
-	// status.
+	// Result, Reason and Message show the object's status, as in the object's row of a report.
 	Result  report.Result `json:"result"`
 	Reason  string        `json:"reason,omitempty"`
 	Message string        `json:"message,omitempty"`
@@ -52,13 +51,13 @@ type Diagnosis struct {
 	Key    string `json:"key,omitempty"`
 	Digest string `json:"digest,omitempty"`
 	// Used is the subject whose credential the controller used last, with its cloud identity.
-	// Changed says how the next use differs from Used.
+	// Changed says how the identity of the next token differs from Used.
 	Used    string `json:"used,omitempty"`
 	Changed string `json:"changed,omitempty"`
 	// Refusal says why the object gets no credential.
 	Refusal string `json:"refusal,omitempty"`
-	// Unknown lists further facts that decide about the credential but are not known here, such as
-	// flags of the controller or objects that the caller may not read.
+	// Unknown lists facts that affect the credential but are not known here, such as flags of the
+	// controller or objects that the caller may not read.
 	Unknown []string `json:"unknown,omitempty"`
 	// NextStep says what to do.
 	NextStep string `json:"nextStep"`

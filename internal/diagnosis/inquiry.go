@@ -36,19 +36,19 @@ type inquiry struct {
 	fields   spec.Fields
 	clouds   *providers.Set // made without the settings of the controller, which are not known here
 	accounts auth.Accounts
-	ready    metav1.Condition // of the present spec; zero until the controller acts on this spec
+	ready    metav1.Condition // zero if the controller has not judged the present spec
 	used     *meta.Identity   // the identity that the controller used; nil for none
 
-	key        auth.Key             // zero if nothing is minted, or if the key is not known
+	key        auth.Key             // zero if there is no token, or if its key is not known
 	source     string               // the origin of the chain's first session, for people
-	identities *identity.Identities // the chain of the AWS identity; nil for none, or if it is not visible
+	identities *identity.Identities // AWS identities of the chain; nil if no chain can be followed
 	asked      bool                 // whether askChain was called
-	answer     error                // the refusal of the chain's grants; nil for none
+	answer     error                // why a grant in the chain refuses; nil if none does
 	failed     error                // why the chain could not be read
 }
 
-// Of explains the credential of an object, which was read with reader. It returns an error if the
-// object's kind has no identity fields, or if the cluster does not answer. If the object is
+// Of explains the credential of an object that was read with the given reader. It returns an error
+// if the object's kind has no identity fields, or if the cluster does not answer. If the object is
 // refused, or a read is forbidden, the diagnosis says so and Of returns no error.
 func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis, error) {
 	if o.Kind.Fields == nil {
@@ -87,7 +87,7 @@ func (q *inquiry) run(ctx context.Context) error {
 	case q.failed != nil:
 		return q.failed
 	case err != nil:
-		if q.asked { // a grant in the chain refuses, not a rule about the object's fields
+		if q.asked { // the refusal comes from a grant in the chain, not from the object's fields
 			q.Subject, q.From = rules.Named(q.fields).String(), "spec.identityRef"
 		}
 		q.refuse(err)
@@ -106,7 +106,8 @@ func (q *inquiry) run(ctx context.Context) error {
 func (q *inquiry) rules() spec.Rules {
 	rules := spec.Rules{Providers: q.clouds.Names(), TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}}
 	if repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address); err == nil {
-		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host()) // on an error: no controller can list a malformed host
+		// Ignore the error: no flag of a controller can allow a malformed host.
+		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host())
 	}
 	if q.fields.IdentityRef != nil {
 		rules.AWSIdentities = q.lends
@@ -129,8 +130,8 @@ func (q *inquiry) usedAccount() (name string, ok bool) {
 	return subject.Name(), err == nil && subject.Kind() == auth.KindServiceAccount && subject.Namespace() == q.fields.Namespace
 }
 
-// lends returns the refusal of the grants in an AWS identity's chain; nil if they refuse nothing.
-// If the caller may not read the chain, lends returns nil.
+// lends returns the refusal of a grant in an AWS identity's chain, or the error of reading the
+// chain. It returns nil if all grants admit the namespace, or if the caller may not read the chain.
 func (q *inquiry) lends(ctx context.Context, namespace string, subject auth.Subject) error {
 	if !q.asked {
 		q.asked, q.answer = true, q.askChain(ctx, namespace, subject)
@@ -171,9 +172,9 @@ func (q *inquiry) askChain(ctx context.Context, namespace string, subject auth.S
 	return err
 }
 
-// askSettings lists the controller's flags that could change the object's identity. If the object's
-// status shows that the flags allowed the identity, it lists no flag. It resolves the identity once
-// for each flag, with a changed value.
+// askSettings lists the controller's flags that could change the object's identity. To find them,
+// it changes one flag at a time and resolves the identity again. If the object's status shows that
+// the flags allowed the identity, it lists no flag.
 func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Identity) {
 	if !q.object.Kind.Fetches() || q.settled(id) {
 		return
@@ -205,7 +206,7 @@ func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Ide
 		}
 	}
 	if q.fields.IdentityRef == nil && !slices.Contains(flags, "--aws-identities") {
-		q.Chain = nil // --aws-identities changes nothing, so the chain does not matter
+		q.Chain = nil // the chain was read only to try --aws-identities
 	}
 	if len(flags) > 0 {
 		q.unknown("flags of the controller decide too, which only its administrator sees: %s", strings.Join(flags, ", "))
@@ -294,12 +295,12 @@ func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
 	return nil
 }
 
-// refuse records why the object gets no credential. Some errors depend on the controller's
-// settings. Such an error is listed as unknown, unless the controller itself has refused the
-// object.
+// refuse records why the object gets no credential. An error that depends on the controller's
+// settings is listed as unknown, unless the controller itself has refused the object.
 func (q *inquiry) refuse(err error) {
 	code := auth.CodeOf(err)
-	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted // final with any settings of the controller
+	// No setting of the controller changes these two errors.
+	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted
 	elsewhere := code == auth.CodeEndpointRefused && q.fields.Provider != aws.ProviderName
 	if q.ready.Status == metav1.ConditionTrue && !decides || (elsewhere || code == auth.CodeRegionMissing) && q.ready.Reason != string(code) {
 		q.unknown("a controller without settings of its own would refuse the object: %v", err)
@@ -311,7 +312,7 @@ func (q *inquiry) refuse(err error) {
 	}
 }
 
-// unknown adds to Unknown something that decides about the credential, but cannot be seen.
+// unknown adds to Unknown a fact that affects the credential but is not known here.
 func (q *inquiry) unknown(format string, args ...any) {
 	q.Unknown = append(q.Unknown, fmt.Sprintf(format, args...))
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// known is an account that was read already, so that auth.Resolve does not read it again.
+// known is an [auth.Accounts] whose Lookup always returns the given account, so that auth.Resolve
+// does not read the account again.
 type known struct {
 	auth.Accounts
 
@@ -36,10 +37,11 @@ func (k known) Lookup(context.Context, auth.Subject) (auth.Account, error) { ret
 type purpose struct {
 	options []auth.Option
 	image   string // the repository; empty for none
-	host    string // the host that gets the credential; empty for AWS itself
+	host    string // the host that gets the credential; empty if clients of AWS services get it
 }
 
-// minted finds the steps from a subject to its token: account, key, proof, exchange.
+// minted fills in the diagnosis of an identity that needs a token: the account, the key, the
+// exchange and the proof.
 func (q *inquiry) minted(ctx context.Context, id spec.Identity) error {
 	account, ok, err := q.read(ctx, id.Subject)
 	if err != nil {
@@ -119,9 +121,9 @@ func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.
 	return account, true, nil
 }
 
-// purpose returns the options with which the kind's controller would get the token, and the host
-// that gets the credential. The returned providers allow the hosts that the object names, even
-// hosts that are not the cloud's own.
+// purpose returns the options with which the object's controller gets the token, and the host that
+// gets the credential. It also returns a set of providers that accepts the endpoint hosts in a
+// bucket's spec, as if --allowed-endpoint-hosts listed them.
 func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err error) {
 	var allowed endpoint.Allowed
 	var bucket v1alpha1.BucketSpec
@@ -156,7 +158,7 @@ func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err 
 	}
 }
 
-// registryPurpose does the work of purpose for a kind whose objects name a repository.
+// registryPurpose does the work of [inquiry.purpose] for objects that name a repository.
 func (q *inquiry) registryPurpose(id spec.Identity, set *providers.Set) (p purpose, _ *providers.Set, err error) {
 	repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address)
 	if err != nil {
@@ -175,7 +177,7 @@ func (q *inquiry) registryPurpose(id spec.Identity, set *providers.Set) (p purpo
 	return p, set, nil
 }
 
-// describe fills in the key, and the exchange and the credential of the token with this key.
+// describe fills in the diagnosis: the key and its digest, the exchange and the credential.
 func (q *inquiry) describe(id spec.Identity, key auth.Key, p purpose) {
 	q.Key, q.Digest = key.String(), key.Digest()
 	if key.IdentityFingerprint != "" {
@@ -231,7 +233,7 @@ func (q *inquiry) region() string {
 	return q.object.Kind.Region(q.object.Resource)
 }
 
-// regionField returns the field that decides the region of AWS STS, for a controller without
+// regionField returns the field that decides the region of AWS STS if the controller has no
 // AWS_REGION.
 func (q *inquiry) regionField() string {
 	if q.region() != "" {
@@ -264,8 +266,8 @@ func (q *inquiry) prove(ctx context.Context, provider auth.Provider, request *au
 		who, strings.Join(asked.Audiences, " and "), cmp.Or(asked.Lifetime, auth.ProofLifetime).Minutes())
 }
 
-// svid describes the SVID of the object itself. The SVID's key in the cache has the trust domain
-// and the signer, which are unknown here.
+// svid fills in the diagnosis of an object that gets its own SVID. It leaves the cache key empty,
+// because the key contains the trust domain and the signer, which are unknown here.
 func (q *inquiry) svid(id spec.Identity) {
 	q.Account = "the object itself, UID " + string(q.object.GetUID())
 	q.Exchange = "none: the proof is the credential"
@@ -279,7 +281,8 @@ func (q *inquiry) svid(id spec.Identity) {
 	q.unknown("trust domain and signer, which the KeyRing spiffe in --keyring-namespace or the broker at --spiffe-broker-endpoint decides: they are in the key")
 }
 
-// compare compares the subject and identity of the last use with those of the next use.
+// compare finds out whether the next token is for another subject or cloud identity than the last
+// token.
 func (q *inquiry) compare() {
 	if q.used == nil {
 		return

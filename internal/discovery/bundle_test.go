@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// trusting returns the status of a trust domain's KeyRing: it has an active key, and one authority
-// for each of the states.
+// trusting returns the status of a trust domain's KeyRing with an active key, and with one
+// authority in each of the given states.
 func trusting(t *testing.T, states ...identityv1.KeyState) *identityv1.KeyRingStatus {
 	t.Helper()
 	status, _ := ring(t, identityv1.KeyActive)
@@ -45,7 +45,8 @@ func trusting(t *testing.T, states ...identityv1.KeyState) *identityv1.KeyRingSt
 	return status
 }
 
-// TestBundle parses the bundle with go-spiffe, and checks its entries against SPIFFE's documents.
+// TestBundle parses the bundle with go-spiffe, and checks its entries against SPIFFE's
+// specifications.
 func TestBundle(t *testing.T) {
 	status := trusting(t, identityv1.KeyPending, identityv1.KeyPublished, identityv1.KeyActive, identityv1.KeyRetiring, identityv1.KeyRemoved, identityv1.KeyRevoked)
 	d, err := document.OfRing(url, status)
@@ -72,7 +73,7 @@ func TestBundle(t *testing.T) {
 	for _, key := range raw.Keys {
 		chain, _ := key["x5c"].([]any)
 		switch key["use"] {
-		case "x509-svid": // source: SPIFFE Trust Domain and Bundle §4.2.3, which allows no kid
+		case "x509-svid": // must have no kid: SPIFFE Trust Domain and Bundle §4.2.3
 			if key["kid"] != nil || len(chain) != 1 {
 				t.Errorf("an authority is published as %v", key)
 			}
@@ -90,8 +91,8 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestBundleAlone checks a trust domain without an issuer. It has only a bundle, which people hand
-// to services.
+// TestBundleAlone checks a trust domain without an issuer. It must have a bundle and no other
+// document.
 func TestBundleAlone(t *testing.T) {
 	status := trusting(t, identityv1.KeyPending)
 	status.Issuer, status.Keys = "", nil

@@ -35,7 +35,8 @@ import (
 
 const url = "https://issuer.example.com/tenants"
 
-// ring returns the status of a KeyRing with one key for each of the states, and the keys' IDs.
+// ring returns the status of a KeyRing that has one key in each of the given states. It also
+// returns the keys' IDs.
 func ring(t *testing.T, states ...identityv1.KeyState) (*identityv1.KeyRingStatus, []string) {
 	t.Helper()
 	status := &identityv1.KeyRingStatus{Issuer: url, PublishDelay: metav1.Duration{Duration: time.Hour}}
@@ -126,7 +127,7 @@ func request(t *testing.T, h http.Handler, method, target string, headers ...str
 	return w.Result()
 }
 
-// TestHandler asserts the answers to a service's requests.
+// TestHandler asserts the status, headers and body of the handler's answers.
 func TestHandler(t *testing.T) {
 	i, err := discovery.NewIssuer(url)
 	must.Succeed(t, err)
@@ -165,8 +166,8 @@ func TestHandler(t *testing.T) {
 			t.Errorf("GET %s: %s", path, answer.Status)
 		}
 	}
-	// The key set was requested twice, and the metric counts both answers: the one with a body, and
-	// the one with the status 304. After both, the service has the key.
+	// The key set was served twice: once with a body, and once with the status 304. The metric
+	// counts both, because the service has the key in both cases.
 	if n := testutil.ToFloat64(h); n != 2 {
 		t.Errorf("the key %s was counted %v times, want 2", kids[0], n)
 	}
@@ -239,8 +240,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestMirror asserts that the API server's keys are served only if the API server's issuer is the
-// mirror's URL.
+// TestMirror asserts that a mirror serves the API server's keys only if the API server's issuer is
+// the mirror's URL.
 func TestMirror(t *testing.T) {
 	status, kids := ring(t, identityv1.KeyActive)
 	issuer := "https://cluster.example.com"

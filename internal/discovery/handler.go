@@ -95,8 +95,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// serve answers with the document that the function choose returns. Its result kids has the IDs of
-// the document's keys.
+// serve answers with one of the issuer's documents. The function choose returns this document and
+// the IDs of its keys.
 func (h *Handler) serve(
 	w http.ResponseWriter, r *http.Request, i *Issuer, contentType string, choose func(*document.Set) (content []byte, kids []string),
 ) {

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
 )
 
-// mirrorInterval is the time between two reads of the API server's documents. The API server's keys
-// change with a restart; the mirror serves the new keys within this time.
+// mirrorInterval is the time between two reads of the API server's documents. If the API server's
+// keys change at a restart, the mirror serves the new keys within this time.
 const mirrorInterval = time.Minute
 
 // Mirror serves the documents of the cluster's own issuer of ServiceAccount tokens, for clusters
@@ -24,7 +24,7 @@ const mirrorInterval = time.Minute
 type Mirror struct {
 	// API reads from the API server.
 	API rest.Interface
-	// Issuer gets the documents. Its URL must be the value of the API server's flag
+	// Issuer publishes the documents. Its URL must be the value of the API server's flag
 	// --service-account-issuer.
 	Issuer *Issuer
 	// Log gets the errors.
@@ -32,7 +32,7 @@ type Mirror struct {
 }
 
 // Run publishes the API server's documents once per mirrorInterval until ctx ends. While the API
-// server cannot be reached, the last documents stay.
+// server cannot be reached, the last documents are still served.
 func (m *Mirror) Run(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := m.Step(ctx); err != nil && ctx.Err() == nil {

@@ -14,9 +14,9 @@ import (
 )
 
 // FollowRing watches a KeyRing, and publishes the issuer's documents when the ring changes. While
-// the API server cannot be reached, the last documents stay: services that cannot read documents
-// would refuse all tokens. If the ring is deleted or has no keys for the issuer, FollowRing
-// withdraws the documents: otherwise services would trust a revoked key for ever.
+// the API server cannot be reached, the last documents are still served. Without documents,
+// services would refuse all tokens. If the ring is deleted or has no keys for the issuer,
+// FollowRing withdraws the documents. Otherwise services would trust a revoked key for ever.
 func FollowRing(ctx context.Context, informers cache.Informers, ring client.ObjectKey, i *Issuer, log *slog.Logger) error {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestFollowRing asserts that the served documents have the keys of the ring's newest status. In
-// particular, after each event of the watch, every served key must be in the newest status.
+// TestFollowRing asserts that, after each event of the watch, the served documents have exactly
+// those keys that the ring's newest status publishes for the issuer.
 func TestFollowRing(t *testing.T) {
 	name := client.ObjectKey{Namespace: "lanyard-system", Name: keyring.IssuerRing}
 	of := func(status identityv1.KeyRingStatus) *identityv1.KeyRing {

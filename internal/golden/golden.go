@@ -34,7 +34,7 @@ func Compare(t *testing.T, path string, got []byte) {
 	}
 }
 
-// FirstDifference returns the number of the first line that differs, and this line of both texts.
+// FirstDifference returns the number of the first line that differs, and that line in both texts.
 func FirstDifference(got, want []byte) string {
 	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
 	for i := range min(len(g), len(w)) {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// LoadConfig reads the spoke's kubeconfig file for the hub. The parameter agent is added to the
-// user agent, which appears in the hub's logs. The server must have HTTPS and a verified
-// certificate, because the connection carries credentials. A kubeconfig with a credential plugin is
-// refused.
+// LoadConfig reads the spoke's kubeconfig file for the hub. It adds a suffix to the HTTP user
+// agent, which appears in the hub's logs. The connection carries credentials. So LoadConfig refuses
+// a server URL without https, and a kubeconfig that skips the check of the server's certificate. It
+// also refuses a kubeconfig with a credential plugin.
 func LoadConfig(path, agent string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {

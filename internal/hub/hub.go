@@ -83,8 +83,8 @@ func New(ctx context.Context, o Options) (*Hub, error) {
 	return &Hub{namespaces: o.Namespaces, Identities: identities, cluster: made, ring: o.KeyRing, began: time.Now()}, nil
 }
 
-// mapper returns a RESTMapper of the kinds that are read at the hub. The kinds are fixed, because
-// the hub may not answer discovery requests yet.
+// mapper returns a RESTMapper of the kinds that are read at the hub. The kinds are fixed: the spoke
+// must start even if the hub does not answer discovery requests.
 func mapper(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
 	known := apimeta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{identityv1.WorkloadIdentityKind, identityv1.KeyRingKind} {
@@ -118,8 +118,8 @@ func (h *Hub) Start(ctx context.Context) error {
 	return h.cluster.Start(ctx)
 }
 
-// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: each replica watches
-// the hub before it leads.
+// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: a replica watches the
+// hub even if it is not the leader.
 func (*Hub) NeedLeaderElection() bool { return false }
 
 // NamespaceOf returns the namespace at the hub for a namespace of the spoke, as [Namespaces.Of]
@@ -153,14 +153,14 @@ func (h *Hub) Get(ctx context.Context, key client.ObjectKey, identity *identityv
 	return err
 }
 
-// State returns the result of the last probe. Before the first probe ends, it has no error.
+// State returns the result of the last probe. Before the first probe ends, the State has no error.
 func (h *Hub) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state
 }
 
-// Subscribe registers a function that is called each time a probe succeeds after a probe failed.
+// Subscribe registers a function that is called each time a probe succeeds after a failed probe.
 // The function must return at once.
 func (h *Hub) Subscribe(answers func()) {
 	h.mu.Lock()
@@ -193,8 +193,8 @@ func (h *Hub) ask(ctx context.Context) *Error {
 	return h.failure(ctx, err)
 }
 
-// see stores the result of a probe; failed is nil if the probe succeeded. It logs a change, and
-// calls the subscribers if a probe succeeds after a failure.
+// see records the error of a probe; a nil error means success. It logs a change, and calls the
+// subscribers if a probe succeeds after a failure.
 func (h *Hub) see(ctx context.Context, failed *Error) {
 	if ctx.Err() != nil {
 		return // the program ends
@@ -211,7 +211,7 @@ func (h *Hub) see(ctx context.Context, failed *Error) {
 	}
 }
 
-// keep stores the next state. It returns the last state and the subscribers.
+// keep updates the state after a probe. It returns the previous state and the subscribers.
 func (h *Hub) keep(failed *Error) (last State, subscribers []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

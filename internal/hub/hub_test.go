@@ -34,7 +34,7 @@ type world struct {
 
 	status atomic.Int32 // HTTP status of every answer; 0 is success
 	mu     sync.Mutex
-	asked  map[string]bool // the keys are path and field selector
+	asked  map[string]bool // the requests so far, each as path and field selector
 }
 
 var ring = types.NamespacedName{Namespace: "lanyard-system", Name: "issuer"}
@@ -123,8 +123,7 @@ func start(t *testing.T, h *Hub) {
 }
 
 // TestSpokeAsksForItsOwn checks that a spoke requests only objects that the command "lanyard hub
-// grant" lets it read. It also checks that the other namespaces are read although one namespace is
-// not granted.
+// grant" lets it read. If the hub refuses one namespace, the spoke can still read the others.
 func TestSpokeAsksForItsOwn(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(t)
@@ -162,7 +161,8 @@ func TestSpokeAsksForItsOwn(t *testing.T) {
 	}
 }
 
-// TestState checks the state of a hub that fails, and the time since when it fails.
+// TestState asserts the reason and text of each failure. While the hub fails, State must still
+// return the time of the last good answer.
 func TestState(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(t)
@@ -236,7 +236,8 @@ func TestHubIsDown(t *testing.T) {
 	}
 }
 
-// TestNamespaces checks the map of namespaces.
+// TestNamespaces checks that Set adds valid entries and refuses invalid ones. Of must return an
+// error for a namespace that is not in the map.
 func TestNamespaces(t *testing.T) {
 	var n Namespaces
 	for _, value := range []string{"a=hub-a,b=hub-b", "c=hub-a", "a=hub-a"} {

@@ -22,7 +22,7 @@ type State struct {
 	Err *Error
 }
 
-// Error says since when the hub does not answer, or refuses the spoke, and why.
+// Error says that the hub refuses the spoke or does not answer, since when, and why.
 type Error struct {
 	// Reason is meta.ReasonHubUnreachable or meta.ReasonHubRefused.
 	Reason string
@@ -48,8 +48,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// failure turns the error of a probe into an Error without the field Since. Of the hub's answer,
-// the Error contains only the status.
+// failure turns the error of a probe into an Error without the field Since. The text of the Error
+// has no part of the hub's answer except the HTTP status.
 func (h *Hub) failure(ctx context.Context, err error) *Error {
 	refused := &Error{Reason: meta.ReasonHubRefused}
 	unreachable := &Error{Reason: meta.ReasonHubUnreachable, Fix: "check the hub, and the way to it"}

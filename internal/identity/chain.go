@@ -16,13 +16,12 @@ const MaxDepth = 5
 // chain is an identity with its sources, as cached in memory. It is immutable.
 type chain struct {
 	links []*link        // the identity first, its root last; empty if the identity does not exist
-	met   []auth.Subject // all identities that the chain needs, including a missing identity
-	// err is the reason for which the chain gives no credential to any namespace; nil if the chain
-	// is valid.
+	met   []auth.Subject // the subjects of links, then the identity that was not found, if any
+	// err says why the chain gives no credential to any namespace; nil if the chain is valid.
 	err error
 
 	attributes   map[string]string // attributes of the account of the first link
-	fingerprint  string            // hash of all links and the static keys
+	fingerprint  string            // hash of what decides the credential; see complete
 	perNamespace bool              // true if perNamespace of any link is true
 	keys         keys              // keys of the root, if it is a static identity
 }
@@ -73,10 +72,11 @@ func circle(met []auth.Subject, again auth.Subject) string {
 	return strings.Join(append(names, nameOf(again)), " > ")
 }
 
-// complete sets attributes and fingerprint of a chain whose links are all known.
+// complete fills in the attributes, the fingerprint and any static keys of a chain whose links are
+// all known.
 func (i *Identities) complete(ctx context.Context, c *chain) error {
 	root := c.links[len(c.links)-1]
-	var values []string          // values besides the links that decide the credential
+	var values []string          // what decides the credential, in addition to the links
 	switch root.subject.Kind() { //nolint:exhaustive // the kinds of AWS identities besides have no values
 	case kindStatic:
 		found, err := i.keysOf(root)
@@ -105,14 +105,16 @@ func (i *Identities) complete(ctx context.Context, c *chain) error {
 	return nil
 }
 
-// account returns the first link as an account for a namespace.
+// account returns the chain's first identity as an auth.Account. If the chain has a session per
+// namespace, the account is for this namespace only.
 func (c *chain) account(namespace string) (auth.Account, error) {
 	first := c.links[0]
 	account := auth.Account{Subject: first.subject, UID: first.uid, Attributes: c.attributes, Fingerprint: c.fingerprint}
 	if !c.perNamespace || namespace == "" {
 		return account, nil
 	}
-	// A fingerprint has no "@", so each namespace gets a fingerprint of its own.
+	// The suffix gives each namespace its own fingerprint. The hash before it has no "@", so that
+	// Identities.unused can find the namespace after the "@".
 	account.Fingerprint += "@" + namespace
 	if !first.perNamespace {
 		return account, nil
@@ -125,8 +127,8 @@ func (c *chain) account(namespace string) (auth.Account, error) {
 }
 
 // admits returns an error if the namespace may not use the chain. It checks the grants in the order
-// of the chain, and the error is about the first identity that refuses. The parameter chained is
-// true if the first identity is the source of another identity, whose grant was checked before.
+// of the chain, and the error is about the first identity that refuses. If chained is true, the
+// chain is the source of another identity, whose grant the caller must have checked.
 func (i *Identities) admits(c *chain, namespace string, chained bool) error {
 	for depth, l := range c.links {
 		if chained {

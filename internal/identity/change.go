@@ -6,7 +6,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Use is the use of an identity by the objects of a namespace.
+// Use pairs an identity with a namespace whose objects use the identity.
 type Use struct {
 	// Identity is the identity.
 	Identity auth.Subject
@@ -14,15 +14,15 @@ type Use struct {
 	Namespace string
 }
 
-// Subscribe implements [auth.AccountReader]: the function changed is called promptly for each
-// identity that has at least one credential to drop.
+// Subscribe implements [auth.AccountReader]. It registers a function that is called promptly for
+// each identity whose cached credentials became invalid.
 func (i *Identities) Subscribe(changed func(auth.Subject)) {
 	i.SubscribeDrops(func(who auth.Subject, _ func(auth.Key) bool) { changed(who) })
 }
 
-// SubscribeDrops registers a function that is called promptly for each identity with credentials to
-// drop. These credentials are dropped because a value that decides them changed, or because nobody
-// may use them any more. The function stale selects the cache keys of these credentials. The token
+// SubscribeDrops registers a function that is called promptly for each identity whose cached
+// credentials became invalid: an object that the identity needs changed, or nobody may use the
+// credentials any more. The function stale selects the cache keys of these credentials. The token
 // cache must be the first subscriber, so that it drops the credentials before other subscribers are
 // called.
 func (i *Identities) SubscribeDrops(dropped func(who auth.Subject, stale func(auth.Key) bool)) {
@@ -39,13 +39,13 @@ func (i *Identities) SubscribeUse(changed func(Use)) {
 	i.changed = append(i.changed, changed)
 }
 
-// change has the notifications for subscribers after a change of the objects in memory.
+// change holds the notifications to send to subscribers after objects in memory have changed.
 type change struct {
 	dropped []drop
 	uses    []Use
 }
 
-// drop selects the credentials of an identity that must be dropped.
+// drop selects which credentials of an identity must be dropped.
 type drop struct {
 	who   auth.Subject
 	stale func(auth.Key) bool
@@ -53,8 +53,8 @@ type drop struct {
 
 func everyKey(auth.Key) bool { return true }
 
-// whole returns the change for all uses of these identities. If withdrawn is true, the change also
-// drops all their credentials.
+// whole returns the notifications for a change that affects all uses of these identities. If
+// withdrawn is true, all credentials of the identities are dropped.
 func whole(subjects []auth.Subject, withdrawn bool) change {
 	var c change
 	for _, subject := range subjects {

@@ -9,10 +9,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Error is the reason for which an identity gives no credential. It is found before any exchange,
-// and an [*auth.Error] wraps it.
+// Error says why an identity gives no credential. It is returned before any exchange, wrapped in an
+// [*auth.Error].
 type Error struct {
-	// Subject is the identity of the chain that is at fault.
+	// Subject is the identity at fault: one of the identities of the chain.
 	Subject auth.Subject
 
 	reason  string
@@ -32,12 +32,11 @@ func refuse(code auth.Code, reason string, subject auth.Subject, fix, format str
 	}
 }
 
-// IsUsageRefused reports whether err says that a namespace may not use an identity, or another
-// identity of the chain.
+// IsUsageRefused reports whether err says that a namespace may not use an identity of a chain.
 func IsUsageRefused(err error) bool { return auth.CodeOf(err) == auth.CodeNotGranted }
 
-// IsAdmitted reports whether err is about a complete chain whose grants all admit the namespace.
-// The error then has another cause, such as a missing Secret.
+// IsAdmitted reports whether err is about a complete chain whose grants all admit the namespace. If
+// so, the cause of the error is not a grant, but for example a missing Secret.
 func IsAdmitted(err error) bool {
 	switch ReasonOf(err) {
 	case meta.ReasonSecretRefused, meta.ReasonSecretNamespaceRefused,
@@ -56,10 +55,10 @@ func ReasonOf(err error) string {
 	return ""
 }
 
-// withoutConsumer replaces a refusal of one namespace with an error that other namespaces may read.
-// Several namespaces wait for one exchange, after the check of their own grants. So a refusal here
-// means that the namespace that began the exchange has lost its grant meanwhile. When the
-// namespaces try again, each gets its own answer.
+// withoutConsumer replaces a refusal with an error that does not name the refused namespace.
+// Several namespaces, each with a grant, may wait for one exchange. If the namespace that began the
+// exchange has just lost its grant, the exchange is refused. All waiting namespaces get this error,
+// so it must not name a namespace. When they try again, each gets its own answer.
 func withoutConsumer(subject auth.Subject, err error) error {
 	if IsUsageRefused(err) {
 		return errReplaced(subject)
@@ -75,7 +74,7 @@ func errReplaced(subject auth.Subject) error {
 	}
 }
 
-// errNotSynced returns the error for a use before memory has all identities.
+// errNotSynced returns the error for a use of an identity before all watches have synced.
 func errNotSynced() error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeUnavailable, Fix: "wait: the program has just started",
@@ -84,8 +83,7 @@ func errNotSynced() error {
 }
 
 // missing returns the error for an identity that does not exist, or for a source of an unknown
-// kind. If the identity is that of the program itself, the fix has the manifest that lends it to
-// namespaces.
+// kind. If the program's own identity does not exist, the error's Fix has a manifest for it.
 func missing(subject auth.Subject, from *link) error {
 	if subject.Kind() == kindController && subject.Name() == v1alpha1.DefaultControllerIdentity {
 		return refuse(auth.CodeSubjectNotFound, meta.ReasonControllerIdentityMissing, subject, fmt.Sprintf(
@@ -102,8 +100,8 @@ func missing(subject auth.Subject, from *link) error {
 	return refuse(auth.CodeSubjectNotFound, string(auth.CodeSubjectNotFound), subject, fix, "%s %s", name, problem)
 }
 
-// notGranted returns the error for a namespace that a link does not admit. The parameter why says
-// which part of the grant decided, without the content of the grant.
+// notGranted returns the error for a namespace that a link does not admit. The error says which
+// part of the grant decided, but must not quote the grant.
 func notGranted(l *link, depth int, namespace, why string) error {
 	reason, role := meta.ReasonPrincipalUsageUnauthorized, "it"
 	if depth > 0 {

@@ -5,5 +5,6 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 )
 
-// GrantOf converts a grant to the type of package grant, which decides grants.
+// GrantOf converts spec.allowedNamespaces to a [grant.Namespaces], whose Decide method admits or
+// refuses namespaces.
 func GrantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces { return grantOf(allowed) }

@@ -25,14 +25,14 @@ type Options struct {
 	// Informers watch the identities, and the metadata of Namespaces. If SecretNamespace is
 	// set, they also watch Secrets. They must watch Secrets only in that namespace.
 	Informers kube.Informers
-	// Provider exchanges the proofs.
+	// Provider exchanges proofs for credentials.
 	Provider auth.Provider
 	// ServiceAccounts looks up the ServiceAccounts of AWSServiceAccountIdentities, and gets their
 	// tokens.
 	ServiceAccounts auth.Accounts
-	// Cache caches the credentials of sources.
+	// Cache caches the credentials of identities that are sources of other identities.
 	Cache auth.Cache
-	// Observer is notified of the exchanges of sources.
+	// Observer is notified of the exchanges that get credentials for Cache.
 	Observer auth.Observer
 	// SecretNamespace is the only namespace whose Secrets are read. Empty: no static keys are read.
 	SecretNamespace string
@@ -46,8 +46,8 @@ type Identities struct {
 	observer        auth.Observer
 	secretNamespace string
 
-	// chains caches the results of follow, so that a hit takes no lock. A chain is removed when an
-	// object that the chain needs changes.
+	// chains caches the results of follow, so that cached chains are read without a lock. A chain
+	// is removed when an object that the chain needs changes.
 	chains     *xsync.Map[auth.Subject, *chain]
 	namespaces *xsync.Map[string, map[string]string] // labels by name
 	watches    []toolscache.ResourceEventHandlerRegistration
@@ -102,8 +102,8 @@ func (i *Identities) Synced() bool {
 	return !slices.ContainsFunc(i.watches, func(w toolscache.ResourceEventHandlerRegistration) bool { return !w.HasSynced() })
 }
 
-// For returns the accounts of the identities that the namespace may use. The subjects of these
-// accounts have the four kinds of AWS identities.
+// For returns the accounts of the identities that the namespace may use. Only AWS identities, of
+// any of the four kinds, can be looked up.
 func (i *Identities) For(namespace string) auth.Accounts {
 	return view{Identities: i, namespace: namespace}
 }
@@ -112,8 +112,8 @@ func (i *Identities) For(namespace string) auth.Accounts {
 // accounts are only for the status of identities. No object of a tenant ever gets their tokens.
 func (i *Identities) Own() auth.Accounts { return view{Identities: i, own: true} }
 
-// Chain returns the identities of a chain: the subject first, its root last. The error is the
-// reason for which the chain gives no credential to any namespace.
+// Chain returns the identities of a chain: the subject first, its root last. The error says why the
+// chain gives no credential to any namespace.
 func (i *Identities) Chain(ctx context.Context, subject auth.Subject) ([]auth.Subject, error) {
 	c := i.chain(ctx, subject)
 	var subjects []auth.Subject
@@ -130,9 +130,9 @@ func (i *Identities) Admits(ctx context.Context, namespace string, subject auth.
 }
 
 // Begin is like [Identities.Admits], for an object that is about to use the identity. If the
-// identity is lent to the namespace, Begin logs one line. The logger of ctx adds the object to the
-// line. Namespaces share sessions. So the line has the session's name, which the cloud's audit log
-// also has.
+// identity is lent to the namespace, Begin logs one line with the session's name. The logger of ctx
+// adds the object to the line. The cloud's audit log has the session's name too. So people can find
+// the objects behind a session, even if several namespaces share the session.
 func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.Subject) error {
 	account, err := i.For(namespace).Lookup(ctx, subject)
 	if err == nil {
@@ -141,7 +141,8 @@ func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.S
 	return err
 }
 
-// LogUse logs the line of [Identities.Begin] if the account is lent to the namespace.
+// LogUse logs one line with the session's name if the account is lent to the namespace, as
+// [Identities.Begin] does.
 func LogUse(ctx context.Context, namespace string, account auth.Account) {
 	if account.Subject.Lent() {
 		log.FromContext(ctx).Info("uses a lent identity",
@@ -149,8 +150,8 @@ func LogUse(ctx context.Context, namespace string, account auth.Account) {
 	}
 }
 
-// Needs returns the identities that a subject needs: itself, its source, and so on. If the kind of a
-// source is unknown, Needs returns all identities that the source can mean.
+// Needs returns the identities that a subject needs: itself, its source, and so on. If the kind of
+// a source is unknown, Needs returns all identities that the source could refer to.
 func (i *Identities) Needs(subject auth.Subject) []auth.Subject {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -168,8 +169,9 @@ func (i *Identities) Dependents(subject auth.Subject) ([]auth.Subject, error) {
 	return i.dependents(subject), nil
 }
 
-// certain returns err, which is a refusal or nil. Before memory is complete, certain replaces a
-// refusal with a temporary error: the missing identity or grant may exist.
+// certain returns err, which is a refusal or nil. Until all watches have synced, it returns a
+// temporary error instead of a refusal, because memory may still lack an identity or a grant that
+// exists.
 func (i *Identities) certain(err error) error {
 	if err != nil && !i.Synced() {
 		return errNotSynced()

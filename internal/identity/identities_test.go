@@ -28,8 +28,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestChain assumes a role of the Workload account with a role of the Management account, which is
-// assumed with static keys. Both namespaces share one credential, and each role costs one exchange.
+// TestChain uses a chain of two roles: static keys assume the role landing, which assumes the role
+// target. Two namespaces must share one credential, and each role must cost one exchange.
 func TestChain(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -98,9 +98,8 @@ func TestFieldsReachAWS(t *testing.T) {
 	}
 }
 
-// TestChainedSessionsLiveAnHour asserts the life of a session that was got with another session:
-// AWS permits one hour at most, even if the role permits more. With static keys, a session may live
-// longer.
+// TestChainedSessionsLiveAnHour asserts that a session got with another session lives for one hour
+// at most, even if the role permits more. A session got with static keys may live longer.
 func TestChainedSessionsLiveAnHour(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -284,7 +283,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestWithdrawnGrants asserts that a withdrawn grant stops the next use of a cached credential,
-// also by a running SDK client. It tries each way to withdraw a grant.
+// even in a running SDK client. It tries each way to withdraw a grant.
 func TestWithdrawnGrants(t *testing.T) {
 	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
 		Selector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]string{"team": "a"}},
@@ -315,7 +314,7 @@ func TestWithdrawnGrants(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := w.Count("AssumeRole")
-			if take(w, arn); w.Tokens.Len() > 1 { // only the credential of the source may stay
+			if take(w, arn); w.Tokens.Len() > 1 { // all but the source's credential must be dropped
 				t.Errorf("%d credentials are kept, and nobody may use them", w.Tokens.Len())
 			}
 			if _, err := sdk.Retrieve(t.Context()); auth.CodeOf(err) != auth.CodeNotGranted && auth.CodeOf(err) != auth.CodeSubjectNotFound {
@@ -336,7 +335,7 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 		Selector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceRequirement{{Key: "team", Operator: "In", Values: []string{"a", "b"}}}},
 	}}
 	for name, c := range map[string]struct {
-		grant  v1alpha1.AWSClusterIdentitySpec // grant of the identity target
+		grant  v1alpha1.AWSClusterIdentitySpec // of the identity named target
 		change func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec)
 		uses   []string
 	}{
@@ -371,7 +370,7 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 				spec.SessionPer = per
 				subject := w.Role("target", spec)
 				w.Role("other", identitytest.RoleSpec(spec.RoleARN, "role/target", identitytest.Admits()))
-				w.Role("root", spec) // a role named root, independent of the static identity root
+				w.Role("root", spec) // a role with the same name as the static identity
 				a, b := w.MustGet("team-a", subject), w.MustGet("team-b", subject)
 				if (a == b) != (per == v1alpha1.SessionPerIdentity) {
 					t.Fatal("the sessions are not shared as the spec says")
@@ -406,8 +405,8 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 }
 
 // TestRefusalThatChanges asserts that subscribers are notified when the text of a refusal changes.
-// The text names the first grant of the chain that refuses. It changes when this grant begins to
-// admit the namespace, although another grant still refuses.
+// At first the role refuses the namespace. Then the role admits the namespace, but the role's
+// source still refuses it.
 func TestRefusalThatChanges(t *testing.T) {
 	for name, change := range map[string]func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec){
 		"a grant": func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec) {
@@ -489,8 +488,8 @@ func TestKindsOfOneName(t *testing.T) {
 	}
 }
 
-// TestChangedRole asserts that no credential of the old role is given after the identity has
-// another role, not even to an SDK that has the old credential.
+// TestChangedRole asserts that nobody gets a credential of the old role after the identity's role
+// has changed, not even an SDK client that has the old credential.
 func TestChangedRole(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -508,8 +507,8 @@ func TestChangedRole(t *testing.T) {
 	}
 }
 
-// TestUnknownNamespace asserts that no grant admits a namespace that does not exist, not even {} or
-// a list with the namespace's name.
+// TestUnknownNamespace asserts that no grant admits a namespace that does not exist: neither the
+// grant {}, nor a list with the namespace's name.
 func TestUnknownNamespace(t *testing.T) {
 	for name, grant := range map[string]v1alpha1.AWSClusterIdentitySpec{
 		"every namespace": identitytest.Admits(),
@@ -533,8 +532,8 @@ func TestUnknownNamespace(t *testing.T) {
 }
 
 // TestBeforeMemoryIsComplete asserts that refusals are only temporary errors until all watches have
-// synced, because the missing identity or grant may exist. After the watches have synced, the
-// refusals are final.
+// synced, because memory may still lack an identity or a grant that exists. After the watches have
+// synced, the refusals are final.
 func TestBeforeMemoryIsComplete(t *testing.T) {
 	w := identitytest.Starting(t)
 	subject := w.Subject(v1alpha1.AWSClusterStaticIdentityKind, "", "root")
@@ -566,7 +565,7 @@ func TestBeforeMemoryIsComplete(t *testing.T) {
 }
 
 // TestUnknownKindOfSource asserts that a role whose source has an unknown kind depends on each
-// identity that the source can mean, and on no other identity.
+// identity that the source could refer to, and on no other identity.
 func TestUnknownKindOfSource(t *testing.T) {
 	for _, kind := range []string{"Other", "wrong:kind", ""} {
 		w := identitytest.New(t)
@@ -591,9 +590,8 @@ func TestUnknownKindOfSource(t *testing.T) {
 	}
 }
 
-// TestSharedExchangeNamesNoConsumer asserts that the error of a shared exchange does not name the
-// namespace that began the exchange and lost its grant meanwhile. Other namespaces that share the
-// session wait for the same exchange.
+// TestSharedExchangeNamesNoConsumer withdraws the grant of a namespace while its exchange runs.
+// Other namespaces may wait for the same exchange, so the error must not name this namespace.
 func TestSharedExchangeNamesNoConsumer(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -662,8 +660,8 @@ func TestSourceThatEnds(t *testing.T) {
 }
 
 // TestIdentitiesNeverShare asserts that two identities never share a session, and that a new label
-// or status does not cost an exchange. In Cluster API Provider AWS (CAPA), the key of a session did
-// not contain the identity, and the hash contained metadata.
+// or status does not cost an exchange. Cluster API Provider AWS (CAPA) got both wrong: its key of a
+// session left out the identity, and its hash of an identity changed with the metadata.
 func TestIdentitiesNeverShare(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -805,7 +803,7 @@ func TestThrottledSTS(t *testing.T) {
 	})
 }
 
-// TestManyClusters counts the exchanges of 10,000 objects with 200 identities.
+// TestManyClusters asserts that 10,000 uses of 200 identities cost one exchange for each identity.
 func TestManyClusters(t *testing.T) {
 	const roles, uses = 200, 50
 	w := identitytest.New(t)

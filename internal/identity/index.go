@@ -28,9 +28,9 @@ func (i *Identities) labels(namespace string) map[string]string {
 	return labels
 }
 
-// path returns the subjects that an identity needs: itself, its source, and so on. The last of them
-// may be missing. A source of an unknown kind ends the path with all identities that the source can
-// mean. Callers hold mu.
+// path returns the subjects that an identity needs: itself, its source, and so on. The last
+// identity may be missing. If a source has an unknown kind, the path ends with all identities that
+// the source could refer to. Callers hold mu.
 func (i *Identities) path(subject auth.Subject) []auth.Subject {
 	met := []auth.Subject{subject}
 	for l := i.links[subject]; l != nil && l.subject.Kind() == kindRole && len(met) <= MaxDepth; l = i.links[l.source()] {
@@ -57,8 +57,8 @@ func (i *Identities) dependents(subject auth.Subject) []auth.Subject {
 	return found
 }
 
-// forget removes the cached chains that need a subject. It returns the first subjects of these
-// chains, and the subject itself. Callers hold mu.
+// forget removes the cached chains that need a subject. It returns the identities to which these
+// chains belong, and the subject itself. Callers hold mu.
 func (i *Identities) forget(subject auth.Subject) []auth.Subject {
 	gone := i.dependents(subject)
 	for _, s := range gone {

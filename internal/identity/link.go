@@ -31,9 +31,9 @@ type link struct {
 	sourceOnly bool
 	// perNamespace is true if each namespace has its own sessions.
 	perNamespace bool
-	sources      []auth.Subject // what spec.sourceIdentityRef can mean, see Referenced; empty for the root of a chain
+	sources      []auth.Subject // what spec.sourceIdentityRef could refer to, see Referenced; empty for a root
 	secret       string         // name of the Secret with the keys of a static identity
-	namespace    string         // namespace in spec.secretRef; empty for Options.SecretNamespace
+	namespace    string         // namespace in spec.secretRef; empty means Options.SecretNamespace
 	request      aws.SessionRequest
 }
 
@@ -73,10 +73,10 @@ func linkOf(object any) (*link, bool) {
 	}
 }
 
-// Referenced returns the AWS identities that a reference can mean. A known kind gives one identity.
-// An unknown kind gives an identity of each kind: any of these can be meant, so none of them may be
-// deleted. A wrong name gives no identity. Namespace is the namespace of the object with the
-// reference; empty for none.
+// Referenced returns the AWS identities that a reference could refer to. For a known kind, it
+// returns one identity. For an unknown kind, it returns one identity of each kind, because the
+// reference could be to any of them. For an invalid name, it returns nothing. The namespace is that
+// of the object with the reference; empty if the object is cluster-scoped.
 func Referenced(kind, namespace, name string) []auth.Subject {
 	kinds := spec.AWSIdentityKinds()
 	if slices.Contains(kinds, auth.Kind(kind)) {
@@ -100,7 +100,7 @@ func (l *link) source() auth.Subject {
 	return l.sources[0]
 }
 
-// lent makes the link of a cluster-scoped identity.
+// lent returns the link of a cluster-scoped identity. Its grant lends the identity to namespaces.
 func lent(o metav1.Object, spec v1alpha1.AWSClusterIdentitySpec, request aws.SessionRequest) *link {
 	l := &link{uid: string(o.GetUID()), grant: grantOf(spec.AllowedNamespaces), sourceOnly: spec.SourceOnly, request: request}
 	switch o.(type) {
@@ -131,7 +131,8 @@ func defaultSessionName(name string) string {
 	return name
 }
 
-// grantOf converts a grant to the type of package grant, which decides grants.
+// grantOf converts spec.allowedNamespaces to a [grant.Namespaces], whose Decide method admits or
+// refuses namespaces.
 func grantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces {
 	if allowed == nil {
 		return nil
@@ -159,8 +160,8 @@ func (l *link) sameCredential(other *link) bool {
 	return a.equal(&b)
 }
 
-// admits reports whether the namespace may use the identity, at least as a source. The parameter
-// labels is nil if the namespace does not exist: then no grant admits the namespace.
+// admits reports whether the namespace may use the identity. It ignores sourceOnly. A namespace
+// that does not exist has nil labels, and no grant admits it.
 func (l *link) admits(namespace string, labels map[string]string) bool {
 	if l.subject.Kind() == kindServiceAccount {
 		return l.subject.Namespace() == namespace

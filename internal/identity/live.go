@@ -15,11 +15,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Live reads the chain of an AWS identity and the labels of a namespace from the API server, once
-// and with the permissions of reader. The result decides chains and grants as the result of [New]
-// does, but only for this subject and this namespace. It watches nothing, reads no static keys and
-// gets no credentials. The parameter accounts reads the ServiceAccount of an
-// AWSServiceAccountIdentity.
+// Live reads the chain of an AWS identity and the labels of a namespace once, through the given
+// reader. The returned Identities can check grants only for this identity and this namespace. It
+// watches nothing, reads no static keys and gets no credentials. Live looks up the ServiceAccount
+// of an AWSServiceAccountIdentity in accounts.
 func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, namespace string, subject auth.Subject) (*Identities, error) {
 	i := &Identities{
 		accounts: accounts, chains: xsync.NewMap[auth.Subject, *chain](), namespaces: xsync.NewMap[string, map[string]string](),
@@ -43,7 +42,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 		if err == nil {
 			_, err = accounts.Lookup(ctx, account)
 		}
-		if err != nil && auth.CodeOf(err) != auth.CodeSubjectNotFound { // a missing account becomes an error of the chain
+		if err != nil && auth.CodeOf(err) != auth.CodeSubjectNotFound { // if the account is missing, the chain will have the error
 			return nil, err
 		}
 	}
@@ -51,7 +50,7 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 	known.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := reader.Get(ctx, client.ObjectKey{Name: namespace}, known)
 	switch {
-	case err == nil, apierrors.IsForbidden(err) && !selects: // without selectors, the labels are not needed: the name decides
+	case err == nil, apierrors.IsForbidden(err) && !selects: // only selectors need labels
 		known.Name = namespace
 		i.setNamespace(known)
 	case !apierrors.IsNotFound(err):
@@ -83,7 +82,7 @@ func readLink(ctx context.Context, reader client.Reader, subject auth.Subject) (
 	return nil, err
 }
 
-// Grant is the decision of one identity of a chain about a namespace.
+// Grant says whether one identity of a chain admits a namespace.
 type Grant struct {
 	// Identity is the identity's name. Source is the source of its session. Both are for people.
 	Identity, Source string
@@ -95,8 +94,8 @@ type Grant struct {
 	Why string
 }
 
-// Grants returns the decisions of the known identities of a chain about a namespace. The subject's
-// decision is the first.
+// Grants says for each identity of the subject's chain whether it admits the namespace. The result
+// is in the order of the chain, without identities that do not exist.
 func (i *Identities) Grants(ctx context.Context, namespace string, subject auth.Subject) []Grant {
 	var grants []Grant
 	for _, l := range i.chain(ctx, subject).links {

@@ -22,8 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLive reads a chain and checks its current grants. A grant with a label selector is not
-// decided if the labels cannot be read.
+// TestLive reads a chain and checks its current grants. Live must fail if a grant has a label
+// selector and the namespace's labels cannot be read.
 func TestLive(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must.Succeed(t, corev1.AddToScheme(scheme))
@@ -55,7 +55,7 @@ func TestLive(t *testing.T) {
 	blind := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{Get: forbidden}).Build()
 	for name, tt := range map[string]struct {
 		reader client.Reader
-		reason string   // of the refusal; empty for none
+		reason string   // reason of the refusal; empty for no refusal
 		chain  []string // identities that admit the namespace
 	}{
 		"labelled": {visible, "", []string{"AWSClusterRoleIdentity labelled", "AWSClusterControllerIdentity default"}},

@@ -7,10 +7,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// labelsChanged notifies the subscribers after a change of a namespace's labels. The notified uses
-// are those of each identity in whose chain a grant now decides differently about the namespace.
-// Another grant may still refuse. Even then the text of the refusal can change, because it names
-// the first grant that refuses.
+// labelsChanged notifies the subscribers after a change of a namespace's labels. It reports the
+// namespace's use of an identity if any grant in the identity's chain now decides differently. This
+// includes a use that stays refused, because the refusal may now name another identity.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
 	var c change
 	i.mu.Lock()
@@ -33,10 +32,10 @@ func (i *Identities) labelsChanged(namespace string, last, next map[string]strin
 	i.notify(c)
 }
 
-// regranted returns the change for all chains with a link whose grant changed from last to next.
-// The uses of the change are those of the namespaces that gain or lose the link. If sourceOnly
-// changed, all uses of the link itself are added. The change drops the credentials that nobody may
-// use any more. Callers hold mu.
+// regranted returns the notifications for a link whose grant or sourceOnly has changed. The
+// dependents are all identities that have this link in their chain. If a namespace gained or lost
+// the grant, its use of each dependent is reported. If sourceOnly changed, all uses of the link
+// itself are reported too. Credentials that nobody may use any more are dropped. Callers hold mu.
 func (i *Identities) regranted(last, next *link, dependents []auth.Subject) change {
 	var told, lost []string // namespaces
 	i.namespaces.Range(func(namespace string, labels map[string]string) bool {
@@ -77,10 +76,9 @@ func (i *Identities) lends(path []auth.Subject, namespace string, labels map[str
 	return true
 }
 
-// unused returns those credentials of a path's first identity that nobody may use any more. The
-// namespaces in lost have just lost the identity. If no namespace may use the path, unused returns
-// all credentials. Otherwise unused returns the sessions of the namespaces in lost, if an identity
-// of the path has a session for each namespace. Shared sessions stay. Callers hold mu.
+// unused returns which credentials of a path's first identity must be dropped after some namespaces
+// have lost the right to use the path: all of them if no namespace may use the path any more,
+// otherwise only the sessions that were made for one of these namespaces. Callers hold mu.
 func (i *Identities) unused(path []auth.Subject, lost []string) []drop {
 	if len(lost) == 0 {
 		return nil

@@ -33,8 +33,9 @@ func (v view) account(c *chain) (auth.Account, error) {
 	return c.account(v.namespace)
 }
 
-// Read implements [auth.Prover]. It reads memory, which watches update. The account's state is part
-// of the credential's cache key, so a credential is never served for another state.
+// Read implements [auth.Prover]. It reads the identities in memory, which are updated by watches.
+// Their state is part of the cache key of credentials. So a cached credential is never served after
+// this state has changed.
 func (v view) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
 	account, err := v.Lookup(ctx, subject)
 	return account, withoutConsumer(subject, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// watch is the event handler of an informer, which calls its methods one at a time.
+// watch is the event handler of an informer. The informer calls one method at a time.
 type watch struct{ set, remove func(object any) }
 
 // OnAdd implements the event handler of an informer.
@@ -128,7 +128,7 @@ func (i *Identities) setNamespace(object any) {
 	}
 	next := namespace.Labels
 	if next == nil {
-		next = map[string]string{} // not nil: the namespace exists, without labels
+		next = map[string]string{} // nil would mean that the namespace does not exist
 	}
 	last := i.labels(namespace.Name)
 	if last != nil && maps.Equal(last, next) {

@@ -57,7 +57,7 @@ type Claims struct {
 	NotBefore int64    `json:"nbf"` // seconds since 1970, UTC
 	ID        string   `json:"jti"`
 	Lanyard   Lanyard  `json:"lanyard.dev"`
-	// Further are top-level claims about the context object, by name. Their names differ from the
+	// Further has top-level claims about the context object, by name. Their names differ from the
 	// names of all other claims.
 	Further map[string]any `json:"-"`
 }
@@ -74,7 +74,7 @@ type Cluster struct {
 	ID string `json:"id"`
 }
 
-// Reference is a reference to an object in a claim.
+// Reference is a claim's reference to an object.
 type Reference struct {
 	APIVersion string    `json:"apiVersion,omitempty"`
 	Kind       string    `json:"kind,omitempty"`
@@ -88,7 +88,7 @@ type Reference struct {
 type Context struct {
 	// Object is the claim lanyard.dev.context.
 	Object Reference
-	// Further are top-level claims, by name.
+	// Further has top-level claims, by name.
 	Further map[string]any
 }
 
@@ -101,10 +101,9 @@ func Reserved() []string {
 	return []string{"iss", "sub", "aud", "exp", "iat", "nbf", "jti", "lanyard.dev"}
 }
 
-// Claims returns the claims of a token that is issued at now. Errors are about the request, or
-// about an identity that cannot have tokens. The parameter id is the claim jti, which must be
-// unique. The parameter object is nil for a request without a context object. Claims does not set
-// the claim cluster, because it depends on the caller: see [Clusters.Of].
+// Claims returns the claims of a token, or the wrong fields of the request and of the identity. The
+// token's ID must be unique. The context object may be nil. Claims does not set the claim
+// lanyard.dev.cluster, because it depends on the user: see [Clusters.Of].
 func (i *Issuer) Claims(
 	identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequestSpec, object *Context, id string, now time.Time,
 ) (Claims, field.ErrorList) {

@@ -9,11 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Clusters determines the claim cluster of a token: the cluster whose program requested the token.
-// A spoke is another cluster whose identities are in this cluster.
+// Clusters determines the claim lanyard.dev.cluster of a token: the cluster whose program requested
+// the token. The program may run in this cluster or in a spoke. A spoke is a cluster that keeps its
+// identities in this cluster.
 type Clusters struct {
 	// ID is the name of this cluster. If it is empty, tokens for users of this cluster do not have
-	// the claim cluster.
+	// the claim.
 	ID string
 	// SpokeUserPrefix is the prefix of the spokes' user names at this cluster's API server, such as
 	// "system:serviceaccount:lanyard-spokes:". The rest of a user name is the spoke's name. An
@@ -21,7 +22,7 @@ type Clusters struct {
 	SpokeUserPrefix string
 }
 
-// Check refuses a prefix that could match users that are no spokes.
+// Check refuses a prefix that could match users that are not spokes.
 func (c Clusters) Check() error {
 	const accounts = "system:serviceaccount:"
 	namespace, ofAccounts := strings.CutPrefix(c.SpokeUserPrefix, accounts)
@@ -52,12 +53,13 @@ func (c Clusters) Spoke(user string) (string, error) {
 	return name, nil
 }
 
-// Of returns the claim cluster of a user's token; nil for a token without this claim. The API
-// server must have authenticated the user name. Errors are those of [Clusters.Spoke].
+// Of returns the value of the claim lanyard.dev.cluster for a token that is issued to a user; nil
+// if the token gets no such claim. The API server must have authenticated the user name. Of fails
+// if [Clusters.Spoke] fails.
 func (c Clusters) Of(user string) (*Cluster, error) {
 	spoke, err := c.Spoke(user)
 	id := cmp.Or(spoke, c.ID)
-	if err != nil || id == "" { // without a name of this cluster, there is no claim
+	if err != nil || id == "" { // if this cluster has no name, its tokens do not have the claim
 		return nil, err
 	}
 	return &Cluster{ID: id}, nil

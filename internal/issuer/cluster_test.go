@@ -6,7 +6,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// TestCluster asserts which claim cluster the token of a user has.
+// TestCluster asserts that the claim lanyard.dev.cluster is the spoke's name for a user of a spoke,
+// and this cluster's ID for any other user. The user names of spokes begin with the prefix.
 func TestCluster(t *testing.T) {
 	const accounts = "system:serviceaccount:lanyard-spokes:"
 	for _, c := range []struct{ id, prefix, user, want string }{

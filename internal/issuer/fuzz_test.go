@@ -36,7 +36,7 @@ func FuzzValidate(f *testing.F) {
 		// The schema's defaults.
 		identity.Spec.SubjectFormat, identity.Spec.SigningAlgorithm = identityv1.SubjectFormatUID, identityv1.RS256
 		if json.Unmarshal([]byte(spec), &identity.Spec) != nil {
-			return // such an identity cannot be decoded
+			return // not a spec: it cannot be decoded
 		}
 		if len(newIssuer().Validate(identity)) > 0 {
 			return

@@ -25,7 +25,7 @@ type Limits struct {
 	Max time.Duration
 }
 
-// Issuer makes the claims of tokens. Its fields do not change while it is used.
+// Issuer makes the claims of tokens. Do not change its fields after the first use.
 type Issuer struct {
 	// URL is the claim iss.
 	URL string
@@ -36,7 +36,8 @@ type Issuer struct {
 	APIAudiences []string
 }
 
-// Check returns an error about the wrong limit if no token could be made with these limits.
+// Check returns an error if no token could be made with these limits. The error names the wrong
+// limit.
 func (l Limits) Check() error {
 	switch {
 	case l.Min <= 0:
@@ -51,9 +52,9 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Check returns an error about the wrong setting if no token could be made with the issuer's
-// settings, or if services could not find its documents. Source of the rules for the URL: OpenID
-// Connect Discovery 1.0, section 3.
+// Check returns an error if no token could be made with the issuer's settings, or if services could
+// not find its documents. The error names the wrong setting. Source of the rules for the URL:
+// OpenID Connect Discovery 1.0, section 3.
 func (i *Issuer) Check() error {
 	if err := CheckURL(i.URL); err != nil {
 		return fmt.Errorf("the URL of the issuer %w", err)
@@ -166,8 +167,9 @@ func audiences(identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequ
 	return request.Audiences, errs
 }
 
-// longest returns the longest life of an identity's tokens: the shortest of the longest lives that
-// the identity, its target and the issuer allow.
+// longest returns the maximum life of an identity's tokens: the duration in the identity's spec or,
+// without one, the issuer's default. It is reduced to the maximum of the issuer or of the target
+// system if that is shorter.
 func (i *Issuer) longest(identity *identityv1.WorkloadIdentity) time.Duration {
 	life := i.Limits.Default
 	if identity.Spec.Duration != nil {

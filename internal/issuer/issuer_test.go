@@ -29,8 +29,7 @@ func newIssuer() *issuer.Issuer {
 	}
 }
 
-// banana returns a valid WorkloadIdentity named banana-testing, after all functions in change have
-// changed it.
+// banana returns a valid WorkloadIdentity named banana-testing, with the given changes.
 func banana(change ...func(*identityv1.WorkloadIdentity)) *identityv1.WorkloadIdentity {
 	identity := &identityv1.WorkloadIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "garden-local", Name: "banana-testing", UID: uid},
@@ -55,8 +54,8 @@ func config(target, config string) func(*identityv1.WorkloadIdentity) {
 	}
 }
 
-// TestValidate checks the errors of Validate. Its cases are those of Gardener's validation that
-// apply to Lanyard, and Lanyard's own.
+// TestValidate checks the errors of Validate. Some cases come from the tests of Gardener's
+// validation; the others are Lanyard's own.
 func TestValidate(t *testing.T) {
 	audiences := func(values ...string) func(*identityv1.WorkloadIdentity) {
 		return func(w *identityv1.WorkloadIdentity) { w.Spec.Audiences = values }

@@ -18,13 +18,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// maxProviderConfig is the maximum size of a providerConfig's JSON, in bytes. The largest
-// providerConfig of a known target has a certificateAuthorityData of 64 KiB.
+// maxProviderConfig is the maximum size of a providerConfig's JSON, in bytes. It leaves room for
+// a certificateAuthorityData of maxAuthority bytes.
 const maxProviderConfig = 72 << 10
 
-// Bound shortens a providerConfig that is too large to a few bytes above the maximum, so that
-// [Issuer.Validate] still refuses it. Programs that cache identities call Bound: a tenant may write
-// more than a megabyte.
+// Bound replaces a providerConfig that is too large with one that is only a few bytes too large, so
+// that [Issuer.Validate] still refuses it. Programs call Bound before they cache an identity,
+// because tenants can write more than a megabyte.
 func Bound(identity *identityv1.WorkloadIdentity) {
 	config := identity.Spec.TargetSystem.ProviderConfig
 	if config == nil || len(config.Raw) <= maxProviderConfig {
@@ -34,10 +34,11 @@ func Bound(identity *identityv1.WorkloadIdentity) {
 	identity.Spec.TargetSystem.ProviderConfig = &runtime.RawExtension{Raw: raw}
 }
 
-// ProviderConfig returns the fields of a target's providerConfig, or their errors. Each field must
-// be a known field, and a string of the field's form. Clients of the target get the values: a value
-// of another form could send a token elsewhere, or add a setting to a file. The map is nil without
-// a providerConfig, and for a target whose fields are not known.
+// ProviderConfig returns the fields of a target's providerConfig, or the errors in them. Each
+// field must be known, and its value must be a string of the required form. Otherwise a malformed
+// value could make a client of the target send a token to the wrong place, or could add a setting
+// to the client's configuration file. The map is nil if the target has no providerConfig, or has a
+// type whose providerConfig is not checked.
 func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string]string, field.ErrorList) {
 	if target.ProviderConfig != nil && len(target.ProviderConfig.Raw) > maxProviderConfig {
 		return nil, field.ErrorList{field.TooLong(at, "", maxProviderConfig)}
@@ -71,7 +72,8 @@ func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string
 			continue
 		}
 		if err := known.check(value); err != nil {
-			errs = append(errs, field.Invalid(at, "", err.Error())) // without the value, which the text of err quotes if necessary
+			// Leave out the value: err may already quote it.
+			errs = append(errs, field.Invalid(at, "", err.Error()))
 		}
 		fields[name] = value
 	}
@@ -135,7 +137,8 @@ func configFields(target string) map[string]configField {
 
 // Patterns of fields.
 const (
-	// Source: RAM, CreateRole and CreateOIDCProvider; an account's ID has 16 digits today.
+	// Source: Alibaba Cloud RAM, CreateRole and CreateOIDCProvider. An account's ID has 16 digits
+	// today; the patterns also allow other lengths.
 	alibabaRole     = `^acs:ram::[0-9]{5,20}:role/[A-Za-z0-9.-]{1,64}$`
 	alibabaProvider = `^acs:ram::[0-9]{5,20}:oidc-provider/[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`
 	// A host is a DNS name, an IPv4 address, or an IPv6 address in brackets.
@@ -147,7 +150,8 @@ const (
 	kubernetesServer = `^` + httpsHost + `(/[A-Za-z0-9._~-]{1,128}){0,7}$`
 )
 
-// like returns a check that a value matches the pattern. The error of the check is the fix.
+// like returns a function that checks whether a value matches a regular expression. The error for
+// any other value tells people how to fix it.
 func like(pattern, fix string) func(string) error {
 	return func(s string) error {
 		if regexp.MustCompile(pattern).MatchString(s) {
@@ -157,7 +161,7 @@ func like(pattern, fix string) func(string) error {
 	}
 }
 
-// parsed returns a check that a parser accepts the value.
+// parsed returns a function that reports the error of parsing a value, and discards the result.
 func parsed[T any](parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		_, err := parse(s)

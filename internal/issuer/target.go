@@ -16,14 +16,14 @@ import (
 type limits struct {
 	// life is the longest life of a token.
 	life time.Duration
-	// subject is the longest claim sub, in bytes.
+	// subject is the maximum length of the claim sub, in bytes.
 	subject int
 	// algorithms are the signature algorithms that the target accepts.
 	algorithms []identityv1.Algorithm
 }
 
-// maxSubject is the longest claim sub, in ASCII characters. Source: OpenID Connect Core 1.0,
-// section 2.
+// maxSubject is the maximum length of the claim sub, in ASCII characters. Source: OpenID Connect
+// Core 1.0, section 2.
 const maxSubject = 255
 
 // limitsOf returns the limits of a target.
@@ -31,7 +31,7 @@ func limitsOf(target string) limits {
 	all := []identityv1.Algorithm{identityv1.RS256, identityv1.ES256}
 	switch target {
 	case identityv1.TargetAzure:
-		// Sources: AADSTS70023 and AADSTS5002738 of Microsoft Entra.
+		// Sources: Microsoft Entra's errors AADSTS70023 (life) and AADSTS5002738 (algorithms).
 		return limits{life: 24 * time.Hour, subject: maxSubject, algorithms: []identityv1.Algorithm{identityv1.RS256}}
 	case identityv1.TargetGCP:
 		// Source: Google Cloud IAM, "Workload Identity Federation", requirements of an OIDC token:

@@ -10,12 +10,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// Authority is a CA that signs X.509-SVIDs. Its ID was checked.
+// Authority is a CA that signs X.509-SVIDs.
 type Authority struct {
 	// ID is the SHA-256 digest of the certificate's DER, in hexadecimal digits.
 	ID string
-	// Key is the ring's key that signs for this authority. If there is an intermediate, this key is
-	// in the intermediate, otherwise in the certificate.
+	// Key is the ring's key that signs for this authority. It is the public key in the intermediate
+	// or, if there is no intermediate, in the certificate.
 	Key Key
 	// Certificate is the CA certificate that verifiers trust.
 	Certificate *x509.Certificate
@@ -59,8 +59,10 @@ func (a Authority) NotAfter() time.Time {
 	return a.Certificate.NotAfter.UTC()
 }
 
-// ParseAuthority checks an entry: its certificate must have the entry's ID, and the certificate
-// that signs must have the entry's key. It does not check whether the certificates are valid now.
+// ParseAuthority reads the certificates of an entry. The entry's ID must be the digest of the
+// certificate. The entry's KID must be the kid of the key in the intermediate or, if there is no
+// intermediate, in the certificate. ParseAuthority does not check whether the certificates are
+// valid now.
 func ParseAuthority(entry *v1alpha1.Authority) (Authority, error) {
 	certificate, err := decodeCertificate(entry.Certificate)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// trust has a ring of authorities, whose public bundle is always reachable. Its method step carries
-// out the plans of Next, as the rotator does.
+// trust simulates a ring of authorities. The ring's public bundle is always reachable. The method
+// [trust.step] carries out the plans of Next, as the rotator does.
 type trust struct {
 	t       *testing.T
 	ring    *v1alpha1.KeyRing
@@ -33,7 +33,7 @@ type trust struct {
 	o       Observation
 	now     time.Time
 	ca      *ecdsa.PrivateKey // private key of the imported CA
-	secret  *x509.Certificate // the imported CA; nil for none
+	secret  *x509.Certificate // certificate of the CA in the Secret; nil without a CA
 	seen    map[string]time.Time
 	foreign []string // IDs in the bundle that are not the ring's
 }
@@ -62,14 +62,14 @@ func (w *trust) hold(a Authority, err error) Authority {
 	return a
 }
 
-// issue puts a new CA into the Secret, as cert-manager does.
+// issue makes a new CA that can be imported, as cert-manager does.
 func (w *trust) issue(life time.Duration) {
 	w.t.Helper()
 	w.ca = w.key()
 	w.reissue(life)
 }
 
-// reissue puts a new certificate of the same key into the Secret, as cert-manager does with
+// reissue makes a new certificate for the CA's current key, as cert-manager does with
 // rotationPolicy: Never.
 func (w *trust) reissue(life time.Duration) {
 	w.t.Helper()
@@ -140,9 +140,9 @@ func (w *trust) settle() {
 	w.t.Fatal("the ring does not come to rest")
 }
 
-// pass lets time pass in steps of an hour. At each step, the active authority must be able to sign
-// for an hour. Each authority except the first must have been in the bundle for the publish delay
-// before it signs.
+// pass lets time pass in steps of an hour. At each step, the active authority must be valid for at
+// least another svid.Lifetime. Each authority except the first must have been in the bundle for the
+// publish delay before it signs.
 func (w *trust) pass(d time.Duration) {
 	w.t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); {
@@ -220,12 +220,13 @@ func TestOwnAuthorities(t *testing.T) {
 	w.reason(v1alpha1.ConditionCanRotate, lanyardmeta.ReasonSucceeded)
 }
 
-// TestAuthorityBeforeItsEnd asserts that an authority is replaced before its certificate expires,
-// whether it is active or waits.
+// TestAuthorityBeforeItsEnd asserts that both the active authority and its waiting successor are
+// replaced before their certificates expire.
 func TestAuthorityBeforeItsEnd(t *testing.T) {
 	w := newTrust(t)
 	w.settle()
-	w.now = w.now.Add(w.policy.AuthorityLife() - day - 2*time.Hour + time.Minute) // no step ran meanwhile
+	// The rotator does not run during this time.
+	w.now = w.now.Add(w.policy.AuthorityLife() - day - 2*time.Hour + time.Minute)
 	w.settle()
 	w.want("both end too early, and verifiers know the second", "Retiring, Active, Published")
 	w.pass(3 * day)
@@ -245,8 +246,8 @@ func TestRevokedAuthority(t *testing.T) {
 }
 
 // TestRevokedKeyOfCA revokes the CA whose key has leaked. No other certificate of this key may be
-// trusted: neither one that is in the ring already, nor one that comes later, even if the ring was
-// deleted and made anew.
+// trusted, neither now nor later. If the policy lists the key as revoked, this must hold even for a
+// new ring.
 func TestRevokedKeyOfCA(t *testing.T) {
 	w := newTrust(t)
 	w.issue(90 * day)
@@ -263,7 +264,7 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	w.settle()
 	w.want("both have the leaked key", "imported Revoked, imported Revoked")
 	w.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
-	for n := range 100 { // 100 days: longer than the ring keeps other revoked authorities
+	for n := range 100 { // 100 days: longer than a ring usually keeps a revoked authority
 		w.now = w.now.Add(day)
 		if n%10 == 0 {
 			w.reissue(time.Duration(90+n) * day)
@@ -458,7 +459,8 @@ func TestKeysAndAuthorities(t *testing.T) {
 	}
 }
 
-// TestWishesForAuthorities checks Confirm, Rotate and Revoke with the IDs of authorities.
+// TestWishesForAuthorities checks that Confirm, Rotate and Revoke work for authorities, as they do
+// for keys.
 func TestWishesForAuthorities(t *testing.T) {
 	w := newTrust(t)
 	w.settle()

@@ -17,7 +17,7 @@
 // it writes the status by one compare-and-swap on the object's resourceVersion. If a process dies
 // in between, the next process continues from the last status that was written.
 //
-// Discovery reads a ring by Parse and publishes Ring.Public. Controllers drop a token or a
-// certificate unless Ring.Accepts the ID of its key. The commands "lanyard keys" change a ring's
-// spec by Rotate, Confirm and Revoke.
+// The discovery server reads a ring with Parse and publishes the keys that Ring.Public returns.
+// Controllers drop a token or a certificate if Ring.Accepts returns false for the ID of its key.
+// The commands "lanyard keys" change a ring's spec with Rotate, Confirm and Revoke.
 package keyring

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// Bounds for documents from the public URL. The configured URL may be wrong, so somebody else may
-// write the documents.
+// Bounds for documents that are read from the public URL. If this URL is wrong, a stranger may have
+// written the documents.
 const (
 	documentTimeout = 10 * time.Second
 	maxDocument     = 256 << 10 // bytes
@@ -25,8 +25,8 @@ const (
 	maxStranger     = 64        // maximum bytes of a kid in Document.Invalid
 )
 
-// ParseDocument parses a JSON Web Key Set; source: RFC 7517 §5. A key that is malformed, that is
-// not public, or whose kid is not its thumbprint is in Document.Invalid.
+// ParseDocument parses a JSON Web Key Set; source: RFC 7517 §5. Document.Invalid gets the kid of
+// each key that is malformed, that is not public, or whose thumbprint differs from its kid.
 func ParseDocument(data []byte) (*Document, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -45,8 +45,8 @@ func ParseDocument(data []byte) (*Document, error) {
 	return &doc, nil
 }
 
-// documentKey returns the kid of a key in a JSON Web Key Set. The result ours is true if a ring
-// could have this key: it is public, and its kid is its thumbprint.
+// documentKey returns the kid of a key in a JSON Web Key Set. It also reports whether a ring could
+// have this key: the key is public, and its kid is its thumbprint.
 func documentKey(raw json.RawMessage) (kid string, ours bool) {
 	var named struct {
 		KID string `json:"kid"`
@@ -67,12 +67,13 @@ func documentKey(raw json.RawMessage) (kid string, ours bool) {
 type Probe func(ctx context.Context) (*Document, error)
 
 // NewProbe returns a Probe that reads the JSON Web Key Set of an issuer. The Probe first reads
-// url/.well-known/openid-configuration, which must have the issuer's URL, and then its jwks_uri;
-// source: OpenID Connect Discovery 1.0 §4. The url is the issuer's URL, or the URL of a mirror with
-// the same paths that the token server can reach.
+// url/.well-known/openid-configuration, which must name the issuer's URL. Then it reads the key set
+// that the jwks_uri in this document names; source: OpenID Connect Discovery 1.0 §4. If the token
+// server cannot reach the issuer's URL, url must be that of a mirror with the same paths.
+// Otherwise, url must equal issuer.
 //
-// The jwks_uri must be below the issuer, and a redirect must not leave the url's scheme and host:
-// otherwise somebody else would decide which keys count as published.
+// The jwks_uri must be below the issuer's URL, and a redirect must not lead to another scheme or
+// host: otherwise somebody else would decide which keys count as published.
 func NewProbe(client *http.Client, url, issuer string) Probe {
 	client, url = atOneHost(client), strings.TrimSuffix(url, "/")
 	return func(ctx context.Context) (*Document, error) {
@@ -133,9 +134,9 @@ const (
 	UseJWT  = "jwt-svid"
 )
 
-// NewSPIFFEProbe returns a Probe that reads the public documents of a trust domain: the JSON Web
-// Key Set of the SPIFFE issuer, as NewProbe does, and the SPIFFE bundle. A key counts as published
-// if both documents have it, and an authority if the bundle has it.
+// NewSPIFFEProbe returns a Probe that reads the public documents of a trust domain. Like NewProbe,
+// it reads the issuer's JSON Web Key Set. It also reads the SPIFFE bundle. A key counts as
+// published if both documents have it. An authority counts as published if the bundle has it.
 func NewSPIFFEProbe(client *http.Client, url, issuer string) Probe {
 	keySet := NewProbe(client, url, issuer)
 	client = atOneHost(client)
@@ -189,8 +190,8 @@ func parseBundle(data []byte, keys *Document) (*Document, error) {
 	return both, nil
 }
 
-// bundleAuthority returns the ID of an authority in a SPIFFE bundle. The result ours is false if
-// the entry is no authority.
+// bundleAuthority reports whether an entry of a SPIFFE bundle is an authority, and returns the
+// authority's ID.
 func bundleAuthority(raw json.RawMessage) (id string, ours bool) {
 	var jwk jose.JSONWebKey
 	if json.Unmarshal(raw, &jwk) != nil || jwk.Use != UseX509 || len(jwk.Certificates) != 1 {
@@ -207,7 +208,7 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	}
 	resp, err := client.Do(req)
 	if errors.Is(err, errElsewhere) {
-		return nil, errElsewhere // err also has the URL of the redirect, which the server wrote
+		return nil, errElsewhere // err itself would quote a URL that the server chose
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read a public document: %w", err)

@@ -15,7 +15,7 @@ const X509 Role = "X.509"
 
 // Entry is a key or an authority of a ring, with its state.
 type Entry struct {
-	// ID is the kid of a key, or the id of an authority. People and documents use this ID.
+	// ID is the kid of a key, or the SHA-256 digest of an authority's certificate.
 	ID string
 	// KID is the kid of the private half. For a key, KID and ID are equal.
 	KID string
@@ -60,7 +60,7 @@ func (e Entry) Waiting() bool {
 // imported reports whether an entry is an authority that came from a Secret.
 func (e Entry) imported() bool { return e.Authority != nil && e.Authority.Imported }
 
-// noun returns the word for an entry of the role, for texts that people read.
+// noun returns what messages call an entry of the role.
 func (r Role) noun() string {
 	if r == X509 {
 		return "authority"

@@ -6,9 +6,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// margin is added to the publish delay: an authority must be able to sign for the sum of both, so
-// that its successor can take over in time. The margin covers the life of an X.509-SVID, and the
-// time until the next steps of the ring.
+// margin is the time that a successor of an authority needs to take over, in addition to the
+// publish delay. It covers the life of an X.509-SVID, and delays between the steps of the ring.
 const margin = 2 * time.Hour
 
 // maxAuthorities is the maximum number of authorities that the schema of KeyRing allows.
@@ -16,7 +15,8 @@ const maxAuthorities = 16
 
 // Import is the CA in the Secret from which authorities are imported.
 type Import struct {
-	// ID is the ID of the CA as an authority; empty if Problem is set.
+	// ID is the SHA-256 digest of the CA's certificate, like [Authority].ID. It is empty if Problem
+	// is set.
 	ID string
 	// Key is the thumbprint of the CA's public key. A renewed certificate may have the same key.
 	Key string
@@ -27,14 +27,14 @@ type Import struct {
 	Problem string
 }
 
-// IntermediateLife is how long an intermediate of an imported authority is valid. The CA signs the
-// intermediate again after half of this time. So if the Secret gets another CA, the intermediate of
-// the former CA can sign until the new CA has been published for the delay.
+// IntermediateLife is how long an intermediate of an imported authority is valid. The CA signs a
+// new intermediate after half of this time. So if the Secret gets a new CA, the old CA's last
+// intermediate stays valid for longer than PublishDelay: until verifiers know the new CA.
 func (p Policy) IntermediateLife() time.Duration { return 2 * (p.PublishDelay + margin) }
 
 // AuthorityLife is how long an authority that the ring makes is valid. The authority waits as the
-// successor for one rotation period, and signs for a second period. The third period leaves people
-// time to repair a rotation that does not happen.
+// successor for one rotation period, and signs for a second period. If a rotation fails, people
+// have a third period to repair it. After that, there is still time to publish the next authority.
 func (p Policy) AuthorityLife() time.Duration { return 3*p.RotationPeriod + 2*(p.PublishDelay+margin) }
 
 // imports reports whether the observed CA must become an authority.
@@ -47,9 +47,9 @@ func (t *turn) imports() bool {
 	return !known && !t.keyRevoked(i.Key)
 }
 
-// keyRevoked reports whether a key, or an authority with this key, was revoked. The parameter key
-// is the thumbprint of the key. Whoever has a revoked key can sign under each certificate of the
-// key. So a new certificate must not bring the key back.
+// keyRevoked reports whether the key with this thumbprint, or an authority with this key, was
+// revoked. Whoever has a revoked key can sign under each certificate of the key. So a new
+// certificate must not bring the key back.
 func (t *turn) keyRevoked(key string) bool {
 	if key == "" { // the certificate could not be parsed
 		return false
@@ -87,12 +87,12 @@ func (t *turn) renews() string {
 }
 
 // fits reports whether an authority has the origin that the policy wants: imported, or made by the
-// ring. Keys that are no authorities always fit.
+// ring. Keys that are not authorities always fit.
 func (t *turn) fits(e Entry) bool { return e.Authority == nil || e.imported() == t.policy.Import }
 
-// superseded reports whether an imported authority that waits is not needed: an older authority
-// waits too and will sign first, and the Secret already has a newer CA. So a Secret that changes
-// faster than the publish delay does not fill the ring.
+// superseded reports whether a waiting imported authority may be dropped: an older authority is
+// next to sign, and the Secret has a newer CA. Dropping such authorities keeps the ring small if
+// the Secret changes faster than the publish delay.
 func (t *turn) superseded(e Entry) bool {
 	i := t.observed.Import
 	if !e.imported() || i == nil || i.ID == "" || e.ID == i.ID {

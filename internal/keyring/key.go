@@ -15,13 +15,13 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// rsaBits is the length of an RSA key's modulus; source: RFC 7518 §3.3 requires at least 2048.
+// rsaBits is the length of an RSA key's modulus. RFC 7518 §3.3 requires at least 2048.
 const rsaBits = 2048
 
 // pemType is the PEM label of a public key; source: RFC 7468 §13.
 const pemType = "PUBLIC KEY"
 
-// Key is a public key whose kid was checked.
+// Key is a public key with its kid and its algorithm.
 type Key struct {
 	// ID is the kid: the SHA-256 thumbprint of Public in base64url; source: RFC 7638.
 	ID string
@@ -46,7 +46,7 @@ func NewKey(public crypto.PublicKey) (Key, error) {
 }
 
 // Thumbprint returns the kid of a public key: its SHA-256 thumbprint in base64url; source: RFC 7638.
-// The key may have a type that rings do not use, for example the key of an imported CA.
+// Thumbprint also accepts keys that NewKey refuses: an imported CA may have such a key.
 func Thumbprint(public crypto.PublicKey) (string, error) {
 	thumbprint, err := (&jose.JSONWebKey{Key: public}).Thumbprint(crypto.SHA256)
 	if err != nil {
@@ -55,8 +55,8 @@ func Thumbprint(public crypto.PublicKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(thumbprint), nil
 }
 
-// JWK returns the key as an entry of a JSON Web Key Set, with the members kty, kid, use and alg
-// and the key itself; source: RFC 7517 §4.
+// JWK returns the key as an entry of a JSON Web Key Set; source: RFC 7517 §4. The entry has the
+// members kty, kid, use and alg, and those of the public key.
 func (k Key) JWK() jose.JSONWebKey {
 	return jose.JSONWebKey{Key: k.Public, KeyID: k.ID, Algorithm: string(k.Algorithm), Use: "sig"}
 }
@@ -73,7 +73,7 @@ func (k Key) Entry() (v1alpha1.RingKey, error) {
 	}, nil
 }
 
-// parseKey checks an entry: its public half must have the entry's algorithm and kid.
+// parseKey returns the Key of an entry. The public half must have the entry's algorithm and kid.
 func parseKey(entry *v1alpha1.RingKey) (Key, error) {
 	block, rest := pem.Decode([]byte(entry.PublicKey))
 	if block == nil || block.Type != pemType || len(rest) > 0 {
@@ -95,8 +95,7 @@ func parseKey(entry *v1alpha1.RingKey) (Key, error) {
 	return key, nil
 }
 
-// algorithmOf returns the algorithm for which rings use a key. There is only one for each type of
-// key.
+// algorithmOf returns the algorithm of a key. Rings use each type of key with only one algorithm.
 func algorithmOf(public crypto.PublicKey) (v1alpha1.Algorithm, error) {
 	switch k := public.(type) {
 	case *rsa.PublicKey:

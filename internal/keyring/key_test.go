@@ -54,7 +54,8 @@ func TestNewKeyRefuses(t *testing.T) {
 	}
 }
 
-// TestParse parses a ring with an entry of each state, and entries that do not fit their keys.
+// TestParse parses a ring with a key in each state, and three invalid entries. Parse must omit the
+// invalid entries. The ring must accept exactly the keys that are public.
 func TestParse(t *testing.T) {
 	var status v1alpha1.KeyRingStatus
 	kids := map[v1alpha1.KeyState]string{}
@@ -99,7 +100,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseDocument parses valid and invalid documents.
+// TestParseDocument checks which kids of a document are valid and which are invalid. A text that is
+// not a key set must be an error.
 func TestParseDocument(t *testing.T) {
 	k := p256(t)
 	good, err := json.Marshal(k.JWK())

@@ -13,18 +13,19 @@ import (
 )
 
 // Plan is the next step of a ring. If Changed is true, the step only writes Status, and a later
-// step makes keys. So a change of a state does not wait for a key that cannot be made now.
+// step makes keys. So a change of state is written even if keys cannot be made.
 type Plan struct {
-	// Status replaces the ring's status if Changed is true, or when keys were made.
+	// Status is the ring's new status. It is written if Changed is true, or after keys or
+	// certificates have been made.
 	Status v1alpha1.KeyRingStatus
 	// Changed is true if Status differs from the ring's status.
 	Changed bool
 	// Missing are the roles that need a new key, one entry per key. The caller first makes the
-	// keys, and then adds them to Status by AddKey or AddAuthority. So the ring never has a key
-	// that does not exist.
+	// keys, and then adds them to Status by AddKey or AddAuthority. So the ring never lists a key
+	// without a private half.
 	Missing []Role
-	// Import is true if Observation.Import must become an authority. The caller makes a key, the CA
-	// signs an intermediate for the key, and AddAuthority adds both.
+	// Import is true if Observation.Import must become an authority. The caller makes a key, has
+	// the CA sign an intermediate for the key, and passes both to AddAuthority.
 	Import bool
 	// Renew is the ID of the imported authority whose intermediate the CA must sign again; empty
 	// for no authority. The caller passes the authority with the new intermediate to Renewed.
@@ -52,8 +53,7 @@ func (p *Plan) AddAuthority(a Authority, now time.Time) {
 	p.Status.Authorities = append(p.Status.Authorities, entry)
 }
 
-// Renewed replaces the intermediate of the authority with the ID Renew. The new intermediate is
-// that of the authority a.
+// Renewed writes an authority's new intermediate into the plan's status.
 func (p *Plan) Renewed(a Authority) {
 	for i := range p.Status.Authorities {
 		if entry := &p.Status.Authorities[i]; entry.ID == a.ID && entry.KID == a.Key.ID {
@@ -71,18 +71,18 @@ func Revocation(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) 
 	if equality.Semantic.DeepEqual(&ring.Status, t.status) {
 		return Plan{Status: *t.status}
 	}
-	// Compare the revisions now and not in the next step: this plan increments the revision in the
-	// status, so the next step might not notice a restored backup.
+	// Check now whether the ring was restored from a backup. This plan increments the revision in
+	// the status, so the next step might no longer see that the status is old.
 	t.noticeHistory()
 	return t.plan(ring)
 }
 
 // Next returns the next step of a ring. It reads no clock and does no I/O. If the observation stays
-// the same, Next changes nothing more after some steps.
+// the same, the status stops changing after a few steps.
 //
-// A revocation is part of every step. All other changes need clocks that agree. Foreign keys (see
-// foreignKeys) stop only rotation: meanwhile, new keys are made and published, and expired keys are
-// removed.
+// Every step carries out revocations. All other changes happen only if the clocks of the token
+// server and the API server agree. Foreign keys (see foreignKeys) stop only rotation: the ring
+// still makes and publishes new keys, and removes expired keys.
 func Next(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
 	t := turn{spec: &ring.Spec, status: ring.Status.DeepCopy(), observed: o, policy: p, now: now}
 	t.revoke()
@@ -169,8 +169,9 @@ func (t *turn) revokes(id string) bool {
 	return id != "" && (slices.Contains(t.spec.Revoke, id) || slices.Contains(t.policy.Revoked, id))
 }
 
-// taint marks the keys that verifiers may have cached together with a revoked key. Authorities need
-// no taint: a certificate of an unknown authority does not make verifiers read the bundle again.
+// taint marks the keys that verifiers may have cached together with a revoked key. An unknown key
+// makes verifiers read the document again and drop the revoked key; a tainted key does not.
+// Authorities need no taint, because an unknown authority does not make verifiers read the bundle.
 func (t *turn) taint(r Role) {
 	if r == X509 {
 		return
@@ -182,14 +183,13 @@ func (t *turn) taint(r Role) {
 	}
 }
 
-// noticeHistory finds out whether the ring was published without a gap. A gap is a restored backup,
-// or a change of the issuer or the trust domain. After a gap, the delay of published keys begins
-// anew: verifiers may have cached a document that was served during the gap, and that lacks these
-// keys.
+// noticeHistory finds out whether the KeyRing was restored from a backup, or whether the issuer or
+// the trust domain has changed. In these cases, verifiers may have cached a document that lacks the
+// published keys. So these keys become pending, and their publish delay begins anew.
 func (t *turn) noticeHistory() {
 	restored := t.observed.Revision > t.status.Revision
 	if restored {
-		t.status.Revision = t.observed.Revision // so that no replica notices this backup again
+		t.status.Revision = t.observed.Revision // later steps must not treat this backup as a new one
 	}
 	moved := t.status.Issuer != "" && t.status.Issuer != t.policy.Issuer
 	renamed := t.status.TrustDomain != "" && t.status.TrustDomain != t.policy.TrustDomain.Name()
@@ -278,7 +278,7 @@ func (t *turn) maySign() func(Entry) bool {
 	}
 }
 
-// readyAt returns the time at which a published key has been published for the delay.
+// readyAt returns the time at which a published key's publish delay is over.
 func (t *turn) readyAt(e Entry) time.Time { return e.PublishedAt.Add(t.policy.PublishDelay) }
 
 // activate makes e the active key. It does nothing if e is nil.
@@ -290,9 +290,9 @@ func (t *turn) activate(e *Entry) {
 	e.MaxLife = metav1.Duration{Duration: t.policy.MaxLife}
 }
 
-// dropTainted removes the waiting tainted keys once an untainted key signs. If a tainted key signed
-// later, verifiers that have cached it together with the revoked key would not read the document
-// again, and still trust the revoked key.
+// dropTainted removes the waiting tainted keys once an untainted key signs. Verifiers may have
+// cached a tainted key together with the revoked key. If the tainted key signed later, these
+// verifiers would not read the document again, and would still trust the revoked key.
 func (t *turn) dropTainted(r Role) {
 	if active := t.active(r); active == nil || active.Tainted {
 		return
@@ -304,10 +304,10 @@ func (t *turn) dropTainted(r Role) {
 	}
 }
 
-// expire removes keys that nobody needs any more, and deletes entries that no cache has any more.
-// It also updates MaxLife of active keys. MaxLife grows before anything is signed for the longer
-// life. It does not shrink, because older tokens and certificates may still live for the longer
-// life.
+// expire removes the keys that nobody needs any more. It deletes the entry of a removed key when no
+// verifier can have a cached document with this key. If the policy now allows a longer life, expire
+// raises MaxLife of the active keys. It never lowers MaxLife, because tokens and certificates that
+// were signed under the former policy may live that long.
 func (t *turn) expire() {
 	for _, e := range t.entries() {
 		wanted := slices.Contains(t.policy.roles(), e.Role)
@@ -338,8 +338,9 @@ func (t *turn) replacing(e Entry) bool {
 	return e.State == v1alpha1.KeyRevoked && slices.Contains(t.policy.roles(), e.Role) && (active == nil || active.Tainted)
 }
 
-// missing returns the roles that lack a key, one entry per key. Each role needs two keys: one
-// signs, and one is its successor. Imported authorities are not made here.
+// missing returns the role of each missing key; a role that lacks two keys is in the result twice.
+// Each role needs two keys: one signs, and one is its successor. Imported authorities do not count
+// as missing.
 func (t *turn) missing() []Role {
 	var missing []Role
 	for _, r := range t.policy.roles() {
@@ -371,8 +372,8 @@ func (t *turn) published(e Entry) bool {
 	return e.State == v1alpha1.KeyPublished && t.held(e) && t.fits(e) && !t.ended(e)
 }
 
-// held reports whether the store has the private half of a key. If so, the entry's kid is the key's
-// thumbprint, because all kids in Observation.Held are thumbprints.
+// held reports whether the store has the private half of a key. All kids in Observation.Held are
+// thumbprints, so an entry with a wrong kid is not held.
 func (t *turn) held(e Entry) bool { return slices.Contains(t.observed.Held, e.KID) }
 
 // seen reports whether verifiers can see a key now: the observed document has the key, or a person
@@ -410,8 +411,8 @@ func (t *turn) hasRevoked(r Role) bool {
 	return t.find(r, func(e Entry) bool { return e.State == v1alpha1.KeyRevoked }) != nil
 }
 
-// everActive returns a map with the keys true (authorities) and false (JWT keys). A value is true
-// if any such entry was ever active. Deleted entries of the ring do not count.
+// everActive says whether an entry of the ring was ever active: result[true] for the authorities,
+// result[false] for the JWT keys. Entries that were deleted from the ring do not count.
 func (t *turn) everActive() map[bool]bool {
 	ever := map[bool]bool{}
 	for _, e := range t.entries() {
@@ -422,8 +423,8 @@ func (t *turn) everActive() map[bool]bool {
 	return ever
 }
 
-// foreignKeys returns a sentence for each public key of the ring without a private half in the
-// store, and for each key in the public document that is not in the ring.
+// foreignKeys returns a sentence for each public key of the ring that has no private half in the
+// store, and for each key of the public document that is not in the ring.
 func (t *turn) foreignKeys() []string {
 	var foreign []string
 	for _, e := range t.entries() {

@@ -121,7 +121,7 @@ func TestNext(t *testing.T) {
 		name     string
 		ring     []string
 		spec     v1alpha1.KeyRingSpec
-		document string // kids, reachable, "down", or "" for none
+		document string // kids with spaces between, the constant reachable, "down", or "" for none
 		lost     string // kid whose private half is lost
 		edit     func(*v1alpha1.KeyRing, *Observation, *Policy)
 
@@ -438,8 +438,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// settles checks that a ring stops changing after a few steps, or needs a new key, if the
-// observation stays the same.
+// settles repeats Next with the same observation. After a few steps, the ring must stop changing,
+// or need a new key.
 func settles(t *testing.T, ring *v1alpha1.KeyRing, plan Plan, o Observation, p Policy) {
 	t.Helper()
 	ring.Status = plan.Status
@@ -489,7 +489,8 @@ func TestNextRevision(t *testing.T) {
 	}
 }
 
-// TestNextRemembersOtherKeys checks that the ring remembers that the document had other keys.
+// TestNextRemembersOtherKeys checks that OtherKeysSeen stays true after the document has had a key
+// that is not in the ring.
 func TestNextRemembersOtherKeys(t *testing.T) {
 	ring := &v1alpha1.KeyRing{}
 	ring.Status = Next(ring, Observation{Document: &Document{KIDs: []string{"old"}}}, daily(), today()).Status
@@ -502,8 +503,8 @@ func TestNextRemembersOtherKeys(t *testing.T) {
 	}
 }
 
-// TestNextNamesForeignKeys checks that the condition has the kid of a foreign key, quoted if the
-// kid has special characters.
+// TestNextNamesForeignKeys checks that the condition CanRotate names a foreign key by its kid. A
+// kid with special characters must be quoted.
 func TestNextNamesForeignKeys(t *testing.T) {
 	ring, o := ringOf(t, "a Active 48h", "b Published 48h")
 	o.Document = &Document{KIDs: o.Held, Invalid: []string{"x\n\u202e"}}

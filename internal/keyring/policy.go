@@ -19,7 +19,7 @@ const (
 	// MaxSkew is the maximum difference between the local clock and the API server's clock. With a
 	// larger difference, changes that depend on time do not happen.
 	MaxSkew = time.Minute
-	// removalSlack is the time between the end of a key's last token and the removal of the key.
+	// removalSlack is the time between the expiry of a key's last token and the removal of the key.
 	// The time is needed because a signer may see the rotation late, and two clocks may differ.
 	removalSlack = MaxViewAge + 2*MaxSkew
 )
@@ -30,7 +30,7 @@ type Policy struct {
 	// ring has only authorities.
 	Issuer string
 	// Algorithms are the algorithms for which the ring has keys. Keys of other algorithms retire.
-	// Required with Issuer.
+	// At least one algorithm is required if Issuer is set.
 	Algorithms []v1alpha1.Algorithm
 	// TrustDomain is the SPIFFE trust domain for which the ring has authorities; zero if it has no
 	// authorities.
@@ -40,7 +40,7 @@ type Policy struct {
 	// PublishDelay is how long a key is in the public document before it signs. It must be longer
 	// than any verifier caches the document. Default of the token server: 24 hours.
 	PublishDelay time.Duration
-	// RotationPeriod is how long a key is active. At least twice PublishDelay.
+	// RotationPeriod is how long a key is active. It must be at least twice PublishDelay.
 	RotationPeriod time.Duration
 	// MaxLife is the longest time that anything signed by the ring is valid.
 	MaxLife time.Duration
@@ -89,11 +89,12 @@ const (
 	plannedAuthorities = 12
 )
 
-// checkSize returns an error if the ring would become full: then no successor could be added.
+// checkSize returns an error if rotations by schedule would fill the ring.
 func (p Policy) checkSize() error {
 	periods := func(d time.Duration) int { return int((d + p.RotationPeriod - 1) / p.RotationPeriod) }
 	expires := p.MaxLife + removalSlack
-	// One key signs and one key waits. Other keys retire, and then stay until no cache has them.
+	// One key signs and one key waits. Former keys retire, and then stay in the ring until no cache
+	// has them.
 	each := 2 + periods(expires) + periods(p.PublishDelay+expires)
 	if each*len(p.Algorithms) <= plannedKeys && (p.TrustDomain.IsZero() || each <= plannedAuthorities) {
 		return nil
@@ -118,16 +119,16 @@ func (p Policy) roles() []Role {
 	return roles
 }
 
-// Observation is the observed state outside of the KeyRing object: an input of Next.
+// Observation has the facts that Next needs in addition to the KeyRing object and the policy.
 type Observation struct {
 	// Held are the kids of the keys whose private halves the token server has stored.
 	Held []string
-	// EarlierKeys is true if an earlier installation had published other keys: there are private
-	// halves of a KeyRing of another UID, or identities whose tokens such a ring has signed.
+	// EarlierKeys is true if an earlier installation had published keys of its own. There are two
+	// signs of this: the store has private halves of a KeyRing with another UID, or the status of a
+	// WorkloadIdentity names this issuer and an earlier KeyRing.
 	EarlierKeys bool
-	// Document is the public document, read at this step. It is nil if DocumentErr is set, or if
-	// the token server does not know where the document is. In the second case, people confirm
-	// keys.
+	// Document is the public document as read at this step. It is nil if DocumentErr is set. It is
+	// also nil if the token server does not know the document's URL. People must then confirm keys.
 	Document *Document
 	// DocumentErr says why the document could not be read.
 	DocumentErr error
@@ -143,10 +144,11 @@ type Observation struct {
 
 // Document has the IDs of the keys in the public document, as verifiers see it.
 type Document struct {
-	// KIDs are the kids of the keys whose kid is their thumbprint, and the IDs of authorities.
+	// KIDs are the kids of valid keys, and the IDs of authorities. The kid of a valid key is its
+	// thumbprint.
 	KIDs []string
-	// Partial are the kids of keys that only the key set has, or only the SPIFFE bundle. So some
-	// verifiers can read these keys, and other verifiers cannot.
+	// Partial are the kids of keys that only one of the two documents has: the key set or the
+	// SPIFFE bundle. So some verifiers can read these keys, and other verifiers cannot.
 	Partial []string
 	// Invalid are the kids of all other keys, which cannot be keys of the ring.
 	Invalid []string

@@ -16,8 +16,8 @@ import (
 // finding is the reason and the message of a condition that is False.
 type finding struct{ reason, message string }
 
-// report sets the conditions. Their texts change only if the described facts change, so that a ring
-// without changes is not written.
+// report sets the conditions. Their texts change only if the described facts change, so that an
+// unchanged ring is not written again.
 func (t *turn) report() {
 	t.set(lanyardmeta.ConditionReady, t.notReady(), "every algorithm has an active key")
 	t.set(v1alpha1.ConditionCanRotate, t.hindrance(), "the next key of every algorithm takes over when it is due")
@@ -112,8 +112,8 @@ func (t *turn) unseenForLong(e Entry) bool {
 
 func (t *turn) howToPublish(e Entry) string { return HowToPublish(t.status, e) }
 
-// HowToPublish returns a sentence for people: what a waiting key of the ring waits for before it
-// signs, and what people can do.
+// HowToPublish returns a sentence that tells people why a waiting key of the ring does not sign
+// yet, and what they can do.
 func HowToPublish(ring *v1alpha1.KeyRingStatus, e Entry) string {
 	if e.State == v1alpha1.KeyPublished && e.PublishedAt != nil {
 		why := ""

@@ -14,7 +14,7 @@ func Rotate(ring *v1alpha1.KeyRing, now time.Time) {
 	ring.Spec.Rotate = now.UTC().Format(time.RFC3339)
 }
 
-// Confirm writes into the spec that verifiers can read the key in the public document. With
+// Confirm records in the ring's spec that verifiers can read the key in the public document. With
 // skipDelay, the key may sign at once. Confirm fails for a key that is neither Pending nor
 // Published.
 func Confirm(ring *v1alpha1.KeyRing, id string, skipDelay bool) error {
@@ -25,7 +25,7 @@ func Confirm(ring *v1alpha1.KeyRing, id string, skipDelay bool) error {
 	if !entry.Waiting() {
 		return fmt.Errorf("%s %s is %s: only keys that are Pending or Published can be confirmed", entry.Role.noun(), id, entry.State)
 	}
-	// Drop confirmations of keys that the ring does not have, or that do not wait.
+	// Drop confirmations that are of no more use: the key is not in the ring, or no longer waits.
 	ring.Spec.Confirm = slices.DeleteFunc(ring.Spec.Confirm, func(c v1alpha1.KeyConfirmation) bool {
 		e, found := Find(&ring.Status, c.KID)
 		return c.KID == id || !found || !e.Waiting()
@@ -61,7 +61,7 @@ type Consequences struct {
 	// nothing is signed for its role until a new key is seen in the public document.
 	Successor string
 	// SuccessorCached reports whether the successor has been published for the publish delay, so
-	// that verifiers which cache the document have its key.
+	// that verifiers have the successor even if they cache the document.
 	SuccessorCached bool
 	// Outage is true if nothing can be signed for the role for a while.
 	Outage bool
@@ -80,7 +80,8 @@ func ConsequencesOf(ring *v1alpha1.KeyRing, id string, now time.Time) (Consequen
 		c.ValidUntil = now.Add(key.MaxLife.Duration)
 		c.Outage = true
 		for _, e := range Entries(&ring.Status) {
-			sameKey := key.Authority != nil && certifiedKey(e) == certifiedKey(key) // e is revoked too
+			// An authority with the same key is revoked too.
+			sameKey := key.Authority != nil && certifiedKey(e) == certifiedKey(key)
 			if e.Role == key.Role && e.State == v1alpha1.KeyPublished && !slices.Contains(ring.Spec.Revoke, e.ID) && !sameKey {
 				c.Successor, c.Outage = e.ID, false
 				c.SuccessorCached = !now.Before(e.PublishedAt.Add(ring.Status.PublishDelay.Duration))
@@ -155,7 +156,7 @@ func (c Consequences) authorityLines() []string {
 			certifiedKey(c.Key)))
 }
 
-// entryOf returns the key or authority of an ID, or an error that says where IDs are shown.
+// entryOf returns the key or authority with an ID, or an error that says where IDs are shown.
 func entryOf(ring *v1alpha1.KeyRing, id string) (Entry, error) {
 	entry, found := Find(&ring.Status, id)
 	if !found {

@@ -9,10 +9,9 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
-// ChartTemplate returns the Helm template with the RBAC rules of Lanyard's chart that are about
-// kinds. The template defines a part for each set of kinds. A part has one rule for each API group.
-// The argument of a part is the list of verbs. The command dev/kinds writes the template into the
-// chart.
+// ChartTemplate returns the text of a Helm file with the chart's RBAC rules for the kinds. The file
+// defines a named template for each set of kinds, with one rule for each API group. The argument of
+// a named template is the list of verbs. The command dev/kinds writes the file into the chart.
 func (t Table) ChartTemplate() string {
 	scans := func(k Kind) bool { return k.Fetches() && !k.KeepsArtifacts() }
 	isNamed := func(k Kind) bool { return k.Relation != "" || k.HasSVIDs() }

@@ -20,7 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// registryOfRows is the registry for all rows, because rows of the truth table have no registry.
+// registryOfRows is the registry in the address of every tested object. The truth table has no
+// registries.
 const registryOfRows = "registry.example.com"
 
 // TestExclusions checks that each kind accepts or refuses its rows of the truth table as the table

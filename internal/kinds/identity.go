@@ -12,8 +12,8 @@ func WorkloadIdentity() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityKind),
 		Plural:           "workloadidentities", Short: "lwi", Program: IdentityController,
-		// Gardener has the first group. GEP-26, the design of Gardener's WorkloadIdentity, has the
-		// second.
+		// The first group is Gardener's. The second group is in GEP-26, the design of Gardener's
+		// WorkloadIdentity.
 		Peers:   []string{"security.gardener.cloud", "authentication.gardener.cloud"},
 		New:     func() Resource { return &v1alpha1.WorkloadIdentity{} },
 		NewList: func() List { return &v1alpha1.WorkloadIdentityList{} },
@@ -51,8 +51,8 @@ func WorkloadIdentityBinding() Kind {
 	}
 }
 
-// KeyRing returns the entry of the kind whose status the token server writes. Its objects have
-// conditions, but not the status that almost all other kinds share.
+// KeyRing returns the kind's entry in the [Table]. The token server writes the status of KeyRings.
+// They have conditions, but not the status that almost all other kinds share.
 func KeyRing() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.KeyRingKind),
@@ -103,13 +103,13 @@ func AWSClusterStaticIdentity() Kind {
 	})
 }
 
-// lentIdentity is an AWS identity with the status that all four kinds have.
+// lentIdentity is an object of any of the four kinds of AWS identities.
 type lentIdentity interface {
 	GetIdentityStatus() *v1alpha1.AWSIdentityStatus
 }
 
-// awsIdentity completes the entry of a kind of AWS identities. If the entry has no Source, the
-// Source of an identity is the text of the chain in its status, with the root last.
+// awsIdentity completes the entry of a kind of AWS identities. If Source is nil, it is set to a
+// function that returns the chain in an identity's status, with the root last.
 func awsIdentity(k Kind) Kind {
 	k.Program, k.AWSIdentity, k.Success = IdentityController, true, "Ready"
 	if k.Source == nil {

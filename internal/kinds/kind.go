@@ -30,8 +30,7 @@ const (
 	TokenServer Program = "lanyard-token-server"
 )
 
-// Server is the sort of server that the objects of a kind use. The sort decides what a token is
-// for.
+// Server is the sort of server that the objects of a kind use.
 type Server string
 
 // The sorts of servers.
@@ -45,7 +44,8 @@ const (
 )
 
 // Resource is an object of any kind, like client.Object of controller-runtime. This package does
-// not import controller-runtime, because programs that reach no cluster link this package.
+// not import controller-runtime, because it is also linked into programs that never connect to a
+// cluster.
 type Resource interface {
 	metav1.Object
 	runtime.Object
@@ -61,7 +61,7 @@ type List interface {
 type Object interface {
 	Resource
 
-	// GetStatus returns the part of the status that all kinds have, for reading and writing.
+	// GetStatus returns the common part of the status, for reading and writing.
 	GetStatus() *meta.Status
 }
 
@@ -109,7 +109,7 @@ type Kind struct {
 	// Short is the short name for kubectl, such as "lbkt". Required.
 	Short string
 	// Peers are the API groups of kinds of the same name in other projects. Manifests of these kinds
-	// can be converted.
+	// can be converted to Lanyard's kind.
 	Peers []string
 	// FluxReference is the name of a field in Flux's objects that refers to an object of the kind
 	// without naming the kind, such as imageRepositoryRef; empty if there is no such field.
@@ -131,27 +131,26 @@ type Kind struct {
 	// Bucket returns the spec of an object's bucket. Required if Server is Buckets.
 	Bucket func(Resource) toolkitv1.BucketSpec
 	// Region returns the region in an object's spec, such as "eu-central-1"; empty if the object
-	// names no region. Region is itself nil if the kind has no field for a region.
+	// names no region. The function is nil if the kind has no field for a region.
 	Region func(Resource) string
 	// Source returns the short name of an object's source for people: a repository, a bucket, a
 	// Secret. If Source is nil, there is no such name.
 	Source func(Resource) string
 	// Fields returns a copy of the identity fields of an object, for package auth/spec. Fields is
-	// nil if the kind has no identity fields. Commands cannot explain the credentials of such a
-	// kind.
+	// nil if the kind has no identity fields.
 	Fields func(Resource) spec.Fields
 	// IdentityRef returns an object's reference to an AWS identity; nil if there is no reference.
-	// IdentityRef is itself nil if objects of the kind cannot refer to an AWS identity.
+	// The function is nil if objects of the kind cannot refer to an AWS identity.
 	IdentityRef func(Resource) *spec.IdentityRef
 	// WorkloadIdentity returns the name of the WorkloadIdentity that an object uses; empty if it
-	// uses none. WorkloadIdentity is itself nil if objects of the kind cannot use a
-	// WorkloadIdentity.
+	// uses none. The function is nil if objects of the kind cannot use a WorkloadIdentity.
 	WorkloadIdentity func(Resource) string
 	// AWSIdentity says that the objects are AWS identities, to which other objects refer.
 	AWSIdentity bool
-	// Relation is a CEL expression over object and identity: true if the object uses the
-	// WorkloadIdentity. In this case, a token may contain the object as its context. Empty if
-	// tokens cannot contain objects of the kind.
+	// Relation is a CEL expression with the variables object and identity. It is true if the object
+	// uses the WorkloadIdentity in the variable identity. Only then may tokens of this
+	// WorkloadIdentity name the object as their context. Empty if tokens cannot name objects of the
+	// kind.
 	Relation string
 
 	// Success is the word in reports for an object that is Ready, such as "Pulled". Empty if
@@ -189,7 +188,8 @@ func (k Kind) NamedIdentity(o Resource) (auth.Subject, error) {
 	return spec.AWSIdentity(ref.Kind, o.GetNamespace(), ref.Name)
 }
 
-// GroupResource returns the name of the kind in the API server's errors.
+// GroupResource returns the API group and the plural, which name the kind in the API server's
+// errors.
 func (k Kind) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.Plural}
 }
@@ -215,9 +215,9 @@ func (k Kind) HasSVIDs() bool {
 	return ok
 }
 
-// Acting completes an entry of a kind whose objects act as a tenant: New must return a [Tenant],
-// and address must return the server's address in the spec. Acting does not change the Program,
-// Relation, Source, Fields and Found that the entry already has.
+// Acting completes the entry of a kind whose objects act as a tenant. The entry's New must return a
+// [Tenant]. The function address returns the server's address in an object's spec. The fields
+// Program, Relation, Source, Fields and Found are set only if they are empty.
 func Acting(k Kind, address func(Resource) string) Kind {
 	k.Program = cmp.Or(k.Program, Controller)
 	k.Relation = cmp.Or(k.Relation, `object.?spec.?workloadIdentityName.orValue('') == identity.metadata.name`)
@@ -262,8 +262,8 @@ func foundArtifact(o Resource) *Found {
 	return &Found{Text: "stored artifact for revision " + revision, Revision: revision}
 }
 
-// of converts a function of one type of objects to a function of all objects. The result panics for
-// an object of another type, so callers pass only objects of the entry's kind.
+// of converts a function with a parameter of type O to a function that takes any Resource. The
+// result panics for an object of another type, so callers pass only objects of the entry's kind.
 func of[O any, R any](f func(O) R) func(Resource) R {
 	return func(o Resource) R { return f(o.(O)) }
 }

@@ -26,8 +26,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestTableFitsTheCRDs checks each entry against the CustomResourceDefinition of the kind: names,
-// scope, and the facts that depend on fields of the schema. Each definition must have an entry.
+// TestTableFitsTheCRDs checks each entry against the CustomResourceDefinition of the kind: names
+// and scope must be the same, and the schema must have the fields that the entry implies. Each
+// definition must have an entry.
 func TestTableFitsTheCRDs(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "*.yaml"))
 	must.Succeed(t, err)
@@ -82,8 +83,8 @@ func readCRD(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinitio
 	return crd
 }
 
-// TestTableFitsTheLibrary compares the table with the lists of packages auth/svid and auth/spec,
-// which cannot import the table.
+// TestTableFitsTheLibrary checks that auth/svid and auth/spec list the same kinds as the table.
+// These packages cannot import the table.
 func TestTableFitsTheLibrary(t *testing.T) {
 	names := func(is func(kinds.Kind) bool) (found []auth.Kind) {
 		for _, kind := range kinds.All().Where(is) {
@@ -249,7 +250,7 @@ func TestFields(t *testing.T) {
 	standard := &spec.IdentityRef{Kind: identityv1.AWSClusterControllerIdentityKind, Name: identityv1.DefaultControllerIdentity}
 	for _, test := range []struct {
 		object client.Object
-		change func(*spec.Fields) // changes want for the kind
+		change func(*spec.Fields) // changes the expected fields for the object's kind
 	}{
 		{&v1alpha1.OCIRepository{ObjectMeta: named, Spec: v1alpha1.OCIRepositorySpec{URL: "oci://h/r", RegistryAccess: registry}}, func(f *spec.Fields) {
 			f.Kind, f.Address, f.Credential, f.PullSecrets = "OCIRepository", "oci://h/r", credential, true
@@ -280,7 +281,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestFound checks the text about the status of an object, which becomes the message of the
+// TestFound checks the text that describes an object's result and becomes the message of the
 // condition Ready.
 func TestFound(t *testing.T) {
 	bucket, image := &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}

@@ -2,8 +2,8 @@ package kinds_test
 
 import "reflect"
 
-// overwriteAll sets all data that an object refers to through pointers, slices and maps to zero
-// values. An earlier copy of the object changes only where it shares data with the object.
+// overwriteAll zeroes the data behind an object's pointers and slices, and empties its maps. So a
+// test can see whether an earlier copy of the object shares data with it.
 func overwriteAll(object any) { overwrite(reflect.ValueOf(object).Elem()) }
 
 func overwrite(v reflect.Value) {

@@ -29,7 +29,7 @@ func All() Table {
 	}
 }
 
-// Where returns the kinds for which is(kind) is true.
+// Where returns the kinds for which the function returns true.
 func (t Table) Where(is func(Kind) bool) Table {
 	return slices.DeleteFunc(slices.Clone(t), func(k Kind) bool { return !is(k) })
 }
@@ -112,8 +112,8 @@ func groups() []group {
 	}
 }
 
-// check returns an error for an entry that lacks a field which its other fields need. Callers of
-// the entry's functions rely on these rules.
+// check returns an error for an entry that lacks a field which its other fields need. Code that
+// uses an entry does not check these fields again.
 func (k Kind) check() error {
 	_, hasStatus := k.New().(Object)
 	for _, rule := range []struct {

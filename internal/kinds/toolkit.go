@@ -30,7 +30,7 @@ func Bucket() Kind {
 		Bucket: of(func(o *v1alpha1.Bucket) v1alpha1.BucketSpec { return o.Spec }),
 		Region: of(func(o *v1alpha1.Bucket) string { return o.Spec.Region }),
 		Source: of(func(o *v1alpha1.Bucket) string { return strings.TrimPrefix(o.Spec.Endpoint+"/"+o.Spec.BucketName, "/") }),
-	}, func(Resource) string { return "" }) // no address: a Bucket has no spec.credential, whose default audience is the address
+	}, func(Resource) string { return "" }) // the address is only used by spec.credential, which a Bucket does not have
 	access := k.Fields
 	k.Fields = of(func(o *v1alpha1.Bucket) spec.Fields {
 		fields := access(o)

@@ -16,10 +16,10 @@ import (
 
 // An API server reaches the program behind an aggregated API (APIService) through a Service and the
 // pod network. This machine has no pod network. But the API server also accepts a Service of type
-// ExternalName: then it dials the external name, at the port of the APIService. In both cases it
-// verifies the certificate for the Service's DNS name. So here the Services of aggregated APIs have
-// type ExternalName, with this machine's address. An APIService is applied as soon as its program
-// has a port. That is before the program runs, because the program writes its CA bundle into the
+// ExternalName, and dials the external name at the port of the APIService. It still verifies the
+// certificate for the Service's DNS name. So here the Services of aggregated APIs have type
+// ExternalName, with this machine's address. An APIService is applied after its program's port was
+// reserved, but before the program starts, because the program writes its CA bundle into the
 // APIService.
 //
 // Source: k8s.io/apiserver, pkg/util/proxy, ResolveCluster.
@@ -61,7 +61,7 @@ func readAPIService(o *unstructured.Unstructured) (apiService, bool, error) {
 	return apiService{spec: read.Spec, object: o}, read.Spec.Service != nil, nil
 }
 
-// host is the DNS name and the port of the API's Service.
+// host returns the DNS name and the port of the API's Service.
 func (a apiService) host() string {
 	port := int32(443)
 	if a.spec.Service.Port != nil {
@@ -70,15 +70,16 @@ func (a apiService) host() string {
 	return net.JoinHostPort(a.spec.Service.Name+"."+a.spec.Service.Namespace+".svc", strconv.Itoa(int(port)))
 }
 
-// at returns a copy of the APIService object with another port of its Service.
+// at returns a copy of the APIService object in which spec.service.port is the given port.
 func (a apiService) at(port int64) *unstructured.Unstructured {
 	moved := a.object.DeepCopy()
 	moved.Object["spec"].(map[string]any)["service"].(map[string]any)["port"] = port // readAPIService has decoded spec.service
 	return moved
 }
 
-// reachable returns the objects to apply before any program runs. It leaves out the APIServices in
-// apis, and makes their Services lead to this machine.
+// reachable returns the objects to apply before any program runs: all objects except the given
+// APIServices. The Services of these APIServices are replaced with Services that lead to this
+// machine.
 func reachable(objects []*unstructured.Unstructured, apis []apiService) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, o := range objects {
@@ -104,8 +105,7 @@ func leadHere(service *unstructured.Unstructured) *unstructured.Unstructured {
 	return here
 }
 
-// apisOf returns the aggregated APIs of the chart whose Service leads to the program of this
-// layout.
+// apisOf returns the chart's aggregated APIs that the program with this layout serves.
 func (c *Cluster) apisOf(l *layout) []apiService {
 	c.mu.Lock()
 	defer c.mu.Unlock()

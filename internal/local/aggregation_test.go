@@ -35,8 +35,8 @@ metadata: {name: server, namespace: another}
 spec: {clusterIP: 10.0.0.8, ports: [{port: 443}]}
 `
 
-// TestAggregated asserts how objects change so that an API server reaches a program on this
-// machine. The chart's own objects must stay unchanged.
+// TestAggregated asserts that the Service of an aggregated API leads to this machine, and that its
+// APIService gets another port. The chart's own objects must stay unchanged.
 func TestAggregated(t *testing.T) {
 	manifests, err := parseManifest("chart.yaml", []byte(aggregated))
 	must.Succeed(t, err)

@@ -58,7 +58,8 @@ func (c *Cluster) applyObject(ctx context.Context, o *unstructured.Unstructured)
 	})
 }
 
-// await polls until the function ask returns true or an error, or until establishTimeout is over.
+// await calls a function repeatedly until it returns true or an error, or until establishTimeout is
+// over.
 func (c *Cluster) await(ctx context.Context, what string, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
 	defer cancel()

@@ -22,9 +22,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// ParseCloud reads a cloudtest.Config from YAML or JSON, and checks it as the start of a cloud
-// does. The parameter file is the file's name, for errors. Errors are of type *yamlfile.Error,
-// joined.
+// ParseCloud reads a cloudtest.Config from YAML or JSON, and makes the same checks as StartCloud.
+// Errors name the file. Each error about the YAML or a field is a *yamlfile.Error; several errors
+// are joined.
 func ParseCloud(file string, data []byte) (cloudtest.Config, error) {
 	documents, err := yamlfile.Read(file, data)
 	if err != nil {
@@ -70,8 +70,8 @@ type Cloud struct {
 
 	folder *folder
 	planes *planes
-	key    aws.AccessKey // of the user Publisher
-	own    aws.AccessKey // of Lanyard's programs; zero if they have no identity at AWS
+	key    aws.AccessKey // access key of the user Publisher
+	own    aws.AccessKey // the key of Lanyard's programs; zero if they have no identity at AWS
 	cancel context.CancelFunc
 	served chan error
 	log    *os.File
@@ -127,8 +127,7 @@ func startCloud(ctx context.Context, f *folder, o CloudOptions) (_ *Cloud, err e
 	}
 	go func() { c.served <- c.Serve(ctx, ln) }()
 	state := CloudState{ProxyURL: "http://" + ln.Addr().String(), CAFile: f.join(caName), PID: os.Getpid()}
-	// Wait until the proxy runs. By then, Serve has set the proxy's URL. If Serve refuses the
-	// listener, Serve returns at once, and awaitProxy returns Serve's error.
+	// Wait until the proxy runs. If Serve refuses the listener, awaitProxy returns Serve's error.
 	if err := c.awaitProxy(ctx); err != nil {
 		return nil, err
 	}
@@ -153,10 +152,10 @@ func (c *Cloud) awaitProxy(ctx context.Context) error {
 	})
 }
 
-// CAFile is the path of the cloud's CA, PEM.
+// CAFile returns the path of the PEM file with the cloud's CA certificate.
 func (c *Cloud) CAFile() string { return c.folder.join(caName) }
 
-// Env returns the variables with which another program uses the cloud, NAME=VALUE.
+// Env returns the variables with which another program uses the cloud, as NAME=VALUE.
 func (c *Cloud) Env() []string { return c.Cloud.Env(c.CAFile()) }
 
 // identityEnv returns the AWS variables with the access key of [CloudOptions.ProgramUser].
@@ -209,7 +208,7 @@ func (c *Cloud) end() error {
 type CloudState struct {
 	// ProxyURL is the proxy's URL. The admin API has the same address.
 	ProxyURL string `json:"proxyURL"`
-	// CAFile is the absolute path of the cloud's CA, PEM.
+	// CAFile is the absolute path of the PEM file with the cloud's CA certificate.
 	CAFile string `json:"caFile"`
 	// PID is the ID of the process that runs the cloud.
 	PID int `json:"pid"`

@@ -72,7 +72,7 @@ func TestClaim(t *testing.T) {
 			t.Error("removed it")
 		}
 		must.Succeed(t, os.Remove(precious))
-		f, err := claim(t.Context(), dir) // the claim that was refused has unlocked the folder
+		f, err := claim(t.Context(), dir) // the refused call must have unlocked the folder
 		must.Succeed(t, err)
 		f.release()
 	})
@@ -91,8 +91,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// testAwaitsCluster asserts that claim does not empty a folder whose control plane is still
-// stopping.
+// testAwaitsCluster asserts that claim waits while the folder's control plane is still stopping.
 func testAwaitsCluster(t *testing.T, cluster string) {
 	t.Helper()
 	t.Run("waits for a control plane that still stops in "+cluster, func(t *testing.T) {

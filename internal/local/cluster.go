@@ -35,7 +35,7 @@ const (
 	// EKS cluster.
 	Issuer = "https://oidc.eks.eu-west-1.amazonaws.com/id/LANYARD0000000000000000000000DE"
 	// TokenIssuer is the issuer URL for the demonstration's WorkloadIdentities: the chart's value
-	// issuer.url. The local cloud serves its host.
+	// issuer.url. The local cloud answers requests for this URL.
 	TokenIssuer = "https://issuer.lanyard.example" //nolint:gosec // a URL, no credential
 	// Account is the AWS account of the demonstration.
 	Account = "123456789123"
@@ -104,7 +104,7 @@ type Cluster struct {
 	edges    map[string]*edge // by host
 }
 
-// MissingBinaryError reports a path without a program that can run.
+// MissingBinaryError reports that there is no executable program at a path.
 type MissingBinaryError struct {
 	// Path is the path where the program should be.
 	Path string
@@ -127,8 +127,9 @@ func (e *MissingBinaryError) Error() string {
 // Unwrap returns why the program cannot be used.
 func (e *MissingBinaryError) Unwrap() error { return e.Err }
 
-// CheckBinary returns a *MissingBinaryError if path has no executable program. The parameter flag
-// is the command line flag that sets another path; empty if there is no such flag.
+// CheckBinary returns a *MissingBinaryError if there is no executable program at path. The error
+// names the command line flag that sets another path. An empty flag means that there is no such
+// flag.
 func CheckBinary(path, flag string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -264,19 +265,20 @@ func (c *Cluster) publishIssuer(ctx context.Context) error {
 	return nil
 }
 
-// Cloud is the cloud that the cluster lies in.
+// Cloud returns the cloud that the cluster uses.
 func (c *Cluster) Cloud() *Cloud { return c.cloud }
 
-// ControlPlane is the cluster's control plane.
+// ControlPlane returns the cluster's control plane.
 func (c *Cluster) ControlPlane() *controlplane.ControlPlane { return c.plane }
 
 // Config returns a copy of the administrator's client configuration.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Client is the administrator's client. It reads the core, RBAC and Lanyard kinds as Go types.
+// Client returns the administrator's client, which reads the core, RBAC and Lanyard kinds as Go
+// types.
 func (c *Cluster) Client() client.Client { return c.client }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
 
 // Kubectl returns a kubectl command with the administrator's kubeconfig, not yet started. The
@@ -302,8 +304,8 @@ func (c *Cluster) log(path string) (*os.File, error) {
 	return f, nil
 }
 
-// note waits for the end of a program or the control plane, and closes the channel ended if the
-// result is an error.
+// note waits for the end of a program or the control plane. If the result is an error, note closes
+// c.ended.
 func (c *Cluster) note(done <-chan struct{}, result func() error) {
 	<-done
 	if result() != nil {
@@ -329,8 +331,8 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	errs = append(errs, c.closeEdges()...)
 	if c.published != "" {
 		errs = append(errs, c.cloud.withdraw(c.published))
-		// Otherwise, at its stop, the API server would wait five seconds for connections that were
-		// opened but never used (net/http, Server.Shutdown).
+		// Without this call, the API server would take five seconds longer to stop: it would wait
+		// for connections that were opened but never used (net/http, Server.Shutdown).
 		c.documents.CloseIdleConnections()
 	}
 	if c.plane != nil {

@@ -74,7 +74,7 @@ func (t *tokenFile) run(ctx context.Context) {
 		}
 		if wait = renewAfter; t.renew(ctx) != nil {
 			// Do not report the error: the old token is valid for another half of its life. If no
-			// renewal succeeds until then, the program itself logs that requests fail.
+			// renewal succeeds by then, the program itself logs that requests fail.
 			wait = renewRetry
 		}
 	}

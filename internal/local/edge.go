@@ -43,8 +43,8 @@ func newEdge() *edge {
 // ServeHTTP implements [http.Handler].
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.proxy.ServeHTTP(w, r) }
 
-// backends maps each host of the chart's Ingresses to its Service. A Service is written like a key
-// of layout.hosts: "lanyard-discovery.lanyard-system.svc:80".
+// backends maps each host of the chart's Ingresses to its Service. The Service is written as in the
+// keys of layout.hosts, such as "lanyard-discovery.lanyard-system.svc:80".
 func (r *rendered) backends() (map[string]string, error) {
 	all := map[string]string{}
 	for i := range r.ingresses {
@@ -78,9 +78,9 @@ func (r *rendered) servicePort(namespace string, backend *networkingv1.IngressSe
 	return 0, false
 }
 
-// expose serves hosts of the chart's Ingresses in the cloud. These are the hosts whose Service
-// leads to the program of this layout. If a host leads to an earlier program, it leads to this
-// program from now on.
+// expose makes the cloud forward requests for hosts of the chart's Ingresses to the program with
+// this layout. It omits hosts that belong to other programs. If the cloud already serves a host for
+// an earlier program, the host now leads to this program.
 func (c *Cluster) expose(l *layout) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

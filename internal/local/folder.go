@@ -26,8 +26,8 @@ const (
 	clustersName = "clusters"
 )
 
-// stopGrace bounds the stop of a control plane whose owner, the process that started it, was
-// killed. The control plane stops within ten seconds; the other five seconds are a reserve.
+// stopGrace bounds the wait for a control plane to stop by itself, after the process that started
+// it was killed. A control plane stops within ten seconds; the other five seconds are a reserve.
 const stopGrace = 15 * time.Second
 
 var (
@@ -114,9 +114,8 @@ func (f *folder) awaitClusters(ctx context.Context) error {
 	return nil
 }
 
-// awaitCluster waits until a former control plane has ended. Its owner, the process that started
-// it, may have been killed. Such a control plane stops by itself, and writes files until it has
-// stopped.
+// awaitCluster waits until a former control plane has ended. If the process that started it was
+// killed, the control plane stops by itself. It writes files until it has stopped.
 func (f *folder) awaitCluster(ctx context.Context, dir string) error {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0o600) //nolint:gosec // a path of our own
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,8 +176,8 @@ func (f *folder) join(elements ...string) string {
 // pollInterval is the pause between two checks of something on this machine.
 const pollInterval = 50 * time.Millisecond
 
-// poll calls the function ask in each interval until ask returns true or an error. If ctx ends,
-// poll returns the cause of ctx.
+// poll calls a function once per interval until the function returns true or an error. If ctx ends,
+// poll returns context.Cause(ctx).
 func poll(ctx context.Context, interval time.Duration, ask func(context.Context) (bool, error)) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

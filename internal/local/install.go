@@ -19,9 +19,9 @@ const customResourceDefinition = "CustomResourceDefinition"
 // Release is the name of the chart's release.
 const Release = "lanyard"
 
-// InstallChart renders the chart and installs it as the administrator, like Helm. The chart gets
-// the cloud's environment and region as values. Entries of the parameter values override these
-// chart values, key by key; nil overrides nothing. See [Cluster.Install].
+// InstallChart renders the chart and installs it as the administrator, like Helm; see
+// [Cluster.Install]. The chart gets the cloud's environment and region as values. The given values,
+// which may be nil, override them key by key.
 func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error {
 	objects, err := c.render(values)
 	if err != nil {
@@ -30,16 +30,15 @@ func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error
 	return c.Install(ctx, objects)
 }
 
-// render renders the chart with the cloud's environment and region as values. Entries of the
-// parameter values override these chart values.
+// render renders the chart with the cloud's environment and region as values. The given values
+// override them key by key.
 func (c *Cluster) render(values map[string]any) ([]*unstructured.Unstructured, error) {
 	return render(c.cloud.Env(), c.cloud.identityEnv(), values)
 }
 
 // Install applies the objects of a chart as the administrator, and waits until its CRDs are
-// established. [Cluster.StartProgram] starts the chart's programs, and applies the aggregated APIs
-// of a program. Install may be called again with other objects. A later call does not change
-// running programs.
+// established. [Cluster.StartProgram] starts a program of the chart and applies its APIServices.
+// Install may be called again with other objects. A later call does not change running programs.
 func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
 	latest, err := readChart(objects)
 	if err != nil {
@@ -67,10 +66,9 @@ func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructu
 	return nil
 }
 
-// WithIssuer returns chart values that enable Lanyard's own issuer [TokenIssuer]. Entries of the
-// parameter values override these chart values. The issuer's keys sign soon after they are
-// published. The controller may request tokens only in the given namespaces, which the chart needs
-// to know.
+// WithIssuer returns chart values that enable Lanyard's own issuer [TokenIssuer]. The given values
+// override them key by key. The issuer's keys sign soon after they are published. The chart's RBAC
+// rules let the controller request tokens only in the given namespaces.
 func WithIssuer(namespaces []string, values map[string]any) map[string]any {
 	tenants := []any{}
 	for _, n := range namespaces {
@@ -86,8 +84,8 @@ func WithIssuer(namespaces []string, values map[string]any) map[string]any {
 	}, values)
 }
 
-// Demonstration returns the chart values of the demonstration: those of [WithIssuer], and AWS
-// identities. Entries of the parameter values override these chart values.
+// Demonstration returns the chart values of the demonstration: those of [WithIssuer], and values
+// that enable AWS identities. The given values override them key by key.
 func Demonstration(namespaces []string, values map[string]any) map[string]any {
 	return WithIssuer(namespaces, merge(map[string]any{"identity": map[string]any{"awsIdentities": true}}, values))
 }
@@ -106,10 +104,9 @@ func ChartWorkloads(values map[string]any) ([]Workload, error) {
 	return all.names(), nil
 }
 
-// render renders the chart for this machine. The parameter env has the variables of the cloud's
-// proxy and CA, for all programs that need them. The parameter own has the variables of an AWS
-// credential, for the programs that use AWS identities. Entries of the parameter values override
-// the chart values for this machine.
+// render renders the chart for this machine. Programs that use the cloud get the variables env, for
+// the cloud's proxy and CA. Programs that use AWS identities also get the variables own, for an AWS
+// credential. The given values override the values for this machine, key by key.
 func render(env, own []string, values map[string]any) ([]*unstructured.Unstructured, error) {
 	cloud := Variables(env) // the token server reads public documents through the cloud
 	machine := map[string]any{

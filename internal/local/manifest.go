@@ -62,9 +62,10 @@ func (m manifest) repository() (oci.Repository, error) {
 
 // ReadManifests reads the manifests at the root of a file system (*.yaml, *.yml). It checks what
 // can be checked without a cluster: YAML, the fields of Kubernetes' and Lanyard's kinds, the
-// schemas of Lanyard's kinds, namespaces and expectations. A fetching object without an expectation
-// is expected to be pulled. The parameter folder is the prefix of the files' names in errors. The
-// errors of all objects are joined; they are of type *yamlfile.Error where a file is at fault.
+// schemas of Lanyard's kinds, namespaces, and the expected results in annotations. If an object
+// that fetches has no such annotation, the expected result is "pulled". Errors name each file with
+// its folder. The errors of all objects are joined. Each error that a file causes is a
+// *yamlfile.Error.
 func ReadManifests(ctx context.Context, folder string, files fs.FS) (*Manifests, error) {
 	all, err := parseManifests(folder, files)
 	if err != nil {
@@ -167,7 +168,7 @@ type checks struct {
 	admissions map[schema.GroupVersionKind]*admission.Admission // of Lanyard's kinds
 	// groups has the API groups of the CRDs among the manifests.
 	groups     map[string]bool
-	namespaces map[string]bool // that will exist in the cluster
+	namespaces map[string]bool // namespaces that the cluster will have
 }
 
 func newChecks(all []manifest) (*checks, error) {
@@ -250,7 +251,7 @@ func (c *checks) judge(ctx context.Context, m manifest) error {
 	return nil
 }
 
-// serves reports whether the cluster may serve a kind. The API server's built-in groups have no
+// serves reports whether a cluster could serve a kind. The API server's built-in groups have no
 // dot, or end with .k8s.io.
 func (c *checks) serves(gvk schema.GroupVersionKind) bool {
 	if slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.Group == gvk.Group }) {
@@ -259,7 +260,7 @@ func (c *checks) serves(gvk schema.GroupVersionKind) bool {
 	return !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") || c.groups[gvk.Group]
 }
 
-// clusterScoped reports whether a kind of the scheme is cluster-scoped.
+// clusterScoped reports whether objects of a kind in checks.scheme have no namespace.
 func clusterScoped(kind string) bool {
 	known, _ := kinds.All().Named(kind)
 	return known.ClusterScoped ||

@@ -34,7 +34,7 @@ type ProgramOptions struct {
 	Name string
 	// Values, if not nil, are chart values for this program only. The program starts with the
 	// arguments and the environment that the chart has with these values. The chart's objects are
-	// not applied to the cluster. Default: the chart that was installed last.
+	// not applied to the cluster. If nil, the program uses the values of the last installation.
 	Values map[string]any
 }
 
@@ -104,19 +104,20 @@ func (c *Cluster) Workloads() []Workload {
 }
 
 // StartProgram starts a program with the arguments and the environment of its container in the
-// chart. Ports, paths in volumes and URLs of Services are replaced by those of this machine. If the
-// pod mounts a ServiceAccount's token, the program's flag --kubeconfig leads to a kubeconfig with
-// such a token, which is renewed. The cloud serves the hosts of Ingresses that lead to the program.
-// StartProgram returns once the readiness probe succeeds and the API server reaches the program's
-// aggregated APIs. The program ends with [Program.Stop], [Cluster.Stop] or this process.
+// chart. In these, it replaces ports, paths in volumes, and the hosts of Services by addresses and
+// folders of this machine. If the pod mounts its ServiceAccount's token, the flag --kubeconfig
+// names a kubeconfig with a token that is renewed. The cloud serves the hosts of Ingresses that
+// lead to the program. StartProgram returns once the readiness probe succeeds and the API server
+// reaches the program's aggregated APIs. The program ends with [Program.Stop], [Cluster.Stop] or
+// this process.
 func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (p *Program, err error) {
 	err = c.StartPrograms(ctx, []ProgramOptions{o}, func(ready *Program) { p = ready })
 	return p, err
 }
 
-// StartPrograms starts programs that may need each other to become ready. The function ready is
-// called once for each ready program, in the order of the parameter all. Without an error, all
-// programs are ready; see [Cluster.StartProgram].
+// StartPrograms starts programs that may need each other to become ready. It passes each program
+// that is ready to the given function, in the order of the list. If StartPrograms returns no error,
+// all programs are ready; see [Cluster.StartProgram].
 func (c *Cluster) StartPrograms(ctx context.Context, all []ProgramOptions, ready func(*Program)) (err error) {
 	var started []*Program
 	defer func() {
@@ -218,7 +219,7 @@ type commandLine struct {
 	dir       string
 }
 
-// prepare fills the volumes in dir and returns the program's command line.
+// prepare makes the program's volumes below a folder, and returns the program's command line.
 func (p *Program) prepare(
 	ctx context.Context, c *Cluster, w workload, services []corev1.Service, dir string,
 ) (line commandLine, err error) {
@@ -303,10 +304,10 @@ func (p *Program) awaitReady(ctx context.Context) error {
 	return err
 }
 
-// Done is closed when the program has ended, for whatever reason.
+// Done returns a channel that is closed when the program has ended, for whatever reason.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
-// Err is a *ProgramError if the program ended although nobody stopped it, and nil otherwise.
+// Err returns a *ProgramError if the program ended although nobody stopped it, and nil otherwise.
 func (p *Program) Err() error {
 	select {
 	case <-p.done:

@@ -87,7 +87,7 @@ func clusterWithChart(t *testing.T, mode string, tokens ...string) *Cluster {
 	for _, o := range objects {
 		must.Succeed(t, c.chart.add(o))
 	}
-	authority, err := cloudtest.New(cloudtest.Config{}) // clusterWithChart needs a file with any CA
+	authority, err := cloudtest.New(cloudtest.Config{}) // the kubeconfig names this CA file; any CA will do
 	must.Succeed(t, err)
 	must.Succeed(t, errors.Join(authority.WriteCA(c.serverCA), authority.Close()))
 	api := fake.NewClientset()
@@ -214,8 +214,8 @@ func TestStartProgramWithValues(t *testing.T) {
 	}
 }
 
-// TestProgramCrash asserts that the end of a crashing program is noticed at once, before and after
-// the program is ready. The error must say why the program ended.
+// TestProgramCrash asserts that a crash of a program is noticed at once, whether or not the program
+// is ready yet. If it was not ready, the error must say why it ended.
 func TestProgramCrash(t *testing.T) {
 	t.Run("before it is ready", func(t *testing.T) {
 		cluster := clusterWithChart(t, "crashing", "token")
@@ -283,7 +283,7 @@ func TestStartProgramRefuses(t *testing.T) {
 	}
 }
 
-// TestClientRereadsToken asserts that a client of the kubeconfig sends the renewed token: the
+// TestClientRereadsToken asserts that a client with the kubeconfig sends the renewed token: the
 // kubeconfig must refer to the file that the renewal writes.
 func TestClientRereadsToken(t *testing.T) {
 	cluster := clusterWithChart(t, "obedient", "first", "second")

@@ -88,10 +88,10 @@ func (c *Cloud) registryLogin(ctx context.Context) (user, password string, err e
 	return user, password, nil
 }
 
-// wholeBody buffers request bodies, so that net/http sends each in one piece. Otherwise net/http
-// sends the content first, and reads the body's end later. The AWS SDK closes the body as soon as a
-// response begins. In this process, a response can begin before net/http reads the body's end. In
-// that case, net/http would break the connection.
+// wholeBody buffers request bodies, so that net/http sends each in one piece. The AWS SDK closes a
+// body as soon as the response begins. On the in-memory connection to the cloud, that can happen
+// after net/http has sent the content, but before it has read the io.EOF of the body. Then net/http
+// would break the connection.
 type wholeBody struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -108,9 +108,10 @@ func (t wholeBody) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(req)
 }
 
-// PushAll publishes each folder <tenant> of a file system as <tenant>/app with a tag at Amazon ECR.
-// It returns the published artifacts. It also puts each artifact into Azure's registries, and its
-// files into the tenant's buckets at Google.
+// PushAll publishes the artifacts of all tenants. The files of a tenant are in the folder with the
+// tenant's name. They become the artifact <tenant>/app in Amazon ECR, with the given tag. PushAll
+// also puts the artifact into Azure's registries, and the files into the tenant's buckets at
+// Google. It returns the artifacts in ECR.
 func (c *Cloud) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, error) {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *Cloud) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, e
 	return pushed, nil
 }
 
-// unpack replaces the artifacts' folder by a copy of a file system.
+// unpack replaces the artifacts' folder with a copy of a file system.
 func (c *Cloud) unpack(files fs.FS) error {
 	root := c.folder.join(artifactsName)
 	if err := os.RemoveAll(root); err != nil {
@@ -148,11 +149,10 @@ func (c *Cloud) unpack(files fs.FS) error {
 	return nil
 }
 
-// Fill stores files in the repositories and buckets that manifests name, without the cloud's
-// permission checks. In a repository, the files get the tag of the object, or the parameter tag if
-// the object has no tag. Of the buckets, it fills those of Google Cloud Storage. It returns the
-// repositories and buckets that it filled. The cloud still decides whether an object may read its
-// content.
+// Fill stores files in the repositories and in the buckets of Google Cloud Storage that manifests
+// name. In a repository, the files get the tag in the manifest, or the given tag if the manifest
+// has none. Fill returns the repositories and buckets that it filled. It bypasses the cloud's
+// permission checks for writing. Objects still need permission to read the files.
 func (c *Cloud) Fill(ctx context.Context, manifests *Manifests, files fs.FS, tag string) ([]string, error) {
 	if err := c.unpack(files); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func repositoryURL(repository string) string {
 // the key is zero. The key is not written to a file, so that people cannot use it for other
 // purposes.
 func withKey(cfg cloudtest.Config, name string) (cloudtest.Config, aws.AccessKey) {
-	key := aws.AccessKey{ID: "AKIA" + rand.Text()[:16], Secret: (rand.Text() + rand.Text())[:40]} // as long as those of AWS
+	key := aws.AccessKey{ID: "AKIA" + rand.Text()[:16], Secret: (rand.Text() + rand.Text())[:40]} // AWS's keys have the same lengths
 	cfg.AWS.Accounts = slices.Clone(cfg.AWS.Accounts)
 	for i, account := range cfg.AWS.Accounts {
 		if account.ID != Account {

@@ -22,8 +22,8 @@ type registries struct {
 	made map[string]http.Handler
 }
 
-// newRegistries returns data planes that live until ctx ends. The writer log receives the log
-// output of distribution, for the whole process.
+// newRegistries returns data planes that live until ctx ends. The registry library logs with
+// logrus, whose output goes to the given writer from now on, in the whole process.
 func newRegistries(ctx context.Context, log io.Writer) *registries {
 	logrus.SetOutput(log)
 	return &registries{ctx: ctx, made: map[string]http.Handler{}}

@@ -8,17 +8,17 @@ import (
 	"net/netip"
 )
 
-// Ports are reserved from firstPort up to endOfPort. Systems assign higher ports to client
-// connections, which could take a port before a program listens on it. Source: IANA and Linux,
-// "ephemeral ports", which begin at 49152 and at 32768.
+// Ports are reserved from firstPort up to endOfPort. Operating systems use higher ports for client
+// connections, so no such connection takes a reserved port before its program listens on it.
+// These "ephemeral ports" begin at 49152 according to IANA, and at 32768 on Linux.
 const (
 	firstPort = 10_000
 	endOfPort = 32_000
 )
 
-// Reservation reserves TCP ports of 127.0.0.1 for programs that will listen on them. Other
-// Reservations have other ports, also in other processes: a Reservation listens on the UDP port of
-// the same number, so that nobody else can reserve the port.
+// Reservation reserves TCP ports of 127.0.0.1 for programs that will listen on them. No two
+// Reservations have the same port, even if they are in different processes: a Reservation listens
+// on the UDP port of the same number, so that nobody else can reserve the port.
 type Reservation struct {
 	// Addresses are the reserved addresses, IP and port.
 	Addresses []string

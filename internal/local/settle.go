@@ -24,18 +24,19 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// patience is the time without a change after which Settle gives up on rows that are not as
-// expected. It is longer than the controller's first retries.
+// patience is how long Settle waits for the next change of an object before it gives up. It is
+// longer than the pauses between the controller's first retries.
 const patience = 30 * time.Second
 
 // listInterval is the pause between two lists of all objects. A shorter pause would take processor
 // time from the programs that make the objects ready.
 const listInterval = 200 * time.Millisecond
 
-// Settle waits until every object that fetches has its expected result, or no object has changed
-// for 30 seconds. It returns the rows at that time. The function progress, which may be nil, is
-// called when the number of rows with the expected result changes. It gets this number and the
-// number of all rows. If the control plane or a program ends, Settle returns an error.
+// Settle waits until every object in the report has its expected result, or until no object has
+// changed for 30 seconds. It returns the rows of the report at that time. The function progress,
+// which may be nil, is called when the number of rows with the expected result changes. It gets
+// this number and the number of all rows. If the control plane or a program ends, Settle returns an
+// error.
 func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
 	var rows []report.Row
 	var changed time.Time
@@ -86,8 +87,8 @@ func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 	return rows, nil
 }
 
-// watch lists the objects and calls the function look, until look returns true, a part of the
-// cluster ends, or ctx ends.
+// watch lists the objects again and again, and calls a function with them. It stops when the
+// function returns true, when a part of the cluster ends, or when ctx ends.
 func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Time) bool) error {
 	return poll(ctx, listInterval, func(ctx context.Context) (bool, error) {
 		if err := c.Err(); err != nil {
@@ -101,8 +102,8 @@ func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Tim
 	})
 }
 
-// Err is nil while the control plane and all programs run. Otherwise it says how the control plane
-// or a program ended.
+// Err returns nil while the control plane and all programs run. Otherwise the error says how the
+// control plane or a program ended.
 func (c *Cluster) Err() error {
 	if err := c.plane.Err(); err != nil {
 		return err
@@ -169,8 +170,8 @@ func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifac
 	return nil
 }
 
-// checkRevision compares an artifact's revision with the digest that the cloud pushed under the tag
-// in spec.ref. Without such a push, it returns nil.
+// checkRevision compares an artifact's revision with the digest that was pushed to the cloud under
+// the tag in spec.ref. If nothing was pushed under this tag, it returns nil.
 func (c *Cluster) checkRevision(o report.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o.Resource)
 	tag, _, wrong := unstructured.NestedString(content, "spec", "ref", "tag")

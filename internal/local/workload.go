@@ -75,7 +75,7 @@ func (r *rendered) add(o *unstructured.Unstructured) (err error) {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &ingress)
 		r.ingresses = append(r.ingresses, ingress)
 	case "StatefulSet", "Deployment":
-		var set appsv1.StatefulSet // a StatefulSet has all needed fields of a Deployment
+		var set appsv1.StatefulSet // also for Deployments: the fields read here are the same
 		if err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &set); err == nil {
 			err = r.addWorkload(set.Name, set.Spec.Template, set.Spec.VolumeClaimTemplates)
 		}
@@ -187,8 +187,8 @@ func (l *layout) release() {
 	}
 }
 
-// port returns the address of a container's port, by name or number. If target is 0, port uses the
-// number fallback.
+// port returns the address of the container's port with the given name or number. For the number 0,
+// port uses fallback.
 func (l *layout) port(target intstr.IntOrString, fallback int32) (string, bool) {
 	if target.Type == intstr.String {
 		address, ok := l.ports[target.StrVal]
@@ -240,7 +240,7 @@ func (l *layout) service(u *url.URL) (string, bool) {
 	return "", false
 }
 
-// arguments returns the container's arguments, translated for this machine, without the program.
+// arguments returns the arguments of the container's program, translated for this machine.
 func (l *layout) arguments(c corev1.Container) ([]string, error) {
 	var args []string
 	for _, arg := range slices.Concat(c.Command[1:], c.Args) {
@@ -260,7 +260,7 @@ func (l *layout) arguments(c corev1.Container) ([]string, error) {
 	return args, nil
 }
 
-// environment returns the container's variables, translated for this machine, NAME=VALUE. Of the
+// environment returns the container's variables as NAME=VALUE, translated for this machine. Of the
 // sources in valueFrom, it supports the container's limits and the pod's namespace. Every other
 // source is an error.
 func (l *layout) environment(c corev1.Container) ([]string, error) {

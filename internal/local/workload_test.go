@@ -114,7 +114,7 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// TestDeploymentRefused asserts an error for each feature of a container that this machine lacks.
+// TestDeploymentRefused asserts an error for each container that cannot be started on this machine.
 func TestDeploymentRefused(t *testing.T) {
 	for name, tc := range map[string]struct{ replace, by, want string }{
 		"a port that nobody names":   {"            - --listen=:8443\n", "", "port https as :8443"},

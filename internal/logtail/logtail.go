@@ -1,4 +1,5 @@
-// Package logtail stores the end of a child process's log, for the error when the process ends.
+// Package logtail stores the last lines of a child process's log. They become part of the error
+// that says how the process ended.
 package logtail
 
 import (
@@ -7,7 +8,7 @@ import (
 	"sync"
 )
 
-// Size is the number of bytes that a Tail stores: enough for a final error and some lines before.
+// Size is the number of bytes that a Tail stores: enough for an error and the lines before it.
 const Size = 2 << 10
 
 // Tail is a writer that stores only the last Size bytes. It is safe for concurrent use.

@@ -1,4 +1,5 @@
-// Package must ends tests whose preparation fails. Only tests and their helpers import this package.
+// Package must has helpers that end a test whose preparation fails. Only tests and their helpers
+// import this package.
 package must
 
 import "testing"

@@ -40,10 +40,9 @@ type Flags struct {
 	version bool
 }
 
-// Parse adds the shared flags to the set, and parses the command line args. The parameter intro is
-// the beginning of the help. If args ask for the help or the version, Parse writes the text to out
-// and returns true for done: the program has nothing else to do. Errors state the flag and its
-// valid values.
+// Parse adds the shared flags to the set, and parses the command line arguments. If these ask for
+// help or for the version, Parse writes the text to out. Then done is true: the program has nothing
+// else to do. The help text begins with intro. Errors state the flag and its valid values.
 func (f *Flags) Parse(set *pflag.FlagSet, args []string, intro, version string, out io.Writer) (done bool, err error) {
 	set.SortFlags = false
 	set.Usage = func() {} // the help is printed below
@@ -67,7 +66,8 @@ func (f *Flags) Parse(set *pflag.FlagSet, args []string, intro, version string, 
 		return true, err
 	}
 	if err := f.LogLevel.UnmarshalText([]byte(f.level)); err != nil || f.LogLevel < slog.LevelDebug {
-		// Below debug, the libraries of Kubernetes log request bodies, which contain tokens.
+		// Refuse levels below debug: with them, Kubernetes' libraries log request bodies, which
+		// contain tokens.
 		return false, fmt.Errorf("--log-level: %q is not debug, info, warn or error", f.level)
 	}
 	if f.LogFormat != "json" && f.LogFormat != "text" {
@@ -84,8 +84,8 @@ func (f *Flags) Log(w io.Writer) *slog.Logger {
 	return slog.New(handler)
 }
 
-// Config returns the client's configuration for the API server. The parameter agent identifies the
-// program in the API server's logs.
+// Config returns the client's configuration for the API server. It adds a suffix to the HTTP user
+// agent, which appears in the API server's logs.
 func (f *Flags) Config(agent string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", f.Kubeconfig)
 	if err != nil {
@@ -96,8 +96,8 @@ func (f *Flags) Config(agent string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Version returns linked, which the linker has set. If linked is empty, Version returns the
-// module's version or commit, which the go command writes into the program.
+// Version returns the version that the linker has set. If this version is empty, Version returns
+// the module's version or commit, which the go command writes into the program.
 func Version(linked string) string {
 	if linked != "" {
 		return linked
@@ -117,8 +117,8 @@ func RegisterProcessMetrics() error {
 	)
 }
 
-// Run calls the function run and returns the process's exit code. The context of run ends when the
-// process is interrupted.
+// Run calls the main function of a program, and returns the process's exit code. The function's
+// context ends when the process is interrupted.
 func Run(name string, run func(ctx context.Context, args []string, out io.Writer) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // main of every daemon
 	defer stop()

@@ -37,9 +37,9 @@ func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespa
 	return rows, nil
 }
 
-// ruleOfSources returns a text for people. It says which grants are needed by an object that
-// fetches from AWS and names no identity. The rule applies as long as the cluster has the
-// AWSClusterControllerIdentity, even if this identity gives no credential.
+// ruleOfSources tells people which grants an object needs if it fetches from AWS and names no
+// identity. The rule applies as long as the cluster has the AWSClusterControllerIdentity, even if
+// this identity gives no credential.
 func ruleOfSources(table kinds.Table) string {
 	return "an " + AnyOf(table.Where(kinds.Kind.Fetches).Names()) +
 		" of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"

@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// TestIdentities lists the AWS objects of one namespace, and those of the whole cluster, with the
-// identities that administrators lend.
+// TestIdentities checks the rows of the AWS objects of one namespace, and of the whole cluster.
+// Only the second list must have the identities that administrators lend.
 func TestIdentities(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must.Succeed(t, errors.Join(identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)))

@@ -25,7 +25,8 @@ type Object struct {
 	Kind kinds.Kind
 }
 
-// Used returns the identity whose credential was used; nil if none was used, and for bindings.
+// Used returns the identity whose credential was used; nil if no credential was used, or if the
+// object is a binding.
 func (o Object) Used() *meta.Identity {
 	if actor, ok := o.Resource.(kinds.Actor); ok {
 		return actor.GetFetchStatus().Identity
@@ -68,8 +69,8 @@ func Get(ctx context.Context, c client.Reader, kind kinds.Kind, key client.Objec
 	return Object{resource, kind}, nil
 }
 
-// List reads the objects of a namespace, or of all namespaces if the parameter namespace is empty.
-// It leaves out the objects that [Identities] lists. A kind that does not fetch, such as
+// List reads the objects of a namespace, or of all namespaces if the given namespace is empty. It
+// leaves out the objects that [Identities] lists. A kind that does not fetch, such as
 // WorkloadIdentityBinding, is left out if the caller may not see it, or if the cluster does not
 // know it.
 func List(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Object, error) {

@@ -30,7 +30,7 @@ const (
 	Ready Result = "Ready"
 	// Delivered: the Secret of a binding has a fresh credential.
 	Delivered Result = "Delivered"
-	// Refused: a cloud, a registry or the controller refused, until somebody changes something.
+	// Refused: a cloud, a registry or the controller refused. Somebody must change something.
 	Refused Result = "Refused"
 	// Failed: the fetch failed without a refusal, for example because a registry is down or a tag
 	// does not exist.
@@ -60,7 +60,7 @@ type Row struct {
 	Subject string `json:"subject,omitempty"`
 	// Identity is the cloud identity that was used: for AWS a role's ARN, for Azure the tenant and
 	// the client ID, for Google a service account. It is the subject if the cloud accepted the
-	// subject itself. Empty if no identity was given.
+	// subject itself. Empty if no cloud identity was used.
 	Identity string `json:"identity,omitempty"`
 	// Result is the object's result.
 	Result Result `json:"result"`
@@ -104,8 +104,8 @@ func Of(o Object) Row {
 		row.Revision, row.Tags, row.ExpiresAt, row.Identity = found.Revision, found.Tags, found.ExpiresAt, found.CloudIdentity
 	}
 	if row.Result == Delivered {
-		// Show the subject of a binding, which Lanyard attests. The identity that the subject has
-		// at the target does not matter.
+		// For a binding, show the subject: the status does not have the identity that the subject
+		// has at the target.
 		row.Identity = row.Subject
 	}
 	if id := o.Used(); id != nil && !aboutAWS(o.Kind) {
@@ -184,8 +184,8 @@ func (r Row) meets(expected string) bool {
 	return ok && reason != "" && r.Result == Refused && r.Reason == reason && r.Revision == "" && r.Tags == nil
 }
 
-// done reports whether the object has its artifact, its scan or its credential. Each kind has
-// another Result for success, so done excludes the other results.
+// done reports whether the object has its artifact, its scan or its credential. The Result for
+// success depends on the kind, so done checks that the Result is none of the others.
 func (r Row) done() bool {
 	return r.Result != Refused && r.Result != Failed && r.Result != Pending && r.Result != Suspended
 }
@@ -226,8 +226,8 @@ func result(o Object, ready *metav1.Condition) Result {
 	return Failed
 }
 
-// refusal reports whether a reason means a refusal. An unknown reason is a failure, so that no row
-// shows an accident as a refusal.
+// refusal reports whether a reason means a refusal. An unknown reason counts as a failure, so that
+// no row shows a refusal that did not happen.
 func refusal(reason string) bool {
 	switch reason {
 	case meta.ReasonInvalidSpec, meta.ReasonUnsupportedProvider, meta.ReasonInvalidURL, meta.ReasonSecretRefused,

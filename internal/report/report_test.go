@@ -24,7 +24,7 @@ const digest = "sha256:3b4c0d0e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4
 
 type option func(*v1alpha1.OCIRepository)
 
-// repository is an object that the controller has processed.
+// repository returns an OCIRepository whose present spec the controller has processed.
 func repository(namespace, name, account string, options ...option) v1alpha1.OCIRepository {
 	o := v1alpha1.OCIRepository{}
 	o.Namespace, o.Name, o.Generation = namespace, name, 1
@@ -119,7 +119,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestBinding checks the row of a binding.
+// TestBinding checks the row of a binding: first Pending, then Delivered, and then with an AWS
+// identity as its subject.
 func TestBinding(t *testing.T) {
 	o := &identityv1.WorkloadIdentityBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "cloudidentity", Generation: 1}}
 	o.Spec.WorkloadIdentity = &identityv1.WorkloadIdentityReference{Name: "banana"}
@@ -157,7 +158,8 @@ func TestRefusalsOfExamples(t *testing.T) {
 	}
 }
 
-// TestShortSubjects checks the column IDENTITY of objects that have no cloud identity.
+// TestShortSubjects checks the column IDENTITY for an object without a cloud identity: "none",
+// followed by the subject in parentheses.
 func TestShortSubjects(t *testing.T) {
 	for subject, want := range map[string]string{
 		"system:serviceaccount:tenant-a:app": "none (sa/app)", "system:serviceaccount:tenant-b:app": "none (system:serviceaccount:tenant-b:app)",

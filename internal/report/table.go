@@ -41,8 +41,8 @@ func Table(w io.Writer, rows []Row, wide bool) error {
 	return t.Flush()
 }
 
-// Line writes a line of a table. It ignores errors of the writer, a tabwriter, which reports them
-// when it is flushed.
+// Line writes a line of a table. The writer must be a tabwriter: Line ignores errors, because Flush
+// reports them.
 func Line(w io.Writer, cells ...string) {
 	for i, c := range cells {
 		cells[i] = plain.Text(c)
@@ -72,8 +72,8 @@ func (r Row) identity(wide bool) string {
 	}
 }
 
-// subject returns the subject in kubectl's form, such as sa/<name>, if it is of the row's namespace
-// or lent by an administrator. It returns any other text unchanged.
+// subject returns the row's subject. If the subject is in the row's namespace, or an administrator
+// lends it, the result has kubectl's form, such as sa/<name>. Any other text is returned unchanged.
 func (r Row) subject() string {
 	subject, err := auth.ParseSubject(r.Subject)
 	switch {
@@ -108,8 +108,7 @@ func Short(identity string) string {
 		return subject
 	}
 	if provider, account, ok := strings.Cut(identity, "/serviceAccounts/"); ok && strings.HasPrefix(provider, "projects/") {
-		// A principal of a provider other than the cluster's impersonates the account. Leave out
-		// the provider.
+		// Leave out the workload identity provider: the service account distinguishes tenants.
 		identity = account
 	}
 	return strings.TrimSuffix(identity, ".iam.gserviceaccount.com")

@@ -22,11 +22,11 @@ import (
 // APIServiceName is the name of the APIService.
 const APIServiceName = tokenv1.Version + "." + tokenv1.Group
 
-// APIService manages the APIService object, by which the API server forwards requests of the group
-// to the token server. The Helm chart creates the object; the token server writes its
-// spec.caBundle.
+// APIService manages the APIService object. Because of this object, the API server forwards
+// requests for the group token.lanyard.dev to the token server. The Helm chart creates the object;
+// the token server writes its spec.caBundle.
 type APIService struct {
-	// Client reads and writes the object. It does not cache.
+	// Client reads and writes the object. It must not read from a cache.
 	Client client.Client
 }
 
@@ -41,8 +41,8 @@ func newAggregation() *aggregation {
 }
 
 // bundle returns the certificates that API servers accept, as PEM. It is empty without an
-// APIService or without caBundle. It is also empty if caBundle cannot be decoded, so that caBundle
-// is replaced.
+// APIService or without caBundle. It is also empty if caBundle cannot be decoded: then the
+// token server replaces caBundle.
 func (a *aggregation) bundle() []byte {
 	if a == nil {
 		return nil
@@ -68,8 +68,9 @@ func (s *APIService) get(ctx context.Context) (*aggregation, error) {
 	return read, nil
 }
 
-// trust writes bundle, PEM, into spec.caBundle, so that API servers accept only these certificates.
-// It fails with a Conflict error of the API server if the object has changed since it was read.
+// trust writes the PEM certificates of authorities into spec.caBundle. API servers then accept only
+// serving certificates that one of these authorities signed. The method fails with a Conflict error
+// of the API server if the object has changed since it was read.
 func (s *APIService) trust(ctx context.Context, read *aggregation, bundle []byte) error {
 	changed := read.DeepCopy()
 	if err := unstructured.SetNestedField(changed.Object, base64.StdEncoding.EncodeToString(bundle), "spec", "caBundle"); err != nil {
@@ -112,7 +113,7 @@ func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.In
 		if current, ok := object.(*corev1.Namespace); ok && current.Name == namespace && current.DeletionTimestamp != nil {
 			select {
 			case terminating <- struct{}{}:
-			default: // the signal is waiting already
+			default: // an earlier event has already sent the signal
 			}
 		}
 	}

@@ -32,8 +32,9 @@ const (
 	configCA        = "requestheader-client-ca-file"
 )
 
-// frontProxy has the API server's published settings for forwarded requests: the CA and the names
-// of its client certificate, and the headers that name the caller. The values follow the ConfigMap.
+// frontProxy has the API server's published settings for forwarded requests. These are the CA of
+// the API server's client certificate, the names that the certificate may have, and the headers
+// that name the caller. The values follow the ConfigMap.
 type frontProxy struct {
 	known   *proxyCA
 	ca      *dynamiccertificates.ConfigMapCAController
@@ -116,8 +117,8 @@ func (p *proxyCA) Enqueue() {
 	}
 }
 
-// config returns the settings for the API server's library, which removes the headers from a
-// request after it has read them.
+// config returns the settings for the library that authenticates requests. The library reads the
+// headers of a request and then removes them.
 func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
 	return &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   f.known,
@@ -148,8 +149,8 @@ func (f *frontProxy) authenticator() authenticator.Request {
 			return named.AuthenticateRequest(request)
 		}
 		response, ok, err := verified.AuthenticateRequest(request)
-		// Compare the name here too: if all names were withdrawn after f.check, the library has
-		// accepted every name.
+		// Compare the name here too: all names may have been withdrawn since f.check, and the
+		// library accepts every name if the list is empty.
 		if !ok || !slices.Contains(names, request.TLS.PeerCertificates[0].Subject.CommonName) {
 			return nil, false, err
 		}
@@ -175,9 +176,9 @@ type seenProxy struct {
 	until time.Time
 }
 
-// is reports whether the client of a connection has the remembered certificate, and whether that
-// certificate is still accepted: the CA is the same, the name is still allowed, and the certificate
-// has not expired.
+// is reports whether a connection needs no new verification: its client has the remembered
+// certificate, the CA is the same, and the name is still allowed. The certificate is remembered for
+// proxyMemory, or until it expires.
 func (l *lastProxy) is(state *tls.ConnectionState, roots *x509.CertPool, names []string) bool {
 	last := l.seen.Load()
 	if last == nil || state == nil || len(state.PeerCertificates) == 0 {

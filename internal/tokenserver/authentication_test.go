@@ -69,8 +69,8 @@ func TestNoLoopbackClient(t *testing.T) {
 }
 
 // TestAllowedNamesAreRequired checks that the server trusts no proxy CA unless the ConfigMap lists
-// the allowed client names, at the start and later. Otherwise every client of this CA could act as
-// any caller.
+// the allowed client names. Otherwise every client of this CA could act as any caller. The list may
+// be missing at the start, or may be withdrawn later.
 func TestAllowedNamesAreRequired(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.ConfigMap)
@@ -101,8 +101,8 @@ func TestAllowedNamesAreRequired(t *testing.T) {
 	r.eventually(t, "another name counts", func() bool { return alice.mint(t, `{}`).code == http.StatusUnauthorized })
 }
 
-// changingCA calls the function change at each call of VerifyOptions. So the settings of the API
-// server change between two reads of one request.
+// changingCA changes the settings of the API server at each call of VerifyOptions, and so in the
+// middle of a request.
 type changingCA struct {
 	dynamiccertificates.CAContentProvider
 
@@ -144,8 +144,8 @@ func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLastProxy checks how long, and for which CA and names, a verified certificate is accepted
-// without another verification.
+// TestLastProxy checks that a verified certificate needs no new verification for proxyMemory, if
+// the CA is the same and the name is still allowed. An expired certificate must not be accepted.
 func TestLastProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxies := mustAuthority(t)

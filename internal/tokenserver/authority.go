@@ -22,7 +22,7 @@ const (
 	// trustDelay is how old a successor must be before it signs, so that every API server trusts
 	// the successor by then.
 	trustDelay = time.Hour
-	// A leaf is replaced in the second half of its life.
+	// A leaf, which is a serving certificate, is replaced in the second half of its life.
 	leafLife = 7 * 24 * time.Hour
 	// clockMargin is how long before its creation a certificate becomes valid, for API servers
 	// whose clock is behind.
@@ -66,7 +66,7 @@ func parseAuthority(cert, key []byte) (authority, error) {
 	return authority{cert: pair.Leaf, key: signer}, nil
 }
 
-// leaf returns a serving certificate for the host names, with its key, both PEM.
+// leaf returns a serving certificate for the host names, and its key, both as PEM.
 func (a authority) leaf(hosts []string, now time.Time) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,14 +104,14 @@ func encodeKey(key crypto.Signer) ([]byte, error) {
 
 // authorities are shared by all replicas. The current authority signs. The next authority waits
 // until the API servers trust it. API servers still trust the former authority, because another
-// replica may still show a leaf that the former authority signed.
+// replica may still serve with a leaf that the former authority signed.
 type authorities struct {
 	former  *x509.Certificate
 	current authority
 	next    *authority
 }
 
-// The keys of the Secret with the authorities.
+// The authorities are in a Secret, under these keys of its data.
 const (
 	formerCert  = "former.crt"
 	currentCert = "tls.crt"
@@ -157,7 +157,7 @@ func (a authorities) encode() (map[string][]byte, error) {
 	return data, nil
 }
 
-// bundle returns the certificates that API servers must trust, PEM.
+// bundle returns the certificates that API servers must trust, as PEM.
 func (a authorities) bundle(now time.Time) []byte {
 	bundle := encodeCert(a.current.cert.Raw)
 	if a.next != nil {
@@ -169,8 +169,8 @@ func (a authorities) bundle(now time.Time) []byte {
 	return bundle
 }
 
-// step returns the authorities that should be shared now, and whether they differ from the
-// receiver. The parameter trusted is the bundle that API servers have.
+// step returns the authorities after their next step, and whether anything has changed. The next
+// authority becomes current only if it is in the bundle that API servers trust.
 func (a authorities) step(now time.Time, trusted []byte) (authorities, bool, error) {
 	half := a.current.cert.NotBefore.Add(authorityLife / 2)
 	switch {

@@ -45,7 +45,7 @@ func readBundle(t *testing.T, c *Certificate) []byte {
 	return service.bundle()
 }
 
-// serving returns the certificate that a replica shows. It fails the test if API servers that trust
+// serving returns the serving certificate of a replica. It fails the test if API servers that trust
 // the bundle would refuse the certificate.
 func serving(t *testing.T, c *Certificate, bundle []byte) *x509.Certificate {
 	t.Helper()
@@ -61,20 +61,20 @@ func serving(t *testing.T, c *Certificate, bundle []byte) *x509.Certificate {
 }
 
 // TestNoCertificateIsRefused runs two replicas for more than a year. One of them sometimes sleeps
-// for days. API servers always trust the certificates of both replicas. They trust each authority
-// for an hour before it signs a certificate.
+// for days. API servers must always trust the certificates of both replicas. They must trust each
+// authority except the first for an hour before it signs a certificate.
 func TestNoCertificateIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))
 		replicas := []*Certificate{newCertificate(c), newCertificate(c)}
-		known := map[string]time.Time{} // authority -> since when API servers have it
+		known := map[string]time.Time{} // when the bundle first had each authority
 		leaves := map[string]bool{}
 		step(t, replicas[0])
 		step(t, replicas[1])
 		start := time.Now()
 		for time.Since(start) < 400*24*time.Hour {
 			pause := 12 * time.Hour
-			// Authorities get their successors on these days, so the replicas make more steps.
+			// Authorities are replaced on these days, so the replicas call Step more often.
 			if day := int(time.Since(start)/(24*time.Hour)) % 182; day < 2 {
 				pause = 20 * time.Minute
 			}
@@ -171,7 +171,7 @@ func wipeBundle(t *testing.T, c *Certificate) {
 }
 
 // TestSecretIsTouched deletes, edits and restores the Secret with the authority. API servers must
-// always trust the certificate that the replica shows.
+// always trust the serving certificate of the replica.
 func TestSecretIsTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))
@@ -214,7 +214,7 @@ func TestSecretIsTouched(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), secretName) || !strings.Contains(err.Error(), "delete the Secret") || strings.Contains(err.Error(), "PRIVATE") {
 				t.Errorf("%s: %v; want an error that names the Secret and what to do", name, err)
 			}
-			// The replica still shows its last valid certificate.
+			// The replica still serves with its last valid certificate.
 			serving(t, replica, readBundle(t, replica))
 		}
 
@@ -225,8 +225,8 @@ func TestSecretIsTouched(t *testing.T) {
 	})
 }
 
-// TestAPIServiceComesLater checks that the server starts before the APIService is there, and that
-// the server restores a bundle that somebody has changed.
+// TestAPIServiceComesLater checks that the server can start before the APIService exists, and that
+// it restores a bundle that somebody has changed.
 func TestAPIServiceComesLater(t *testing.T) {
 	c := newClient(t)
 	replica := newCertificate(c)

@@ -21,7 +21,7 @@ import (
 // replicas share; the leaf and its key are only in memory. The authority and the leaf are replaced
 // in time, without a restart.
 type Certificate struct {
-	// Client reads and writes the Secret. It does not cache.
+	// Client reads and writes the Secret. It must not read from a cache.
 	Client client.Client
 	// Secret names the Secret, which is made if it is missing.
 	Secret client.ObjectKey
@@ -57,9 +57,9 @@ func (c *Certificate) AddListener(listener dynamiccertificates.Listener) {
 	c.listeners = append(c.listeners, listener)
 }
 
-// Step creates or replaces the authorities, the bundle that the API server trusts, and the leaf;
-// each of them only if that is due. Replicas may call Step at the same time. Without an APIService,
-// Step still makes the leaf: an installation may create the APIService last.
+// Step creates what is missing and replaces what is due: the authorities, the bundle that the API
+// server trusts, and the leaf. Replicas may call Step at the same time. Without an APIService, Step
+// still makes the leaf: an installation may create the APIService last.
 func (c *Certificate) Step(ctx context.Context) error {
 	var err error
 	// The error of OnError is not used. After a timeout, that error is nil.

@@ -22,7 +22,7 @@ func (s *hookedSigner) JWT(identityv1.Algorithm, any, time.Time) (string, error)
 	return stubToken, nil
 }
 
-// newHookedRig is like newRig, with a signer that calls the function before and then signs.
+// newHookedRig is like newRig, with a signer that calls a function before it signs.
 func newHookedRig(t *testing.T, before func()) *rig {
 	t.Helper()
 	return newRigWith(t, func(c *Config) { c.Signer = &hookedSigner{stubSigner: stubSigner{max: time.Hour}, before: before} }, banana())

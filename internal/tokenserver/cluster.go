@@ -15,7 +15,7 @@ import (
 )
 
 // ClusterIssuer checks that the API server cannot take a token of our issuer for a token of a
-// ServiceAccount: such a token could open the cluster.
+// ServiceAccount: such a token could give access to the cluster.
 type ClusterIssuer struct {
 	// Documents reads the discovery documents of the API server. Every ServiceAccount may read
 	// them, unless an administrator has withdrawn the ClusterRole

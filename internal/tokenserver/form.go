@@ -18,7 +18,7 @@ func validateContext(object *tokenv1.ContextObject) field.ErrorList {
 	var errs field.ErrorList
 	for _, part := range []struct {
 		name, value string
-		form        func(string) []string // returns what is wrong
+		form        func(string) []string // returns an error message for each mistake
 	}{
 		{"apiVersion", object.APIVersion, isGroupVersion},
 		{"kind", object.Kind, isKind},
@@ -50,7 +50,8 @@ func isGroupVersion(s string) []string {
 	return validation.IsDNS1035Label(gv.Version)
 }
 
-// isKind applies the rule for names of kinds in a CustomResourceDefinition.
+// isKind applies the rule for the names of kinds in CustomResourceDefinitions. It returns an error
+// message for each mistake.
 func isKind(s string) []string { return validation.IsDNS1035Label(strings.ToLower(s)) }
 
 func isName(s string) []string {

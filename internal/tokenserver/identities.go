@@ -14,10 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// Remember removes the fields of a WorkloadIdentity that no token depends on, for
-// ByObject.Transform of controller-runtime's cache. Annotations, owners, managed fields and
-// conditions may have megabytes. Of the status, Remember keeps the fields that
-// [CachedIdentities.FromOtherRings] reads.
+// Remember removes the annotations, owners, managed fields and conditions of a WorkloadIdentity. No
+// token depends on them, and they may take megabytes of memory. Remember keeps the fields of the
+// status that [CachedIdentities.FromOtherRings] reads. It serves as ByObject.Transform of
+// controller-runtime's cache.
 func Remember(object any) (any, error) {
 	identity, ok := object.(*identityv1.WorkloadIdentity)
 	if !ok {
@@ -29,10 +29,11 @@ func Remember(object any) (any, error) {
 	return identity, nil
 }
 
-// CachedIdentities reads identities from memory. If an identity was just made, memory may not have
-// it, or may have a deleted identity of the same name. Such an identity is read live.
+// CachedIdentities reads identities from memory, which lags behind the API server. It asks the API
+// server if memory does not have the identity, or has it with a UID other than the requested one.
 type CachedIdentities struct {
-	// Memory follows all identities, as [Remember] returns them.
+	// Memory reads from a cache of all identities. The cache has the reduced copies that [Remember]
+	// makes.
 	Memory client.Reader
 	// Live asks the API server.
 	Live client.Reader
@@ -48,7 +49,7 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 	if apierrors.IsNotFound(err) || err == nil && uid != "" && identity.UID != uid {
 		identity = &identityv1.WorkloadIdentity{}
 		if err = c.Live.Get(ctx, key, identity); err == nil {
-			_, err = Remember(identity) // so that the result is the same as from memory
+			_, err = Remember(identity) // reduce it like the copies in Memory
 		}
 	}
 	if err != nil {
@@ -57,9 +58,9 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 	return identity, nil
 }
 
-// FromOtherRings returns the issuers of identities whose status names a KeyRing with a UID other
-// than ring. Services may still know keys of the other KeyRing. With these issuers, a release that
-// is installed again detects a former release, even if only the status of identities is left.
+// FromOtherRings returns the issuers of all identities whose status has the UID of a KeyRing other
+// than the given one. After a reinstallation, these statuses may be the only trace of the former
+// KeyRing. Services may still trust its keys.
 func (c CachedIdentities) FromOtherRings(ctx context.Context, ring types.UID) (issuers []string, err error) {
 	var all identityv1.WorkloadIdentityList
 	if err := c.Memory.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLargeIdentity checks that memory has a bounded part of an identity, however much a tenant
-// writes into the identity. The issuer must refuse the part if it would refuse the whole identity.
-// An identity that is read live must have the same content as one from memory.
+// TestLargeIdentity checks that memory keeps at most 80 KiB of an identity, however much a tenant
+// writes into it. The issuer must still accept an identity with a small providerConfig, and refuse
+// one with a large providerConfig.
 func TestLargeIdentity(t *testing.T) {
 	made := &issuer.Issuer{URL: "https://issuer.example.com", Limits: issuer.Limits{Min: time.Minute, Default: time.Hour, Max: time.Hour}}
 	for _, tt := range []struct {

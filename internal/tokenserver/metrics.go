@@ -13,7 +13,7 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
-// Metrics count what the token server does. It is a Prometheus collector.
+// Metrics is a Prometheus collector that counts what the token server does.
 type Metrics struct {
 	tokens   *prometheus.CounterVec
 	svids    *prometheus.CounterVec
@@ -23,8 +23,7 @@ type Metrics struct {
 
 var _ prometheus.Collector = (*Metrics)(nil)
 
-// NewMetrics makes metrics. The logger gets the requests that fail for a reason of the server's
-// own.
+// NewMetrics makes metrics. The logger gets the causes of failures that are not the caller's fault.
 func NewMetrics(log *slog.Logger) *Metrics {
 	return &Metrics{
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -61,8 +60,8 @@ func (m *Metrics) minted(identity *identityv1.WorkloadIdentity) {
 	m.tokens.WithLabelValues(identity.Namespace, identity.Name).Inc()
 }
 
-// mintedSVID counts an SVID. There are no series per object, because nothing here sees the deletion
-// of an object.
+// mintedSVID counts an SVID. There are no series per object, because the token server does not see
+// when objects are deleted.
 func (m *Metrics) mintedSVID(form tokenv1.SVIDType, resource string) {
 	m.svids.WithLabelValues(string(form), resource).Inc()
 }

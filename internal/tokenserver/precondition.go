@@ -18,13 +18,13 @@ type Precondition struct {
 	check         func(context.Context) error
 
 	mu   sync.Mutex // guards what follows; never held during a check
-	done bool       // a check has ended
+	done bool       // true once a check has ended
 	last error
 }
 
-// NewPrecondition returns a Precondition that does not hold before its first check. The parameter
-// name is the name of the Precondition in metrics. The parameter refusal is the text for callers
-// while the Precondition does not hold; callers do not get the error of the check.
+// NewPrecondition returns a Precondition that does not hold before its first check. The given name
+// is for metrics. While the Precondition does not hold, callers get the text of the refusal, but
+// not the error of the check.
 func NewPrecondition(name, refusal string, check func(context.Context) error) *Precondition {
 	return &Precondition{name: name, refusal: refusal, check: check, last: errors.New("the first check is not done yet")}
 }
@@ -38,7 +38,8 @@ func (p *Precondition) Step(ctx context.Context) error {
 	return err
 }
 
-// Checked returns an error before the first check: a new replica must get no requests until then.
+// Checked is a readiness check that fails before the first check of the Precondition: a new replica
+// must get no requests until then.
 func (p *Precondition) Checked(*http.Request) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

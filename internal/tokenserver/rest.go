@@ -24,32 +24,33 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// AuditID is the audit annotation with the claim jti of the token that a request got, so that the
-// audit log shows which request a token came from.
+// AuditID is the audit annotation with a token's claim jti. It shows which request the token came
+// from.
 const AuditID = "token.lanyard.dev/jti"
 
 // Identities reads WorkloadIdentities.
 type Identities interface {
-	// Get returns an identity, or a NotFound error of the API server. The parameter uid is the UID
-	// that the caller expects; empty for any.
+	// Get returns an identity, or a NotFound error of the API server. uid is the UID that the
+	// caller expects; empty for any UID. Get may return an identity with another UID, so the caller
+	// must compare.
 	Get(ctx context.Context, namespace, name string, uid types.UID) (*identityv1.WorkloadIdentity, error)
 }
 
 // Signer signs tokens.
 type Signer interface {
-	// MaxLife returns the longest life of a token of the algorithm that is signed now. It fails if
-	// no key may sign.
+	// MaxLife returns the longest life of a token that is signed now with the algorithm. It fails
+	// if no key may sign.
 	MaxLife(algorithm identityv1.Algorithm) (time.Duration, error)
-	// JWT returns a token with the claims. The parameter expires is the claim exp.
+	// JWT returns a token with the claims. The claim exp must equal expires.
 	JWT(algorithm identityv1.Algorithm, claims any, expires time.Time) (string, error)
 }
 
 // Contexts check the objects that tokens are used for.
 type Contexts interface {
 	// Resolve checks that the object exists, that the caller may read it, and that it belongs to
-	// the identity. It returns what the token says about the object. Its errors are those of the
-	// API server. Objects that do not exist and objects that the caller may not read have the same
-	// error.
+	// the identity. It returns the token's claims about the object. Its errors are
+	// [*apierrors.StatusError] values. It returns the same error for an object that does not exist
+	// as for one that the caller may not read.
 	Resolve(
 		ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
 	) (*issuer.Context, error)
@@ -83,15 +84,15 @@ func (s *subresource[R]) New() runtime.Object { return s.empty() }
 // Destroy implements [rest.Storage].
 func (s *subresource[R]) Destroy() {}
 
-// GroupVersionKind implements [rest.GroupVersionKindProvider]: the subresource has another kind
-// than its parent.
+// GroupVersionKind implements [rest.GroupVersionKindProvider]: the subresource's kind differs from
+// that of its parent.
 func (s *subresource[R]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return tokenv1.GroupVersion().WithKind(s.kind)
 }
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
-// [rest.SubresourceObjectMetaPreserver]: metadata.uid of a request is the UID that the object must
-// have.
+// [rest.SubresourceObjectMetaPreserver]. It makes the API server's library keep metadata.uid of a
+// request, which is the UID that the object must have.
 func (s *subresource[R]) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 // Create implements [rest.NamedCreater].
@@ -205,7 +206,7 @@ func (t *tokens) context(
 	return t.Contexts.Resolve(ctx, caller, identity, object)
 }
 
-// checkNames refuses a request whose metadata names another object than its URL.
+// checkNames refuses a request if its metadata and its URL name different objects.
 func checkNames(ctx context.Context, name string, request metav1.Object) error {
 	switch {
 	case request.GetName() != "" && request.GetName() != name:
@@ -216,7 +217,7 @@ func checkNames(ctx context.Context, name string, request metav1.Object) error {
 	return nil
 }
 
-// invalid is the answer to a request of a kind with wrong fields.
+// invalid is the answer to a request that has wrong fields.
 func invalid(kind, name string, wrong field.ErrorList) error {
 	return apierrors.NewInvalid(tokenv1.GroupVersion().WithKind(kind).GroupKind(), name, wrong)
 }
@@ -229,8 +230,9 @@ func unavailable(cause error) error {
 	return &refusal{StatusError: status, cause: cause}
 }
 
-// parent is a resource without verbs. Only its subresource is served. An API group must have the
-// parent of a subresource. The parent's kind is part of the names of the subresource's operations.
+// parent is a resource without verbs. Only its subresource is served. An API group cannot have a
+// subresource without its parent. The parent's kind is part of the names of the subresource's
+// operations.
 type parent struct{ kind string }
 
 var (

@@ -54,7 +54,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestSpoke checks that the claim cluster follows from the caller's account, and from nothing else.
+// TestSpoke checks that the token server derives the claim lanyard.dev.cluster from the caller's
+// account, and from nothing else.
 func TestSpoke(t *testing.T) {
 	r := newRig(t, banana())
 	r.spoke(t, "eu-1").mint(t, `{}`).request(t)
@@ -68,8 +69,8 @@ func TestSpoke(t *testing.T) {
 	}
 }
 
-// TestRequests has the cases of Gardener's tokenrequest_test.go that apply, and those of an
-// identity that can have no token.
+// TestRequests has the cases of Gardener's tokenrequest_test.go that apply, and cases of identities
+// that get no token.
 func TestRequests(t *testing.T) {
 	terminating := banana()
 	terminating.Name, terminating.Finalizers = "terminating", []string{"example.com/wait"}
@@ -86,7 +87,7 @@ func TestRequests(t *testing.T) {
 		return `{"spec":{"contextObject":` + strings.Replace(object, old, changed, 1) + `}}`
 	}
 	for name, c := range map[string]struct {
-		identity string // default banana
+		identity string // "banana" if empty
 		body     string
 		code     int
 		says     string
@@ -119,7 +120,7 @@ func TestRequests(t *testing.T) {
 		"an apiVersion with no group":  {body: change(`core.gardener.cloud/v1beta1`, `/v1`), code: 422, says: "spec.contextObject.apiVersion: Invalid"},
 		"an apiVersion that climbs":    {body: change(`core.gardener.cloud/v1beta1`, `../v1`), code: 422, says: "spec.contextObject.apiVersion: Invalid"},
 		"no kind":                      {body: change(`"kind":"Shoot",`, ``), code: 422, says: "spec.contextObject.kind: Required"},
-		"a kind with a hyphen":         {body: change(`Shoot`, `Foo-Bar`), code: 201}, // legal in a CRD; the Contexts refuse kinds that are not configured
+		"a kind with a hyphen":         {body: change(`Shoot`, `Foo-Bar`), code: 201}, // a CRD may have such a kind; stubContexts accepts every kind
 		"a kind with another sign":     {body: change(`Shoot`, `Foo/Bar`), code: 422, says: "spec.contextObject.kind: Invalid"},
 		"an empty namespace":           {body: change(`garden-foo`, ``), code: 201},
 		"a namespace in capitals":      {body: change(`garden-foo`, `Default`), code: 422, says: "spec.contextObject.namespace: Invalid"},

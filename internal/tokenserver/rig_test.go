@@ -149,8 +149,8 @@ func (s *stubContexts) Resolve(_ context.Context, caller user.Info, _ *identityv
 	return &issuer.Context{Object: issuer.Reference{Kind: object.Kind, Name: object.Name, UID: object.UID}, Further: map[string]any{"shoot": object.Name}}, nil
 }
 
-// minters allows the group minters to create tokens and SVIDs of single objects. It allows the
-// group all other verbs for everything.
+// minters is an authorizer for members of the group "minters". It allows them every verb, with one
+// exception: they may create only tokens and SVIDs, each for an object that the request names.
 func minters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	token := a.GetVerb() == "create" && a.GetAPIGroup() == tokenv1.Group && slices.Contains((&Config{SVIDKinds: svidKinds()}).audited(), a.GetResource()+"/"+a.GetSubresource()) &&
 		a.GetNamespace() != "" && a.GetName() != ""
@@ -160,7 +160,7 @@ func minters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, s
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// rig is a server with an API server in memory.
+// rig is a token server under test, with a fake Kubernetes API server.
 type rig struct {
 	kube     *kubefake.Clientset
 	proxies  authority // signs the certificates of API servers
@@ -282,7 +282,7 @@ func (c *caller) do(t *testing.T, method, path, body string) answer {
 	return answer{code: response.StatusCode, header: response.Header, body: string(text)}
 }
 
-// mint asks for a token of the identity banana. The parameter spec is the request's spec.
+// mint asks for a token of the identity banana, in a request with the given spec.
 func (c *caller) mint(t *testing.T, spec string) answer {
 	t.Helper()
 	return c.do(t, http.MethodPost, tokenPath("banana"), `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest","spec":`+spec+`}`)

@@ -16,8 +16,8 @@ import (
 )
 
 // Rights checks that no other program of Lanyard can read the signing keys or become the token
-// server. Such a program would be as powerful as a signing key. But it parses what strangers send,
-// and so is easier to take over.
+// server. A program that can do either is as powerful as a signing key. The other programs are
+// easier to take over than the token server, because they parse what strangers send.
 type Rights struct {
 	// Reviews asks the API server who may do what.
 	Reviews typedauthorizationv1.SubjectAccessReviewInterface
@@ -25,7 +25,8 @@ type Rights struct {
 	Namespace string
 	// Accounts are the names of the other programs' ServiceAccounts in Namespace.
 	Accounts []string
-	// Accepted says that the administrator accepts such rights: Check only logs them.
+	// Accepted says that the administrator accepts the other programs' dangerous rights. Check then
+	// only logs these rights.
 	Accepted bool
 	// Log gets the rights that are accepted.
 	Log *slog.Logger
@@ -34,16 +35,17 @@ type Rights struct {
 // right is one thing that no other program may do in the namespace of the keys.
 type right struct{ verb, group, resource, subresource string }
 
-// dangerous returns the rights by which a program could get the signing keys. A right that RBAC
-// limits to one object by its name is not found by [Rights.Check] and does not matter. An example
-// is the right to a token of the program's own ServiceAccount.
+// dangerous returns the rights by which a program could get the signing keys. [Rights.Check] asks
+// for rights to all objects of a resource in the namespace. It does not find a right that RBAC
+// limits to one object by name. Programs may have such rights: a controller, for example, requests
+// tokens of its own ServiceAccount.
 func dangerous() []right {
 	rings := kinds.KeyRing()
 	rights := []right{
 		{"get", "", "secrets", ""},
 		{"list", "", "secrets", ""},
 		{"watch", "", "secrets", ""},
-		// The responses to patch and deletecollection contain the Secrets' data, also with dryRun.
+		// The responses to patch and deletecollection contain the Secrets' data, even with dryRun.
 		{"patch", "", "secrets", ""},
 		{"deletecollection", "", "secrets", ""},
 		// Whoever may write the Secret of --spiffe-secret-name can make the token server import
@@ -91,15 +93,15 @@ func (r right) String() string {
 	return r.verb + " " + name
 }
 
-// questionsAtOnce is how many questions [Rights.Check] asks the API server at once. There are some
-// fifty for each program, and a new replica makes no token before it has all answers.
+// questionsAtOnce is how many questions [Rights.Check] asks the API server at once. It asks about
+// fifty questions for each program, and a new replica makes no token before it has all answers.
 const questionsAtOnce = 10
 
 // Check returns an error that lists the dangerous rights that other programs have. A question
 // without an answer is an error too.
 func (r Rights) Check(ctx context.Context) error {
 	forbidden := dangerous()
-	answers := make([]bool, len(r.Accounts)*len(forbidden)) // by account, then by right
+	answers := make([]bool, len(r.Accounts)*len(forbidden)) // one per account and right
 	asking, ctx := errgroup.WithContext(ctx)
 	asking.SetLimit(questionsAtOnce)
 	for i := range answers {

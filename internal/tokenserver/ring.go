@@ -11,11 +11,11 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// FollowRing sends a value to each channel after a change of a KeyRing. It does not wait for a
-// receiver. So a channel needs a buffer of one. With this buffer, a value is waiting after each
-// change.
+// FollowRing sends a value to each channel after a change of a KeyRing. It does not wait for
+// receivers, so each channel needs a buffer for one value. A busy receiver gets the value
+// later.
 //
-// The values do not contain the ring, because the informer's copy may be of any age. Receivers read
+// The values do not contain the ring, because the informer's copy may be outdated. Receivers read
 // the ring from the API server.
 func FollowRing(ctx context.Context, informers cache.Informers, ring client.ObjectKey, channels ...chan<- struct{}) error {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))

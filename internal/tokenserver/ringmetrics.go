@@ -16,9 +16,9 @@ import (
 // readTimeout bounds how long a scrape waits for the KeyRing.
 const readTimeout = 5 * time.Second
 
-// RingMetrics describe the keys and authorities of KeyRings. It is a Prometheus collector that
-// reads the rings at each scrape. So every replica has the same metrics, also a replica that does
-// not rotate keys.
+// RingMetrics describes the keys and authorities of KeyRings. It is a Prometheus collector that
+// reads the rings at each scrape. So every replica has the same metrics, even one that does not
+// rotate keys.
 type RingMetrics struct {
 	client client.Reader
 	rings  []client.ObjectKey
@@ -30,7 +30,7 @@ type RingMetrics struct {
 
 var _ prometheus.Collector = (*RingMetrics)(nil)
 
-// NewRingMetrics makes metrics of rings. The parameter period is how long a key signs.
+// NewRingMetrics makes metrics of rings whose keys sign for the given period.
 func NewRingMetrics(reader client.Reader, rings []client.ObjectKey, period time.Duration, log *slog.Logger) *RingMetrics {
 	key := []string{"ring", "kid", "algorithm"}
 	return &RingMetrics{
@@ -81,7 +81,7 @@ func (m *RingMetrics) collect(key client.ObjectKey, into chan<- prometheus.Metri
 	for _, e := range keyring.Entries(&ring.Status) {
 		gauge(m.state, 1, e.ID, string(e.Role), string(e.State))
 		gauge(m.changed, float64(since(e.KeyLife).Unix()), e.ID, string(e.Role), string(e.State))
-		// The Secret decides when an imported CA is replaced, so an imported CA has no due time.
+		// An imported CA is replaced when its Secret changes, so it has no due time.
 		imported := e.Authority != nil && e.Authority.Imported
 		if e.State == identityv1.KeyActive && e.ActivatedAt != nil && !imported {
 			gauge(m.due, float64(e.ActivatedAt.Add(m.period).Unix()), e.ID, string(e.Role))

@@ -35,8 +35,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// newRights returns the check of the rights of two programs. The function allow decides what these
-// programs may do.
+// newRights returns Rights for two programs. The function allow decides what these programs may do.
 func newRights(allow func(*authorizationv1.SubjectAccessReviewSpec) (bool, error)) Rights {
 	clientset := kubefake.NewClientset()
 	clientset.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -225,8 +224,8 @@ func TestEvery(t *testing.T) {
 	})
 }
 
-// TestIdentityIsReadLive checks that an identity is read from the API server if memory does not
-// have the identity or its UID yet.
+// TestIdentityIsReadLive checks that an identity is read from the API server if memory has no
+// identity of this name, or only one with another UID.
 func TestIdentityIsReadLive(t *testing.T) {
 	former := banana()
 	former.UID = "former"

@@ -17,13 +17,12 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// How often a step is repeated.
 const (
-	// CertificateInterval is for [Certificate.Step].
+	// CertificateInterval is the time between two calls of [Certificate.Step].
 	CertificateInterval = 15 * time.Second
-	// PreconditionInterval is for [Precondition.Step].
+	// PreconditionInterval is the time between two calls of [Precondition.Step].
 	PreconditionInterval = time.Hour
-	// retryInterval is for a step that has failed.
+	// retryInterval is the pause after a step that has failed.
 	retryInterval = 10 * time.Second
 )
 
@@ -43,8 +42,8 @@ func OpenAudit(path string, out io.Writer) (audit.Backend, error) {
 	return auditlog.NewBackend(file, auditlog.FormatJson, auditv1.SchemeGroupVersion), nil
 }
 
-// Every runs a step at once and then in intervals, until ctx ends. A step that fails is logged, and
-// repeated soon.
+// Every runs a step at once and then at intervals, until ctx ends. It logs the error of a failed
+// step, and soon tries the step again.
 func Every(ctx context.Context, interval time.Duration, step func(context.Context) error, log *slog.Logger) {
 	for {
 		next := interval

@@ -30,8 +30,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/openapi"
 )
 
-// Config are the parts of a [Server]. Preconditions and Audit are optional, and one of Issuer and
-// SVIDs is required. All other parts are required, unless their comment says otherwise.
+// Config are the parts of a [Server]. Preconditions and Audit are optional. At least one of Issuer
+// and SVIDs is required. All other parts are required, unless their comment says otherwise.
 type Config struct {
 	// Listener is where the server accepts connections.
 	Listener net.Listener
@@ -45,7 +45,7 @@ type Config struct {
 	Preconditions []*Precondition
 	// Issuer decides what tokens of WorkloadIdentities say; nil if there is only a trust domain.
 	Issuer *issuer.Issuer
-	// Clusters says which cluster the tokens of WorkloadIdentities name.
+	// Clusters determines the claim lanyard.dev.cluster of WorkloadIdentities' tokens.
 	Clusters issuer.Clusters
 	// Identities reads WorkloadIdentities. Required with Issuer.
 	Identities Identities
@@ -53,7 +53,7 @@ type Config struct {
 	Signer Signer
 	// Contexts check the objects that tokens are used for. Required with Issuer.
 	Contexts Contexts
-	// SVIDs issue SVIDs of objects; nil if there is no trust domain.
+	// SVIDs is the issuer of objects' SVIDs; nil if there is no trust domain.
 	SVIDs *SVIDs
 	// SVIDKinds are the kinds whose objects can have SVIDs. Required with SVIDs.
 	SVIDKinds kinds.Table
@@ -135,7 +135,8 @@ func (c *Config) audited() []string {
 	return resources
 }
 
-// checkSVIDKinds refuses a kind that cannot have SVIDs. Package svid has the closed list of these kinds.
+// checkSVIDKinds refuses kinds that package svid does not list. Objects of other kinds cannot have
+// SVIDs.
 func checkSVIDKinds(table kinds.Table) error {
 	for _, kind := range table {
 		if plural, ok := svid.Resource(auth.Kind(kind.Kind)); !ok || plural != kind.Plural {
@@ -194,9 +195,8 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 	if err := serving.ApplyTo(&config.SecureServing); err != nil {
 		return nil, fmt.Errorf("configure serving: %w", err)
 	}
-	// The library requires a client for calls of the server to itself. Nothing here makes such
-	// calls. This client has no token: with a token, the client would be a member of
-	// system:masters.
+	// The library requires a client with which a server calls itself. This server never does, so
+	// the client has no token. With a token, it would be a member of system:masters.
 	config.LoopbackClientConfig = &restclient.Config{}
 	config.Authentication.RequestHeaderConfig = proxy.config()
 	if err := config.Authentication.ApplyClientCert(proxy.known, config.SecureServing); err != nil {

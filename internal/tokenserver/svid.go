@@ -35,13 +35,13 @@ const (
 
 // SVIDSigner signs SVIDs.
 type SVIDSigner interface {
-	// JWT returns a token with the claims. The parameter expires is the claim exp.
+	// JWT returns a token with the claims. The claim exp must equal expires.
 	JWT(algorithm identityv1.Algorithm, claims any, expires time.Time) (string, error)
 	// Certificate returns a certificate for the SPIFFE ID and the public key.
 	Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error)
 }
 
-// SVIDs issue SVIDs of objects.
+// SVIDs is an issuer of SVIDs for objects.
 type SVIDs struct {
 	// TrustDomain is the trust domain of all SPIFFE IDs. Required.
 	TrustDomain spiffeid.TrustDomain
@@ -49,7 +49,8 @@ type SVIDs struct {
 	Issuer string
 	// Algorithm is how JWT-SVIDs are signed.
 	Algorithm identityv1.Algorithm
-	// APIAudiences are the audiences that the cluster's API server accepts. No SVID has one of them.
+	// APIAudiences are the audiences that the cluster's API server accepts. No SVID may have one of
+	// them.
 	APIAudiences []string
 	// Objects reads objects from the API server, never from memory. Required.
 	Objects dynamic.Interface
@@ -132,7 +133,7 @@ func (s *svids) certificate(ctx context.Context, id spiffeid.ID, public *ecdsa.P
 	return nil
 }
 
-// object reads the object that a request is for, from the API server. It returns an error if the
+// object reads from the API server the object that a request is for. It returns an error if the
 // object cannot have an SVID.
 func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRequest) (*unstructured.Unstructured, error) {
 	namespace := genericrequest.NamespaceValue(ctx)
@@ -153,9 +154,9 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 	return object, nil
 }
 
-// judge checks the request against the spec of the object. The spec decides which type of SVID the
-// object may have, by the rules of the controller. It returns the audiences of the SVID: those that
-// the request asks for, by default those of the object.
+// judge checks a request against the object's spec, which decides what type of SVID the object may
+// have. Controllers apply the same rules. judge returns the SVID's audiences: those of the request
+// or, if the request has none, those of the object.
 func (s *svids) judge(
 	ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec,
 ) ([]string, field.ErrorList) {
@@ -202,8 +203,8 @@ func (s *svids) judge(
 	return audiences, wrong
 }
 
-// fields returns the identity fields of an object. It fails if the spec has other types than the
-// schema.
+// fields returns the identity fields of an object. It fails if a field of the spec does not have
+// the type that the schema requires.
 func (s *svids) fields(object *unstructured.Unstructured) (spec.Fields, error) {
 	typed := s.kind.New()
 	read := map[string]any{"spec": object.Object["spec"]}
@@ -215,8 +216,8 @@ func (s *svids) fields(object *unstructured.Unstructured) (spec.Fields, error) {
 	return s.kind.Fields(typed), nil
 }
 
-// validateSVID checks the form of a request. It returns the public key of a certificate, nil for a
-// token.
+// validateSVID checks the form of a request. It returns the public key for a certificate, or nil if
+// the request is for a token.
 func validateSVID(request *tokenv1.SVIDRequestSpec) (*ecdsa.PublicKey, field.ErrorList) {
 	at := field.NewPath("spec")
 	var wrong field.ErrorList

@@ -33,7 +33,7 @@ import (
 
 const appUID = "5c1b1f1e-7c39-4a0e-9f4b-2f5d3b0a9c11"
 
-// stubSVIDs signs by an authority of its own, or fails.
+// stubSVIDs signs certificates with its own authority, or fails with err.
 type stubSVIDs struct {
 	issuer *svid.Issuer
 	err    error
@@ -64,7 +64,7 @@ func (s *stubSVIDs) Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.C
 	return s.issuer.Certificate(id, public, time.Now())
 }
 
-// app is an object that asks for SVIDs. The parameter credential is spec.credential; nil for none.
+// app is an object that asks for SVIDs. If credential is nil, the object has no spec.credential.
 func app(kind, name string, credential map[string]any) *unstructured.Unstructured {
 	spec := map[string]any{"url": "oci://registry.example.com/my-app", "image": "registry.example.com/my-app", "provider": "generic"}
 	if credential != nil {
@@ -96,8 +96,7 @@ func svidPath(plural, name string) string {
 	return "/apis/token.lanyard.dev/v1alpha1/namespaces/production/" + plural + "/" + name + "/svid"
 }
 
-// svid asks for an SVID. The parameter spec is the request's spec; svid adds the field uid if it is
-// missing.
+// svid asks for an SVID, in a request with the given spec. It adds the field uid if it is missing.
 func (c *caller) svid(t *testing.T, path string, spec map[string]any) answer {
 	t.Helper()
 	spec = maps.Clone(spec)
@@ -327,7 +326,7 @@ func TestSVIDPrecondition(t *testing.T) {
 	}
 }
 
-// TestSVIDKinds checks that the server does not start with a kind that package svid does not list.
+// TestSVIDKinds checks that [New] refuses kinds that package svid does not list.
 func TestSVIDKinds(t *testing.T) {
 	for _, kind := range []kinds.Kind{kinds.Bucket(), {GroupVersionKind: kinds.OCIRepository().GroupVersionKind, Plural: "others"}} {
 		_, err := New(t.Context(), Config{SVIDKinds: kinds.Table{kind}})
@@ -337,7 +336,8 @@ func TestSVIDKinds(t *testing.T) {
 	}
 }
 
-// TestSVIDWithoutIssuer checks a trust domain that has certificates only.
+// TestSVIDWithoutIssuer checks that a request for a JWT-SVID is refused if the trust domain has
+// certificates only.
 func TestSVIDWithoutIssuer(t *testing.T) {
 	s := &svids{SVIDs: &SVIDs{}, kind: svidKinds()[0]}
 	_, wrong := s.judge(t.Context(), app("OCIRepository", "my-app", map[string]any{"type": "SpiffeJWT"}), &tokenv1.SVIDRequestSpec{Type: tokenv1.SpiffeJWT})

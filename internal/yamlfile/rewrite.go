@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Root returns the document's top node, usually a mapping. The lines of nodes count from the
+// Root returns the document's top node, usually a mapping. The line numbers of nodes count from the
 // beginning of the document.
 func (d *Document) Root() *yamlnode.Node {
 	if d.root.Kind == yamlnode.DocumentNode && len(d.root.Content) > 0 {
@@ -32,10 +32,11 @@ func (d *Document) Member(node *yamlnode.Node) *Document {
 	return &Document{file: d.file, first: d.first, root: node}
 }
 
-// Rewrite calls a function that changes the document's nodes, and returns the text of the changed
-// document. The new text has the same order of fields, comments and indentation; JSON stays JSON.
-// Blank lines and line breaks may differ. [Document.Decode] then decodes the changed document. The
-// error is an [*Error] if the document has aliases, or if encoding alone would change its values.
+// Rewrite calls a function that changes the document's nodes, and returns the document's new text.
+// The new text keeps the comments, the indentation and the order of the fields; JSON stays JSON.
+// Blank lines and line breaks may differ. Later calls of [Document.Decode] decode the new text.
+// Rewrite does not call the function, and returns an [*Error], if the document has aliases or if
+// encoding alone would change the document's values.
 func (d *Document) Rewrite(change func()) ([]byte, error) {
 	if alias := findAlias(d.root); alias != nil {
 		return nil, d.Member(alias).At("", errors.New("an alias (*"+alias.Value+") cannot be rewritten: write the value itself"))
@@ -95,7 +96,7 @@ func (d *Document) encode() ([]byte, error) {
 	}
 	err := errors.Join(encoder.Encode(d.root), encoder.Close())
 	text := buffer.Bytes()
-	if json.Valid(d.text) { // text already has JSON's braces and quotes, by the styles of the nodes
+	if json.Valid(d.text) { // the encoder has kept braces and quotes, but not the indentation
 		if indent := indentJSON.FindSubmatch(d.text); indent != nil {
 			err = errors.Join(err, json.Indent(&inJSON, text, "", string(indent[1])))
 		} else {
@@ -112,8 +113,8 @@ func (d *Document) encode() ([]byte, error) {
 }
 
 // escape escapes each character that is not printable, unless the document's old text has the
-// character without an escape. Such characters are always in double quotes: YAML has escapes only
-// there.
+// character without an escape. Escapes are valid YAML here, because the encoder puts a scalar with
+// such a character in double quotes.
 func (d *Document) escape(text []byte) []byte {
 	seen := map[rune]bool{'\n': true}
 	for _, r := range string(text) {
@@ -131,8 +132,8 @@ func (d *Document) escape(text []byte) []byte {
 // indentJSON matches the first indentation in a JSON text of several lines.
 var indentJSON = regexp.MustCompile(`\n([ \t]+)`)
 
-// indentation returns by how many spaces a YAML text indents mappings. The result compact is true
-// if the text does not indent the dashes of lists. The first mapping and the first list decide.
+// indentation returns by how many spaces a YAML text indents mappings, and whether it leaves the
+// dashes of lists unindented. The first mapping and the first list decide.
 func indentation(node *yamlnode.Node) (spaces int, compact bool) {
 	isFirst := true
 	var look func(*yamlnode.Node)

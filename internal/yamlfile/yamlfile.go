@@ -184,7 +184,7 @@ func culprit(data []byte, of reflect.Type) string {
 	}
 }
 
-// field returns the beginning of a JSON object, up to the value of the first field.
+// field returns what precedes the value in a JSON object with one field, such as `{"spec":`.
 func field(name string) string {
 	quoted, err := json.Marshal(name)
 	if err != nil {
@@ -239,8 +239,8 @@ func (d *Document) line(path string) int {
 	return d.first + line - 1
 }
 
-// Child returns a member of a mapping or a sequence as its key node and its value node; nil if the
-// member is absent. In a sequence, name is an index, and both nodes are the member itself.
+// Child returns the key node and the value node of a member of a mapping; nil if the member is
+// absent. In a sequence, the name is an index, and both results are the element at this index.
 func Child(parent *yamlnode.Node, name string) (key, value *yamlnode.Node) {
 	if parent.Kind == yamlnode.AliasNode {
 		parent = parent.Alias

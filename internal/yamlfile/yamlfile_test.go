@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// Embedded is an embedded struct: in JSON, its fields are fields of the kind.
+// Embedded is embedded in another struct. In JSON, its fields belong to that struct.
 type Embedded struct {
 	Mode string `json:"mode"`
 }
@@ -29,7 +29,8 @@ type kind struct {
 	} `json:"list"`
 }
 
-// file has several documents; some are empty. The comments are part of the test: they move lines.
+// file has several documents; some are empty. The comments are part of the test: they change the
+// numbers of the lines below them.
 const file = `# comments only
 ---
 name: first

@@ -44,9 +44,9 @@ const (
 	ClientID = "spiffe://example.com/lanyard-controller"
 )
 
-// Server is a broker, and the Workload API of the broker's client. It issues SVIDs of
-// spiffe://example.com/<plural>/<namespace>/<name> for each object that Find finds. Set the fields
-// before the first call; use Change later.
+// Server is a broker. It also serves the Workload API that the broker's client uses. It issues
+// SVIDs of spiffe://example.com/<plural>/<namespace>/<name> for each object that Find finds. Set
+// the fields before the first call; use Change later.
 type Server struct {
 	brokerapi.UnimplementedAPIServer
 
@@ -59,7 +59,7 @@ type Server struct {
 	Hang bool
 	// Life is the lifetime of SVIDs. Default: one hour. A negative Life makes expired SVIDs.
 	Life time.Duration
-	// IDs returns the IDs of the SVIDs for an object. The parameter own is the object's own ID.
+	// IDs returns the IDs of the SVIDs for an object. It is called with the object's own ID.
 	// Default: only this ID.
 	IDs func(own string) []string
 	// Claims changes the claims of JWT-SVIDs.
@@ -86,8 +86,8 @@ type authority struct {
 	key         crypto.Signer
 }
 
-// New starts a broker, and the Workload API of its client, until the test ends. The parameter
-// issuer is the URL of the JWT-SVIDs' issuer.
+// New starts a broker and the Workload API of its client. Both run until the test ends. The issuer
+// of the broker's JWT-SVIDs has the given URL.
 func New(tb testing.TB, issuer string) *Server {
 	tb.Helper()
 	s := &Server{Life: time.Hour, Own: ServerID, changed: make(chan struct{})}

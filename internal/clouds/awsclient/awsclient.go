@@ -35,9 +35,9 @@ type Scope struct {
 // Config returns the configuration for the client of any service. No part of the configuration
 // comes from the environment: neither region, endpoint nor credentials.
 //
-// Each call of a client asks [auth.GetToken] for the session that signs the call. So a grant that
-// is withdrawn stops the next call of a client that exists already. The error of the call then
-// wraps an [*auth.Error], or an [*AccountError], and AWS gets no request.
+// Each call of a client asks [auth.GetToken] for the session that signs the call. So after a grant
+// is withdrawn, the next call of an existing client fails. If a call gets no session, its error
+// wraps an [*auth.Error] or an [*AccountError], and AWS gets no request.
 func (s Scope) Config() awssdk.Config {
 	return awssdk.Config{Region: s.Region.Name, HTTPClient: s.HTTPClient, Credentials: awssdk.CredentialsProviderFunc(s.retrieve)}
 }
@@ -64,7 +64,7 @@ func (s Scope) CheckAccount(accountID string) error {
 	return &AccountError{Want: s.AccountID, Got: accountID}
 }
 
-// AccountError says that the identity gives sessions of another account than the scope's.
+// AccountError reports that the identity's sessions belong to an account other than the scope's.
 type AccountError struct {
 	// Want is the account of the scope, and Got that of the sessions.
 	Want, Got string

@@ -30,8 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// region differs from the provider's region. So a client with this region must have it from the
-// scope.
+// region differs from the provider's region, so a client can have this region only from the scope.
 const region = "eu-central-1"
 
 // clients are the AWS clients that a controller of clusters needs. For EC2, the field is a function
@@ -51,8 +50,8 @@ func newClients(config awssdk.Config) clients {
 	}
 }
 
-// calls returns a call of each client, by the name of the service. A call returns the header of the
-// answer.
+// calls returns a function for each client, by the name of the service. The function makes one
+// call, and returns the header of the answer.
 func (c clients) calls() map[string]func(context.Context) (http.Header, error) {
 	return map[string]func(context.Context) (http.Header, error){
 		"EC2": c.ec2,
@@ -111,7 +110,7 @@ func headerOf(of middleware.Metadata) http.Header {
 	return nil
 }
 
-// valueOf is what a pointer points to; the zero value for nil.
+// valueOf returns what p points to, or the zero value if p is nil.
 func valueOf[T any](p *T) (value T) {
 	if p != nil {
 		value = *p
@@ -119,8 +118,8 @@ func valueOf[T any](p *T) (value T) {
 	return value
 }
 
-// world is a local AWS with the role identity target, which team-a may use. The identity's role may
-// call the services of all clients.
+// world is a local AWS. Objects in team-a may use the AWSClusterRoleIdentity named target. The
+// AWS role of this identity has all permissions.
 type world struct {
 	*identitytest.World
 
@@ -143,7 +142,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// admit lends the identity to this namespace only.
+// admit lets only objects in the given namespace use the identity.
 func (w *world) admit(namespace string) auth.Subject {
 	return w.Role("target", identitytest.RoleSpec(w.arn, "root", identitytest.Admits(namespace)))
 }
@@ -171,8 +170,8 @@ func (w *world) requests() int {
 	return n
 }
 
-// TestClientsActAsTheIdentity checks that every client acts in the account, as the role and in the
-// region of the scope, whatever the environment says. All clients share one session.
+// TestClientsActAsTheIdentity checks that every client uses the scope's account, role and region,
+// whatever the environment says. All clients share one session.
 func TestClientsActAsTheIdentity(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": identitytest.KeyID, "AWS_SECRET_ACCESS_KEY": identitytest.SecretKey, "AWS_SESSION_TOKEN": "",

@@ -16,8 +16,9 @@ import (
 // Service locates and opens the buckets of one provider.
 type Service interface {
 	// Locate returns where the bucket is, or refuses the endpoint or region. The error is an
-	// [*InvalidError], or an [*auth.Error] if a credential would go to a host that is not the cloud's.
-	// The caller has checked the formats of the spec's fields. Locate makes no request.
+	// [*InvalidError], or an [*auth.Error] if a credential would go to a host that is not the
+	// cloud's. The caller must have checked the formats of the spec's fields. Locate makes no
+	// request.
 	Locate(spec v1alpha1.BucketSpec) (Place, error)
 	// Open returns the bucket. It makes no request.
 	Open(ctx context.Context, request Request) (objectstore.Storage, error)
@@ -59,7 +60,7 @@ type Request struct {
 
 // Keys are the static credential of a user of an S3-compatible service.
 type Keys struct {
-	// ID is the public key.
+	// ID is the access key's ID, which is not secret.
 	ID string
 	// Secret is the secret key.
 	Secret auth.Secret
@@ -77,7 +78,8 @@ func (e *InvalidError) Error() string { return e.Field + ": " + e.Err.Error() }
 
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// Host returns spec.endpoint as a host. With Azure it may be a URL, as in Flux's manifests.
+// Host returns the host in spec.endpoint. For Azure, spec.endpoint may also be a URL, as in Flux's
+// manifests.
 func Host(spec v1alpha1.BucketSpec) string {
 	if host, ok := strings.CutPrefix(spec.Endpoint, "https://"); ok && spec.Provider == v1alpha1.ProviderAzure {
 		return strings.TrimSuffix(host, "/")

@@ -23,7 +23,7 @@ func invalid(field, fix, message string) error {
 }
 
 // Of locates the bucket of a spec with the provider that the spec names. At AWS, spec.endpoint may
-// be a host of AWS or a host of the parameter allowed.
+// be a host of AWS or one of the allowed hosts.
 func Of(clouds *providers.Set, allowed endpoint.Allowed, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	switch spec.Provider {
 	case v1alpha1.ProviderAWS:
@@ -72,10 +72,10 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 		return buckets.Place{}, invalid("spec.region",
 			"remove it, or name the endpoint of that region", "it is not the region of spec.endpoint")
 	}
-	region = cmp.Or(region, s.Region, genericRegion) // a listed host may have no region
+	region = cmp.Or(region, s.Region, genericRegion) // the host may have no region
 	named, unknown := endpoint.ParseAWSRegion(region)
 	switch {
-	case s.Listed: // a listed host may have its own regions
+	case s.Listed: // an allowed host outside AWS may have its own regions
 	case unknown != nil:
 		return buckets.Place{}, &buckets.InvalidError{Field: "spec.region", Err: unknown}
 	case named.Partition.ID != s.Partition:

@@ -58,9 +58,8 @@ type configuration struct {
 	Algorithms    []jose.SignatureAlgorithm `json:"id_token_signing_alg_values_supported"`
 }
 
-// New makes the documents of an issuer. The keys must be public halves, each with a kid and
-// an algorithm. The parameter keep is the time for which services may cache the documents, at most
-// [MaxAge].
+// New makes the documents of an issuer. The keys must be public keys, each with a kid and an
+// algorithm. Services may cache the documents for the given time, but for at most [MaxAge].
 func New(issuer string, keys []jose.JSONWebKey, keep time.Duration) (*Set, error) {
 	if len(keys) == 0 {
 		return nil, ErrNoKeys
@@ -88,11 +87,12 @@ func New(issuer string, keys []jose.JSONWebKey, keep time.Duration) (*Set, error
 	return d, err
 }
 
-// OfRing makes the documents of the issuer whose KeyRing has this status. Services may cache them
-// for a quarter of the publish delay at most, so that every service has a key before the key signs.
+// OfRing makes the documents of the issuer whose KeyRing has this status. A new key signs only
+// after the publish delay. Services may cache the documents for at most a quarter of this delay, so
+// that they know the key by then.
 func OfRing(issuer string, status *identityv1.KeyRingStatus) (*Set, error) {
 	if status.Issuer != issuer {
-		return nil, ErrNoKeys // the keys were published at another URL, or the ring is not made yet
+		return nil, ErrNoKeys // the keys were published at another URL, or the status is still empty
 	}
 	ring, _ := keyring.Parse(status) // ring has the valid keys; ignore the error, because the token server reports invalid keys
 	var keys []jose.JSONWebKey
@@ -113,15 +113,15 @@ func OfRing(issuer string, status *identityv1.KeyRingStatus) (*Set, error) {
 // bundle is a SPIFFE bundle. Source: SPIFFE Trust Domain and Bundle §4.1.
 type bundle struct {
 	Keys []jose.JSONWebKey `json:"keys"`
-	// Sequence becomes higher with each change of the ring.
+	// Sequence increases with each change of the ring.
 	Sequence int64 `json:"spiffe_sequence"`
 	// RefreshHint is the time between two reads of the bundle, in seconds.
 	RefreshHint int64 `json:"spiffe_refresh_hint"`
 }
 
-// addBundle adds the SPIFFE bundle of a ring. The entry of an authority has no kid; its x5c has
-// only the authority's certificate. The entry of a key has the key's kid. Source: SPIFFE Trust
-// Domain and Bundle §4.2, and X509-SVID §6.1, JWT-SVID §6.1.
+// addBundle adds the SPIFFE bundle of a ring. An authority's entry has no kid, and its x5c has only
+// the authority's certificate. A key's entry has the key's kid. Sources: SPIFFE Trust Domain and
+// Bundle §4.2, X509-SVID §6.1, JWT-SVID §6.1.
 func (d *Set) addBundle(ring keyring.Ring, sequence int64) error {
 	b := bundle{Sequence: sequence, RefreshHint: int64(d.MaxAge / time.Second)}
 	for _, a := range ring.PublicAuthorities() {

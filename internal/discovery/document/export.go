@@ -18,7 +18,8 @@ func Export(dir string, d *Set) ([]string, error) {
 		path    string
 		content []byte
 	}{{keyring.BundlePath, d.Bundle}, {KeySetPath, d.KeySet}, {ConfigurationPath, d.Configuration}} {
-		if file.content == nil { // only a trust domain has a bundle; some trust domains have only a bundle
+		// Without a trust domain, there is no bundle. Without an issuer, there is only a bundle.
+		if file.content == nil {
 			continue
 		}
 		path := filepath.Join(dir, filepath.FromSlash(file.path))

@@ -20,10 +20,10 @@ const Name = "lanyard-discovery"
 type Flags struct {
 	program.Flags
 
-	// Issuer is the URL of Lanyard's issuer; empty with Mirror, or if there is only SPIFFEIssuer.
+	// Issuer is the URL of Lanyard's issuer. It is empty if only Mirror or SPIFFEIssuer is set.
 	Issuer string
 	// SPIFFEIssuer is the URL of the issuer of JWT-SVIDs. The SPIFFE bundle is below the same URL.
-	// SPIFFEIssuer is empty with Mirror, or without such an issuer.
+	// SPIFFEIssuer is empty if Mirror is set, or if no issuer of JWT-SVIDs is served.
 	SPIFFEIssuer string
 	// Namespace is the namespace of the KeyRings.
 	Namespace string
@@ -33,7 +33,8 @@ type Flags struct {
 	// ListenAddress is the address on which documents are served.
 	ListenAddress string
 	// CertFile and KeyFile are the files of the serving certificate and its key. They are read
-	// again when they change. Empty means to serve without TLS, behind a proxy that has TLS.
+	// again when they change. If both names are empty, documents are served without TLS, behind a
+	// proxy that terminates TLS.
 	CertFile, KeyFile string
 }
 

@@ -25,10 +25,10 @@ const (
 	Issuer     = "issuer"
 )
 
-// APIAudience is the audience of the API server in the table.
+// APIAudience is the audience of the API server for all rows of identities.yaml.
 const APIAudience = "https://kubernetes.default.svc"
 
-// UID is the UID of all identities in the table.
+// UID is the UID of all identities in identities.yaml.
 const UID = "12b580fe-1f74-4195-852b-e1a74b03496a"
 
 // Row is one row of the table. The file identities.yaml explains the fields.

@@ -32,9 +32,9 @@ func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Skew returns how far the local clock is ahead of the API server's clock. The precision is a
-// second plus the duration of an answer. Skew fails if there was no answer within
-// keyring.MaxViewAge.
+// Skew returns how far the local clock is ahead of the API server's clock. The result may be too
+// large by up to a second plus the time that the answer took. Skew fails if there was no answer
+// within keyring.MaxViewAge.
 func (c *Clock) Skew() (time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 // machine is suspended, and the wall clock may be set, so one clock alone is not enough.
 type instant struct {
 	wall time.Time
-	mono time.Time // only for differences, by the monotonic clock
+	mono time.Time // with a monotonic reading; used only to compute differences
 }
 
 func now() instant {
@@ -67,9 +67,9 @@ func now() instant {
 	return instant{wall: t.Round(0), mono: t}
 }
 
-// fresh reports whether an observation of the moment i is still reliable at the moment in the
-// parameter later. An observation from the future is as bad as an old observation: the clock was
-// set back.
+// fresh reports whether an observation from the instant i is still reliable, at a later instant. If
+// the wall clock was set back meanwhile, the observation may seem to be from the future. Then it is
+// not reliable.
 func (i instant) fresh(later instant) bool {
 	wall, mono := later.wall.Sub(i.wall), later.mono.Sub(i.mono)
 	return wall.Abs() <= keyring.MaxViewAge && mono <= keyring.MaxViewAge

@@ -43,8 +43,8 @@ func object() spiffeid.ID {
 	return spiffeid.RequireFromString("spiffe://example.com/ocirepositories/production/my-app")
 }
 
-// trusting returns a rotator for the ring of a trust domain without an issuer. The CA is imported
-// if the parameter imports is true.
+// trusting returns a rotator for the ring of a trust domain without an issuer. If imports is true,
+// the rotator imports the CA from a Secret.
 func (w *world) trusting(imports bool) *Rotator {
 	w.policy.Issuer, w.policy.Algorithms, w.policy.TrustDomain, w.policy.Import = "", nil, trustDomain(), imports
 	w.policy.MaxLife = svid.Lifetime
@@ -89,7 +89,7 @@ func (w *world) issueCA(life time.Duration) *x509.Certificate {
 	return parsed
 }
 
-// putCA replaces the Secret with the CA.
+// putCA deletes the CA's Secret, and makes it anew with the given data.
 func (w *world) putCA(form corev1.SecretType, data map[string][]byte) {
 	w.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caSecret}, Type: form, Data: data}
@@ -117,7 +117,8 @@ func leafKey(t *testing.T) *ecdsa.PublicKey {
 	return &key.PublicKey
 }
 
-// mustChain gets a certificate and checks it as its receiver does.
+// mustChain returns a new chain that s has signed for the public key. It checks the chain as its
+// receiver does.
 func mustChain(t *testing.T, s *Signer, public *ecdsa.PublicKey) []*x509.Certificate {
 	t.Helper()
 	made, err := s.Certificate(object(), public)
@@ -333,7 +334,7 @@ func TestBadSecret(t *testing.T) {
 }
 
 // TestImportThatPasses asserts that ImportFrom returns an error if an answer of the API server is
-// lost, and a CA with a Problem if a right is missing.
+// lost. If the API server forbids the read, ImportFrom must return a CA with a Problem.
 func TestImportThatPasses(t *testing.T) {
 	w := newWorld(t)
 	read := func(err error) (*CA, error) {

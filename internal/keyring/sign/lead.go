@@ -18,10 +18,10 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// Lead calls the function run while this process holds the lease, and waits for the lease
-// otherwise, until ctx ends. The identity must identify this process, such as its Pod's name. The
-// context of run ends when the lease is lost. The next holder may start before run returns, so run
-// must be safe in two processes at once.
+// Lead waits for the lease, and then calls the function run. When the lease is lost, Lead waits for
+// it again, until ctx ends. The identity must be unique to this process, such as its Pod's name.
+// The context of run ends when the lease is lost. The next holder may start before run returns, so
+// run must be safe in two processes at once.
 func Lead(
 	ctx context.Context, leases coordinationv1.CoordinationV1Interface, namespace, name, identity string, run func(context.Context),
 ) error {

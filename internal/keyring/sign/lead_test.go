@@ -59,8 +59,9 @@ func TestLead(t *testing.T) {
 	})
 }
 
-// TestLeaseExpires cuts the leader off from the API server. The other replica leads when the lease
-// has expired, and never before the first has stopped. The first waits, and leads again later.
+// TestLeaseExpires cuts the leader off from the API server. The other replica must lead when the
+// lease has expired, but never before the former leader has stopped. The former leader waits, and
+// leads again later.
 func TestLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients := fake.NewClientset()
@@ -117,8 +118,8 @@ func TestLeaseExpires(t *testing.T) {
 	})
 }
 
-// TestLeadNeedsAnIdentity asserts that an empty identity is an error: with it, replicas could not
-// tell which of them holds the lease.
+// TestLeadNeedsAnIdentity asserts that an empty identity is an error. If all replicas had the same
+// identity, they could not tell which of them holds the lease.
 func TestLeadNeedsAnIdentity(t *testing.T) {
 	err := Lead(t.Context(), fake.NewClientset().CoordinationV1(), namespace, "lanyard-keyring-issuer", "", func(context.Context) {})
 	if err == nil {

@@ -18,12 +18,12 @@ import (
 
 const (
 	stepInterval = 15 * time.Second
-	stepTimeout  = 45 * time.Second // less than keyring.MaxViewAge: a step's observations stay valid
+	stepTimeout  = 45 * time.Second // less than keyring.MaxViewAge, so that observations stay valid
 	// heldTimeout is how long a revocation waits for the store's list of keys.
 	heldTimeout = 5 * time.Second
 	// orphanAge is the age after which a private half is destroyed if its key is not in the ring. A
-	// younger private half stays: a step may be about to add its key to the ring, or may have added
-	// it although the answer of the API server was lost.
+	// younger private half is kept, because another process may be about to add its key to the
+	// ring, or may have added it after this process read the ring.
 	orphanAge = 5 * time.Minute
 )
 
@@ -41,21 +41,21 @@ type Rotator struct {
 	Import func(ctx context.Context) (*CA, error)
 	// Probe reads the public document. If it is nil, people confirm which keys are published.
 	Probe keyring.Probe
-	// Former returns the issuers of KeyRings with another UID, whose keys services may still know.
-	// It is called before the ring's first key signs. If it is nil, the ring assumes no former
-	// issuer.
+	// Former returns the issuers of all KeyRings before the one with the given UID. Services may
+	// still know the keys of these earlier KeyRings. Former is no longer called once a key of the
+	// ring signs. If Former is nil, the Rotator assumes that there was no earlier KeyRing.
 	Former func(ctx context.Context, ring types.UID) (issuers []string, err error)
-	// Skew is the method [Clock.Skew].
+	// Skew returns how far the local clock is ahead of the API server's clock; see [Clock.Skew].
 	Skew func() (time.Duration, error)
 	// Log gets every change of a key's state, and every error. Its attributes name the ring.
 	Log *slog.Logger
 
-	mu       sync.Mutex // held for a whole step: the last step may still run when a lease is won again
+	mu       sync.Mutex // held for a whole step: an old step may still run when the lease is regained
 	revision int64      // the highest revision that was seen
 }
 
-// Run makes steps until ctx ends: one every 15 seconds, and one for each value of the channel
-// changed, so that people's requests are carried out at once. The channel may be nil.
+// Run makes steps until ctx ends: one every 15 seconds, and one whenever the channel delivers a
+// value, so that people's requests are carried out at once. The channel may be nil.
 func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 	ticker := time.NewTicker(stepInterval)
 	defer ticker.Stop()
@@ -111,7 +111,7 @@ func (r *Rotator) left(ctx context.Context) (bool, error) {
 
 // Step makes the next step of the ring: it revokes keys, or observes and changes states, or makes
 // keys. A revocation needs neither the public document nor the store. Step reports whether it has
-// changed the ring. After every error, also a conflict, the caller may make another step.
+// changed the ring. The caller may call Step again after any error, even a conflict.
 func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +140,7 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	observedAt := now() // after the probe: the publish delay of a key that it saw begins now
+	observedAt := now() // read the clock after the probe: the publish delay must not begin before the probe ends
 	plan := keyring.Next(ring, observed, r.Policy, observedAt.wall)
 	r.revision = max(r.revision, ring.Status.Revision) // if a later step reads a lower revision, the ring comes from a backup
 	changed = plan.Changed
@@ -214,8 +214,8 @@ func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Ke
 	return o, ca, nil
 }
 
-// observeFormer finds out whether a former installation had published keys of the issuer. It does
-// not call Former if the ring has signed, or if the ring's status already says so.
+// observeFormer finds out whether an earlier installation had published keys of the issuer. It does
+// not call Former if a key of the ring was ever active, or if status.otherKeysSeen is already true.
 func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *keyring.Observation) error {
 	signed := func(e keyring.Entry) bool { return e.ActivatedAt != nil }
 	if r.Former == nil || ring.Status.OtherKeysSeen || slices.ContainsFunc(keyring.Entries(&ring.Status), signed) {
@@ -238,7 +238,7 @@ func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *
 }
 
 // makeKeys makes the missing keys and certificates, and adds them to the plan. It reports whether
-// it has added something: these keys are written even if other keys could not be made.
+// it has added anything, because the added keys are written even if others could not be made.
 func (r *Rotator) makeKeys(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, began instant) (added bool, err error) {
 	var errs []error
 	note := func(err error) {
@@ -271,7 +271,7 @@ func (r *Rotator) write(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyri
 	return nil
 }
 
-// add makes a key, and for an authority its certificate, and adds them to the plan.
+// add makes a key, or an authority with its key, and adds it to the plan.
 func (r *Rotator) add(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, role keyring.Role, now time.Time) error {
 	if role != keyring.X509 {
 		key, err := r.Store.Create(ctx, ring.UID, v1alpha1.Algorithm(role))
@@ -300,8 +300,8 @@ func (r *Rotator) add(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring
 	return nil
 }
 
-// sweep destroys the private halves that nobody needs: those of keys that have left the public
-// document, and those older than orphanAge whose keys are not in the ring.
+// sweep destroys the private half of each key that has left the public document. It also destroys
+// each private half that is older than orphanAge and whose key is not in the ring.
 func (r *Rotator) sweep(ctx context.Context, status *v1alpha1.KeyRingStatus, kept []Kept, now time.Time) error {
 	var errs []error
 	for _, k := range kept {

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// tick is the time between two steps of a simulation, such as the function story.
+// tick is the time between two steps of a simulation, for example in [story].
 const tick = 20 * time.Second
 
 // traffic has the tokens of signers, and a verifier that caches the public document for the whole
@@ -65,8 +65,8 @@ func (f *traffic) sign(s *Signer) error {
 	return nil
 }
 
-// wait waits for one tick. The verifier must accept each token once more before the token expires:
-// in the last tick of its life.
+// wait waits for one tick. Then the verifier must still accept every token that expires within the
+// next tick.
 func (f *traffic) wait() {
 	f.t.Helper()
 	time.Sleep(tick)
@@ -82,7 +82,7 @@ func (f *traffic) wait() {
 }
 
 // TestTwoLeaders runs two rotators on one ring at once, as can happen when the lease is lost in the
-// middle of a step.
+// middle of a step. The ring must get one active key and one successor, and no others.
 func TestTwoLeaders(t *testing.T) {
 	w := newWorld(t)
 	var both sync.WaitGroup
@@ -105,7 +105,8 @@ func TestTwoLeaders(t *testing.T) {
 }
 
 // TestTwoVersions lets replicas of two versions rotate the ring alternately, as during a long
-// upgrade. The policy of the newer version has one more algorithm and longer times.
+// upgrade. The policy of the newer version has one more algorithm and longer times. Verifiers must
+// accept all tokens.
 func TestTwoVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -193,8 +194,8 @@ func TestLostLeaseInTransition(t *testing.T) {
 	})
 }
 
-// TestSuspendedInTransition asserts that a step fails if the machine was suspended after the step's
-// observations.
+// TestSuspendedInTransition asserts that a step fails if the computer slept after the step had made
+// its observations.
 func TestSuspendedInTransition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -236,8 +237,8 @@ func TestOrphansAreDestroyed(t *testing.T) {
 	})
 }
 
-// TestSkewStopsRotation asserts that a large clock skew stops rotation. Private halves are not
-// destroyed either.
+// TestSkewStopsRotation asserts that a large clock skew stops both the rotation and the removal of
+// orphaned private halves.
 func TestSkewStopsRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -265,7 +266,8 @@ func TestSkewStopsRotation(t *testing.T) {
 	})
 }
 
-// TestLostSecret deletes the Secret of a key, and restores it with a wrong and with the right key.
+// TestLostSecret deletes the Secret of a key, and restores it with a wrong and then with the right
+// key. The ring must report a foreign key until the right key is back.
 func TestLostSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -391,8 +393,9 @@ func TestReinstalled(t *testing.T) {
 	})
 }
 
-// TestReinstalledWithoutATrace makes a ring while neither Secrets nor a public document of a former
-// ring exist. Only the status of identities shows that services know other keys.
+// TestReinstalledWithoutATrace makes a ring after the Secrets and the public document of an earlier
+// ring were deleted. Only the status of identities shows whether services still know earlier keys
+// of the issuer. If they do, the new ring's first key must wait for the publish delay.
 func TestReinstalledWithoutATrace(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -468,8 +471,10 @@ func TestUnreachableDocument(t *testing.T) {
 	})
 }
 
-// TestEmergencyRevocation checks both steps of a revocation with a verifier that reads the document
-// only for an unknown kid. The verifier has cached the successor together with the leaked key.
+// TestEmergencyRevocation revokes a leaked key. A verifier has cached the key and its successor,
+// and reads the document again only if it meets an unknown kid. At first the successor signs, so
+// the verifier still accepts the leaked key. After the publish delay, a new key signs. The verifier
+// must then read the document again and drop the leaked key.
 func TestEmergencyRevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -580,8 +585,8 @@ func TestRevocationWaitsForNothing(t *testing.T) {
 }
 
 // TestStatesChangeWithoutNewKeys asserts that existing keys change their states while no ES256 key
-// can be made. Private halves that nobody needs are destroyed. Keys of another algorithm are made
-// once.
+// can be made. Private halves that nobody needs must be destroyed. Keys of another algorithm must
+// be made only once, although later steps try again to make the ES256 key.
 func TestStatesChangeWithoutNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

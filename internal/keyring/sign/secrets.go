@@ -32,15 +32,15 @@ type Secrets struct {
 	vaults []Vault // the first vault makes new keys
 }
 
-// NewSecrets returns the Store of a ring's keys. The vault makes new keys. Without a vault, Secrets
-// contain the private halves. With a vault, private halves in older Secrets stay usable until their
-// keys are rotated.
+// NewSecrets returns the Store of a ring's keys. New keys are made in the vault or, if there is
+// none, in Secrets. With a vault, private halves in older Secrets stay usable until their keys are
+// rotated.
 func NewSecrets(o Object, vault ...Vault) *Secrets {
 	return &Secrets{object: o, vaults: append(slices.Clone(vault), inSecret{})}
 }
 
 // List returns the keys of all Secrets that are labelled with the ring's name. It omits a Secret
-// without a usable key, so that the ring reports a key that cannot sign.
+// without a usable key.
 func (s *Secrets) List(ctx context.Context) ([]Kept, error) {
 	var secrets corev1.SecretList
 	err := s.object.Client.List(ctx, &secrets, client.InNamespace(s.object.Namespace), client.MatchingLabels{labelRing: s.object.Name})
@@ -98,7 +98,7 @@ func (s *Secrets) record(
 	return key, nil
 }
 
-// Open returns the private half of a key, by the key's Secret.
+// Open returns the private half of a key, which it finds through the key's Secret.
 func (s *Secrets) Open(ctx context.Context, kid string) (crypto.Signer, error) {
 	secret, err := s.read(ctx, kid)
 	if err != nil {

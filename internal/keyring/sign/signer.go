@@ -68,20 +68,21 @@ type Signer struct {
 
 // view is a signer's knowledge of the ring at one moment. It is immutable.
 type view struct {
-	taken     instant // when the ring was requested; the answer is not older
+	taken     instant // when the ring was requested; the view is at least as new
 	keys      map[keyring.Role]*Key
-	authority *svid.Issuer // signs by keys[keyring.X509]; nil if no authority can sign
+	authority *svid.Issuer // signs with the X509 key in keys; nil if no authority can sign
 }
 
 // NewSigner returns a Signer that signs nothing until Run or Refresh has read the ring. The
-// function skew is Clock.Skew.
+// function skew returns how far the local clock is ahead of the API server's clock. Usually it is
+// [Clock.Skew].
 func NewSigner(o Object, store Store, skew func() (time.Duration, error), log *slog.Logger) *Signer {
 	return &Signer{object: o, store: store, skew: skew, log: log, opened: map[string]crypto.Signer{}}
 }
 
-// Run refreshes the view of the ring until ctx ends. It reads the ring every 15 seconds, and for
-// each value of the channel changed, so that a revoked key stops signing at once. The channel may
-// be nil.
+// Run refreshes the view of the ring until ctx ends. It reads the ring every 15 seconds, and
+// whenever the channel delivers a value, so that a revoked key stops signing at once. The channel
+// may be nil.
 func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -183,9 +184,10 @@ func (s *Signer) forget(status *v1alpha1.KeyRingStatus) {
 	})
 }
 
-// former returns the key with which the Signer has signed for a role until now, if the ring has the
-// key as Retiring; otherwise nil. With this key, tokens can be made while the store does not open
-// the successor. These tokens expire before the former key is removed.
+// former returns the key with which the Signer has signed for a role until now. The Signer uses
+// this key while the store does not open the successor, but at most until MaxLife after the key's
+// retirement. The MaxLife of the result is so short that all tokens expire before the key is
+// removed. The result is nil after that time, and if the key is not Retiring.
 func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key {
 	v := s.view.Load()
 	if v == nil || v.keys[role] == nil {
@@ -203,7 +205,8 @@ func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key 
 	return &key
 }
 
-// openAuthority opens the key of the active authority, and adds key and authority to a view.
+// openAuthority opens the key of the active authority, and adds the key and the authority to a
+// view.
 func (s *Signer) openAuthority(ctx context.Context, into *view, a keyring.RingAuthority, trustDomain string) error {
 	domain, err := svid.ParseTrustDomain(trustDomain)
 	if err != nil {
@@ -231,8 +234,9 @@ func (s *Signer) Ready(algorithms ...v1alpha1.Algorithm) error {
 	return nil
 }
 
-// Fresh returns ErrStale while the signer does not know the current state of the ring. A ring
-// without an active key is no error: another replica could not sign either.
+// Fresh returns ErrStale while the signer does not know the current state of the ring. It is for
+// readiness checks. If the ring has no active key, Fresh does not fail, because no other replica
+// could sign either.
 func (s *Signer) Fresh() error {
 	_, err := s.current()
 	return err
@@ -273,12 +277,11 @@ func (v *view) key(role keyring.Role) (*Key, error) {
 }
 
 // JWT returns the claims as a signed token in compact form, with the header members alg, kid and
-// typ; source: RFC 7515 §3.1. The claims are a struct or a map. Their member exp must have the time
-// of the parameter expires. JWT fails with ErrStale, ErrNoKey, a *LifeError, or an error of the
-// key's store.
+// typ; source: RFC 7515 §3.1. The claims are a struct or a map. The claim exp must equal expires.
+// JWT fails with ErrStale, ErrNoKey, a *LifeError, or an error of the key's store.
 func (s *Signer) JWT(algorithm v1alpha1.Algorithm, claims any, expires time.Time) (string, error) {
 	token, err := s.jwt(algorithm, claims, expires)
-	if errors.Is(err, ErrReplaced) { // another key became active before the signature
+	if errors.Is(err, ErrReplaced) { // another key became active meanwhile
 		return s.jwt(algorithm, claims, expires)
 	}
 	return token, err
@@ -299,7 +302,7 @@ func (s *Signer) jwt(algorithm v1alpha1.Algorithm, claims any, expires time.Time
 // fails with ErrStale, ErrNoKey, a *LifeError, svid.ErrExpired, or an error of the key's store.
 func (s *Signer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error) {
 	certificate, err := s.certificate(id, public)
-	if errors.Is(err, ErrReplaced) { // another authority became active before the signature
+	if errors.Is(err, ErrReplaced) { // another authority became active meanwhile
 		return s.certificate(id, public)
 	}
 	return certificate, err

@@ -123,7 +123,8 @@ func TestStaleSignerStops(t *testing.T) {
 	})
 }
 
-// TestFresh checks how long a view is fresh, also if the machine is suspended or its clock is set.
+// TestFresh checks how long a view is fresh, even if the machine is suspended or its clock is
+// changed.
 func TestFresh(t *testing.T) {
 	start := now()
 	for _, tt := range []struct {
@@ -169,8 +170,8 @@ func TestSignerChecksItsClock(t *testing.T) {
 }
 
 // TestThrottledStore rotates while the store opens no key. A signer that has already opened the
-// successor signs with the successor at once. Another signer still signs with the former key, for
-// lives that end before the former key is removed. No signer signs with a revoked key.
+// successor signs with the successor at once. Another signer still signs with the former key, and
+// its tokens must expire before this key is removed. No signer signs with a revoked key.
 func TestThrottledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -284,7 +285,7 @@ func TestForgedRing(t *testing.T) {
 	}
 }
 
-// TestNothingSecretIsPrinted formats and logs a Key, which has a private half.
+// TestNothingSecretIsPrinted asserts that a formatted or logged Key does not show its private half.
 func TestNothingSecretIsPrinted(t *testing.T) {
 	w := newWorld(t)
 	w.settle(w.rotator(w.api))

@@ -17,7 +17,7 @@ type Store interface {
 	// and never comes from metadata.
 	List(ctx context.Context) ([]Kept, error)
 
-	// Create makes a new key for the KeyRing whose UID is the parameter ring.
+	// Create makes a new key for the KeyRing with the given UID.
 	Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (keyring.Key, error)
 
 	// Open returns the private half of a key. It fails if there is no private half, or if the

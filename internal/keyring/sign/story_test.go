@@ -18,10 +18,10 @@ import (
 )
 
 // story simulates half an hour of a ring: the ring is made, its keys rotate by schedule and on
-// demand, and old keys are removed. Two replicas sign all the time. A verifier that caches the
-// document for the full delay must accept all tokens until they expire. The rotator's n-th write
-// fails, see world.process. If the rotator dies, another rotator takes over. story returns the
-// number of writes of the first rotator.
+// demand, and old keys are removed. Two replicas sign all the time. A verifier caches the document
+// for the whole publish delay, and must accept all tokens until they expire. The n-th write of the
+// first rotator fails; see [world.process] for n and lives. If this rotator dies, a second rotator
+// takes over. story returns the number of writes of the first rotator.
 func story(t *testing.T, n int, lives bool) (writes int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,8 +79,8 @@ func story(t *testing.T, n int, lives bool) (writes int) {
 	return writes
 }
 
-// TestRotationUnderLoad runs the simulation story without a failure, and then once for each write
-// of the rotator, with a failure of this write.
+// TestRotationUnderLoad simulates a ring with the function story: first without a failure, then
+// once for each way in which a write of the rotator can fail.
 func TestRotationUnderLoad(t *testing.T) {
 	writes := story(t, 0, false)
 	if writes < 15 {

@@ -29,8 +29,8 @@ type Vault interface {
 	// SecretType is the type of the Secrets of this vault's keys.
 	SecretType() corev1.SecretType
 
-	// Create makes a key for the KeyRing whose UID is the parameter ring, and returns the data of
-	// its Secret.
+	// Create makes a key for the KeyRing with the given UID. It returns the data for the key's
+	// Secret.
 	Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (data map[string][]byte, private crypto.Signer, err error)
 
 	// Open returns the private half for the data of a Secret. The private half may be used after
@@ -42,7 +42,7 @@ type Vault interface {
 	Destroy(ctx context.Context, data map[string][]byte) error
 }
 
-// The type and the data key of a Secret that contains the private half.
+// The type of a Secret that contains a private half, and the name of the data entry that holds it.
 const (
 	secretType corev1.SecretType = "identity.lanyard.dev/signing-key"
 	dataKey    string            = "key.der" // PKCS #8, RFC 5958

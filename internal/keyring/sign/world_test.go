@@ -161,10 +161,10 @@ func (w *world) probe(ctx context.Context) (*keyring.Document, error) {
 // verifier acts as a service that verifies tokens and caches the public document.
 type verifier struct {
 	world *world
-	// life is how long a document is cached, regardless of the kids of tokens. 0 means for ever.
+	// life is the time after which the verifier reads the document again; 0 means never.
 	life time.Duration
-	// rereads makes the verifier read the document for a kid that it does not know, as go-oidc
-	// does.
+	// rereads makes the verifier also read the document again when a token has an unknown kid, as
+	// go-oidc does.
 	rereads bool
 
 	keys jose.JSONWebKeySet

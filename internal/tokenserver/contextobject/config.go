@@ -18,9 +18,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// config is the content of the file --claims-config.
+// config is the content of the file that the flag --claims-config names.
 type config struct {
-	// Contexts are the kinds of objects that tokens may be used for, besides Lanyard's own kinds.
+	// Contexts are the kinds of objects that tokens may be used for, in addition to Lanyard's own.
 	Contexts []kindConfig `json:"contexts"`
 }
 
@@ -28,14 +28,15 @@ type config struct {
 type kindConfig struct {
 	resourceConfig `json:",inline"`
 
-	// Scope says where the objects lie. Default: IdentityNamespace.
+	// Scope says in which namespaces the objects may be. Default: IdentityNamespace.
 	Scope scope `json:"scope,omitempty"`
-	// Via are further objects, whose names are computed from the context object, in the order in
-	// which they are read. The token server reads them with its own rights.
+	// Via lists further objects, in the order in which they are read. Each name is computed from
+	// the context object and the objects of earlier entries. The token server reads the objects
+	// with its own rights.
 	Via []viaConfig `json:"via,omitempty"`
 	// Relation is a CEL expression: true if the object uses the identity. Its variables are object,
-	// identity, cluster, and the objects of Via by their field As. It must mention the identity,
-	// and the object or one of Via.
+	// identity, cluster, and one for each entry of Via, with the name in the field As. It must use
+	// the variable identity. It must also use the variable object, or a variable of Via.
 	Relation string `json:"relation"`
 	// Claims are top-level claims of tokens, by name. Each is a CEL expression with the same
 	// variables as Relation. The values null and optional.none() make no claim.
@@ -49,34 +50,34 @@ type resourceConfig struct {
 	Resource   string `json:"resource"`   // such as shoots
 }
 
-// viaConfig says how the name of one more object is computed from the context object.
+// viaConfig is an entry of Via: an object whose name is computed from the context object.
 type viaConfig struct {
 	resourceConfig `json:",inline"`
 
 	// As is the name of the CEL variable for the object. The variable is an optional, which has no
 	// value if Name is empty.
 	As string `json:"as"`
-	// Name is a CEL expression: the name of the object. Its variables are object, which is the
-	// context object, and the objects of the entries of Via before this entry. There is no variable
-	// identity: the objects must follow from the context object, and not from the identity. An
-	// empty name means that there is no object.
+	// Name is a CEL expression for the name of the object. It can use the context object, as the
+	// variable "object", and the objects of earlier entries of Via. It cannot use the identity: the
+	// objects must depend only on the context object. An empty name means that there is no object.
 	Name string `json:"name"`
 	// Namespace is a CEL expression like Name: the namespace of the object. It is absent if the
 	// kind is cluster-scoped.
 	Namespace string `json:"namespace,omitempty"`
-	// Namespaces are the namespaces, besides the context object's own, in which the object may lie.
+	// Namespaces are the namespaces in which the object may be, besides the namespace of the
+	// context object.
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// scope says where the context objects of a kind lie.
+// scope says in which namespaces the context objects of a kind may be.
 type scope string
 
 const (
-	// identityNamespace: in the namespace of the identity.
+	// identityNamespace is for objects in the namespace of the identity.
 	identityNamespace scope = "IdentityNamespace"
-	// anyNamespace: in any namespace. The relation alone decides.
+	// anyNamespace is for objects in any namespace. Only the field Relation restricts them.
 	anyNamespace scope = "AnyNamespace"
-	// wholeCluster: in no namespace. The relation alone decides.
+	// wholeCluster is for cluster-scoped objects. Only the field Relation restricts them.
 	wholeCluster scope = "Cluster"
 )
 
@@ -108,9 +109,9 @@ type via struct {
 	namespaces []string
 }
 
-// Load returns the kinds of the table that tokens can name, and the kinds of the file at path. If
-// the path is empty, Load reads no file. Load checks the file and compiles all expressions. Its
-// errors name file, line, kind and field.
+// Load returns the kinds of the table that have a Relation, and the kinds in the file at path. If
+// the path is empty, Load reads no file. Load checks the file and compiles all expressions. Errors
+// in the file name its path, the line, the kind and the field.
 func Load(table kinds.Table, path string) (Kinds, error) {
 	known := Kinds{}
 	for _, own := range table {
@@ -155,8 +156,7 @@ func (k Kinds) read(file string, data []byte) error {
 	return errors.Join(wrong...)
 }
 
-// add checks and compiles a kind. If the kind is wrong, it also returns the path of the wrong
-// field.
+// add checks, compiles and stores a kind. With an error, it returns the path of the wrong field.
 func (k Kinds) add(c kindConfig) (field string, err error) {
 	gvk, field, err := c.check()
 	if err != nil {
@@ -186,8 +186,8 @@ func (k Kinds) add(c kindConfig) (field string, err error) {
 	return "", nil
 }
 
-// addVia checks and compiles the entries of via. It returns the variables for these objects, which
-// the relation and the claims can use.
+// addVia checks and compiles the entries of via. It returns the entries' variables, which the
+// relation and the claims can use.
 func (k *kind) addVia(configs []viaConfig) (known variables, field string, err error) {
 	if len(configs) > maxVia {
 		return nil, "via", fmt.Errorf("has %d entries, at most %d are allowed", len(configs), maxVia)

@@ -86,8 +86,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestLoadReportsEverything checks that one error of Load has the mistakes in all entries of the
-// file.
+// TestLoadReportsEverything checks that the error of Load reports the mistakes in all entries of
+// the file.
 func TestLoadReportsEverything(t *testing.T) {
 	wrong := strings.Replace(widget, "object.spec", "objct.spec", 1)
 	_, err := load(t, wrong+strings.Replace(strings.TrimPrefix(wrong, "\ncontexts:\n"), "Widget", "Gadget", 1))
@@ -114,7 +114,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestExampleOfTheDocumentation checks the configuration on docs/claims.md.
+// TestExampleOfTheDocumentation checks that the configuration in docs/claims.md is valid.
 func TestExampleOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/claims.md")
 	must.Succeed(t, err)

@@ -21,20 +21,20 @@ import (
 
 const (
 	// maxCost bounds the cost of one expression, and the cost of all expressions of one request
-	// together. The sum is checked after each expression, so a request costs at most twice as much.
-	// Unit: Kubernetes' cost of CEL.
+	// together. The sum is checked after each expression, so a request costs at most twice this
+	// limit. The unit is that of Kubernetes' limits for CEL.
 	maxCost = 100_000
 	// maxTime is the limit for the time of all expressions of one request together. The limit
 	// maxCost is not enough: the time to count the cost of a loop grows with the square of its
 	// length.
 	maxTime = time.Second
-	// maxClaims is the maximum size of all further claims of a token as JSON, in bytes. A token
+	// maxClaims is the maximum size of all configured claims of a token as JSON, in bytes. A token
 	// must fit into a header, and clouds refuse long tokens.
 	maxClaims = 4096
 )
 
-// The variables of relations and claims. Of these variables, the expressions for names and
-// namespaces in via have only object.
+// The variables of relations and claims. Expressions for names and namespaces in via can use only
+// the variable object, and the variables of earlier entries.
 const (
 	objectVariable   = "object"
 	identityVariable = "identity"
@@ -47,10 +47,10 @@ type expression struct {
 	program cel.Program
 }
 
-// variables are the names of the variables for the objects of via, besides the variable object.
+// variables are the names of the CEL variables for the entries of Via.
 type variables []string
 
-// admit checks the name of the variable for one more object of via.
+// admit checks the name of the variable for another entry of Via.
 func (v variables) admit(name string) error {
 	if slices.Contains([]string{objectVariable, identityVariable, clusterVariable}, name) || slices.Contains(v, name) {
 		return fmt.Errorf("there is a variable %s already", name)
@@ -80,7 +80,7 @@ func (v variables) name(text string) (expression, error) {
 	}
 }
 
-// relation compiles a relation.
+// relation compiles the expression of the field Relation.
 func (v variables) relation(text string) (expression, error) {
 	e, checked, err := v.compile(text, identityVariable, clusterVariable)
 	if err != nil {
@@ -107,8 +107,8 @@ func (v variables) claim(name, text string) (expression, error) {
 	return e, err
 }
 
-// env returns the CEL environment of Kubernetes with more variables: object, the names in the
-// parameter further, and the objects of via.
+// env returns the CEL environment of Kubernetes with more variables: one for the context object,
+// one for each name in v, and one for each name in the argument.
 func (v variables) env(further ...string) (*cel.Env, error) {
 	options := []cel.EnvOption{cel.Variable(objectVariable, cel.DynType)}
 	for _, name := range further {
@@ -121,8 +121,7 @@ func (v variables) env(further ...string) (*cel.Env, error) {
 	return base.NewExpressionsEnv().Extend(options...)
 }
 
-// compile compiles an expression. The parameter further has the names of more variables that the
-// expression can use.
+// compile compiles an expression that can use the variables of [variables.env].
 func (v variables) compile(text string, further ...string) (expression, *cel.Ast, error) {
 	if strings.TrimSpace(text) == "" {
 		return expression{}, nil, errors.New("is required: write a CEL expression")
@@ -161,7 +160,7 @@ type evaluation struct {
 	time      time.Duration
 }
 
-// set sets the variable for an object of via. For nil, the variable is an optional without a value.
+// set sets the variable for an entry of Via. For nil, the variable is an optional without a value.
 func (e *evaluation) set(name string, object map[string]any) {
 	value := types.OptionalNone
 	if object != nil {
@@ -213,7 +212,7 @@ func (e *evaluation) name(ctx context.Context, x expression) (string, error) {
 	}
 }
 
-// holds returns the value of a relation.
+// holds reports whether an object uses the identity: it evaluates the field Relation.
 func (e *evaluation) holds(ctx context.Context, x expression) (bool, error) {
 	value, err := e.eval(ctx, x)
 	return value == types.True, err
@@ -249,8 +248,8 @@ var (
 )
 
 // plain copies a CEL value into Go values that JSON can encode. It fails if the copy needs more
-// bytes of JSON than the parameter room allows. Such a bound is necessary: a small expression can
-// make a value that is small in memory, but has the same part many times.
+// than the remaining room, in bytes of JSON. Without this bound, a value that is small in memory
+// could make a huge copy, because it can have the same part many times.
 func plain(value ref.Val, room *int) (any, error) {
 	if *room--; *room < 0 {
 		return nil, errTooLarge

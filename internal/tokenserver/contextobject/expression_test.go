@@ -149,7 +149,7 @@ func TestTimeOfARequest(t *testing.T) {
 	}
 }
 
-// TestSizeOfAllClaims checks that claims are bounded together.
+// TestSizeOfAllClaims checks that the size limit is for all claims of a token together.
 func TestSizeOfAllClaims(t *testing.T) {
 	long := "'" + strings.Repeat("x", maxClaims/2) + "'"
 	if _, err := about(t, nil, map[string]string{"a": long}); err != nil {

@@ -34,9 +34,9 @@ type Resolver struct {
 	Reviews typedauthorizationv1.SubjectAccessReviewInterface
 	// Objects reads objects with the token server's rights.
 	Objects dynamic.Interface
-	// Clusters supply the variable cluster of expressions: cluster.id is the ID of this cluster,
-	// and cluster.spoke is the name of the spoke cluster whose user requests the token. Each is
-	// absent if it is empty.
+	// Clusters supplies the value of the CEL variable "cluster". Its field id is the ID of this
+	// cluster, and its field spoke is the name of the spoke cluster whose user requests the token.
+	// A field without a value is left out.
 	Clusters issuer.Clusters
 	// Log gets the causes of refusals that callers must not see.
 	Log *slog.Logger
@@ -44,8 +44,9 @@ type Resolver struct {
 
 // Resolve checks that the caller may get the object, that the object exists with its UID, and that
 // the object uses the identity. It returns what the token says about the object. Its errors are
-// statuses of the API server. An object is read only after the API server has said that the caller
-// may get it. So the time of an answer does not show whether an object of somebody else exists.
+// [*apierrors.StatusError] values. Resolve reads the object only after the API server has said that
+// the caller may get it. So the response time does not reveal whether somebody else's object
+// exists.
 func (r Resolver) Resolve(
 	ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
 ) (*issuer.Context, error) {
@@ -78,7 +79,8 @@ func (r Resolver) Resolve(
 	}, nil
 }
 
-// find returns the configured kind of an object, if the object's namespace is right.
+// find returns the configured kind of an object. It refuses unknown kinds, and objects in a wrong
+// namespace.
 func (k Kinds) find(identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*kind, *field.Error) {
 	at := field.NewPath("spec", "contextObject")
 	gvk := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
@@ -103,7 +105,7 @@ func (k Kinds) find(identity *identityv1.WorkloadIdentity, object *tokenv1.Conte
 	return kind, nil
 }
 
-// question asks whether tokens of an identity may be used for an object of a kind.
+// question is the question whether an identity's tokens may be used for an object.
 type question struct {
 	Resolver
 
@@ -112,7 +114,7 @@ type question struct {
 	object   *tokenv1.ContextObject
 }
 
-// read returns the object if the caller may get it. Otherwise, read does not read the object.
+// read returns the object. It requests the object only if the caller may get it.
 func (q *question) read(ctx context.Context, caller user.Info) (*unstructured.Unstructured, error) {
 	allowed, err := q.mayGet(ctx, caller)
 	if err != nil {
@@ -151,8 +153,8 @@ func (q *question) mayGet(ctx context.Context, caller user.Info) (bool, error) {
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// follow reads the objects of via. The parameter found is the context object. follow returns the
-// evaluation, in which expressions can use all these objects.
+// follow reads the objects that the entries of q.kind.via lead to. It returns an evaluation in
+// which expressions can use these objects and the context object.
 func (q *question) follow(ctx context.Context, caller user.Info, found *unstructured.Unstructured) (*evaluation, error) {
 	identity, err := runtime.DefaultUnstructuredConverter.ToUnstructured(q.identity)
 	if err != nil {
@@ -190,10 +192,10 @@ func (q *question) follow(ctx context.Context, caller user.Info, found *unstruct
 	return e, nil
 }
 
-// locate returns namespace and name of the object of via that belongs to a context object. The
-// parameter home is the context object's namespace. The name is empty if there is no such object.
-// Namespace and name become parts of a path, and a tenant can have written them, so locate checks
-// both.
+// locate computes the namespace and name of the object that v leads to. Both are empty if there is
+// no such object. A namespaced object must be in the context object's namespace, which is home, or
+// in one of v.namespaces. A tenant may have chosen the namespace and the name, and they become
+// parts of a URL's path, so locate checks both.
 func (v *via) locate(ctx context.Context, e *evaluation, home string) (namespace, name string, err error) {
 	name, err = e.name(ctx, v.name)
 	if err != nil || name == "" {
@@ -225,8 +227,8 @@ func (q *question) unreadable() error {
 	return q.answer("does not exist with this UID, or the caller may not get it")
 }
 
-// refuse is the answer if the caller may get the object, but the token may not be used for it. The
-// cause may be nil; only the log gets it.
+// refuse is the answer if the caller may get the object, but the token must not be used for it.
+// Only the log gets the cause, which is nil if there is none.
 func (q *question) refuse(reason string, cause error) error {
 	if cause != nil {
 		q.Log.Warn("a context object is refused", "kind", q.object.Kind,

@@ -37,8 +37,8 @@ const spokeUsers = "gardener.cloud:system:seed:"
 
 const gardener = "../../../config/claims/gardener.yaml"
 
-// landscape is a small Gardener: two projects, each with a Shoot of its own identity, and two
-// seeds.
+// landscape is a small Gardener with two seeds and two projects. Each project has a Shoot, and each
+// Shoot has its own identity.
 const landscape = `
 apiVersion: v1
 kind: Namespace
@@ -281,10 +281,10 @@ metadata: {name: foo, namespace: garden-local, uid: 54d09554-6a68-4f46-a23a-e359
 spec: {seedName: seed-a, credentialsBindingName: ` + name + `}`
 	}
 	for name, c := range map[string]struct {
-		identity *identityv1.WorkloadIdentity // default banana
+		identity *identityv1.WorkloadIdentity // banana() if nil
 		object   tokenv1.ContextObject
 		change   func(t *testing.T, w *world)
-		want     string // JSON of the claim gardener.cloud without workloadIdentity and garden
+		want     string // JSON of the claim gardener.cloud, without its fields workloadIdentity and garden
 		code     int32
 		message  string
 		fix      string // must be in the log
@@ -556,8 +556,8 @@ func TestRefusalsLookAlike(t *testing.T) {
 	}
 }
 
-// TestReview checks that the SubjectAccessReview asks for the verb get and this one object, with
-// the caller's name, groups, UID and extra.
+// TestReview checks that the SubjectAccessReview asks whether the caller may get this one object,
+// and that it has the caller's name, groups, UID and extra.
 func TestReview(t *testing.T) {
 	w := newWorld(t, gardener)
 	if _, err := w.resolve(t, banana(), foo()); err != nil {
@@ -619,7 +619,8 @@ func TestWithoutClusterID(t *testing.T) {
 	}
 }
 
-// TestOwnKinds checks the kinds that are built in.
+// TestOwnKinds checks that a token may be used for an object of a built-in kind only if the spec
+// names the token's identity.
 func TestOwnKinds(t *testing.T) {
 	const toolkit, bindings = "toolkit.lanyard.dev/v1alpha1", "identity.lanyard.dev/v1alpha1"
 	type spec struct {

@@ -27,12 +27,13 @@ const Name = "lanyard-token-server"
 type Flags struct {
 	program.Flags
 
-	// Issuer is the URL of the issuer, the claim iss; empty if there is only a trust domain.
+	// Issuer is the issuer's URL, the value of the claim iss; empty if there is only a trust
+	// domain.
 	Issuer string
 	// Clusters are the values of the claim lanyard.dev.cluster.id.
 	Clusters issuer.Clusters
-	// ClaimsConfig is the file with the kinds of context objects besides Lanyard's own; empty for
-	// none.
+	// ClaimsConfig is the file that lists the kinds of context objects besides Lanyard's own; empty
+	// for none.
 	ClaimsConfig string
 	// Limits bound the life of tokens.
 	Limits issuer.Limits
@@ -44,19 +45,19 @@ type Flags struct {
 	TrustDomain spiffeid.TrustDomain
 	// SPIFFEIssuer is the issuer of JWT-SVIDs, which must differ from Issuer; empty for none.
 	SPIFFEIssuer string
-	// SPIFFESecretName is the Secret in Namespace with the CA of X.509-SVIDs; empty if the token
-	// server makes its own CA.
+	// SPIFFESecretName is the name of a Secret in Namespace. The Secret has the CA of X.509-SVIDs.
+	// The name is empty if the token server makes its own CA.
 	SPIFFESecretName string
 	// SPIFFEKMSKey is the ARN of the CA's private key in AWS KMS; empty if SPIFFESecretName has the
 	// key.
 	SPIFFEKMSKey string
 	// SPIFFEAlgorithm is how JWT-SVIDs are signed.
 	SPIFFEAlgorithm identityv1.Algorithm
-	// SPIFFEProbeURL is where the public documents of SPIFFEIssuer are read; empty if people confirm
-	// what is published.
+	// SPIFFEProbeURL is where the token server reads SPIFFEIssuer's public documents, to see which
+	// keys are published. If the URL is empty, an administrator must confirm each new key.
 	SPIFFEProbeURL string
 
-	// Namespace is the namespace of the KeyRing, of the keys and of the lease.
+	// Namespace is the namespace of the KeyRings, their keys and the leader-election leases.
 	Namespace string
 	// ListenAddress is the address on which the API server reaches this program.
 	ListenAddress string
@@ -65,7 +66,7 @@ type Flags struct {
 	// AuditLogPath is the file for audit events; "-" is the standard output, empty for none.
 	AuditLogPath string
 
-	// KeyStore is where new private keys are: KeysInSecrets or KeysInAWSKMS.
+	// KeyStore is where new private keys are kept: KeysInSecrets or KeysInAWSKMS.
 	KeyStore string
 	// AWSRegion is the region of new keys in AWS KMS; empty for $AWS_REGION.
 	AWSRegion string
@@ -76,15 +77,16 @@ type Flags struct {
 	PublishDelay time.Duration
 	// RotationPeriod is how long a key signs.
 	RotationPeriod time.Duration
-	// RevokedKIDs are the IDs of revoked keys and authorities, whatever the ring says about them.
+	// RevokedKIDs are the IDs of keys and authorities that are revoked, even if the ring says
+	// otherwise.
 	RevokedKIDs []string
-	// ProbeURL is where the public documents are read, to see which keys are published; empty if
-	// people confirm this.
+	// ProbeURL is where the token server reads the public documents, to see which keys are
+	// published. If the URL is empty, an administrator must confirm each new key.
 	ProbeURL string
 
 	// OtherAccounts are the ServiceAccounts of Lanyard's other programs in Namespace.
 	OtherAccounts []string
-	// AcceptOtherAccounts says that the administrator accepts that the other programs may reach the
+	// AcceptOtherAccounts makes the token server serve even if some of OtherAccounts can reach the
 	// signing keys.
 	AcceptOtherAccounts bool
 }

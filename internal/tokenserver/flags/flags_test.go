@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
-// required returns the flags that have no default, and then the flags in the parameter further.
+// required returns the flags that have no default, followed by further flags.
 func required(further ...string) []string {
 	return append([]string{
 		"--issuer=https://issuer.example.com", "--namespace=lanyard-system", "--host=lanyard-token-server.lanyard-system.svc",

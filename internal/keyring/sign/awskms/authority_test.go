@@ -33,8 +33,8 @@ import (
 // caSecret is the Secret with the certificate of the CA whose key is in KMS.
 const caSecret = "spiffe-ca"
 
-// TestAuthorityInKMS imports a CA whose key is in KMS: the Secret has only its certificate. KMS
-// signs when the CA is new, and not at each step.
+// TestAuthorityInKMS imports a CA whose key is in KMS, and whose certificate is in a Secret. After
+// the import, no step and no certificate may need a signature of KMS.
 func TestAuthorityInKMS(t *testing.T) {
 	w := newWorld(t, allowing("kms:*"))
 	domain := spiffeid.RequireTrustDomainFromString("example.com")

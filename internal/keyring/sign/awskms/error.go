@@ -17,11 +17,12 @@ type Error struct {
 	Operation string
 	// Key is the key's ARN; empty for CreateKey.
 	Key string
-	// Code is KMS's code, such as "AccessDeniedException". It is empty if KMS did not answer.
+	// Code is the error code of KMS, such as "AccessDeniedException". It is empty if KMS did not
+	// answer.
 	Code string
 	// Detail says what happened, and Fix what to do.
 	Detail, Fix string
-	// Err is the cause. It is [sign.ErrGone] if the key will not come back by itself.
+	// Err is the cause. It is [sign.ErrGone] if the key is missing, disabled or pending deletion.
 	Err error
 }
 
@@ -51,7 +52,7 @@ func failure(ctx context.Context, operation, key string, err error) error {
 		Fix: "check that the KMS endpoint of the region can be reached", Err: err,
 	}
 	if identity, ok := errors.AsType[*auth.Error](err); ok {
-		e.Detail, e.Fix = "the token server has no AWS identity", identity.Error() // this text ends with a fix
+		e.Detail, e.Fix = "the token server has no AWS identity", identity.Error() // identity.Error() ends with a fix
 		return e
 	}
 	api, ok := errors.AsType[smithy.APIError](err)

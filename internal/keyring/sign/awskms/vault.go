@@ -1,10 +1,10 @@
 // Package awskms stores the private halves of key rings in AWS Key Management Service (KMS). The
 // private halves never leave KMS: each signature is a call of KMS.
 //
-// CreateKey makes a key with tags, and the Secret of the key has its ARN. So the token server needs
-// no right to list the account's keys, and no cluster finds the keys of another cluster. An IAM
-// policy can restrict the token server to keys with its issuer's tag; docs/aws-kms.md has such a
-// policy.
+// Each key in KMS has tags, and a Secret in the cluster has the key's ARN. So the token server
+// needs no right to list the account's keys, and no cluster finds the keys of another cluster. An
+// IAM policy can restrict the token server to keys with its issuer's tag; docs/aws-kms.md has such
+// a policy.
 package awskms
 
 import (
@@ -35,42 +35,43 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 )
 
-// The type of the Secret of a KMS key, the key of the Secret's data, and the tags of the KMS key.
+// For each key in KMS, there is a Secret of this type. Its data has the key's ARN under dataARN.
 const (
 	secretType = corev1.SecretType("identity.lanyard.dev/aws-kms-key")
 	dataARN    = "arn"
 
-	// TagIssuer is the tag with the issuer's URL.
+	// TagIssuer is the tag with the issuer's URL, or with the name of a trust domain.
 	TagIssuer = "identity.lanyard.dev/issuer"
 	// TagRing is the tag with the UID of the KeyRing.
 	TagRing = "identity.lanyard.dev/keyring-uid"
 )
 
 const (
-	signTimeout = 5 * time.Second  // bounds a signature, with all attempts
-	callTimeout = 10 * time.Second // bounds every other call, with all attempts
+	signTimeout = 5 * time.Second  // limit for one signature, retries included
+	callTimeout = 10 * time.Second // limit for any other call, retries included
 	attempts    = 3
 
 	// maxBackoff bounds the wait between two attempts. Together, the waits of a call are shorter
 	// than signTimeout. So a call returns KMS's error, and not a timeout.
 	maxBackoff = signTimeout / attempts
 
-	// credentialWindow is the time between the replacement of the credentials and their expiry.
+	// credentialWindow is the remaining life at which the credentials for KMS are replaced.
 	credentialWindow = time.Minute
 
-	// deletionDays is the number of days in which people can restore a destroyed key: the maximum
-	// that KMS allows.
+	// deletionDays is the number of days until KMS deletes a destroyed key: the maximum that KMS
+	// allows. Until then, people can restore the key.
 	deletionDays = 30
 )
 
 // Config configures a [Vault].
 type Config struct {
-	// Issuer is the URL of the issuer that signs with the keys. It is the value of the tag
-	// TagIssuer.
+	// Issuer is the URL of the issuer that signs with the keys, or the name of the trust domain if
+	// there is no issuer. It is the value of the tag TagIssuer.
 	Issuer string
 	// Region is the region in which new keys are made. Keys of other regions stay usable.
 	Region string
-	// Transport has the administrator's proxy and certificate authorities.
+	// Transport has the administrator's proxy and certificate authorities. All connections use
+	// them.
 	Transport *http.Transport
 }
 
@@ -169,8 +170,8 @@ func (v *Vault) Open(ctx context.Context, data map[string][]byte) (crypto.Signer
 	return v.OpenKey(ctx, string(data[dataARN]))
 }
 
-// OpenKey returns a key that somebody else made, by its ARN. It asks KMS for the public half. The
-// Vault neither changes nor destroys the key.
+// OpenKey returns the key with this ARN. It asks KMS for the public half. Somebody else made the
+// key, so the Vault neither changes nor destroys it.
 func (v *Vault) OpenKey(ctx context.Context, arn string) (crypto.Signer, error) {
 	return v.open(ctx, arn, func(*kms.Options) {})
 }
@@ -251,9 +252,10 @@ type key struct {
 // Public implements [crypto.Signer].
 func (k *key) Public() crypto.PublicKey { return k.public }
 
-// Sign implements [crypto.Signer] for digests of the key's algorithm. KMS makes the random numbers.
-// An ECDSA signature is ASN.1, as crypto.Signer requires; source: KMS API Reference, Sign. A call
-// takes at most five seconds. The error of a call is an [*Error].
+// Sign implements [crypto.Signer] for digests of the key's algorithm. It ignores the
+// reader, because KMS makes the random numbers. An ECDSA signature is ASN.1, as crypto.Signer
+// requires; source: KMS API Reference, Sign. A call takes at most five seconds. The error of a call
+// is an [*Error].
 func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	algorithm, err := signingAlgorithm(k.public, opts)
 	if err != nil {
@@ -276,7 +278,7 @@ func specOf(algorithm v1alpha1.Algorithm) (kmstypes.KeySpec, error) {
 	return "", fmt.Errorf("no KMS keys for the algorithm %q", algorithm)
 }
 
-// signingAlgorithm returns KMS's name of the algorithm (RS256, ES256 or ES384) that fits the type
+// signingAlgorithm returns KMS's name for the algorithm (RS256, ES256 or ES384) that fits the type
 // of the key. Source: RFC 7518 §3.3 and §3.4.
 func signingAlgorithm(public crypto.PublicKey, opts crypto.SignerOpts) (kmstypes.SigningAlgorithmSpec, error) {
 	_, pss := opts.(*rsa.PSSOptions)

@@ -182,8 +182,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// TestSecretsThatLeadNowhere opens and destroys keys by Secrets whose ARN somebody has changed.
-// Open must return ErrGone, and Destroy must succeed.
+// TestSecretsThatLeadNowhere opens and destroys keys whose Secrets have a wrong ARN. Open must
+// return ErrGone, and Destroy must succeed.
 func TestSecretsThatLeadNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, allowing("kms:*"))

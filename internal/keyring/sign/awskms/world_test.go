@@ -67,8 +67,8 @@ func documentedPolicy(t *testing.T, issuer string) json.RawMessage {
 	return json.RawMessage(strings.ReplaceAll(policy, "https://issuer.example.com", issuer))
 }
 
-// newWorld returns a world in which the token server has a role with a policy. The role is assumed
-// with a web identity token, as with IRSA.
+// newWorld returns a world in which the token server has a role with the given IAM policy. The
+// token server assumes the role with a web identity token, as with IRSA.
 func newWorld(t *testing.T, policy json.RawMessage) *world {
 	t.Helper()
 	host := strings.TrimPrefix(cluster, "https://")
