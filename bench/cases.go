@@ -45,8 +45,8 @@ type token struct{ ends time.Time }
 
 func (t *token) GetDuration() time.Duration { return time.Until(t.ends) }
 
-// side requests a token of the controller for this scope, from Lanyard's or from Flux's library. A
-// request for such a token takes the shortest code path through each library.
+// side is Lanyard's library or Flux's. It gets a token for a scope with the controller's own
+// identity, which takes the shortest code path through each library.
 type side func(ctx context.Context, scope string) error
 
 func ours(c *cloud, tokens *cache.Cache) side {
@@ -66,7 +66,7 @@ func flux(c *cloud, tokens *fluxcache.TokenCache) side {
 	}
 }
 
-// both calls the function measure twice: for Lanyard's side and for Flux's side. Each side has its
+// both returns the results of measure for Lanyard's library and for Flux's. Each library has its
 // own cloud and cache.
 func both[T any](capacity int, prepare func() *cloud, measure func(side, *cloud) (T, error)) (our, theirs T, err error) {
 	c := prepare()
@@ -114,8 +114,8 @@ func hitDuringForeignExchange(ctx context.Context, _ *cluster) ([]result, error)
 			return 2 * time.Second
 		}}
 	}
-	// during calls the function in the parameter call while an exchange for another scope, "cold",
-	// is under way. It returns how long the call takes.
+	// The function during returns how long a call takes while an exchange for another scope,
+	// "cold", is under way.
 	during := func(get side, c *cloud, call func()) time.Duration {
 		began := c.exchanges.Load()
 		var wg sync.WaitGroup
@@ -241,7 +241,7 @@ func (i identity) fluxKey() string {
 	return fmt.Sprintf("%x", hash)
 }
 
-// clone returns an equal account in separate memory, like a read at the API server.
+// clone returns an equal account in separate memory, as a read from the API server does.
 func (i identity) clone() identity {
 	return identity{strings.Clone(i.namespace), strings.Clone(i.name), strings.Clone(i.uid), strings.Clone(i.role)}
 }
@@ -257,7 +257,7 @@ func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 			fmt.Sprintf("1b4e28ba-2fa1-11d2-883f-%012d", i), fmt.Sprintf("arn:aws:iam::123456789123:role/tenant-%d", i),
 		}
 	}
-	// heap returns the result of build, and the memory that the result takes, in bytes per token.
+	// heap returns what build returns, and the memory that the result takes, in bytes per token.
 	heap := func(build func() any) (kept any, each uint64) {
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -307,7 +307,7 @@ func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	if len(plain) != n || tokens.Len() != n {
 		return nil, fmt.Errorf("%d of %d tokens are kept", tokens.Len(), n)
 	}
-	// Each lookup has another key, far from the previous key in memory, so that the processor's
+	// Each lookup uses a key that is far from the previous key in memory, so that the processor's
 	// caches do not help.
 	at := func(i int) identity { return accounts[i*7919%n] }
 	best := benchmark(func(i int) error {
@@ -358,8 +358,8 @@ func twoCores(ctx context.Context, c *cluster) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// rate returns the hits per second of concurrent callers, whose number is procs. All callers
-	// use the same cache key, which is the worst case for shared memory.
+	// rate returns the hits per second with procs concurrent callers. All callers use the same
+	// cache key, which is the worst case for shared memory.
 	rate := func(get func(int) error, procs int) float64 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var hits atomic.Int64

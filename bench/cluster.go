@@ -74,8 +74,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// informers makes a cache and calls the function use, which requests informers from the cache. Then
-// it starts the cache, and waits until the cache has synced.
+// informers makes a cache and passes it to a function that requests informers. Then it starts the
+// cache, and waits until the cache has synced.
 func (c *cluster) informers(ctx context.Context, options ctrlcache.Options, use func(ctrlcache.Cache) error) error {
 	informers, err := ctrlcache.New(c.config, options)
 	if err != nil {
@@ -93,8 +93,8 @@ func (c *cluster) informers(ctx context.Context, options ctrlcache.Options, use 
 	return nil
 }
 
-// ours returns a function that gets a cached token from Lanyard's library, as a controller does.
-// All calls of the function have the same options, which ours builds once.
+// ours returns a function that gets a cached token from Lanyard's library, as a controller does. It
+// builds the options once, for all calls of the function.
 func (c *cluster) ours(ctx context.Context) (func(int) error, error) {
 	live, err := client.New(c.config, client.Options{})
 	if err != nil {

@@ -4,14 +4,17 @@
 //
 //	bench --programs ../bin
 //	bench --sizes
+//	bench --tokens
 //	bench --identities
 //
-// Both libraries read ServiceAccounts from informers of the same real API server, and parse their
-// annotations with their own AWS provider. Only the call to the cloud is replaced, by the same
-// pause on both sides. Both kinds of tokens are asked for at the same API server, and signed with
-// RS256. The output has one line for each case: ours, theirs, the ratio, and our target. Then
-// follow the sizes of programs that use either library; --sizes prints only the sizes. The command
-// is not a test: a busy machine must not fail a build. It runs in its module's folder.
+// Both libraries read ServiceAccounts from informers of the same real API server. Each library
+// parses the annotations with its own AWS provider. On both sides, the call to the cloud is
+// replaced by the same pause. Tokens of Lanyard and of kube-apiserver are requested from the same
+// API server, and signed with RS256. The output has one line for each case: ours, theirs, the
+// ratio, and our target. After the cases come the sizes of programs that use either library. With
+// --sizes, the command prints only the sizes; with --tokens, only the cases of the token server;
+// with --identities, only the cases of AWS identities. The command is not a test: a busy machine
+// must not fail a build. It must run in its module's folder.
 package main
 
 import (
@@ -55,7 +58,7 @@ type settings struct {
 type result struct {
 	name         string
 	ours, theirs string
-	ratio        string // of the fields ours and theirs; empty if the case has no ratio
+	ratio        string // ratio of ours and theirs; empty if the case has none
 	target       string // empty if the case has no target
 	met          bool
 }

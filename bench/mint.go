@@ -45,8 +45,8 @@ const (
 
 const (
 	callers = 32
-	// turn is how long tokens are requested from one side, Lanyard or kube-apiserver. Then the
-	// other side has its turn. pairs is how many turns each side has.
+	// turn is how long one side, Lanyard or kube-apiserver, is asked for tokens before the other
+	// side has its turn. pairs is the number of turns that each side has.
 	turn  = time.Second
 	pairs = 25
 	// firstToken bounds the wait for the first token, which cannot be signed until the keys are
@@ -136,9 +136,9 @@ func post(ctx context.Context, caller *http.Client, url, body string) error {
 	return err
 }
 
-// throughAPIServer requests tokens from Lanyard and from kube-apiserver in turns of one second.
-// Other work of the machine slows both turns of a pair, so the ratio is the median of the pairs'
-// ratios.
+// throughAPIServer requests tokens from Lanyard and from kube-apiserver in turns of one second. It
+// takes the ratio within each pair of adjacent turns, because other work of the machine slows both.
+// The result is the median of these ratios.
 func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) ([]result, error) {
 	host := w.Config().Host
 	sides := []func() error{
@@ -148,12 +148,12 @@ func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) 
 	if err := awaitKeys(ctx, w, sides); err != nil {
 		return nil, err
 	}
-	var rates [2][]float64           // of each side: the tokens per second in each of its turns
-	var latencies [2][]time.Duration // of each side: the latencies of all its requests
+	var rates [2][]float64           // tokens per second of each side, in each of its turns
+	var latencies [2][]time.Duration // latencies of all requests of each side
 	var ratios []float64
 	for n := range pairs {
 		for i := range sides {
-			side := (n + i) % 2 // each side begins every other pair
+			side := (n + i) % 2 // the sides take turns in going first
 			took, rate, err := under(sides[side])
 			if err != nil {
 				return nil, err
@@ -174,15 +174,15 @@ func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) 
 	}, nil
 }
 
-// awaitKeys waits until both sides make tokens: no key signs before the key is published.
+// awaitKeys waits until both sides make tokens, because a key signs only after it is published.
 func awaitKeys(ctx context.Context, w *stage.World, sides []func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, firstToken)
 	defer cancel()
 	return w.Await(ctx, time.Second, func(context.Context) error { return errors.Join(sides[0](), sides[1]()) })
 }
 
-// under makes all callers call the function ask for one turn. It returns how long each request
-// took, and the requests per second.
+// under has all callers repeat the request until one turn is over. It returns how long each request
+// took, and the number of requests per second.
 func under(ask func() error) (took []time.Duration, perSecond float64, err error) {
 	var mu sync.Mutex
 	start := time.Now()
@@ -211,8 +211,8 @@ func p99(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)*99/100]
 }
 
-// signing compares the number of tokens per second with the number of signatures per second. Making
-// a token begins with a WorkloadIdentity in memory, and ends with the signed text. Tokens and
+// signing compares the number of tokens per second with the number of signatures per second. To
+// make a token, the claims are built from a WorkloadIdentity in memory, and signed. Tokens and
 // signatures use the keys of the cluster's issuer.
 func signing(ctx context.Context, c client.Client) ([]result, error) {
 	ring := sign.Object{Client: c, Namespace: local.Namespace, Name: keyring.IssuerRing}
@@ -225,8 +225,8 @@ func signing(ctx context.Context, c client.Client) ([]result, error) {
 	}
 	var results []result
 	for _, algorithm := range []identityv1.Algorithm{identityv1.RS256, identityv1.ES256} {
-		// The signer uses its view of the ring for only a minute, so each algorithm gets a new
-		// view.
+		// A signer that has not read the ring for a minute refuses to sign, so refresh it for each
+		// algorithm.
 		if err := signer.Refresh(ctx); err != nil {
 			return nil, err
 		}
@@ -248,8 +248,7 @@ func signing(ctx context.Context, c client.Client) ([]result, error) {
 			_, err := signer.JWT(algorithm, claims, time.Unix(claims.ExpiresAt, 0))
 			return err
 		})
-		// ES256 has no target, because making the rest of the token takes at least as long as an
-		// ES256 signature.
+		// ES256 has no target: signing is so fast that the rest of the work takes at least as long.
 		if algorithm == identityv1.ES256 {
 			r.target = ""
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 // sizes builds the programs below size/, in this module's folder, without symbols. For each
-// program, it prints the size, and the number of each cloud's modules. All programs have the same
-// connection to a cluster; they differ in the library and its providers.
+// program, it prints the size, and how many Go modules of each cloud the program contains. All
+// programs have the same connection to a cluster; they differ in the library and its providers.
 func sizes(ctx context.Context, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "lanyard-bench-size-")
 	if err != nil {

@@ -53,7 +53,7 @@ func mintSVIDs(context.Context, settings) ([]result, error) {
 	return append(results, certificates), err
 }
 
-// jwt measures JWT-SVIDs of a key.
+// jwt measures the making of JWT-SVIDs with the given key.
 func (s svidSubject) jwt(name string, key crypto.Signer, hash crypto.Hash) result {
 	return besideSignature("JWT-SVIDs, beside "+name+" signatures alone", key, hash, func(int) error {
 		claims, err := svid.NewClaims("https://spiffe.example.com", s.id, s.audiences, uuid.NewString(), s.now)
@@ -65,8 +65,8 @@ func (s svidSubject) jwt(name string, key crypto.Signer, hash crypto.Hash) resul
 	})
 }
 
-// certificate measures X.509-SVIDs of an authority on P-256. The time does not include making the
-// certificate's key, because the controller makes this key.
+// certificate measures X.509-SVIDs that an authority with a P-256 key issues. The time does not
+// include making the certificate's key, because the issuer does not make it.
 func (s svidSubject) certificate(domain spiffeid.TrustDomain, key *ecdsa.PrivateKey) (result, error) {
 	authority, err := svid.NewAuthority(domain, key, 24*time.Hour, s.now)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s svidSubject) certificate(domain spiffeid.TrustDomain, key *ecdsa.Private
 	}), nil
 }
 
-// besideSignature compares the speed of mint, whose call makes one signature, with the speed of the
-// signature alone.
+// besideSignature compares the speed of mint with the speed of a signature alone. Each call of mint
+// makes one signature.
 func besideSignature(name string, key crypto.Signer, hash crypto.Hash, mint func(int) error) result {
 	digest := make([]byte, hash.Size())
 	best := benchmark(mint, func(int) error {

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// call pushes or pulls a folder, or lists tags, with the library of a tool.
+// call pushes or pulls a folder, or lists tags, with the tool's library.
 func call(ctx context.Context, tool, verb, reference, folder string) error {
 	switch tool + " " + verb {
 	case "lanyard push":
@@ -46,7 +46,8 @@ func call(ctx context.Context, tool, verb, reference, folder string) error {
 	return fmt.Errorf("%s does not %s", tool, verb)
 }
 
-// orasRepository returns ORAS's client of the reference's repository, and the reference's tag.
+// orasRepository returns ORAS's client for the repository in the reference, and the reference's
+// tag.
 func orasRepository(reference string) (*remote.Repository, string, error) {
 	colon := strings.LastIndex(reference, ":")
 	repository, err := remote.NewRepository(reference[:colon])
@@ -142,7 +143,7 @@ func push(ctx context.Context, reference, folder string) error {
 		return err
 	}
 	way := transport.Default()
-	way.ResponseHeaderTimeout = 0 // no limit: the registry first checks a large layer's digest
+	way.ResponseHeaderTimeout = 0 // no limit: the registry checks the digest before it answers
 	_, err = oci.Push(ctx, repository, ref.Tag, oci.Artifact{Path: folder, Limits: limits()}, oci.Options{Transport: way})
 	return err
 }

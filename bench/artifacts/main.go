@@ -1,4 +1,4 @@
-// Command artifacts measures `lanyard push|pull|list artifact` beside the libraries of Flux
+// Command artifacts compares `lanyard push|pull|list artifact` with the libraries of Flux
 // (fluxcd/pkg/oci) and of ORAS (oras-go), in one run:
 //
 //	artifacts --lanyard ../bin/lanyard
@@ -6,9 +6,9 @@
 // The registry is CNCF Distribution on loopback, with its data on disk. Each measurement is a
 // separate process, so that its peak memory is that of one tool. Each process is this program and
 // calls one library, so that all processes have the same start-up. Separate lines show the start-up
-// and the size of the programs lanyard, flux and oras. Each library pulls what it pushed. Time and
-// memory are the least values of all runs, whose number is --runs. The command is not a test: a
-// busy machine must not fail a build.
+// time and the size of the programs lanyard, flux and oras. Each library pulls what it pushed. The
+// results are the least time and the least memory of all runs (--runs). The command is not a test:
+// a busy machine must not fail a build.
 package main
 
 import (

@@ -26,7 +26,7 @@ import (
 const (
 	smallArtifacts = 10
 	smallBytes     = 20 << 10
-	maxMemory      = 100 << 20 // bytes, the target of push and pull
+	maxMemory      = 100 << 20 // target for the memory of push and pull, in bytes
 )
 
 // tools are the compared tools; the first is Lanyard.
@@ -45,7 +45,7 @@ type lab struct {
 // spent has the time and the memory of one measurement.
 type spent struct {
 	time   time.Duration
-	cpu    time.Duration // processor time of all threads; other programs affect it less than time
+	cpu    time.Duration // processor time of all threads, steadier than time on a busy machine
 	memory int64         // peak of the memory, in bytes
 }
 
@@ -93,7 +93,7 @@ func (l *lab) programs(ctx context.Context) error {
 		maxSize  = 40_000_000
 		maxStart = 20 * time.Millisecond
 	)
-	var found [len(tools)]spent // here, memory is the size of the program's file
+	var found [len(tools)]spent // the memory field has the size of the program's file
 	for i, command := range [len(tools)][]string{{l.lanyard, "version"}, {l.flux, "version", "--client"}, {l.oras, "version"}} {
 		if command[0] == "" {
 			continue
@@ -229,8 +229,8 @@ func (c content) write(folder string) error {
 	return nil
 }
 
-// spend runs a tool in a process. It adds the process's times to the measurement in the parameter
-// to, and updates the peak memory there.
+// spend runs a tool in a process. It adds the process's times to the measurement, and raises the
+// measurement's peak memory if the process used more.
 func (l *lab) spend(ctx context.Context, to *spent, tool, verb, reference, folder string) error {
 	cmd := exec.CommandContext(ctx, l.self, tool, verb, reference, folder) //nolint:gosec // this program
 	cmd.Env = append(os.Environ(), "TMPDIR="+l.dir, "HOME="+l.dir, "SSL_CERT_FILE="+l.roots(), "SSL_CERT_DIR="+l.dir)
@@ -249,7 +249,8 @@ func (l *lab) spend(ctx context.Context, to *spent, tool, verb, reference, folde
 	return nil
 }
 
-// keepLeast takes each value of other that is less than the present value.
+// keepLeast sets each value of s to the lesser of the values in s and in other. A zero in s means
+// that there is no value yet.
 func (s *spent) keepLeast(other spent) {
 	if s.time == 0 || other.time < s.time {
 		s.time = other.time
@@ -262,9 +263,9 @@ func (s *spent) keepLeast(other spent) {
 	}
 }
 
-// rows writes the rows of a case: time, processor time and memory. Lanyard's time must be at most
-// the parameter best plus a twentieth, because the runs of one tool differ by this much. The
-// processor time has no target.
+// rows writes the rows of a case: time, processor time and memory. Lanyard's time may exceed the
+// best time by a twentieth at most, because the runs of one tool differ by this much. The processor
+// time has no target.
 func (l *lab) rows(name string, all []spent, target string, best time.Duration) {
 	l.row(name, all, func(s spent) string { return fmt.Sprintf("%.3f s", s.time.Seconds()) }, target, all[0].time <= best+best/20)
 	l.cells(name+", CPU", all, func(s spent) string { return fmt.Sprintf("%.2f s", s.cpu.Seconds()) }, "-", "-")
@@ -289,8 +290,8 @@ func (l *lab) cells(name string, all []spent, text func(spent) string, target, r
 	_, _ = fmt.Fprintln(l.out, strings.Join(cells, "\t"))
 }
 
-// list measures the list of a repository's tags. Flux's library requests the manifest of each tag,
-// which would take minutes. So the list is compared only with ORAS's library.
+// list measures how long Lanyard and ORAS take to list the tags of a repository. It leaves out
+// Flux, whose library requests the manifest of each tag, which would take minutes.
 func (l *lab) list(ctx context.Context) error {
 	source := filepath.Join(l.dir, "source")
 	if err := (content{files: 1, bytes: 10}).write(source); err != nil {

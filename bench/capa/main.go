@@ -1,10 +1,11 @@
-// Command capa measures what Cluster API Provider AWS does for an identity at each reconciliation,
-// with its own package: the hash by which it finds a credential. The output is one [Cost] as JSON.
-// Package bench runs the command, and prints Lanyard's cost beside it.
+// Command capa measures what Cluster API Provider AWS does for an identity at each reconciliation:
+// it computes the hash by which it finds a credential. The command calls the provider's own package
+// for this. The output is one [Cost] as JSON. Package bench runs the command, and prints Lanyard's
+// cost beside it.
 //
 // The command has its own module, because the provider's package needs other versions of
-// Kubernetes' libraries than Lanyard. The command does not measure the lookup of a session: only
-// the provider's package scope exports the lookup, as a part of NewClusterScope. This function
+// Kubernetes' libraries than Lanyard. The command does not measure the lookup of a session. The
+// provider exports the lookup only as a part of the constructors in package scope. That package
 // needs the SDK's whole EC2 client and the libraries of ROSA.
 package main
 

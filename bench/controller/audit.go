@@ -14,14 +14,14 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// kind is a kind of successful requests.
+// kind classifies the successful requests.
 type kind int
 
 const (
 	anyCall      kind = iota // every request
 	renewal                  // request for a token
 	secretRead               // get of one Secret
-	secretWrite              // write of a Secret; a write changes stored objects, a request for a token does not
+	secretWrite              // write of a Secret; requests for tokens are not writes
 	statusWrite              // write of a binding's status
 	bindingWrite             // write of a binding, without its status
 	leaseWrite
@@ -29,7 +29,7 @@ const (
 	otherRead
 )
 
-// kindOf returns the kind of a request. The parameter resource includes the subresource.
+// kindOf returns the kind of a request. The name of the resource includes the subresource.
 func kindOf(verb, resource string) kind {
 	switch {
 	case verb == "create" && resource == "workloadidentities/token":
@@ -55,7 +55,7 @@ func kindOf(verb, resource string) kind {
 // calls has the number of one user's successful requests of each kind.
 type calls map[kind]int
 
-// since returns the number of calls of each kind after an earlier count, the parameter before.
+// since returns the difference between c and an earlier count, for each kind of call.
 func (c calls) since(before calls) calls {
 	made := calls{}
 	for k, n := range c {
@@ -64,7 +64,7 @@ func (c calls) since(before calls) calls {
 	return made
 }
 
-// auditLog counts the calls of a user from the API server's audit log.
+// auditLog reads the API server's audit log, and counts the calls of one user.
 type auditLog struct {
 	file  *os.File
 	lines *bufio.Reader

@@ -76,8 +76,8 @@ func (a *awsClusters) measure(ctx context.Context, w *world) (table, error) {
 		return nil, err
 	}
 	w.say("all are ready after %s and %d exchanges; watching", controller.done.Round(time.Second), startExchanges)
-	// For a minute, the controller still counts the users of the identities. This work is not work
-	// at rest, so wait until it is done.
+	// For a minute after the start, the controller still counts the users of the identities. Wait a
+	// minute, so that this work is not measured as work at rest.
 	if err := stage.Sleep(ctx, time.Minute); err != nil {
 		return nil, err
 	}
@@ -164,8 +164,8 @@ func (a *awsClusters) cluster(i int) *infrav1.AWSCluster {
 	}}
 }
 
-// refreshAll uses all credentials until each of them was refreshed. It ignores refreshes whose
-// number in the cloud's journal is not greater than the parameter since.
+// refreshAll uses all credentials until each of them has been refreshed. It counts only refreshes
+// whose number in the cloud's journal is greater than since.
 func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) error {
 	longest := a.tokenLife + 2*pokeEvery
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it takes longer than %s", longest))
@@ -188,9 +188,9 @@ func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) er
 	return group.Wait()
 }
 
-// poke requests a reconciliation of one AWSCluster of each identity every minute, until ctx ends. A
-// credential is refreshed only when it is used, and at rest, an AWSCluster uses its credential
-// every ten minutes.
+// poke requests a reconciliation of one AWSCluster of each identity every minute, until ctx ends.
+// Without these requests, an AWSCluster uses its credential only every ten minutes, and a
+// credential is refreshed only when it is used.
 func (a *awsClusters) poke(ctx context.Context, w *world) error {
 	for i := 0; stage.Sleep(ctx, pokeEvery/time.Duration(a.identities)) == nil; i = (i + 1) % a.identities {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`,
@@ -203,8 +203,8 @@ func (a *awsClusters) poke(ctx context.Context, w *world) error {
 	return nil
 }
 
-// exchanges returns the granted calls of AssumeRole, the oldest first. Their numbers in the journal
-// are greater than the parameter after.
+// exchanges returns, oldest first, the granted calls of AssumeRole whose number in the cloud's
+// journal is greater than after.
 func exchanges(w *world, after uint64) []journal.Call {
 	return w.Cloud().Journal().Calls(journal.Filter{
 		Service: "sts", Operation: "AssumeRole", Verdict: journal.Granted, After: after,

@@ -23,17 +23,18 @@ const (
 	longLife = time.Hour
 	// shortestRestLife is the least spec.duration of a WorkloadIdentity.
 	shortestRestLife = 10 * time.Minute
-	// longestRestLife is so much shorter than longLife that a change from longLife to
-	// longestRestLife renews all credentials.
+	// longestRestLife is the largest --token-life. It is less than longLife, so that the step from
+	// longLife to --token-life changes every identity, and all credentials are renewed.
 	longestRestLife = 45 * time.Minute
 	// bindingKind is in the names of bindings, identities and Secrets.
 	bindingKind = "binding"
-	// inFlight bounds the number of renewals that are under way when calls are counted.
+	// inFlight is the allowed difference between the counts of renewals and writes. Some renewals
+	// are under way when calls are counted.
 	inFlight = 10
 )
 
 // bindings measures the identity controller with WorkloadIdentityBindings. Each binding has its own
-// identity and its own Secret. Calls are counted from the API server's audit log.
+// identity and its own Secret. Calls are counted in the API server's audit log.
 type bindings struct {
 	// life is the life of tokens at rest.
 	life time.Duration
@@ -64,12 +65,12 @@ func (*bindings) cloud(*local.CloudOptions, int) {}
 type bindingRun struct {
 	start     time.Duration // time until all Secrets were written
 	restart   time.Duration // time until a new process had read all Secrets
-	atRestart calls         // all calls of the restart
+	atRestart calls         // all calls during the restart
 	renewed   time.Duration // time from the change of all identities until all credentials were renewed
 
-	window  time.Duration // how long the fields of atRest are counted
+	window  time.Duration // length of the period that atRest covers
 	atRest  counters
-	overdue time.Duration // delay of the credential that is overdue the longest at the end
+	overdue time.Duration // delay of the most overdue credential at the end; 0 if none is due
 }
 
 // counters have everything that is counted at rest.
@@ -223,8 +224,8 @@ func createBindings(ctx context.Context, w *world) error {
 	})
 }
 
-// changeAll changes the token life of all identities to the life at rest. The parameter renewed is
-// a look that succeeds when all credentials are renewed. changeAll returns the time until then.
+// changeAll changes the token life of all identities to the life at rest, and waits until the given
+// [look] succeeds. It returns how long this took in total.
 func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.Duration, error) {
 	began := time.Now()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"duration":%q}}`, b.life))
@@ -237,8 +238,8 @@ func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.
 	return time.Since(began), err
 }
 
-// called returns a look that fails until the log has a call of a kind for each binding. Calls in
-// the parameter before do not count.
+// called returns a [look] that succeeds once the API server's log has as many new calls of the
+// given kind as there are bindings.
 func (w *world) called(log *auditLog, before calls, k kind) look {
 	return func(context.Context, *program) error {
 		now, err := log.read()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// figure identifies a measured number of a controller. Times are in seconds. Figures at rest are
-// means for one reconciliation, except the memory.
+// figure identifies a number that is measured for each controller. Times are in seconds. Memory at
+// rest is the value at the end; the other figures at rest are means per reconciliation.
 type figure int
 
 const (
@@ -34,7 +34,7 @@ type line struct {
 	target target
 }
 
-// target is a limit for Lanyard's figure: a part of Flux's figure, or a number.
+// target is a limit for Lanyard's figure. The limit is a fraction of Flux's figure, or a number.
 type target struct {
 	text  string
 	flux  bool // the target needs Flux's figure

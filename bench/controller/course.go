@@ -32,8 +32,8 @@ type controller struct {
 	apiVersion string
 	// request is the annotation that asks for a reconciliation.
 	request string
-	// args returns the controller's flags. The parameter store is the folder of the artifacts. The
-	// three addresses in listen are those for artifacts, metrics and health.
+	// args returns the controller's flags, with the folder of the artifacts, and with three
+	// addresses to listen on: for artifacts, metrics and health.
 	args func(store string, listen []string) []string
 }
 
@@ -84,7 +84,8 @@ type process struct {
 }
 
 // newCourse installs the CRDs of a controller and reserves addresses until the measurement ends. A
-// restart keeps the addresses, as behind a Service, so that the URLs of artifacts do not change.
+// restarted controller has the same addresses, so that the URLs of artifacts do not change. In
+// production, a Service has this effect.
 func newCourse(ctx context.Context, l *lab, c controller) (*course, error) {
 	files, err := filepath.Glob(filepath.Join(c.crds, "*.yaml"))
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *course) restart(ctx context.Context) error {
 	cmd := exec.CommandContext(life, c.binary, args...) //nolint:gosec // the program is the caller's choice
 	cmd.Env, cmd.Stdout, cmd.Stderr = slices.Concat(os.Environ(), c.env), log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 30 * time.Second // after this time, the process is killed
+	cmd.WaitDelay = 30 * time.Second // from SIGTERM until the process is killed
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		cancel()
@@ -162,8 +163,8 @@ func (c *course) processUsage(ctx context.Context) (metrics.Process, error) {
 	return samples.Process(), err
 }
 
-// spec returns a function that makes the specs of objects. The objects have the same repository,
-// and use no credential.
+// spec returns a function that makes the specs of objects. All objects pull from the same
+// repository, without a credential.
 func (c *course) spec(server *httptest.Server, repository string) func(int) map[string]any {
 	return func(int) map[string]any {
 		return map[string]any{
@@ -173,8 +174,8 @@ func (c *course) spec(server *httptest.Server, repository string) func(int) map[
 	}
 }
 
-// awsSpec returns a function that makes the spec of the i-th object. The object uses the role of
-// its ServiceAccount at AWS, for the registry of a region.
+// awsSpec returns a function that makes the spec of the i-th object. The object pulls from the
+// registry of a region. It acts as the AWS role of its ServiceAccount.
 func (c *course) awsSpec(region string) func(int) map[string]any {
 	return func(i int) map[string]any {
 		return map[string]any{
@@ -226,8 +227,8 @@ func (c *course) clear(ctx context.Context) error {
 }
 
 // awaitReady waits until n objects are ready. It watches them: repeated lists of all objects would
-// need as much CPU as a controller. The API server ends each watch after a time, so Await then
-// starts another.
+// need as much CPU as a controller. After some time, the API server ends the watch, and Await
+// starts a new one.
 func (c *course) awaitReady(ctx context.Context, n int) error {
 	return c.Await(ctx, 10*time.Millisecond, func(ctx context.Context) error {
 		watcher, err := c.watching.Watch(ctx, c.list()) // the watch sends the present objects first

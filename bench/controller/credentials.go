@@ -20,24 +20,24 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// credentials describe the credentials of all objects in a run.
+// credentials says which kind of credentials the objects of a run use.
 type credentials struct {
 	// Names of rows in the table.
 	identitiesName, proofsName, exchangesName string
 	// identities is the number of credentials that are used at the same time.
 	identities int
-	// complete sets the fields of a spec that concern the credential. The parameter account is the
-	// object's ServiceAccount.
+	// complete sets the URL in an object's spec, and the fields that select its credential. The
+	// account is the name of a ServiceAccount; certificates do not need it.
 	complete func(spec *v1alpha1.OCIRepositorySpec, account string)
-	// proofs returns the number of calls to the API server for proofs, such as ServiceAccount
-	// tokens.
+	// proofs returns how many calls to the API server were made to get proofs, such as
+	// ServiceAccount tokens.
 	proofs func(metrics.Samples) float64
 	// tokenServer makes the credentials. If it is nil, AWS does.
 	tokenServer *program
 	close       func()
 }
 
-// installRoles installs the chart, and ServiceAccounts with a role at AWS.
+// installRoles installs the chart, and creates ServiceAccounts with a role at AWS.
 func installRoles(ctx context.Context, w *world, values map[string]any) (*credentials, error) {
 	if err := fleet.Publish(ctx, w.Cloud()); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 	if err := r.trust(w.Cloud().CAPEM(), authorities); err != nil {
 		return nil, err
 	}
-	// The namespaces must exist, because the chart has RoleBindings in them.
+	// Create the namespaces before the chart, which has RoleBindings in them.
 	tenants, err := fleet.Namespaces(ctx, w.Client(), w.n)
 	if err != nil {
 		return nil, err
@@ -122,8 +122,9 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 			spec.URL = r.url(r.secure, repository)
 			spec.Credential = &v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}
 		},
-		// The API server does not count the calls that it forwards to the token server. So count
-		// the reads of objects by the controller and by the token server instead.
+		// The API server forwards requests for certificates to the token server, and does not count
+		// them. But for each certificate, both the controller and the token server read the
+		// OCIRepository. The table shows these reads.
 		proofs: func(s metrics.Samples) float64 {
 			return s.Sum("apiserver_request_total", `resource="ocirepositories"`, `subresource=""`, `verb="GET"`)
 		},
@@ -132,7 +133,7 @@ func installCertificates(ctx context.Context, w *world, values map[string]any) (
 	}, err
 }
 
-// authority is a look that fails until the trust domain has an active authority.
+// authority returns an error until the trust domain has an active authority.
 func (w *world) authority(ctx context.Context, _ *program) error {
 	ring, key := &identityv1.KeyRing{}, client.ObjectKey{Namespace: local.Namespace, Name: identityv1.SPIFFEKeyRing}
 	if err := w.Client().Get(ctx, key, ring); err != nil {

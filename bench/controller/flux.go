@@ -27,7 +27,7 @@ const (
 	// minAccounts is the least number of accounts. It makes sure that there are two namespaces with
 	// objects, which oneHangs needs.
 	minAccounts = 20
-	// restarts and repetitions say how often a case is measured, often enough for steady figures.
+	// restarts and repetitions are numbers of measurements, high enough for steady figures.
 	restarts, repetitions = 5, 3
 	// otherRegion is the region whose STS hangs.
 	otherRegion = "us-east-1"
@@ -42,7 +42,7 @@ const (
 type flux struct {
 	crds, fluxCRDs   string // folders of the CRDs
 	onlyOurs         bool
-	only             string // text in the names of the cases to measure; empty for all cases
+	only             string // measure only cases whose name contains this text
 	interval, window time.Duration
 }
 
@@ -58,9 +58,9 @@ func (f *flux) flags(flags *flag.FlagSet) string {
 
 func (f *flux) check(int) error {
 	if f.window <= 0 || f.window%f.interval != 0 {
-		// Reconciliations that began together stay nearly together, because both controllers vary
-		// an interval by about 5 % only. So a part of an interval may have the reconciliations of
-		// all objects, or no reconciliation.
+		// Objects that were reconciled together stay nearly together, because both controllers vary
+		// an interval by only about 5 %. A window that ends within an interval could contain the
+		// reconciliations of all objects or of none.
 		return errors.New("--window must be a multiple of --interval")
 	}
 	return nil
@@ -71,8 +71,8 @@ func (*flux) cloud(o *local.CloudOptions, n int) { fleet.AddRoles(o, accountsOf(
 // accountsOf returns the number of ServiceAccounts for n objects.
 func accountsOf(n int) int { return max(minAccounts, n/fleet.ObjectsPerAccount) }
 
-// measure measures each case with each controller. In each round of a case the controllers take
-// turns, so that the machine has the same speed for both, and only one of them runs.
+// measure measures each case with each controller. In each round of a case, one controller runs
+// right after the other, so that the machine is about equally fast for both.
 func (f *flux) measure(ctx context.Context, w *world) (table, error) {
 	registry := startRegistry(distribution(ctx), tls.NoClientCert)
 	defer registry.close()
@@ -191,7 +191,8 @@ func (c *course) take(ctx context.Context, run func(*course, context.Context) er
 	return c.clear(ctx)
 }
 
-// readyAfterStart measures the median of several starts without objects.
+// readyAfterStart starts the controller several times, without objects, and measures the median
+// time until it is ready.
 func (c *course) readyAfterStart(ctx context.Context) error {
 	var times []float64
 	for range restarts {
@@ -205,8 +206,8 @@ func (c *course) readyAfterStart(ctx context.Context) error {
 	return nil
 }
 
-// fromEmptyStore measures a start with objects and an empty store. The least figures of all rounds
-// count.
+// fromEmptyStore measures a start with objects and an empty store. Of all rounds, the lowest
+// figures count.
 func (c *course) fromEmptyStore(ctx context.Context) error {
 	if err := os.RemoveAll(c.store); err != nil {
 		return err
@@ -255,7 +256,7 @@ func (c *course) atRestAndRestart(ctx context.Context) error {
 	return err
 }
 
-// insecure counts connections to a registry without TLS.
+// insecure measures how many connections a reconciliation makes to a registry without TLS.
 func (c *course) insecure(ctx context.Context) error {
 	n := min(200, c.n)
 	if _, err := c.startWith(ctx, n, c.spec(c.registry.plain, smallRepository)); err != nil {
@@ -326,7 +327,8 @@ func (c *course) oneHangs(ctx context.Context) error {
 	return nil
 }
 
-// aws watches objects of many accounts at rest, ten objects for each account.
+// aws measures the CPU time of reconciliations at rest, for objects that pull from a registry of
+// AWS. Ten objects share each ServiceAccount.
 func (c *course) aws(ctx context.Context) error {
 	if _, err := c.startWith(ctx, c.n, c.awsSpec(local.Region)); err != nil {
 		return err
@@ -369,8 +371,8 @@ func (c *course) rest(ctx context.Context, n int) (atRest, error) {
 		return reading{used, c.registry.requests.Load(), c.registry.connections.Load()}, err
 	})
 	used := after.used.Since(before.used)
-	// An object that finds no worker free counts as reconciled, although nothing was done for it.
-	// So bound the count by one reconciliation per object and interval.
+	// The controller's metric also counts a reconciliation that was put off because no worker was
+	// free for the object. So bound the count by one reconciliation per object and interval.
 	done := min(used.Reconciliations, float64(n)*c.window.Seconds()/c.interval.Seconds())
 	if err == nil && done == 0 {
 		err = errors.New("nothing was reconciled")

@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// identities measures the token server and the identity controller with WorkloadIdentities. A
-// hundred of them share a namespace.
+// identities measures the token server and the identity controller with WorkloadIdentities. Each
+// namespace has a hundred of them.
 type identities struct{}
 
 func (*identities) flags(*flag.FlagSet) string { return "100,1000,10000" }
@@ -39,8 +39,8 @@ func (*identities) measure(ctx context.Context, w *world) (table, error) {
 	}
 	w.say("identities are created; the programs start")
 
-	// The first token server creates the keys. The second token server is measured, because its
-	// keys are published already.
+	// The first token server creates the keys. The second one is measured: it finds them published,
+	// and can make tokens at once.
 	first, err := w.startIssuer(ctx, w.token(kind))
 	if err != nil {
 		return nil, err

@@ -36,16 +36,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// scenario is a kind of measurement. Its fields are the settings.
+// scenario is a kind of measurement. Each implementation is a struct of the scenario's settings.
 type scenario interface {
-	// flags adds the flags of the settings, and returns the default of --sizes.
+	// flags adds a flag for each setting, and returns the default of --sizes.
 	flags(f *flag.FlagSet) (sizes string)
 	// check fails if n objects cannot be measured with these settings.
 	check(n int) error
 	// cloud adds to the local cloud what n objects need.
 	cloud(o *local.CloudOptions, n int)
 	// measure measures the objects of a world, which is the cluster of one run. If only a check of
-	// the figures fails, measure returns the table too.
+	// the figures fails, measure returns the table with the error.
 	measure(ctx context.Context, w *world) (table, error)
 }
 

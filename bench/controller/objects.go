@@ -115,8 +115,8 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 	t.row("at rest: "+c.exchangesName, "%.0f", exchanges)
 	t.row("at rest: exchanges that were due", "%.0f", due)
 	t.row("at rest: exchanges for each one due", "%.3f", exchanges/due)
-	// A token is refreshed at its first use after it became due, a little late. So the ratio is a
-	// little below 1.
+	// A token is refreshed at its first use after the refresh is due. So slightly fewer exchanges
+	// happen than were due.
 	if exchanges < 0.85*due || exchanges > 1.02*due {
 		err = fmt.Errorf("%.0f exchanges where %.0f were due", exchanges, due)
 	}
@@ -138,7 +138,7 @@ func (o *objects) create(ctx context.Context, w *world, c *credentials) error {
 // counts are the counters of all programs at one time.
 type counts struct {
 	controller, tokenServer metrics.Process
-	proofs                  float64 // calls to the Kubernetes API, from credentials.proofs
+	proofs                  float64 // calls to the Kubernetes API, as counted by credentials.proofs
 	exchanges               float64 // credentials that were made
 }
 
@@ -161,7 +161,7 @@ func (c *credentials) count(ctx context.Context, w *world, controller *program) 
 	return n, err
 }
 
-// grantedByAWS returns the exchanges that AWS STS has granted.
+// grantedByAWS returns the number of exchanges that AWS STS has granted.
 func grantedByAWS(cloud *local.Cloud) float64 {
 	granted := 0.0
 	for _, total := range cloud.Journal().Totals() {

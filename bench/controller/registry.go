@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// registry serves a registry with TLS and without, and counts requests and connections.
+// registry serves the same images with TLS and without, and counts requests and connections.
 type registry struct {
 	secure, plain *httptest.Server
 	requests      atomic.Int64
@@ -44,8 +44,7 @@ func distribution(ctx context.Context) http.Handler {
 	return handlers.NewApp(ctx, config)
 }
 
-// startRegistry serves a registry on loopback. The parameter auth is the policy for client
-// certificates.
+// startRegistry serves a registry on loopback, with a policy for client certificates.
 func startRegistry(handler http.Handler, auth tls.ClientAuthType) *registry {
 	r := &registry{}
 	serve := func() *httptest.Server {

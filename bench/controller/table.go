@@ -30,17 +30,17 @@ func (t *table) hundredths(name string, d time.Duration) {
 	t.row(name, "%s", d.Round(time.Second/100))
 }
 
-// each adds a row with the duration divided by the number of things that were done in this time.
+// each adds a row with d/n, the mean time for one of n operations.
 func (t *table) each(name string, d time.Duration, n int) {
 	t.row(name, "%s", (d / time.Duration(max(1, n))).Round(10*time.Microsecond))
 }
 
-// resident adds a row with the memory of a process.
+// resident adds a row with the resident memory of a process.
 func (t *table) resident(name string, p metrics.Process) {
 	t.row(name+"resident memory", "%.0f MiB", p.Resident/(1<<20))
 }
 
-// memory adds two rows with the memory of a process.
+// memory adds two rows: the resident memory of a process, and its Go heap in use.
 func (t *table) memory(name string, p metrics.Process) {
 	t.resident(name, p)
 	t.row(name+"Go heap in use", "%.0f MiB", p.Heap/(1<<20))

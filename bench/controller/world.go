@@ -47,8 +47,8 @@ type program struct {
 	done  time.Duration // from the start until all looks had succeeded
 }
 
-// start starts a program, and waits until each look succeeds, one after the other. Between two
-// calls of a look there is a pause.
+// start starts a program and waits until all looks have succeeded, one after the other. It pauses
+// between two calls of a look.
 func (w *world) start(ctx context.Context, name string, pause time.Duration, looks ...look) (p *program, err error) {
 	began := time.Now()
 	p = &program{}
@@ -66,8 +66,8 @@ func (w *world) start(ctx context.Context, name string, pause time.Duration, loo
 	return p, nil
 }
 
-// startIssuer starts the token server and the program that publishes its keys, and waits until the
-// look in the parameter working succeeds.
+// startIssuer starts the token server and the program that publishes its keys. Then it waits until
+// the given [look] succeeds.
 func (w *world) startIssuer(ctx context.Context, working look) (*program, error) {
 	server, err := w.start(ctx, tokenServer, time.Second)
 	if err != nil {
@@ -88,7 +88,7 @@ func (w *world) usage(ctx context.Context, p *program) (metrics.Process, error) 
 	return samples.Process(), err
 }
 
-// beforeAfter calls read, waits for the window, and calls read again.
+// beforeAfter reads a value, waits until the window has passed, and reads the value again.
 func beforeAfter[T any](
 	ctx context.Context, window time.Duration, read func(context.Context) (T, error),
 ) (before, after T, err error) {
@@ -102,9 +102,9 @@ func beforeAfter[T any](
 	return before, after, err
 }
 
-// seen returns a look that fails until the program has reconciled as often as there are objects.
-// Only reconciliations with all these labels count. Unlike a list of all objects, this look hardly
-// slows the program.
+// seen returns a [look] that fails until the program has made at least as many reconciliations as
+// there are objects. If labels are given, only reconciliations with all of these labels count.
+// Reading the program's metrics slows the program much less than listing all objects would.
 func (w *world) seen(labels ...string) look {
 	return func(ctx context.Context, p *program) error {
 		samples, err := w.samples(ctx, p)
@@ -134,8 +134,8 @@ func (w *world) ready(lists ...client.ObjectList) look {
 	}
 }
 
-// createIdentities creates a WorkloadIdentity for each object. The tokens are for a role at AWS
-// with the identity's name.
+// createIdentities creates n WorkloadIdentities. Each WorkloadIdentity gets tokens for the AWS role
+// of the same name.
 func (w *world) createIdentities(ctx context.Context, kind string, life *metav1.Duration) error {
 	return fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object {
 		meta := fleet.Meta(kind, i)

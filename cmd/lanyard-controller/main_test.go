@@ -42,7 +42,7 @@ func TestRunAnswersWithoutACluster(t *testing.T) {
 }
 
 func TestRunNamesWhatIsWrong(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "") // a test that runs in a Pod must not find its cluster
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // a test in a Pod must not use the Pod's cluster
 	missing := filepath.Join(t.TempDir(), "missing")
 	empty := filepath.Join(t.TempDir(), "empty")
 	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
@@ -106,8 +106,8 @@ func TestConnectionsAreGuarded(t *testing.T) {
 	}
 }
 
-// TestMemoryIsOfWhatIsRead checks that the manager's cache stores no annotations of objects, which
-// tenants choose, and no objects of other shards.
+// TestMemoryIsOfWhatIsRead checks that the manager's cache stores no objects of other shards. It
+// must also store no annotations, because tenants choose them.
 func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must.Succeed(t, v1alpha1.AddToScheme(scheme))
@@ -120,7 +120,7 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	for name, kind := range scheme.KnownTypes(v1alpha1.GroupVersion()) {
 		o, ok := reflect.TypeAssert[client.Object](reflect.New(kind))
 		if !ok {
-			continue // no kind of objects: a list, or the options of a request
+			continue // not a kind of object, but a list or the options of a request
 		}
 		kinds++
 		by := kept[kind]

@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			if !slices.ContainsFunc(issuers, func(i *discovery.Issuer) bool { return i.Documents() != nil }) {
 				return document.ErrNoKeys
 			}
-			return nil // documents must be served even if another issuer has no keys
+			return nil // an issuer without keys must not stop the other issuers
 		}),
 	)
 	if err != nil {
@@ -123,8 +123,8 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	return manager.New(config, options)
 }
 
-// newIssuers makes the issuers whose documents the program serves. The documents of Lanyard's own
-// issuers follow their KeyRings. Those of a mirror follow the API server.
+// newIssuers makes the issuers whose documents the program serves. Lanyard's own issuers take their
+// keys from KeyRings. A mirror takes its documents from the API server.
 func newIssuers(ctx context.Context, f flags.Flags, mgr manager.Manager, log *slog.Logger) ([]*discovery.Issuer, error) {
 	var issuers []*discovery.Issuer
 	for _, own := range []struct{ url, ring string }{{f.Issuer, keyring.IssuerRing}, {f.SPIFFEIssuer, keyring.SPIFFERing}} {

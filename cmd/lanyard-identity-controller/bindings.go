@@ -33,9 +33,9 @@ type bindings struct {
 	options  binding.Options
 }
 
-// newBindings returns the part for WorkloadIdentityBindings. The parameter owned is nil if the
-// identities are at a hub. The parameter lent is nil if the program does not reconcile AWS
-// identities.
+// newBindings returns the [part] for WorkloadIdentityBindings. If the flags name a hub, the
+// WorkloadIdentities are in the hub cluster, and owned may be nil. If the program does not
+// reconcile AWS identities, lent must be nil.
 func newBindings(ctx context.Context, f flags.Flags, mgr manager.Manager, env func(string) string, owned *workloadIdentities, lent *awsIdentities) (*bindings, error) {
 	clouds, err := providers.New(providers.Config{Env: env, AWSRegion: f.AWSRegion})
 	if err != nil {

@@ -84,8 +84,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// newParts makes the parts that the flags request. If it fails, the caller must close the returned
-// parts too.
+// newParts makes the parts that the flags request. The caller must close the returned parts, even
+// if newParts also returns an error.
 func newParts(ctx context.Context, f flags.Flags, mgr manager.Manager) ([]part, error) {
 	var parts []part
 	var owned *workloadIdentities
@@ -115,8 +115,8 @@ func newParts(ctx context.Context, f flags.Flags, mgr manager.Manager) ([]part, 
 
 // part reconciles one group of kinds.
 type part interface {
-	// subscribe registers the function changed. The part calls it when a dependency of the kinds'
-	// objects changes.
+	// subscribe registers a function that the part calls when a dependency of the part's objects
+	// changes.
 	subscribe(changed func(object.Dependency))
 	// setup adds the reconcilers to the manager.
 	setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error
@@ -151,7 +151,8 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 			Field:      fields.OneTermEqualSelector("metadata.name", keyring.IssuerRing),
 		}
 	}
-	if f.Bindings && !f.AWSIdentities { // with AWS identities, UsersByObject adds them below
+	// If AWSIdentities is set, UsersByObject below adds the bindings.
+	if f.Bindings && !f.AWSIdentities {
 		kept[&identityv1.WorkloadIdentityBinding{}] = kubecache.ByObject{Transform: object.Remember}
 	}
 	if f.AWSIdentities {

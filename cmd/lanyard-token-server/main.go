@@ -76,8 +76,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	rings := slices.DeleteFunc([]*ring{issuerRing, spiffeRing}, func(r *ring) bool { return r == nil })
 
-	// These preconditions must hold before the program makes tokens. The program does not even
-	// start if a KeyRing has the API server's issuer or keys.
+	// The program makes tokens only while these preconditions hold. The precondition of a ring is
+	// that it does not have the API server's issuer or keys. If this is not certain at the start,
+	// the program ends.
 	rights := tokenserver.NewPrecondition("rights", "it is not certain that no other program of Lanyard can reach the signing keys", tokenserver.Rights{
 		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: f.Namespace, Accounts: f.OtherAccounts, Accepted: f.AcceptOtherAccounts, Log: log,
 	}.Check)
@@ -135,8 +136,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		add(server.Run),
 		every(tokenserver.CertificateInterval, certificate.Step),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		// A replica is ready once it has checked the rights, whatever the result. If the check
-		// fails, the replica refuses each request instead.
+		// A replica is ready once it has checked the rights, whatever the result. After a
+		// failed check, the replica refuses each request.
 		mgr.AddReadyzCheck("rights", rights.Checked),
 	}
 	for _, p := range preconditions {
@@ -147,8 +148,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		errs, names = append(errs, r.add(ctx, mgr, clientset)), append(names, r.key)
 	}
 	if spiffeRing == nil {
-		// Without a trust domain, the SPIFFE ring only retires the keys and authorities of a former
-		// trust domain.
+		// The flags name no trust domain. The SPIFFE KeyRing of a former trust domain may still
+		// have keys and authorities, which must be retired.
 		retired, err := newRing(f, keyring.SPIFFERing, f.SPIFFEPolicy(), live, clientset, clock, log)
 		if err != nil {
 			return err

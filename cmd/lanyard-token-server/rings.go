@@ -135,8 +135,9 @@ func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernete
 	}))
 }
 
-// keyVaults returns the services that make and store private keys outside Secrets; by default,
-// there are none. The parameter name identifies the ring in the descriptions of keys.
+// keyVaults returns the services that make and store private keys outside Secrets. By default,
+// there are none. The name is the ring's issuer URL or trust domain. It becomes part of the
+// description of each new key.
 func keyVaults(f flags.Flags, name string) ([]sign.Vault, error) {
 	if f.KeyStore != flags.KeysInAWSKMS {
 		return nil, nil
@@ -148,8 +149,8 @@ func keyVaults(f flags.Flags, name string) ([]sign.Vault, error) {
 	return []sign.Vault{vault}, nil
 }
 
-// stranger returns the HTTP client of the probe. It reads the public documents like a verifier
-// outside the cluster.
+// stranger returns an HTTP client for a probe of the public documents. The client reads them like a
+// verifier outside the cluster.
 func stranger() *http.Client {
 	direct := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},

@@ -1,5 +1,5 @@
-// Command lanyard shows for each object of a cluster the identity that fetched it. For the commands
-// lanyard up and lanyard cloud, it runs the program lanyard-local.
+// Command lanyard shows which identity fetched each object of a cluster. For the commands lanyard
+// up and lanyard cloud, it runs the program lanyard-local.
 package main
 
 import (

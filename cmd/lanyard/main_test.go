@@ -58,7 +58,7 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestNothingSecret asserts that a credential reaches only the registry, even at the highest
-// verbosity. It is not in the program's output, in a command line, or in a file.
+// verbosity. The program's output, command lines and files must not contain it.
 func TestNothingSecret(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example.com", oidc.ES256)
 	must.Succeed(t, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
 )
 
-// clusterAudience is an audience that the API server accepts in addition to the issuer's URL.
-// Clusters usually accept it.
+// clusterAudience is an audience that clusters usually accept. This API server accepts it in
+// addition to the issuer's URL.
 const clusterAudience = "https://kubernetes.default.svc"
 
 // auditPolicy logs every request once it is answered, without bodies. A watch
@@ -39,7 +39,7 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		// The API server writes no Endpoints for its Service: Endpoints must not hold a loopback
-		// address, and no program on this machine reaches the API server by its Service.
+		// address, and no program on this machine reaches the API server through its Service.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + pki.ServiceCIDR,
 		"--etcd-servers=" + etcdEndpoint,
@@ -69,8 +69,8 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--audit-log-path=" + filepath.Join(o.DataDir, "audit.log"),
 		// A request is answered only after its line in the log is written.
 		"--audit-log-mode=blocking",
-		// The size is in MiB, and so large that the log stays one file, as the programs that read
-		// the log expect. The value 0 would mean 100 MiB.
+		// The size, in MiB, is so large that the log stays one file, as its readers expect. The
+		// value 0 would mean 100 MiB.
 		"--audit-log-maxsize=1048576",
 
 		// Without this flag, a stop waits up to a minute for clients to end their watches.

@@ -143,7 +143,7 @@ func (m *manager) clientsOf(controller string) (kubernetes.Interface, metadata.I
 	return newClients(config)
 }
 
-// addNamespace empties namespaces that are deleted.
+// addNamespace adds the controller that empties deleted namespaces.
 func (m *manager) addNamespace(ctx context.Context) error {
 	client, metadataClient, err := m.clientsOf("namespace-controller")
 	if err != nil {
@@ -155,7 +155,7 @@ func (m *manager) addNamespace(ctx context.Context) error {
 	return nil
 }
 
-// addServiceAccount gives each namespace its ServiceAccount "default".
+// addServiceAccount adds the controller that gives each namespace its ServiceAccount "default".
 func (m *manager) addServiceAccount(ctx context.Context) error {
 	client, err := m.clients.Client("service-account-controller")
 	if err != nil {
@@ -171,7 +171,7 @@ func (m *manager) addServiceAccount(ctx context.Context) error {
 	return nil
 }
 
-// addRootCAPublisher gives each namespace the ConfigMap kube-root-ca.crt.
+// addRootCAPublisher adds the controller that gives each namespace the ConfigMap kube-root-ca.crt.
 func (m *manager) addRootCAPublisher(authority []byte) error {
 	client, err := m.clients.Client("root-ca-cert-publisher")
 	if err != nil {
@@ -186,7 +186,7 @@ func (m *manager) addRootCAPublisher(authority []byte) error {
 	return nil
 }
 
-// addClusterRoleAggregation fills ClusterRoles that have an aggregationRule.
+// addClusterRoleAggregation adds the controller that fills ClusterRoles with an aggregationRule.
 func (m *manager) addClusterRoleAggregation() error {
 	client, err := m.clients.Client("clusterrole-aggregation-controller")
 	if err != nil {
@@ -197,15 +197,15 @@ func (m *manager) addClusterRoleAggregation() error {
 	return nil
 }
 
-// addGarbageCollector deletes objects whose owners are gone. The parameter watched is the client of
-// the metadata informers.
+// addGarbageCollector adds the controller that deletes objects whose owners are gone. The argument
+// watched is the client of the metadata informers, through which the controller watches objects.
 func (m *manager) addGarbageCollector(ctx context.Context, watched metadata.Interface) error {
 	client, metadataClient, err := m.clientsOf("generic-garbage-collector")
 	if err != nil {
 		return err
 	}
 	started := make(chan struct{})
-	close(started) // closed already, because the informers run before any controller
+	close(started) // no need to wait: the informers start before any controller
 	graph := garbagecollector.NewDependencyGraphBuilder(ctx, watched, m.mapper, garbagecollector.DefaultIgnoredResources(),
 		informerfactory.NewInformerFactory(m.typed, m.metadata), started)
 	collector, err := garbagecollector.NewComposedGarbageCollector(ctx, client, metadataClient, m.mapper, graph)

@@ -11,11 +11,11 @@
 // # One process
 //
 // serve runs every component as a goroutine of one process. So nothing is left behind when it is
-// killed, and there is one log. The command of kube-apiserver (app.NewAPIServerCommand) would install
-// the process's only signal handler, and configure the process's logging. So serve uses only the
-// options and the Run function of that command, with the flags that a cluster's administrator would
-// write. The command of kube-controller-manager imports all controllers. So controllermanager.go
-// makes each of the few controllers itself.
+// killed, and there is one log. The command of kube-apiserver (app.NewAPIServerCommand) would
+// handle the process's signals and configure its logging. So serve uses only the options and the
+// Run function of that command, with the flags that a cluster's administrator would write. The
+// command of kube-controller-manager imports all controllers. So controllermanager.go makes each of
+// the few controllers itself.
 //
 // # What DIR holds
 //

@@ -27,7 +27,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	// delay the start. At rest, etcd does little more than wake up for each tick. So a tick is as
 	// long as the election timeout allows: a fifth of it.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
-	// With the embedded default, 0, etcd would report every request as slow.
+	// NewConfig sets no threshold. With zero, etcd would report every request as slow.
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.EnableGRPCGateway = false
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: "etcd.sock"}}

@@ -15,7 +15,7 @@ import (
 )
 
 // probe asks the API server whether it is ready. It uses the credentials of the controllers and not
-// those of the administrator. So an administrator in the audit log is always a holder of
+// those of the administrator. So every request of the administrator in the audit log was sent with
 // admin.kubeconfig.
 type probe struct {
 	server string

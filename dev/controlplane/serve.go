@@ -99,9 +99,8 @@ func untilEOF(ctx context.Context, r io.Reader) context.Context {
 	return ctx
 }
 
-// serve runs the control plane until ctx ends or a component fails. It returns
-// nil only if ctx ended and no component failed. A component that does not stop
-// in time has not failed.
+// serve runs the control plane until ctx ends or a component fails. It returns nil only if ctx
+// ended and no component failed. A component that does not stop in time does not count as failed.
 func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return fmt.Errorf("create data directory: %w", err)
@@ -121,7 +120,7 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = listener.Close() }() // fails after a regular stop: then it is already closed
+	defer func() { _ = listener.Close() }() // fails if kube-apiserver has closed it
 	server := "https://" + listener.Addr().String()
 
 	files, err := pki.Prepare(o.DataDir, server, time.Now())
@@ -133,16 +132,16 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 
-	// Components run on when ctx has ended, so that they can be stopped one after
-	// the other: each component before those on which it depends.
+	// Components keep running after ctx ends, so that they can be stopped in order: the component
+	// that was started last is stopped first.
 	base := context.WithoutCancel(ctx)
 	var started []*component.Component
 	defer func() {
 		for _, c := range slices.Backward(started) {
 			late := c.Stop()
 			if errors.Is(late, component.ErrStillRunning) {
-				// It is no failure if a client or a controller does not end in time. After etcd has
-				// closed, the process exits, and that ends them.
+				// A component that does not end in time does not count as failed. It ends when the
+				// process exits, after etcd has closed.
 				say(out, "%v: ending without it", late)
 				continue
 			}

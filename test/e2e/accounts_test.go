@@ -20,8 +20,9 @@ import (
 )
 
 // TestAccounts tests auth/kube against the real API server: what auth/kube reads from it, which
-// requests auth/kube refuses to send, and which requests the API server refuses. The test runs like
-// another project's controller, with the permissions of Lanyard's controller.
+// requests auth/kube refuses to send, and which requests the API server refuses. The test uses
+// auth/kube as the controller of another project would, with the permissions of Lanyard's
+// controller.
 func TestAccounts(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "accounts")

@@ -23,8 +23,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// programVar is an environment variable that makes the test binary act as another program:
-// helmPushes if the value is helmProgram, otherwise the aggregated API server of a chart.
+// programVar is an environment variable that makes the test binary act as another program. With the
+// value helmProgram it runs helmPushes. With any other value it serves the aggregated API of a
+// chart.
 const programVar = "LANYARD_E2E_PROGRAM"
 
 // aggregatedChart is a chart with one program, which serves an aggregated API.
@@ -109,7 +110,7 @@ func serveAggregated(args []string) int {
 
 // TestAggregatedAPI starts a chart's program that serves an aggregated API. The cluster's API
 // server must reach the program on this machine, verify its certificate, and pass on who is
-// calling. This must also work after the program got another port.
+// calling. This must also work after the program has moved to another port.
 func TestAggregatedAPI(t *testing.T) {
 	beside(t, lane4)
 	cluster := startCluster(t, "aggregated", "", nil)

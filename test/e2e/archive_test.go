@@ -7,8 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestUnsafeArchives publishes archives with unsafe content, like somebody with write access to a
-// tenant's repository.
+// TestUnsafeArchives publishes archives with unsafe content, as somebody with write access to a
+// tenant's repository could. The controller must refuse these archives.
 func TestUnsafeArchives(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "archives")

@@ -28,8 +28,8 @@ type gate struct {
 	released chan struct{}
 }
 
-// shut makes the next upload wait. The channel reached is closed when the upload has arrived. The
-// function release ends the upload's request without an answer.
+// shut makes the next upload wait. It returns a channel that is closed when the upload has arrived,
+// and a function that ends the upload's request without an answer.
 func (g *gate) shut() (reached <-chan struct{}, release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,10 +50,10 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	close(reached)
 	<-released
-	panic(http.ErrAbortHandler) // no answer: the test has ended the client
+	panic(http.ErrAbortHandler) // send no answer: the test has ended the client
 }
 
-// newPlainRegistry starts distribution without authentication, under this host.
+// newPlainRegistry starts the registry CNCF Distribution at a host, without authentication.
 func newPlainRegistry(t *testing.T, host string) *gate {
 	t.Helper()
 	config := &configuration.Configuration{Storage: configuration.Storage{

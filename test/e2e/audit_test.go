@@ -61,12 +61,12 @@ var programs = []program{
 	{name: discoveryServer, account: discoveryServer, grants: 2},
 }
 
-// permissions has the verbs that a program was granted and those that it used, each with a count. A
-// verb is written as for kubectl auth can-i.
+// permissions counts how often each verb was granted to a program, and how often the program used
+// it. The verbs are written as in kubectl auth can-i.
 type permissions struct{ granted, used map[string]int }
 
-// rightsOfRun has the permissions of each program in all clusters of the run, by the program's
-// account. A cluster is added before it is stopped.
+// rightsOfRun sums the permissions of each program in all clusters of the run, keyed by the
+// program's account. The permissions in a cluster are added before the cluster is stopped.
 var rightsOfRun = struct {
 	mu  sync.Mutex
 	all map[string]permissions
@@ -102,8 +102,8 @@ func addRights(ctx context.Context, tb testing.TB, cluster *local.Cluster) {
 // user is the user name of the program at the API server.
 func (p program) user() string { return "system:serviceaccount:" + local.Namespace + ":" + p.account }
 
-// programOf returns the program that made a request, found by its user agent. It is nil for other
-// programs.
+// programOf returns the program of the chart that made a request, identified by its user agent. It
+// returns nil if the request came from another client.
 func programOf(e auditEvent) *program {
 	return findProgram(func(p program) bool { return strings.HasPrefix(e.UserAgent, p.name+"/") })
 }
@@ -117,8 +117,7 @@ func findProgram(is func(program) bool) *program {
 
 // judgeRun checks the API server's audit log of the whole run. It fails if a program's request was
 // forbidden, or if a program used an administrator's credential. If all tests ran, it also fails
-// for each verb that the chart grants to a program, and that the program used in no cluster of the
-// run.
+// for each verb that a program was granted but never used.
 func judgeRun(tb testing.TB) {
 	tb.Helper()
 	for _, w := range world.Workloads() {
@@ -152,7 +151,7 @@ func judgeRun(tb testing.TB) {
 		name, _, _ := strings.Cut(agent, "/")
 		switch name {
 		case "kubectl", userAgent, local.FieldManager: // requests of people and of the test harness
-		case "controlplane": // requests of the API server to itself, and of the kubectl that is part of it
+		case "controlplane": // the program that contains the API server and kubectl
 		default:
 			tb.Errorf("program %q made %d requests with an administrator's credential", agent, n)
 		}
@@ -185,19 +184,20 @@ func abandonedIn(log string) (times []string) {
 	return times
 }
 
-// logTime is the layout of times in the API server's log, which are local times. Within a year, the
-// alphabetical order of such texts is the order of their times.
+// logTime is the layout of times in the API server's log, which are local times. It has no year, so
+// times in this layout can be compared as strings only within one year.
 const logTime = "0102 15:04:05.000000"
 
 // isRefusedAt reports whether the API server refused the request's credential, and was handling the
-// request at the time in the parameter at. This time has the layout [logTime].
+// request at a given time. The time has the layout [logTime].
 func (e auditEvent) isRefusedAt(at string) bool {
 	return e.ResponseStatus.Code == http.StatusUnauthorized &&
 		e.RequestReceivedTimestamp.Local().Format(logTime) <= at && at <= e.StageTimestamp.Local().Format(logTime)
 }
 
-// TestAbandonedRequests checks which log lines say that a refused request was abandoned: only lines
-// about a canceled context, with a time within the request.
+// TestAbandonedRequests checks which log lines show that a refused request was abandoned. Such a
+// line must be about a canceled context, and its time must be between the beginning and the end of
+// the request.
 func TestAbandonedRequests(t *testing.T) {
 	beside(t)
 	at := time.Date(2026, 11, 28, 2, 44, 11, 930639000, time.Local)
@@ -224,8 +224,9 @@ func wholeRun() bool {
 	return true
 }
 
-// judgeCaller checks that the caller, which made a request, is the owner of the ServiceAccount that
-// was used. The caller or the owner is nil if it is not a program of the chart.
+// judgeCaller checks that programs use their own ServiceAccounts. The caller is the program that
+// made a request. The owner is the program whose ServiceAccount the request used. Each is nil if it
+// is not a program of the chart.
 func judgeCaller(tb testing.TB, e auditEvent, caller, owner *program) {
 	tb.Helper()
 	switch {
@@ -245,7 +246,7 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 		verb, resource, _ := strings.Cut(g, " ")
 		switch {
 		case all.used[g] > 0 || p.rare[g] != "":
-		// Programs need list only with API servers before 1.34, which do not stream lists.
+		// Programs need the verb list only with API servers before 1.34, which do not stream lists.
 		case verb == "list" && all.used["watch "+resource] > 0:
 		default:
 			tb.Errorf("the chart grants %s %s, which it never used", p.name, g)
@@ -259,11 +260,11 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 
 // TestControllerUsesItsRights makes lanyard-controller use each of its permissions in the shared
 // cluster, so that [judgeRun] finds no unused permission. [TestExternalArtifact] makes the
-// controller use the permissions for Flux's kind.
+// controller use the permissions for Flux's kind ExternalArtifact.
 func TestControllerUsesItsRights(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
-	// Run the controller as with an API server before 1.34, which does not stream lists, so that it
-	// uses its permissions for listing. Lend the controller's identity to namespaces selected by
+	// Turn off streamed lists, so that the controller uses its permissions for the verb list, as it
+	// does with an API server before 1.34. Lend the controller's identity to namespaces selected by
 	// label, because otherwise the chart does not let the controller read namespaces.
 	install(t, map[string]any{
 		"extraEnv": environment("KUBE_FEATURE_WatchListClient=false"),
@@ -317,7 +318,7 @@ func TestControllerUsesItsRights(t *testing.T) {
 	tn.clear(t) // needs a running controller, to remove finalizers
 }
 
-// granted returns the verbs that all role bindings grant to a program's account.
+// granted returns the verbs that any role binding grants to a program's account.
 func granted(ctx context.Context, tb testing.TB, people client.Client, p program) []string {
 	tb.Helper()
 	bound := func(subjects []rbacv1.Subject) bool {
@@ -355,9 +356,8 @@ func addGrants(ctx context.Context, tb testing.TB, people client.Client, all map
 		rules = role.Rules
 	}
 	for _, rule := range rules {
-		// The only rules about URLs are those for the mirror of a cluster's own issuer, which reads
-		// the discovery documents. The golden file of TestIssuer has the paths of these documents.
-		// All other rules are about resources.
+		// Only the mirror and the token server have rules about URLs, because they read the
+		// discovery documents of the cluster's own issuer.
 		if urls := rule.NonResourceURLs; len(urls) > 0 && !strings.Contains(urls[0], "openid") {
 			tb.Errorf("a rule grants %v: this test knows resources only", urls)
 		}
@@ -393,8 +393,8 @@ type auditEvent struct {
 	}
 }
 
-// refused reports whether the caller was not authenticated or not authorized. Creating an object in
-// a terminating namespace has the same status code, but is no refusal.
+// refused reports whether the API server refused the request with status 401 or 403. Status 403
+// does not count if its cause is a terminating namespace.
 func (e auditEvent) refused() bool {
 	terminating := slices.ContainsFunc(e.ResponseStatus.Details.Causes, func(c struct{ Reason string }) bool { return c.Reason == "NamespaceTerminating" })
 	return e.ResponseStatus.Code == http.StatusUnauthorized || e.ResponseStatus.Code == http.StatusForbidden && !terminating
@@ -425,8 +425,8 @@ func auditLog(t *testing.T) []auditEvent {
 	return auditLogOf(t, world)
 }
 
-// auditLogOf returns the requests in a cluster's audit log that were answered, or whose response
-// began.
+// auditLogOf returns the events in a cluster's audit log that have the stage ResponseStarted or
+// ResponseComplete.
 func auditLogOf(tb testing.TB, cluster *local.Cluster) []auditEvent {
 	tb.Helper()
 	f, err := os.Open(cluster.Path("cluster", "audit.log"))

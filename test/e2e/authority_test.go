@@ -42,8 +42,8 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// issue issues a certificate for a server at 127.0.0.1. The certificate also has the DNS names and
-// IP addresses in the parameter names. issue returns certificate and key, PEM.
+// issue issues a certificate for a server at 127.0.0.1, and for further DNS names and IP addresses.
+// It returns the certificate and its key in PEM.
 func (a *authority) issue(t *testing.T, names ...string) (certificate, key []byte) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -66,7 +66,7 @@ func (a *authority) issue(t *testing.T, names ...string) (certificate, key []byt
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
-// client returns a client for servers on this machine with certificates of the authority.
+// client returns an HTTP client that trusts only this authority.
 func (a *authority) client() *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.certificate)
@@ -100,7 +100,7 @@ func (a *authority) serveAt(t *testing.T, l net.Listener, h http.Handler) (addre
 }
 
 // trusted returns the environment of a controller that trusts this authority in addition to the
-// cloud's.
+// local cloud's authority.
 func (a *authority) trusted(t *testing.T) []any {
 	t.Helper()
 	bundle := filepath.Join(t.TempDir(), "ca.pem")

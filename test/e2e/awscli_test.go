@@ -51,8 +51,8 @@ func newAWSCommand(t *testing.T, tokenFile string) awsCommand {
 	return awsCommand{path: path, env: slices.Clip(env)}
 }
 
-// run runs the aws command with this role. If the role is empty, the command uses the profile in
-// its environment.
+// run makes the aws command assume a role. If role is empty, the command uses the profile in its
+// environment.
 func (c awsCommand) run(t *testing.T, role string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.path, append(args, "--output", "text")...)
@@ -66,7 +66,8 @@ func (c awsCommand) run(t *testing.T, role string, args ...string) (stdout, stde
 	return strings.TrimSpace(out.String()), strings.TrimSpace(errs.String()), err
 }
 
-// awsIdentity returns the identity that the aws command has with a token's file and a role.
+// awsIdentity makes the aws command assume a role with the token in a file. It returns the ARN of
+// the command's identity.
 func awsIdentity(t *testing.T, tokenFile, role string) (stdout, stderr string, err error) {
 	t.Helper()
 	return newAWSCommand(t, tokenFile).run(t, role, "sts", "get-caller-identity", "--query", "Arn")
@@ -134,8 +135,8 @@ func TestAWSCommandSigns(t *testing.T) {
 	}
 }
 
-// TestAWSCommandCallsServices makes the aws command call services for which the local cloud only
-// checks the caller and its permissions.
+// TestAWSCommandCallsServices makes the aws command call services that the local cloud does not
+// implement. For these services, the local cloud only checks who may call them.
 func TestAWSCommandCallsServices(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "awscalls-a"), newTenant(t, "awscalls-b")
@@ -165,8 +166,8 @@ func TestAWSCommandCallsServices(t *testing.T) {
 	}
 }
 
-// TestAWSCommandChains configures the role chains of AWS identities as a profile of the aws
-// command. AWS must decide the same for the command and for Lanyard.
+// TestAWSCommandChains makes Lanyard and the aws command assume the same chains of roles. AWS must
+// give both the same answer.
 func TestAWSCommandChains(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	makeNamespace(t, "chains", nil)
@@ -214,8 +215,8 @@ func TestAWSCommandChains(t *testing.T) {
 			config := secretFile(t, "config", "[profile owner]\naws_access_key_id = "+ownerKey+"\naws_secret_access_key = "+ownerSecret+
 				"\n[profile landing]\nsource_profile = owner\nrole_arn = "+role+"landing\nrole_session_name = chained\n"+
 				"[profile target]\nsource_profile = "+source+"\nrole_arn = "+role+c.role+"\nrole_session_name = chained\n"+external)
-			// The aws command caches sessions in its home folder by role, and ignores their source
-			// profile. So each case has a home folder of its own.
+			// The aws command caches the session of a role in its home folder, whatever the source
+			// profile is. So each case has a home folder of its own.
 			asProfile := awsCommand{path: command.path, env: append(slices.Clone(command.env), "HOME="+t.TempDir(), "AWS_CONFIG_FILE="+config, "AWS_PROFILE=target")}
 			out, errs, err := asProfile.run(t, "", "sts", "get-caller-identity", "--query", "Arn")
 			switch want := "arn:aws:sts::" + workloadAccount + ":assumed-role/" + c.role + "/chained"; {

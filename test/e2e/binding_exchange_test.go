@@ -34,8 +34,8 @@ func mayPull(account, repository string) map[string]json.RawMessage {
 		fmt.Sprintf(`{"Effect":"Allow","Action":["ecr:BatchGetImage","ecr:GetDownloadUrlForLayer"],"Resource":"arn:aws:ecr:%s:%s:repository/%s"}`, local.Region, account, repository)))
 }
 
-// exchangedInSecrets tests bindings whose Secrets hold a credential for which a token was
-// exchanged: a session of AWS, or a login at the registry of each cloud.
+// exchangedInSecrets tests bindings whose Secrets hold a credential that a cloud gave in exchange
+// for a token: a session of AWS, or a login at the registry of each cloud.
 func exchangedInSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const role, repository = "bindings", "bindings/app"
@@ -80,7 +80,8 @@ func exchangedInSecrets(t *testing.T, w *bindingWorld) {
 	t.Run("login at Google", func(t *testing.T) { loginAtGoogle(t, w) })
 }
 
-// newIdentityFor creates a WorkloadIdentity for a cloud. Its subject contains its name.
+// newIdentityFor creates a WorkloadIdentity for a cloud. The subject of its tokens contains the
+// WorkloadIdentity's name.
 func (w *bindingWorld) newIdentityFor(t *testing.T, name, audience, target, config string) *identityv1.WorkloadIdentity {
 	t.Helper()
 	o := &identityv1.WorkloadIdentity{
@@ -191,9 +192,9 @@ func (w *bindingWorld) mount(t *testing.T, name string) delivered {
 	return d
 }
 
-// lentInSecrets tests bindings of AWS identities: one that an administrator lends, and one of the
-// tenant's own ServiceAccount. Each binding has a session of its own. When the grant is withdrawn,
-// the credential must be removed.
+// lentInSecrets tests bindings of two AWS identities: one that an administrator lends, and one that
+// uses the tenant's own ServiceAccount. Each binding has a session of its own. When the grant is
+// withdrawn, the credential must be removed.
 func lentInSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const clusterIssuer = "https://oidc.bindings.example.com/id"
@@ -293,8 +294,8 @@ spec:
 	ownIdentityStays(t, w, own)
 }
 
-// ownIdentityStays deletes a tenant's own AWS identity. The identity stays as long as bindings use
-// it. The credentials in their Secrets are deleted with the bindings.
+// ownIdentityStays deletes a tenant's own AWS identity. The identity must stay as long as bindings
+// use it. The Secret of each binding must be deleted with the binding.
 func ownIdentityStays(t *testing.T, w *bindingWorld, own *identityv1.AWSServiceAccountIdentity) {
 	t.Helper()
 	must(t, "delete the identity", w.people.Delete(t.Context(), own))

@@ -32,8 +32,8 @@ import (
 // bindingIssuer is the issuer of TestBindings.
 const bindingIssuer = "https://bindings.e2e.example.com"
 
-// proposedBinding is the WorkloadIdentityBinding of Gardener's proposal GEP-26, in Lanyard's API
-// group. The binding is in its identity's namespace, so it does not set this namespace.
+// proposedBinding is the example WorkloadIdentityBinding of Gardener's proposal GEP-26, moved to
+// Lanyard's API group. It names no namespace for its identity, which is in the binding's namespace.
 const proposedBinding = `
 apiVersion: identity.lanyard.dev/v1alpha1
 kind: WorkloadIdentityBinding
@@ -59,8 +59,8 @@ spec:
       name: cloudprovider
 `
 
-// TestBindings makes the identity controller write credentials with real tokens to Secrets, under
-// the chart's permissions and admission policies. Consumers that are not Lanyard's read the
+// TestBindings makes the identity controller write Secrets with real tokens. The chart's
+// permissions and admission policies apply. Consumers that are not part of Lanyard read the
 // Secrets.
 func TestBindings(t *testing.T) {
 	beside(t, lane4)
@@ -80,17 +80,15 @@ func TestBindings(t *testing.T) {
 	noRightIsMissing(t, w.Cluster)
 }
 
-// bindingWorld is a cluster with the refresher: the identity controller, which writes the bindings'
-// Secrets.
+// bindingWorld is a cluster with the identity controller, which writes the bindings' Secrets.
 type bindingWorld struct {
 	*issuerWorld
 
 	refresher *local.Program
 }
 
-// newBindingWorld starts a cluster and the programs that bindings need. The chart gets the values
-// in the parameters issuer and values, in addition to values that all clusters of newBindingWorld
-// have.
+// newBindingWorld starts a cluster and the programs that bindings need. The last two parameters are
+// additional values of the chart: those below the key "issuer", and all others.
 func newBindingWorld(t *testing.T, name, url string, issuer, values map[string]any) *bindingWorld {
 	t.Helper()
 	cluster := startCluster(t, name, "", nil)
@@ -131,8 +129,8 @@ func installBindings(t *testing.T) *bindingWorld {
 	})
 }
 
-// trustIdentity makes the role in Gardener's proposal trust the proposal's identity. The identity
-// has the subject that the issuer at this URL gives it.
+// trustIdentity makes AWS trust the issuer with the given URL, and lets the proposal's
+// WorkloadIdentity, which has the given UID, assume the example role of the proposal GEP-26.
 func trustIdentity(t *testing.T, url, uid string) {
 	t.Helper()
 	const audience = "team-foo"
@@ -148,16 +146,16 @@ func trustIdentity(t *testing.T, url, uid string) {
 	}))
 }
 
-// proposedTrust has the trust policy of the role in Gardener's proposal. The policy has a statement
-// for each issuer, because several tests, each with its own issuer, use the proposal's identity.
+// proposedTrust has the trust policy of the example role of the proposal GEP-26. Several tests use
+// the role, each with its own issuer, so the policy has a statement for each issuer.
 var proposedTrust = struct {
 	mu         sync.Mutex
 	statements map[string]string // by the issuer's URL
 }{statements: map[string]string{}}
 
-// proposedBindingWorks applies the binding in Gardener's proposal GEP-26. A consumer that reads
-// only the proposal's keys of the Secret gets a token for a Shoot, whose UID is in the claims. AWS
-// must accept the token.
+// proposedBindingWorks applies the binding in Gardener's proposal GEP-26. The consumer reads only
+// those keys of the Secret that the proposal defines. It must get a token for a Shoot, with the
+// Shoot's UID in the claims. AWS must accept the token.
 func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	makeGardenerKinds(t, w.people)
@@ -204,7 +202,8 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 			} `json:"shoot"`
 		} `json:"gardener.cloud"`
 	}
-	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims)) // AWS verifies the token below
+	// AWS verifies the token later, in the call of assume.
+	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims))
 	if claims.Gardener.Shoot.UID != shoot {
 		t.Errorf("the claims are %+v", claims)
 	}
@@ -242,8 +241,8 @@ func isFresh(o *v1alpha1.WorkloadIdentityBinding) error {
 	return wantf(c != nil && c.Status == metav1.ConditionTrue && o.Status.ObservedGeneration == o.Generation, "%+v", o.Status)
 }
 
-// isRefused returns a check that a binding is not Ready for this reason, with these words in the
-// message.
+// isRefused returns a check that a binding's condition Ready is False with this reason, and that
+// its message contains the words.
 func isRefused(reason, words string) func(*v1alpha1.WorkloadIdentityBinding) error {
 	return func(o *v1alpha1.WorkloadIdentityBinding) error {
 		c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
@@ -271,7 +270,7 @@ func (w *bindingWorld) awaitSecret(t *testing.T, name string, want func(*corev1.
 	return s
 }
 
-// touch annotates a binding so that it is reconciled now, like `lanyard reconcile`.
+// touch sets an annotation that makes the identity controller reconcile a binding now.
 func (w *bindingWorld) touch(t *testing.T, name, annotation, value string) {
 	t.Helper()
 	o := &v1alpha1.WorkloadIdentityBinding{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: name}}
@@ -287,8 +286,8 @@ func (w *bindingWorld) change(t *testing.T, o client.Object, name, spec string) 
 	must(t, "change "+name, w.people.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
-// secretsAreMended changes and deletes a Secret, which must be restored. Data of other writers
-// stays. A change of the format removes the keys of the old format.
+// secretsAreMended changes and deletes a Secret, which must be restored. Data of other writers must
+// stay. A change of the format removes the keys of the old format.
 func secretsAreMended(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const name = "mended"
@@ -339,8 +338,8 @@ func foreignSecrets(t *testing.T, w *bindingWorld) {
 	w.awaitBinding(t, "second", isRefused(meta.ReasonSecretRefused, "binding foreign writes it"))
 }
 
-// limitsOfSecrets asserts that a Secret which cannot be written stays unchanged, with its
-// credential. Only a Secret that the binding itself created may be created again.
+// limitsOfSecrets asserts that the identity controller leaves a Secret unchanged if it cannot write
+// the new credential. Only a Secret that the binding itself created may be replaced.
 func limitsOfSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	offered := func(name string, kind corev1.SecretType, data map[string][]byte) *corev1.Secret {
@@ -362,8 +361,8 @@ func limitsOfSecrets(t *testing.T, w *bindingWorld) {
 			t.Errorf("%s was written: %v", s.Name, slices.Sorted(maps.Keys(now.Data)))
 		}
 	}
-	// Fill a Secret that a binding has written, so that it becomes too large for a format with more
-	// data.
+	// Fill a binding's Secret up to the size limit. Then change the binding's format to one with
+	// more data, which has no room in the Secret.
 	const name = "filled"
 	w.newBinding(t, name, identityName, v1alpha1.BindingStore{SecretRef: v1alpha1.BindingSecretReference{Name: name}, Format: v1alpha1.StoreToken})
 	w.awaitBinding(t, name, isFresh)
@@ -409,7 +408,7 @@ func commandsKnowBindings(t *testing.T, w *bindingWorld) {
 }
 
 // refresherIsHeld acts as a thief with the account of the identity controller. The admission
-// policies must refuse all that no binding needs.
+// policies must refuse every request that no binding needs.
 func refresherIsHeld(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	config := w.Config()
@@ -462,8 +461,8 @@ func refresherIsHeld(t *testing.T, w *bindingWorld) {
 	}
 }
 
-// restartWritesNothing stops the refresher and starts it again. It must write no Secret and no
-// status.
+// restartWritesNothing stops the identity controller and starts it again. The controller must write
+// no Secret and no status.
 func restartWritesNothing(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	versions := func() map[string]string {

@@ -29,8 +29,8 @@ func (tn *tenant) bucketRole(t *testing.T, role, account string, allow ...string
 	return roleARN(role)
 }
 
-// readS3 returns policy statements that allow to list and read objects of a bucket: all objects, or
-// those with a prefix.
+// readS3 returns policy statements that allow listing and reading the objects of a bucket: all
+// objects, or those with a prefix.
 func readS3(bucket, prefix string) []string {
 	condition := ""
 	if prefix != "" {
@@ -42,8 +42,8 @@ func readS3(bucket, prefix string) []string {
 	}
 }
 
-// TestBucketAtS3 makes two tenants read their own buckets at Amazon S3, and try to read each
-// other's.
+// TestBucketAtS3 makes two tenants read their own buckets at Amazon S3. One tenant tries to read
+// the other's bucket, and must be refused.
 func TestBucketAtS3(t *testing.T) {
 	beside(t)
 	const abroad = "eu-central-1"
@@ -126,8 +126,8 @@ func judge(t *testing.T, cases []bucketCase) {
 	}
 }
 
-// wantUncalled asserts that nobody tried to reach a host with this ending after the call with the
-// number in the parameter after.
+// wantUncalled asserts that nobody called a host with this ending. It ignores calls up to the given
+// journal number.
 func wantUncalled(t *testing.T, after uint64, ending string) {
 	t.Helper()
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{After: after}) {
@@ -158,8 +158,8 @@ func containers(t *testing.T, storage string, tenants ...*tenant) (applications 
 	return applications
 }
 
-// putContainers creates a storage account with the containers of the assignments, each with some
-// files. Azurite stores the files.
+// putContainers creates a storage account with the containers that the assignments refer to. Each
+// container has some files, which Azurite stores.
 func putContainers(t *testing.T, storage string, assignments []azure.StorageRole) {
 	t.Helper()
 	must(t, "make a storage account", world.Cloud().Azure().PutStorageAccount(local.AzureTenant, azure.StorageAccountConfig{Name: storage, RoleAssignments: assignments}))
@@ -176,8 +176,8 @@ func putContainers(t *testing.T, storage string, assignments []azure.StorageRole
 	}
 }
 
-// TestBucketAtAzure makes two tenants read their own containers of Azure Blob Storage, and try to
-// read each other's. Azurite stores the files.
+// TestBucketAtAzure makes two tenants read their own containers of Azure Blob Storage. One tenant
+// tries to read the other's container, and must be refused. Azurite stores the files.
 func TestBucketAtAzure(t *testing.T) {
 	beside(t)
 	const storage = "lanyarde2e"

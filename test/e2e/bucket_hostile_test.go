@@ -28,8 +28,7 @@ type hostileStore struct {
 	listings map[string]int // number of list requests by bucket
 	reads    map[string]int
 	at       map[string][]time.Time // times of list requests
-	// changed is the index of the object in the crowded bucket whose content has changed; 0 if none
-	// has.
+	// changed is the index of the changed object in the crowded bucket; 0 if none has changed.
 	changed atomic.Int64
 }
 
@@ -164,7 +163,7 @@ func (s *hostileStore) crowd(w http.ResponseWriter, r *http.Request, size int) {
 	for i := from; i < to; i++ {
 		key := crowdKey(i)
 		content := s.content(key)
-		// The ETag contains the content, so it changes with the content like a digest.
+		// The ETag contains the content, so it changes with the content, as a digest does.
 		objects = append(objects, object{key, `"` + strings.TrimSpace(content) + `"`, len(content)})
 	}
 	if to < size {
@@ -179,7 +178,7 @@ type object struct {
 	size     int
 }
 
-// pageOf returns the objects on page n of a listing. Their keys begin with the parameter name.
+// pageOf returns the objects on page n of a listing. Their keys begin with the given name.
 func pageOf(n int, name string) []object {
 	objects := make([]object, 0, pageSize)
 	for i := range pageSize {
@@ -188,7 +187,7 @@ func pageOf(n int, name string) []object {
 	return objects
 }
 
-// page writes a page of a listing, after which another page follows. last writes the last page.
+// page writes a page of a listing that continues on another page. last writes the last page.
 func page(w io.Writer, objects []object, next string) { listing(w, objects, true, next) }
 func last(w io.Writer, objects ...object)             { listing(w, objects, false, "") }
 
@@ -213,8 +212,8 @@ func (s *hostileStore) counts(bucket string) (listings, reads int) {
 	return s.listings[bucket], s.reads[bucket]
 }
 
-// TestHostileBuckets fetches from a store whose buckets misbehave in different ways, and measures
-// the controller's cost of a crowded bucket.
+// TestHostileBuckets fetches from a store whose buckets misbehave in different ways. It measures
+// how much memory and time the controller needs for a crowded bucket.
 func TestHostileBuckets(t *testing.T) {
 	beside(t)
 	ours := newAuthority(t)
@@ -314,13 +313,13 @@ func TestHostileBuckets(t *testing.T) {
 }
 
 // crowded fetches the largest allowed number of objects. Then one object changes, and only this
-// object may be fetched. The parameter rest is the resident memory, in bytes, of a controller
-// before its first fetch.
+// object may be fetched. The parameter rest is the controller's resident memory before any fetch,
+// in bytes. The memory may grow by at most memoryBound.
 func crowded(t *testing.T, c *local.Program, rest float64, store *hostileStore, o *v1alpha1.Bucket) {
 	t.Helper()
 	const mebi = 1 << 20
-	// memoryBound is the allowed memory above that of an idle controller: an index and a few
-	// objects, with room for the garbage collector.
+	// memoryBound is the allowed memory above that of an idle controller. It has room for an index,
+	// a few objects and the garbage collector.
 	const memoryBound = 256 * mebi
 	before := metric(t, c, "process_resident_memory_bytes")
 	peak := before

@@ -22,8 +22,8 @@ func (tn *tenant) atMinIO(t *testing.T, m *minio, name, bucketName string) *v1al
 	return o
 }
 
-// exchanging changes a Bucket so that the controller exchanges a ServiceAccount's token for a
-// session at MinIO's own STS.
+// exchanging sets o's STS to MinIO's own, so that the controller exchanges a token of the
+// ServiceAccount for a session at MinIO. It returns o.
 func exchanging(o *v1alpha1.Bucket, account string) *v1alpha1.Bucket {
 	o.Spec.ServiceAccountName = account
 	o.Spec.STS = &v1alpha1.BucketSTS{Provider: v1alpha1.ProviderAWS, Endpoint: "https://" + o.Spec.Endpoint}

@@ -24,7 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// bucket returns a Bucket of the tenant at a cloud, read with the tenant's ServiceAccount.
+// bucket returns an object of kind Bucket, which reads a cloud's bucket with the tenant's
+// ServiceAccount.
 func (tn *tenant) bucket(name, provider, bucketName string) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
@@ -43,8 +44,8 @@ func fetched(o *v1alpha1.Bucket) error {
 		"it is not fetched: Ready=%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// unfetched returns a check for Ready=False of the current spec, with this reason and a message
-// that contains all words.
+// unfetched returns a check that the current spec of a Bucket has failed: Ready is False for this
+// reason, and the message contains all words.
 func unfetched(reason string, words ...string) func(o *v1alpha1.Bucket) error {
 	return func(o *v1alpha1.Bucket) error {
 		if err := failed(ready(o), reason, words...); err != nil {
@@ -78,8 +79,8 @@ func holding(t *testing.T, want map[string]string) func(o *v1alpha1.Bucket) erro
 	}
 }
 
-// contents downloads an artifact, and returns its files. The download must match the status in the
-// parameter a.
+// contents downloads an artifact, and returns its files. The download must match the artifact in
+// the status.
 func contents(t *testing.T, a *v1alpha1.Artifact) (map[string]string, error) {
 	t.Helper()
 	if err := fetch(t.Context(), a, a.URL); err != nil {
@@ -120,7 +121,8 @@ func putInto(t *testing.T, plane http.Handler, target, content string, header ht
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, target, strings.NewReader(content))
 	maps.Copy(req.Header, header)
-	// Set this header, because a request that comes through a server has it.
+	// Set the header by hand, because the request reaches the data plane without an HTTP client or
+	// server.
 	req.Header.Set("Content-Length", strconv.Itoa(len(content)))
 	res := httptest.NewRecorder()
 	plane.ServeHTTP(res, req)
@@ -149,8 +151,8 @@ func (g google) remove(t *testing.T, key string) {
 	}
 }
 
-// reads counts in the journal the objects and the listings that a principal got. It counts only
-// calls whose number is greater than the parameter after.
+// reads returns how many objects and listings a principal got. It ignores calls up to the given
+// journal number.
 func (google) reads(principal string, after uint64) (objects, listings int) {
 	granted := func(operation string) int {
 		return len(world.Cloud().Journal().Calls(journal.Filter{
@@ -185,7 +187,7 @@ func TestBucketChanges(t *testing.T) {
 	for i := range count {
 		put(fmt.Sprintf("app-%02d.yaml", i), fmt.Sprintf("content %d\n", i))
 	}
-	// This object is so large that the controller reads its end only while it writes the archive.
+	// This object is so large that the controller still reads it while it writes the archive.
 	put("large.bin", noise(t, 3<<20))
 	store.put(t, "elsewhere/app.yaml", "not of the prefix")
 	whole := func() map[string]string {
@@ -200,8 +202,8 @@ func TestBucketChanges(t *testing.T) {
 	o.Spec.Interval.Duration = time.Hour // only requested reconciliations run
 	create(t, o)
 	await(t, o, "the objects", holding(t, whole()))
-	// step requests a reconciliation. The controller must then fetch this number of objects. The
-	// revision must be new if renewed is true, otherwise the old one.
+	// step requests a reconciliation. The controller must then fetch this number of objects. If
+	// renewed is true, the revision must change; otherwise it must stay the same.
 	step := func(t *testing.T, fetches int, renewed bool) {
 		t.Helper()
 		begin, before := world.Cloud().Journal().Last(), o.Status.Artifact.Revision

@@ -16,16 +16,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// exchanges returns the journal's calls that granted a session to a subject. It returns only calls
-// whose number is greater than the parameter after.
+// exchanges returns the calls that granted a session to a subject. It ignores calls up to the given
+// journal number.
 func exchanges(subject string, after uint64) []journal.Call {
 	return world.Cloud().Journal().Calls(journal.Filter{
 		Service: "sts", Operation: "AssumeRoleWithWebIdentity", Subject: subject, Verdict: journal.Granted, After: after,
 	})
 }
 
-// resolutions returns the journal's calls in which a role read the tenant's manifests. It returns
-// only calls whose number is greater than the parameter after.
+// resolutions returns the calls in which a role read the tenant's manifests. It ignores calls up to
+// the given journal number.
 func resolutions(tn *tenant, role string, after uint64) []journal.Call {
 	var calls []journal.Call
 	for _, c := range world.Cloud().Journal().Calls(journal.Filter{Operation: "ecr:BatchGetImage", Verdict: journal.Granted, After: after}) {
@@ -59,8 +59,8 @@ func (tn *tenant) awaitKnown(t *testing.T) {
 	must(t, "delete an object", objects.Delete(t.Context(), o))
 }
 
-// TestOneExchange reconciles a hundred objects of one ServiceAccount for three intervals, and
-// counts the exchanges at the cloud.
+// TestOneExchange reconciles a hundred objects of one ServiceAccount for three intervals. All of
+// them together must make only one exchange at the cloud.
 func TestOneExchange(t *testing.T) {
 	beside(t)
 	const count, rounds = 100, 3
@@ -108,7 +108,8 @@ func TestOneExchange(t *testing.T) {
 	}
 }
 
-// TestAccountChanges changes a ServiceAccount while its tokens are cached.
+// TestAccountChanges changes a ServiceAccount while its tokens are cached. After each change, the
+// controller must not use the cached tokens.
 func TestAccountChanges(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "changes")
@@ -151,7 +152,7 @@ func TestAccountChanges(t *testing.T) {
 		if o.Status.Identity != nil {
 			t.Errorf("status.identity is still %+v", o.Status.Identity)
 		}
-		for range 3 { // a valid token may still be cached, but must not be used
+		for range 3 { // no reconciliation may use a token that is still cached
 			at := request(t, o)
 			await(t, o, "the request is handled", handled(at))
 			must(t, "still refused", failing("SubjectNotFound")(o))
@@ -167,8 +168,8 @@ func TestAccountChanges(t *testing.T) {
 		again := world.Cloud().Journal().Last()
 		tn.putAccount(t, puller, roleARN(other))
 		await(t, o, "the artifact", pulled)
-		// A token that the controller got before it saw the account is not cached, so there may be
-		// two exchanges.
+		// The controller does not cache a token that it got before it saw the new account. So there
+		// may be two exchanges.
 		if calls := exchanges(tn.subject, again); len(calls) == 0 || len(calls) > 2 {
 			t.Errorf("the new account made %d exchanges; a token of the old one must not be used", len(calls))
 		}
@@ -180,8 +181,8 @@ func TestAccountChanges(t *testing.T) {
 }
 
 // TestTrustRevoked removes a role's trust while a token of the role is cached. The token is used
-// until its refresh is refused; then it is dropped. The shard's controller caches tokens for at
-// most twelve seconds, so that the refresh comes soon.
+// until its refresh is refused; then it is dropped. The test's controller caches tokens for at most
+// twelve seconds, so that the refresh comes soon.
 func TestTrustRevoked(t *testing.T) {
 	beside(t)
 	s := takeShard(t)

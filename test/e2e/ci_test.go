@@ -70,7 +70,7 @@ func newCIJob(t *testing.T, env ...string) *ciJob {
 // tokenLike matches text that looks like a JWT or a private key.
 var tokenLike = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{10,}|PRIVATE KEY`)
 
-// run runs a program of the job. Its output must contain no secret.
+// run runs a program in the job's environment. The program's output must contain no secret.
 func (j *ciJob) run(t *testing.T, program string, args ...string) (out, said string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -84,8 +84,8 @@ func (j *ciJob) run(t *testing.T, program string, args ...string) (out, said str
 	return stdout.String(), stderr.String(), err
 }
 
-// commands returns commands for an artifact, by name. They succeed in the order of their names,
-// because the first command pushes the artifact.
+// commands returns lanyard's arguments for several commands about an artifact. Run the commands in
+// the order of the map's keys, because the first command pushes the artifact.
 func (j *ciJob) commands(t *testing.T, repository string) map[string][]string {
 	t.Helper()
 	return map[string][]string{
@@ -97,8 +97,8 @@ func (j *ciJob) commands(t *testing.T, repository string) map[string][]string {
 	}
 }
 
-// refusedThere matches the refusal of a credential by a registry, or the refusal of an issuer to
-// issue a token for the registry.
+// refusedThere matches a registry's refusal of a credential, or an issuer's refusal to issue a
+// token for the registry.
 var refusedThere = regexp.MustCompile(`\b40[13]\b|audience`)
 
 // proves runs all commands with a credential. They must work at the job's own repository. They must
@@ -121,7 +121,7 @@ func (j *ciJob) proves(t *testing.T, host string, credential ...string) {
 	}
 }
 
-// refused asserts that a push with the credential is refused, with these words.
+// refused asserts that a push with the credential is refused, with the given words in the message.
 func (j *ciJob) refused(t *testing.T, host, says string, credential ...string) {
 	t.Helper()
 	args := append([]string{"push", "artifact", "oci://" + host + "/" + ownRepository + ":1.0.0", "--path=" + j.folder}, credential...)
@@ -130,8 +130,8 @@ func (j *ciJob) refused(t *testing.T, host, says string, credential ...string) {
 	}
 }
 
-// TestCI makes jobs of CI systems push and pull with their own identities. Apache and distribution
-// check the identities; neither has code for Lanyard.
+// TestCI makes jobs of CI systems push and pull with their own identities. The Apache HTTP Server
+// and CNCF Distribution check the identities; neither has code for Lanyard.
 func TestCI(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "ci")
@@ -190,7 +190,7 @@ func words(list any, separator string) string {
 	return strings.Join(all, separator)
 }
 
-// rights allows the account runner to request tokens for itself, and nothing else.
+// rights allows the ServiceAccount "runner" to request tokens for itself, and nothing else.
 func rights(t *testing.T, namespace string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "own-tokens"}
@@ -235,8 +235,8 @@ func jobsInTheCluster(t *testing.T, namespace string) {
 	job.refused(t, host, "is never sent without TLS", append(account, "--insecure-registry")...)
 }
 
-// kubectlAsTheJob makes kubectl run lanyard as its credential plugin. Lanyard needs another
-// kubeconfig than kubectl, and lanyard's error message says so.
+// kubectlAsTheJob makes kubectl run lanyard as its credential plugin. The plugin needs a kubeconfig
+// of its own. If it gets kubectl's kubeconfig, its error message must say so.
 func kubectlAsTheJob(t *testing.T, job *ciJob, config, namespace string) {
 	t.Helper()
 	lanyard, err := filepath.Abs(binary("lanyard"))
@@ -354,8 +354,8 @@ func jobsWithJWTSVIDs(t *testing.T) {
 	job.refused(t, host, "register the workload", "--creds=SpiffeJWT", "--audiences="+host)
 }
 
-// jobsWithCertificates tests jobs that present X.509-SVIDs to distribution in TLS. The agent
-// replaces the SVID while a job uses it.
+// jobsWithCertificates tests jobs with X.509-SVIDs as TLS client certificates, at the registry CNCF
+// Distribution. The agent replaces the SVID while a job uses it.
 func jobsWithCertificates(t *testing.T) {
 	agent := credstest.NewAgent(t, agentID, agentIssuer)
 	company, address, dir := newAuthority(t), freeAddress(t), t.TempDir()
@@ -402,7 +402,8 @@ func jobsWithCertificates(t *testing.T) {
 			t.Errorf("%s works without a certificate: %s", name, said)
 		}
 	}
-	// The agent stranger has the same ID from another authority, so the registry must refuse it.
+	// stranger is an agent with the same SPIFFE ID but another authority, so the registry must
+	// refuse it.
 	stranger := credstest.NewAgent(t, agentID, agentIssuer)
 	newCIJob(t, "SPIFFE_ENDPOINT_SOCKET="+stranger.Address()).refused(t, address, "lanyard: ", "--creds=SpiffeCertificate", trust)
 	job.refused(t, address, "--audiences does not go with --creds=SpiffeCertificate", "--creds=SpiffeCertificate", "--audiences=a", trust)
@@ -456,8 +457,8 @@ func jobsInClouds(t *testing.T) {
 	}
 }
 
-// toolsWithTheHelper makes tools copy and inspect what lanyard has pushed. They use lanyard as
-// their credential helper in Docker's configuration.
+// toolsWithTheHelper runs skopeo, lanyard and Helm. Their Docker configuration names lanyard as the
+// credential helper.
 func toolsWithTheHelper(t *testing.T, protected *federatedRegistry, env ...string) {
 	t.Helper()
 	host := "basic." + protected.host
@@ -519,11 +520,11 @@ func skopeoCopies(t *testing.T, job *ciJob, host string) {
 	}
 }
 
-// helmProgram is the value of programVar for helmPushes.
+// helmProgram is the value of [programVar] that makes the test binary run helmPushes.
 const helmProgram = "helm"
 
-// helmPushes makes Helm push a chart, list its versions and pull it again. The parameter config is
-// the path of Docker's configuration, and host is the registry's host.
+// helmPushes makes Helm push a chart to the registry, list the chart's versions and pull it again.
+// Helm reads its credentials from the given file, a Docker configuration.
 func helmPushes(config, host string) error {
 	dir, err := os.MkdirTemp("", "helm-")
 	if err != nil {

@@ -31,8 +31,8 @@ const (
 	// clusters. ServiceAccount tokens for Google have the pool as audience.
 	googleProject = "my-org-project"
 	googlePool    = googleProject + ".svc.id.goog"
-	// googleAudience identifies the demonstration's cluster at Google's STS. Source: GKE, "About
-	// Workload Identity Federation for GKE".
+	// googleAudience is the audience in requests to Google's STS. It names the pool and the
+	// cluster. Source: GKE, "About Workload Identity Federation for GKE".
 	googleAudience = "identitynamespace:" + googlePool + ":https://container.googleapis.com/v1/projects/" + googleProject + "/locations/" + googleRegion + "/clusters/lanyard"
 	googleScope    = "https://www.googleapis.com/auth/cloud-platform"
 	googleRegion   = "europe-west1"
@@ -63,11 +63,12 @@ func (tn *tenant) atAzure(t *testing.T) (application string) {
 	return application
 }
 
-// azureRegistry is the name of the tenant's registry at Azure: letters and digits only.
+// azureRegistry returns the name of the tenant's registry at Azure. Such a name has only letters
+// and digits.
 func (tn *tenant) azureRegistry() string { return strings.ReplaceAll(tn.namespace, "-", "") }
 
-// azureObject returns an OCIRepository of the tenant that pulls from the tenant's registry at Azure
-// with its ServiceAccount.
+// azureObject returns an OCIRepository that pulls from the tenant's registry at Azure with the
+// tenant's ServiceAccount.
 func (tn *tenant) azureObject(name string) *v1alpha1.OCIRepository {
 	o := tn.object(name)
 	o.Spec.Provider, o.Spec.URL = v1alpha1.ProviderAzure, "oci://"+tn.azureRegistry()+".azurecr.io/app"
@@ -107,8 +108,8 @@ func (tn *tenant) atGoogle(t *testing.T) (account string) {
 	return account
 }
 
-// googleObject returns an OCIRepository of the tenant that pulls from the tenant's repository at
-// Google with its ServiceAccount.
+// googleObject returns an OCIRepository that pulls from the tenant's repository at Google with the
+// tenant's ServiceAccount.
 func (tn *tenant) googleObject(name string) *v1alpha1.OCIRepository {
 	o := tn.object(name)
 	o.Spec.Provider, o.Spec.URL = v1alpha1.ProviderGCP, tn.googleURL()

@@ -66,9 +66,9 @@ func TestSecondCluster(t *testing.T) {
 	})
 }
 
-// startCluster starts another cluster in the cloud, which runs until the test ends. If the
-// parameter issuers is not empty, the API server accepts tokens of these issuers for the audience;
-// see [stage.AuthenticationConfig].
+// startCluster starts another cluster in the cloud. The cluster runs until the test ends. If
+// issuers are given, its API server accepts their tokens for the given audience; see
+// [stage.AuthenticationConfig].
 func startCluster(t *testing.T, name, audience string, issuers map[string]string) *local.Cluster {
 	t.Helper()
 	path := ""
@@ -79,8 +79,8 @@ func startCluster(t *testing.T, name, audience string, issuers map[string]string
 	return startClusterWith(t, name, path)
 }
 
-// startClusterWith starts another cluster in the cloud, which runs until the test ends. The
-// parameter path is the path of an AuthenticationConfiguration file, or empty.
+// startClusterWith starts another cluster in the cloud, which runs until the test ends. If path is
+// not empty, the API server reads its AuthenticationConfiguration from this file.
 func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 	t.Helper()
 	cluster, err := local.StartCluster(t.Context(), local.ClusterOptions{
@@ -104,7 +104,8 @@ func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 	return cluster
 }
 
-// awaitTrust waits until the API server of the shared cluster accepts a token as that of this user.
+// awaitTrust waits until the shared cluster's API server accepts a token, and identifies its bearer
+// as this user.
 func awaitTrust(t *testing.T, token, user string) {
 	t.Helper()
 	eventually(t, "the API server trusts the issuer", func(ctx context.Context) error {

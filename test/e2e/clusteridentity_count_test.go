@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestExchangesOfManyClusters counts the calls of AWS STS in the journal. 20 AWSClusters with 20
-// roles make one call for each role, and 60 AWSClusters make no more. `make scale-awsclusters`
-// counts for 200 and 10,000.
+// TestExchangesOfManyClusters counts the calls of AWS STS in the journal. AWSClusters with the same
+// role must share one call: 60 AWSClusters with 20 roles make 20 calls. `make scale-awsclusters`
+// counts the calls of 200 and of 10,000 AWSClusters.
 func TestExchangesOfManyClusters(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	const roles, clustersOfEach, namespace = 20, 3, "counted"

@@ -20,11 +20,12 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// chainedURL is the repository in the workload account.
+// chainedURL is the URL of a repository in the workload account. The account's role "reader" may
+// pull from it.
 const chainedURL = "oci://" + workloadAccount + ".dkr.ecr." + local.Region + ".amazonaws.com/" + chainedRepository
 
-// lendIdentity creates an AWS identity for these namespaces. If its spec has SourceOnly, it is only
-// a source for other identities.
+// lendIdentity creates an AWS identity for these namespaces. If the spec sets SourceOnly, they may
+// use the identity only as the source of other identities.
 func lendIdentity(t *testing.T, o client.Object, spec *identityv1.AWSClusterIdentitySpec, namespaces ...string) {
 	t.Helper()
 	spec.AllowedNamespaces = &identityv1.AllowedNamespaces{List: namespaces}
@@ -32,8 +33,8 @@ func lendIdentity(t *testing.T, o client.Object, spec *identityv1.AWSClusterIden
 	t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 }
 
-// lendChain lends the role reader of the workload account. The chain to this role has two other
-// identities.
+// lendChain lends the role "reader" of the workload account through a chain of identities: the
+// controller's own identity assumes the role "landing", which assumes the role "reader".
 func lendChain(t *testing.T, namespaces ...string) {
 	t.Helper()
 	own := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -54,8 +55,8 @@ func asRole(account *string, ref **meta.AWSIdentityReference, name string) {
 }
 
 // TestSourcesWithClusterIdentities reads a tenant's registry, tags and bucket in a second account
-// by a chain of roles. The chain must be refused to another tenant. Then the test uses static keys
-// and the controller's own identity.
+// through a chain of roles. Another tenant must not be able to use the chain. The test also tries
+// the controller's own identity and static keys.
 func TestSourcesWithClusterIdentities(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	s := takeShard(t)
@@ -101,8 +102,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	if id := pulled.Status.Identity; id == nil || id.Subject != "lanyard.dev:awsclusterroleidentity:reader" || id.CloudIdentity != reader {
 		t.Errorf("the identity is %+v", id)
 	}
-	// Each of the two controllers requests each session once. The login at the registry needs a
-	// further session of the role reader.
+	// Each of the two controllers requests each session once. The login at the registry needs one
+	// more session of the role "reader".
 	sessions := map[string]int{}
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Service: "sts", After: begin}) {
 		if call.Operation == "AssumeRole" {
@@ -127,8 +128,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 			return wantf(o.Status.Identity == nil && apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "%+v", o.Status)
 		})
 		await(t, bucket(b), "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized, "namespace lent-b"))
-		// A grant of only one identity of the chain is not enough: its source identity must be
-		// granted too.
+		// A grant of the identity "reader" alone is not enough: its source identity must be granted
+		// too.
 		patch(t, lent, func(o *identityv1.AWSClusterRoleIdentity) {
 			o.Spec.AllowedNamespaces.List = append(o.Spec.AllowedNamespaces.List, "lent-b")
 		})
@@ -138,7 +139,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 
 	t.Run("the controller's own identity", func(t *testing.T) {
 		// The chart's value controllerNamespaces admits both namespaces. The
-		// AWSClusterControllerIdentity is first only a source, and later admits one namespace.
+		// AWSClusterControllerIdentity admits one of them. At first, it is only a source for other
+		// identities, and no object may use it directly.
 		own := func(tn *tenant) *v1alpha1.Bucket {
 			o := tn.bucket("own", v1alpha1.ProviderAWS, chainedBucket)
 			o.Spec.ServiceAccountName = ""
@@ -182,7 +184,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	}
 }
 
-// TestSourcesReadStaticKeys lets the controller read static keys, and rotates them.
+// TestSourcesReadStaticKeys lets the controller read static keys, and rotates them. The controller
+// must then use the new keys.
 func TestSourcesReadStaticKeys(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	s := takeShard(t)

@@ -80,9 +80,9 @@ func trustPrincipal(arn string) json.RawMessage {
 	return json.RawMessage(statements(fmt.Sprintf(`{"Effect":"Allow","Principal":{"AWS":%q},"Action":"sts:AssumeRole"}`, arn)))
 }
 
-// startIdentities installs the chart for AWS identities, and starts the identity controller until
-// the test ends. The identity controller and the fetching controller use the access key of the user
-// ClusterAPI-Owner at AWS. Only these namespaces belong to tenants.
+// startIdentities installs the chart for AWS identities, and starts the identity controller, which
+// runs until the test ends. The identity controller and the fetching controller use the access key
+// of the user ClusterAPI-Owner at AWS. The namespaces are the chart's tenantNamespaces.
 func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 	t.Helper()
 	variables := []string{"AWS_ACCESS_KEY_ID=" + ownerKey, "AWS_SECRET_ACCESS_KEY=" + ownerSecret}
@@ -202,7 +202,8 @@ func inAccount(account string) func(*infrav1.AWSCluster) error {
 	}
 }
 
-// refused returns a check that a cluster has no credential, for this reason.
+// refused returns a check that a cluster has no credential, and that its conditions give this
+// reason.
 func refused(reason string, words ...string) func(*infrav1.AWSCluster) error {
 	return func(o *infrav1.AWSCluster) error {
 		if o.Status.AccountID != "" || o.Status.Identity != nil {
@@ -296,8 +297,8 @@ func TestClusterIdentities(t *testing.T) {
 			c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
 			return wantf(c != nil && c.Reason == meta.ReasonIdentityInUse && o.DeletionTimestamp != nil, "%+v", c)
 		})
-		// Withdraw a source's grant: no cluster is admitted any more, so no cluster blocks the
-		// deletion.
+		// Withdraw a source's grant. Then no cluster is admitted any more, so no cluster blocks the
+		// deletion of the identity.
 		own := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		patch(t, own, func(o *identityv1.AWSClusterControllerIdentity) { o.Spec.AllowedNamespaces.List = nil })
 		eventually(t, "the identity is gone", func(ctx context.Context) error {
@@ -309,8 +310,8 @@ func TestClusterIdentities(t *testing.T) {
 }
 
 // TestGrantsAtTheAPIServer sends each row of the truth table of package grant to the real API
-// server, for each kind with a grant. It also sends unknown fields. The grant in the stored object
-// must allow what the table allows.
+// server, for each kind that has grants. The grant in the stored object must allow what the table
+// allows. Unknown fields must be refused.
 func TestGrantsAtTheAPIServer(t *testing.T) {
 	beside(t)
 	installPolicy(t, "../../config/admission/awsidentities.yaml")
@@ -397,8 +398,8 @@ func identityControllerIsHeld(t *testing.T, name string) {
 	must(t, "change the finalizer", patch(`{"metadata":{"finalizers":null}}`))
 }
 
-// TestDesignManifests sends the manifests of the design "Single Controller Multitenancy" to the
-// real API server, with the corrections that docs/cluster-identities.md lists.
+// TestDesignManifests checks that the real API server accepts the manifests of the design "Single
+// Controller Multitenancy", with the corrections that docs/cluster-identities.md lists.
 func TestDesignManifests(t *testing.T) {
 	beside(t)
 	data, err := os.ReadFile("testdata/design-awsidentities.yaml")

@@ -47,7 +47,7 @@ func kindsOfCredentials() []string {
 type judgement struct {
 	service, credential string
 	answers             map[string]string // by the kind of the credential
-	// takes has the kinds that the service accepts although it should not.
+	// takes has the kinds of credentials that the service accepts although it should not.
 	takes []string
 }
 
@@ -138,7 +138,8 @@ type matrixWorld struct {
 	typed kubernetes.Interface
 }
 
-// matrixApp is the name of all subjects in the matrix, and of their repository.
+// matrixApp is the name of the repositories in [TestCredentialMatrix], and of the ServiceAccounts,
+// WorkloadIdentities and OCIRepositories that get tokens.
 const matrixApp = "app"
 
 func startMatrix(t *testing.T) *matrixWorld {

@@ -18,9 +18,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// fetchers prepares something to fetch for each client in the controller. It returns a function
-// that creates an object for each client: an OCIRepository, an ImageRepository, and a Bucket at
-// each cloud. Each cloud's own client needs a test, because it could open connections of its own.
+// fetchers returns a function that makes an OCIRepository, an ImageRepository, and a Bucket at each
+// cloud. It also prepares what these objects fetch. The controller fetches each of them with a
+// different client, and each client may open connections in its own way.
 func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.LocalReference) []client.Object {
 	t.Helper()
 	tn.pushFile(t, "1.0.0", "app")
@@ -90,7 +90,8 @@ func awaitRefusal(t *testing.T, o client.Object, reason string, words ...string)
 	await(t, o, "the refusal", func(o client.Object) error { return failed(condition(t, o), reason, words...) })
 }
 
-// unreachable returns the reason for an object whose service has an untrusted certificate.
+// unreachable returns the reason that an object of o's kind reports if it cannot connect to its
+// service.
 func unreachable(o client.Object) string {
 	if kind, _ := kinds.All().Of(o); kind.Server == kinds.Buckets {
 		return meta.ReasonBucketUnreachable
@@ -147,9 +148,9 @@ func TestTenantsProxy(t *testing.T) {
 	}
 }
 
-// TestTenantsCA fetches from services whose certificates are issued by the tenant's own
-// authorities. These authorities apply to the service, but never to the exchange. If they do not
-// include the cloud's authority, an object gets its credential, and fails at the service.
+// TestTenantsCA fetches with certificate authorities that the tenant configures. These authorities
+// apply to the connection to the service, but never to the exchange. If they do not include the
+// service's authority, an object gets its credential, and fails at the service.
 func TestTenantsCA(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "authority")

@@ -18,7 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestAdmission sends every row of the schema tests' tables to the real API server.
+// TestAdmission sends every row of the schema tests' tables to the real API server. The API server
+// must accept or refuse each row as the table says.
 func TestAdmission(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "admission")

@@ -29,8 +29,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// federatedRegistry is distribution behind an Apache server. Apache's module mod_auth_openidc
-// accepts requests with the token that a repository requires. Neither has code for Lanyard.
+// federatedRegistry is the registry CNCF Distribution behind an Apache server. Apache's module
+// mod_auth_openidc accepts requests with the token that a repository requires. Neither program has
+// code for Lanyard.
 type federatedRegistry struct {
 	host    string
 	storage http.Handler
@@ -62,8 +63,8 @@ ProxyPass /v2/ http://{{.Storage}}/v2/
 // clusterKeys is the URL of the keys of the cluster's issuer.
 const clusterKeys = local.Issuer + "/keys"
 
-// newFederatedRegistry starts a registry that is open until protect is called, so that tests can
-// push content.
+// newFederatedRegistry starts a registry that everybody may use, so that tests can push content.
+// Later, protect() restricts access.
 func newFederatedRegistry(t *testing.T, host string) *federatedRegistry {
 	t.Helper()
 	config := &configuration.Configuration{Storage: configuration.Storage{
@@ -88,14 +89,15 @@ func (r *federatedRegistry) push(t *testing.T, repository, tag, content string) 
 	return publish(t, "oci://"+r.host+"/"+repository, tag, layer(t, file("app.yaml", content)), authn.Anonymous)
 }
 
-// protect lets only one subject of an issuer read each repository, with tokens for the registry's
-// host. The map subjects has the subject of each repository. The URL jwks has the issuer's keys.
+// protect closes the registry: each repository requires a token of one subject. The map gives the
+// subject of each repository. The token's audience must be the registry's host. The keys of the
+// token's issuer are at the URL jwks.
 func (r *federatedRegistry) protect(t *testing.T, issuer, jwks string, subjects map[string]string) {
 	t.Helper()
 	r.protectFor(t, issuer, jwks, r.host, subjects)
 }
 
-// protectFor is like protect, with tokens for another audience.
+// protectFor is like protect, but for tokens with the given audience.
 func (r *federatedRegistry) protectFor(t *testing.T, issuer, jwks, audience string, subjects map[string]string) {
 	t.Helper()
 	address := runApache(t, registryConfig, map[string]any{
@@ -108,7 +110,8 @@ func (r *federatedRegistry) protectFor(t *testing.T, issuer, jwks, audience stri
 	})))
 }
 
-// serve serves the storage on this machine without protection, and returns its host:port.
+// serve makes the registry's content available on this machine, without protection. It returns the
+// host:port.
 func (r *federatedRegistry) serve(t *testing.T) (address string) {
 	t.Helper()
 	storage := httptest.NewServer(r.storage)
@@ -128,8 +131,8 @@ func applyStory(t *testing.T, name, namespace string) {
 	must(t, "apply a story", err)
 }
 
-// readStory reads the manifests in a file of testdata/stories. The parameter replace has pairs of
-// old and new text.
+// readStory reads the manifests in a file of testdata/stories. Replacements in the file's text are
+// given in pairs of old and new text.
 func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 	t.Helper()
 	data, err := os.ReadFile("testdata/stories/" + name)
@@ -141,7 +144,7 @@ func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 }
 
 // TestServiceAccountToken tests Stories 1 and 4 of the design of vendor-agnostic credentials
-// (testdata/stories), and what other tenants may try.
+// (testdata/stories), and attempts of other tenants, which must be refused.
 func TestServiceAccountToken(t *testing.T) {
 	beside(t, stories)
 	zot, harbor := newFederatedRegistry(t, "zot.registry.example.com"), newFederatedRegistry(t, "harbor.registry.example.com")
@@ -188,8 +191,8 @@ func TestServiceAccountToken(t *testing.T) {
 }
 
 // TestServiceAccountTokenInside tests Story 1 in testdata/stories with a registry whose address is
-// in --deny-cidrs. By default, --deny-cidrs also denies a registry inside the cluster. The
-// controller must refuse the registry until the administrator lists its host.
+// in --deny-cidrs. By default, --deny-cidrs denies a registry inside the cluster. The controller
+// must refuse the registry until the administrator lists its host.
 func TestServiceAccountTokenInside(t *testing.T) {
 	beside(t, stories)
 	zot := newFederatedRegistry(t, "zot.registry.example.com") // this host is the audience in Story 1's manifest
@@ -329,8 +332,8 @@ func refuseTokens(t *testing.T, zot *federatedRegistry) {
 	})
 }
 
-// tokensAreCredentials makes objects present tokens of WorkloadIdentities to a registry that trusts
-// Lanyard's own issuer.
+// tokensAreCredentials tests objects that use tokens of WorkloadIdentities as credentials for a
+// registry. The registry trusts Lanyard's own issuer.
 func tokensAreCredentials(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	const name = "puller"

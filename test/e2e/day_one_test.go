@@ -26,9 +26,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestDayOne installs an issuer whose documents are in a bucket, and follows docs/issuer.md. Until
-// a person confirms the documents, nobody gets a token, and the identities' conditions say what to
-// do.
+// TestDayOne installs an issuer whose public keys a person publishes, as docs/issuer.md says for a
+// bucket. Until the person confirms the first key, nobody gets a token, and the conditions of
+// WorkloadIdentities say what to do.
 func TestDayOne(t *testing.T) {
 	beside(t, lane4)
 	cluster := startCluster(t, "dayone", "", nil)
@@ -119,8 +119,8 @@ func TestDayOne(t *testing.T) {
 	eventually(t, "both audit logs have the request", func(context.Context) error { return sameRequest(w, claims.ID) })
 }
 
-// sameRequest returns an error unless both audit logs have the same request: the token server's log
-// with the jti of a token, and the API server's log with the same ID.
+// sameRequest returns an error unless one request is in both audit logs. It finds the request in
+// the token server's log by the jti of the token, and then in the API server's log by its audit ID.
 func sameRequest(w *issuerWorld, jti string) error {
 	made, err := lineWith(w.tokenServer.Log, jti)
 	if err != nil {

@@ -54,8 +54,8 @@ func (d delivered) read(t *testing.T, key string) string {
 	return string(content)
 }
 
-// env returns the environment of a client in the local cloud: the Secret's variables, which are its
-// keys in capitals, and those in the parameter further.
+// env returns the environment of a client in the local cloud. A key of the Secret becomes a
+// variable if it is written in capital letters. The given variables are added.
 func (d delivered) env(t *testing.T, further ...string) []string {
 	t.Helper()
 	// Do not use a profile of the person who runs the tests.
@@ -70,7 +70,7 @@ func (d delivered) env(t *testing.T, further ...string) []string {
 	return append(env, further...)
 }
 
-// run runs a client. It returns the client's output, and its error output as error.
+// run runs a client and returns its output. The error contains the client's error output.
 func (d delivered) run(t *testing.T, env []string, program string, args ...string) (stdout string, err error) {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -86,13 +86,15 @@ func (d delivered) run(t *testing.T, env []string, program string, args ...strin
 	return strings.TrimSpace(out.String()), err
 }
 
-// aws runs the aws command with the rendered config file, without the Secret's variables.
+// aws runs the aws command with the rendered config file, and without the environment variables of
+// the Secret.
 func (d delivered) aws(t *testing.T, args ...string) (stdout string, err error) {
 	t.Helper()
 	return d.run(t, append(delivered(t.TempDir()).env(t), "AWS_CONFIG_FILE="+d.path("config"), "AWS_MAX_ATTEMPTS=1"), "aws", args...)
 }
 
-// awsKeys runs the aws command with the rendered credentials file, without the Secret's variables.
+// awsKeys runs the aws command with the rendered credentials file, and without the environment
+// variables of the Secret.
 func (d delivered) awsKeys(t *testing.T, args ...string) (stdout string, err error) {
 	t.Helper()
 	return d.run(t, append(delivered(t.TempDir()).env(t), "AWS_SHARED_CREDENTIALS_FILE="+d.path("credentials"), "AWS_REGION="+local.Region), "aws", args...)
@@ -106,8 +108,8 @@ func (d delivered) node(t *testing.T, script, scope string) node.Token {
 	return token
 }
 
-// vault logs in at Vault. The folder has files with Vault's address, with the body of the login,
-// and with a config that has the plugin's mount.
+// vault logs in at Vault. Three files in the folder have Vault's address, the body of the login
+// request, and the identity's providerConfig, which has the mount path of Vault's plugin.
 func (d delivered) vault(t *testing.T) verdict {
 	t.Helper()
 	var config struct {
@@ -154,8 +156,7 @@ func (d delivered) page(t *testing.T, heading, repository string) (stdout string
 // pageRepository is the image repository in docs/delivery.md.
 const pageRepository = "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app"
 
-// wantPage asserts that the commands in a section of docs/delivery.md print the text in the
-// parameter want.
+// wantPage asserts that the commands in a section of docs/delivery.md print the wanted text.
 func (d delivered) wantPage(t *testing.T, heading, repository, want string) {
 	t.Helper()
 	if out, err := d.page(t, heading, repository); err != nil || !strings.Contains(out, want) {
@@ -163,7 +164,8 @@ func (d delivered) wantPage(t *testing.T, heading, repository, want string) {
 	}
 }
 
-// aliyun is the tests' account at Alibaba Cloud. It is in the demonstration's cloud.
+// aliyun is the ID of the tests' account at Alibaba Cloud. The account is configured in
+// examples/cloud/cloud.yaml.
 const (
 	aliyun          = "1234567890123456"
 	aliyunARN       = "acs:ram::" + aliyun + ":"
@@ -213,8 +215,8 @@ func aliyunAssume(t *testing.T, issuer, role, token string) verdict {
 	return v
 }
 
-// ofDelivery renders an identity's token for a target into a folder, as in a binding's Secret. The
-// token comes from `lanyard token`.
+// ofDelivery gets an identity's token from `lanyard token`, and writes the files that a binding's
+// Secret would contain for this target.
 func ofDelivery(t *testing.T, w *issuerWorld, identity federated, audience, target string, config map[string]string) delivered {
 	t.Helper()
 	folder := t.TempDir()

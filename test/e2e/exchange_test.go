@@ -193,7 +193,7 @@ func call(t *testing.T, client *http.Client, method, endpoint, contentType strin
 	return status, body
 }
 
-// send is like call, but returns errors in place of ending the test.
+// send sends a request. It returns errors instead of ending the test.
 func send(ctx context.Context, client *http.Client, method, endpoint, contentType string, request []byte, bearer string) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, endpoint, bytes.NewReader(request))
 	if err != nil {

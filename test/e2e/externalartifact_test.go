@@ -24,7 +24,8 @@ import (
 // fluxDefinition is the path of Flux's own CRD.
 const fluxDefinition = "../../internal/controller/externalartifact/testdata/source.toolkit.fluxcd.io_externalartifacts.yaml"
 
-// TestExternalArtifact publishes artifacts to Flux, first in a cluster without Flux.
+// TestExternalArtifact publishes artifacts as objects of Flux's kind ExternalArtifact. At first,
+// the cluster does not have this kind.
 func TestExternalArtifact(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "external")

@@ -22,8 +22,8 @@ import (
 
 const stsHost = "sts." + local.Region + ".amazonaws.com"
 
-// inject makes a fault take effect until end is called or the test ends. With the fault Refuse,
-// existing connections to the host are also dropped.
+// inject starts a fault, which lasts until the returned function is called or the test ends. With
+// the fault Refuse, existing connections to the host are also dropped.
 func inject(t *testing.T, f fault.Fault) (end func()) {
 	t.Helper()
 	all := []fault.Fault{f}
@@ -127,8 +127,8 @@ func TestRegistryFaults(t *testing.T) {
 	}
 }
 
-// wantServed asserts that the artifact in the status is served, with the content that the status
-// says.
+// wantServed asserts that the artifact in the status is served, and that its content has the digest
+// and the size in the status.
 func wantServed(t *testing.T, o *v1alpha1.OCIRepository) {
 	t.Helper()
 	if o.Status.Artifact == nil {
@@ -139,7 +139,8 @@ func wantServed(t *testing.T, o *v1alpha1.OCIRepository) {
 	}
 }
 
-// TestHostileRegistry pulls once from a good registry, which then misbehaves in many ways.
+// TestHostileRegistry pulls once from a good registry, which then misbehaves in many ways. The
+// controller must keep serving the first artifact.
 func TestHostileRegistry(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "hostile")

@@ -121,7 +121,7 @@ func TestArtifactURL(t *testing.T) {
 	await(t, one, "the artifact", pulled)
 	await(t, other, "the artifact", pulled)
 	path := strings.TrimPrefix(one.Status.Artifact.URL, controller.URL("artifacts"))
-	parts := strings.Split(path, "/") // they are "", kind, namespace, name, key and file
+	parts := strings.Split(path, "/") // the parts are an empty string, kind, namespace, name, key and file
 	if len(parts) != 6 {
 		t.Fatalf("the URL has %d parts", len(parts))
 	}
@@ -144,9 +144,10 @@ func TestArtifactURL(t *testing.T) {
 	wantServed(t, one)
 }
 
-// TestControllerIdentity lends the controller's own identity to namespaces with a label. Other
-// namespaces must not get the identity, and it must not be used with a proxy of a tenant. Like a
-// Pod on EKS, the controller has its identity from a role and a file with a token.
+// TestControllerIdentity lends the controller's own identity to namespaces with a label. Objects in
+// other namespaces must not get the identity, and neither must objects with a tenant's proxy. The
+// controller gets its identity as a Pod on EKS does: from the name of a role and a file with a
+// token.
 func TestControllerIdentity(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
 	const role = "lanyard-controller"

@@ -64,7 +64,7 @@ func startForeign(t *testing.T, name, readyURL string, client *http.Client, env 
 type vault struct{ url string }
 
 // startVault starts Vault's JWT plugin in the local cloud, where the plugin reads the issuer's
-// documents.
+// discovery document and keys.
 func startVault(t *testing.T, issuer, audience, subject string) *vault {
 	t.Helper()
 	address := freeAddress(t)

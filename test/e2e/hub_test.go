@@ -33,8 +33,8 @@ import (
 )
 
 const (
-	// hubIssuer is the issuer of the hub: the cluster from which other clusters, the spokes, get
-	// tokens. The local cloud serves the issuer's documents.
+	// hubIssuer is the hub's issuer. The hub is the cluster from which other clusters, the spokes,
+	// get tokens. The local cloud serves the issuer's public documents.
 	hubIssuer = "https://hub.e2e.example.com"
 	// spokesNamespace is the namespace of the spokes' accounts at the hub.
 	spokesNamespace = "lanyard-spokes"
@@ -58,8 +58,8 @@ type hubWorld struct {
 	files      string // folder with the spoke's kubeconfig
 }
 
-// TestHub runs two control planes. The spoke has only the rights in the manifests that lanyard hub
-// grant prints.
+// TestHub runs two control planes, a hub and a spoke. At the hub, the spoke has only the rights in
+// the manifests that `lanyard hub grant` prints.
 func TestHub(t *testing.T) {
 	beside(t, lane4)
 	w := installHub(t)
@@ -105,8 +105,8 @@ func installHub(t *testing.T) *hubWorld {
 	return w
 }
 
-// grant gives both spokes an account at the hub. It creates the kubeconfig of spokeName with the
-// commands that lanyard hub grant prints.
+// grant creates accounts at the hub for both spokes. It also creates the kubeconfig of spokeName,
+// with the commands that `lanyard hub grant` prints.
 func (w *hubWorld) grant(t *testing.T) {
 	t.Helper()
 	must(t, "forget a former token", os.RemoveAll(filepath.Join(w.files, "token")))
@@ -119,7 +119,7 @@ func (w *hubWorld) grant(t *testing.T) {
 	w.shell(t, w.Cluster, atHub)
 }
 
-// applyGrant applies the manifests that lanyard hub grant prints, and returns its other output.
+// applyGrant applies the manifests that `lanyard hub grant` prints, and returns its other output.
 func (w *hubWorld) applyGrant(t *testing.T, spoke, namespace string) (advice string) {
 	t.Helper()
 	var objects, errs bytes.Buffer
@@ -134,7 +134,7 @@ func (w *hubWorld) applyGrant(t *testing.T, spoke, namespace string) (advice str
 	return errs.String()
 }
 
-// shell runs commands that are meant for people, such as those that lanyard hub grant prints. The
+// shell runs commands that are meant for people, such as those that `lanyard hub grant` prints. The
 // program controlplane serves as the command kubectl.
 func (w *hubWorld) shell(t *testing.T, cluster *local.Cluster, commands string) {
 	t.Helper()
@@ -149,7 +149,7 @@ func (w *hubWorld) shell(t *testing.T, cluster *local.Cluster, commands string) 
 	}
 }
 
-// asSpoke returns clients of the hub with the spoke's kubeconfig.
+// asSpoke returns clients that access the hub with the spoke's kubeconfig.
 func (w *hubWorld) asSpoke(t *testing.T) (kubernetes.Interface, client.Client) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(w.files, "kubeconfig"))
@@ -197,8 +197,8 @@ func spokeIsLimited(t *testing.T, w *hubWorld) {
 	}
 }
 
-// spokeHasNoEvidence asserts that a token can have an object of the hub as its context only if the
-// object exists, the spoke may read it, and it uses the identity.
+// spokeHasNoEvidence asserts that a spoke gets a token for an object of the hub only if the object
+// exists and uses the identity, and if the spoke has the right to read the object.
 func spokeHasNoEvidence(t *testing.T, w *hubWorld) {
 	t.Helper()
 	typed, _ := w.asSpoke(t)
@@ -320,7 +320,8 @@ func (w *hubWorld) newBinding(t *testing.T, namespace string) *v1alpha1.Workload
 	return o
 }
 
-// await waits until the function want returns nil for the spoke's binding in grantedNamespace.
+// await reads the spoke's binding in grantedNamespace again and again, until want() returns nil for
+// the binding.
 func (w *hubWorld) await(t *testing.T, what string, want func(*v1alpha1.WorkloadIdentityBinding) error) *v1alpha1.WorkloadIdentityBinding {
 	t.Helper()
 	o := &v1alpha1.WorkloadIdentityBinding{}
@@ -374,8 +375,8 @@ func hubVouches(t *testing.T, w *hubWorld) {
 	wantVerdict(t, "Vault", vault.login(t, token), true)
 }
 
-// namespacesAreMapped asserts that a spoke's namespace without a mapping gets no identity, although
-// the hub has a namespace with the same name and an identity with the same name.
+// namespacesAreMapped asserts that a spoke's namespace without a mapping gets no identity. The hub
+// has a namespace of the same name, with an identity that must not be used.
 func namespacesAreMapped(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.putNamespace(t, otherNamespace)
@@ -429,7 +430,8 @@ func hubRevokesKey(t *testing.T, w *hubWorld) {
 	t.Logf("the spoke had another credential after %s", time.Since(began).Round(time.Millisecond))
 }
 
-// hubFails returns a check that the binding's conditions say why the hub fails, and since when.
+// hubFails returns a check that the binding's conditions say why the hub fails, and since when it
+// has been failing.
 func hubFails(reason string) func(*v1alpha1.WorkloadIdentityBinding) error {
 	return func(o *v1alpha1.WorkloadIdentityBinding) error {
 		for _, kind := range []string{meta.ConditionHubReachable, meta.ConditionReady} {
@@ -460,8 +462,8 @@ func hubHangs(t *testing.T, w *hubWorld) {
 	w.await(t, "the hub answers again", bindingReady)
 }
 
-// hubRevokesAccount asserts that the credential stays after the spoke's account was deleted, and
-// that it is renewed again once the spoke has another token.
+// hubRevokesAccount deletes the spoke's account. The credential must stay. When the spoke has a
+// token of a new account, the credential must be renewed again.
 func hubRevokesAccount(t *testing.T, w *hubWorld) {
 	t.Helper()
 	before := w.secret(t)

@@ -18,7 +18,7 @@ import (
 )
 
 // TestIdentityAdmission sends every row of package issuertest's table of WorkloadIdentities to the
-// real API server, which applies the CRD's schema and rules, and the admission policy.
+// real API server. The API server applies the CRD's schema and rules, and the admission policy.
 func TestIdentityAdmission(t *testing.T) {
 	beside(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "garden"}}

@@ -28,8 +28,8 @@ func (tn *tenant) image(name string) *v1alpha1.ImageRepository {
 	}
 }
 
-// TestImageRepository scans a tenant's repository at Amazon ECR, and tries to scan another
-// tenant's.
+// TestImageRepository scans a tenant's repository at Amazon ECR. A scan of another tenant's
+// repository must be refused.
 func TestImageRepository(t *testing.T) {
 	beside(t)
 	tn, other := newTenant(t, "images"), newTenant(t, "images-other")
@@ -68,7 +68,7 @@ func TestImageRepository(t *testing.T) {
 	}
 }
 
-// awaitImage reads an ImageRepository into o until the function want returns nil.
+// awaitImage reads the ImageRepository into o again and again, until want() returns nil.
 func awaitImage(t *testing.T, o *v1alpha1.ImageRepository, what string, want func() error) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s/%s: %s", o.Namespace, o.Name, what), func(ctx context.Context) error {

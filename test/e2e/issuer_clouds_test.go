@@ -28,7 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// proposedGarden has the objects to which the token in Gardener's proposal GEP-26 refers.
+// proposedGarden has the objects to which the sample token in Gardener's proposal GEP-26 refers.
 const proposedGarden = `
 apiVersion: core.gardener.cloud/v1beta1
 kind: Project
@@ -50,9 +50,9 @@ metadata: {name: foo, namespace: garden-local}
 spec: {seedName: local, credentialsBindingName: banana}
 `
 
-// proposalAtClouds tests the flow of Gardener's proposal GEP-26. A token of its WorkloadIdentity
-// for a Shoot must have the claims of the proposal's sample. AWS and MinIO must give a session for
-// the token.
+// proposalAtClouds tests the flow of Gardener's proposal GEP-26. It requests a token of the
+// proposal's WorkloadIdentity for a Shoot. The token must have the claims of the proposal's sample
+// token. AWS and MinIO must give a session for the token.
 func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	admin, identity := w.people, &v1alpha1.WorkloadIdentity{}
@@ -76,7 +76,7 @@ func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	}
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
 	must(t, "read the token", err)
-	// AWS and MinIO verify the token below.
+	// Do not verify the token here, because AWS and MinIO will do so.
 	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims))
 	if want := map[string]any{
 		"workloadIdentity": map[string]any{"name": identityName, "namespace": identityNamespace, "uid": string(identity.UID)},
@@ -143,9 +143,9 @@ func identitySubject(namespace, cloud string) string {
 	return "lanyard.dev:workloadidentity:" + namespace + ":" + cloud
 }
 
-// objectsAtClouds makes an object of each fetching kind at each cloud use a WorkloadIdentity of the
-// tenant in ownerNamespace. The tenant in thiefNamespace creates the same objects and identities.
-// Each cloud must refuse the objects in thiefNamespace.
+// objectsAtClouds creates objects that fetch content from clouds with WorkloadIdentities: for each
+// cloud, one object of each such kind. The clouds must accept the objects in ownerNamespace, and
+// refuse the same objects in thiefNamespace.
 func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	begin := world.Cloud().Journal().Last()
@@ -196,8 +196,8 @@ func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 }
 
 // identityAtAWS creates a role that trusts the owner's identity, and a repository and a bucket that
-// the role may read. It returns AWS's values for identityManifests. The functions below do the same
-// at the other clouds.
+// the role may read. It returns a Replacer for the placeholders in identityManifests. The functions
+// below do the same at the other clouds.
 func identityAtAWS(t *testing.T) *strings.Replacer {
 	t.Helper()
 	cloud, repository := world.Cloud().AWS(), ownerNamespace+"/app"

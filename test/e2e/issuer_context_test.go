@@ -99,8 +99,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: refresher}
 subjects: [{kind: ServiceAccount, namespace: garden-e2e-a, name: refresher}]
 `
 
-// contextsAreChecked checks the claims of tokens whose context object is of one of Gardener's kinds.
-// The token server reads these objects with the rights that the chart grants for
+// contextsAreChecked requests tokens with objects of Gardener's kinds as context, and checks the
+// tokens' claims. The token server reads these objects with the rights that the chart grants for
 // issuer.claimsConfig.
 func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	t.Helper()
@@ -170,8 +170,8 @@ func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// claimsConfig returns the shipped file for --claims-config, as the chart's value
-// issuer.claimsConfig.
+// claimsConfig returns the chart's value issuer.claimsConfig for Gardener's kinds. It reads the
+// file that Lanyard ships for --claims-config.
 func claimsConfig(t *testing.T) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile("../../config/claims/gardener.yaml")

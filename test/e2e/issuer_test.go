@@ -29,7 +29,7 @@ import (
 const (
 	// ownIssuer is the issuer of TestIssuer. The local cloud serves its documents.
 	ownIssuer = "https://issuer.e2e.example.com"
-	// publishDelay is the time that TestIssuer's keys are public before they sign. Verifiers in the
+	// publishDelay is how long TestIssuer's keys are public before they sign. Verifiers in the
 	// tests cache the public documents for the same time.
 	publishDelay = 2 * time.Second
 	// grantedNamespace is the namespace of a tenant for which the controller acts. In
@@ -107,8 +107,8 @@ func installIssuer(t *testing.T) *issuerWorld {
 	return w
 }
 
-// start starts the programs together, because discovery is not ready before there is a key, which
-// the token server creates.
+// start starts all programs together, because lanyard-discovery becomes ready only when the token
+// server has created a key.
 func (w *issuerWorld) start(t *testing.T) {
 	t.Helper()
 	var all []local.ProgramOptions
@@ -179,7 +179,8 @@ func (w *issuerWorld) newIdentity(t *testing.T, namespace, name string, audience
 }
 
 // requestFor requests a token of an identity through the API server. The spec is JSON. The client
-// must be able to decode the kind Status, so that the error has the reason of a refusal.
+// must be able to decode the kind Status; otherwise the error would not say why a request was
+// refused.
 func requestFor(ctx context.Context, api rest.Interface, identity client.ObjectKey, spec string) (string, error) {
 	answer := api.Post().AbsPath(tokenPath(identity)).SetHeader("Content-Type", "application/json").Body([]byte(tokenRequest(spec))).Do(ctx)
 	if err := answer.Error(); err != nil {
@@ -243,7 +244,7 @@ func (w *issuerWorld) ring(t *testing.T) *v1alpha1.KeyRing {
 	return readRing(t, w.people, keyring.IssuerRing)
 }
 
-// readRing reads a KeyRing of the release.
+// readRing reads the KeyRing with this name in Lanyard's namespace.
 func readRing(t *testing.T, people client.Client, name string) *v1alpha1.KeyRing {
 	t.Helper()
 	ring := &v1alpha1.KeyRing{}
@@ -251,7 +252,7 @@ func readRing(t *testing.T, people client.Client, name string) *v1alpha1.KeyRing
 	return ring
 }
 
-// awaitRing waits until the function want returns nil for the issuer's KeyRing.
+// awaitRing reads the issuer's KeyRing again and again, until want() returns nil for it.
 func (w *issuerWorld) awaitRing(t *testing.T, what string, want func(*v1alpha1.KeyRing) error) {
 	t.Helper()
 	eventually(t, what, func(context.Context) error { return want(w.ring(t)) })

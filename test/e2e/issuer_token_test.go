@@ -28,13 +28,14 @@ import (
 )
 
 const (
-	// identityNamespace and identityName refer to the WorkloadIdentity in Gardener's proposal.
-	// proposedAccount and proposedRole refer to its role at AWS.
+	// identityNamespace and identityName identify proposedIdentity. proposedAccount and
+	// proposedRole identify its AWS role.
 	identityNamespace, identityName = "garden-local", "banana-testing"
 	proposedAccount, proposedRole   = "112233445566", "gardener-dev"
 )
 
-// proposedIdentity is the WorkloadIdentity of Gardener's proposal GEP-26, in Lanyard's API group.
+// proposedIdentity is the example WorkloadIdentity of Gardener's proposal GEP-26, moved to
+// Lanyard's API group.
 const proposedIdentity = `
 apiVersion: identity.lanyard.dev/v1alpha1
 kind: WorkloadIdentity
@@ -53,8 +54,7 @@ spec:
       iamRoleARN: arn:aws:iam::112233445566:role/gardener-dev
 `
 
-// tokensAreRequested creates the identity in Gardener's proposal. Only authorized callers get its
-// tokens.
+// tokensAreRequested creates proposedIdentity. Only authorized callers may get its tokens.
 func tokensAreRequested(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	identity := &v1alpha1.WorkloadIdentity{}
@@ -73,8 +73,8 @@ func tokensAreRequested(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// requestToken requests a token of the identity in Gardener's proposal as a user. An empty name
-// means the administrator.
+// requestToken requests a token of proposedIdentity. The caller is the given user, or the
+// administrator if user is empty.
 func requestToken(ctx context.Context, cluster *local.Cluster, user string) (string, error) {
 	config := cluster.Config()
 	config.Impersonate.UserName = user
@@ -85,7 +85,7 @@ func requestToken(ctx context.Context, cluster *local.Cluster, user string) (str
 	return requestFor(ctx, typed.CoreV1().RESTClient(), proposed(), `{}`)
 }
 
-// proposed returns the namespace and the name of the identity in Gardener's proposal.
+// proposed returns the namespace and the name of proposedIdentity.
 func proposed() client.ObjectKey {
 	return client.ObjectKey{Namespace: identityNamespace, Name: identityName}
 }
@@ -107,8 +107,8 @@ func readToken(answer []byte) (string, error) {
 	return token, err
 }
 
-// wantProposedClaims verifies a token with the KeyRing's public keys. The claims must be those of
-// Gardener's proposal, under Lanyard's names.
+// wantProposedClaims verifies a token with the KeyRing's public keys. The token must have the
+// claims that Gardener's proposal GEP-26 describes, under Lanyard's names, and the cluster's ID.
 func wantProposedClaims(t *testing.T, ring *v1alpha1.KeyRing, identity *v1alpha1.WorkloadIdentity, token string) {
 	t.Helper()
 	public, err := keyring.Parse(&ring.Status)
@@ -185,8 +185,9 @@ func onlyWhoMay(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// forgedHeaders sends requests to the token server's port with the headers in which the API server
-// passes on the caller's name, but without the API server's certificate.
+// forgedHeaders sends requests to the token server's own port, without the API server's
+// certificate. The requests name the caller in headers, as requests from the API server do. The
+// token server must refuse them.
 func forgedHeaders(t *testing.T, cluster *local.Cluster, server *local.Program) {
 	t.Helper()
 	ours := newAuthority(t)
@@ -209,8 +210,8 @@ func forgedHeaders(t *testing.T, cluster *local.Cluster, server *local.Program) 
 	}
 }
 
-// servingConfig returns a TLS configuration that trusts the same CA for the token server as the API
-// server does.
+// servingConfig returns a TLS configuration that trusts the CA in the token server's APIService, as
+// the API server does.
 func servingConfig(t *testing.T, cluster *local.Cluster) *tls.Config {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -231,8 +232,9 @@ func caBundle(t *testing.T, cluster *local.Cluster) []byte {
 	return read.Spec.CABundle
 }
 
-// replicasServe runs two replicas of the token server, replaces their CA, ends both and starts one
-// again.
+// replicasServe runs two replicas of the token server and replaces their CA. Both must serve before
+// and after the replacement. Then it ends both replicas and starts one again, which must make
+// tokens.
 func replicasServe(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	first := w.tokenServer
@@ -279,7 +281,7 @@ func replicasServe(t *testing.T, w *issuerWorld) {
 }
 
 // dangerousRights lets another program read the signing keys. The token server must then make no
-// tokens. Its API must stay available: namespaces can still be deleted.
+// tokens. Its API must stay available, so that namespaces can still be deleted.
 func dangerousRights(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: local.Namespace, Name: "dangerous"}
@@ -289,7 +291,8 @@ func dangerousRights(t *testing.T, w *issuerWorld) {
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: "lanyard-controller"}},
 	}))
-	// The new replica becomes ready in spite of the role, so the API server uses it.
+	// The new replica becomes ready in spite of the dangerous right, so the API server uses the
+	// replica.
 	w.tokenServer = w.startReplica(t, tokenServer, "fourth")
 	if _, err := requestToken(t.Context(), w.Cluster, ""); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "signing keys") {
 		t.Errorf("a program can read the keys: %v; want 503 with this reason", err)

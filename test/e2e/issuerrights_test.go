@@ -90,7 +90,8 @@ func goldenRights(t *testing.T, cluster *local.Cluster) {
 	golden(t, "testdata/issuer-rights.golden", table.String())
 }
 
-// rightsOf returns rights as text, one by one: verb, resource and, if any, names.
+// rightsOf returns a set of rights as strings. Each string has a verb, a resource and, if the right
+// is limited to some objects, their names. For rights to URL paths, it has the verbs and a path.
 func rightsOf(status authorizationv1.SubjectRulesReviewStatus) map[string]bool {
 	found := map[string]bool{}
 	for _, rule := range status.ResourceRules {
@@ -161,7 +162,8 @@ func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
 }
 
 // usersMintNothing asserts that the roles view, edit and admin, with the chart's additions, cannot
-// create tokens of a WorkloadIdentity or change keys. Edit and admin can write WorkloadIdentities.
+// create tokens of a WorkloadIdentity or change keys. The roles edit and admin must be able to
+// write WorkloadIdentities; view must not.
 func usersMintNothing(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	reviews, err := kubernetes.NewForConfig(cluster.Config())
@@ -199,8 +201,8 @@ func usersMintNothing(t *testing.T, cluster *local.Cluster) {
 }
 
 // programsWork tests the programs with only the chart's rights. An identity must become ready. The
-// controller must get a token of the identity in grantedNamespace, and none of the identity in
-// otherNamespace.
+// controller must get a token of the identity in grantedNamespace. It must get no token of the
+// identity in otherNamespace.
 func programsWork(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	app := w.newIdentity(t, grantedNamespace, "app", "sts.example.com")

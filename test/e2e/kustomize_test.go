@@ -33,8 +33,9 @@ import (
 // namespaces. `make e2e-flux` builds the controller and runs this test.
 func TestKustomizeController(t *testing.T) {
 	alone(t, "it installs Flux's kinds")
-	// The CRDs are those of kustomize-controller, and those of source-controller, whose kinds
-	// kustomize-controller watches. The versions are those in the go.mod files of both programs.
+	// Install the CRDs of kustomize-controller. Install the CRDs of source-controller too, because
+	// kustomize-controller watches their kinds. The versions are those in the go.mod files of both
+	// programs.
 	installDefinitions(t, filepath.Join(fluxModule(t, "kustomize", "kustomize-controller"), "config/crd/bases"))
 	installDefinitions(t, filepath.Join(fluxModule(t, "../../bench/controller/flux", "source-controller"), "config/crd/bases"))
 	t.Run("without the feature gate", func(t *testing.T) {
@@ -200,9 +201,8 @@ func (tn *tenant) pushConfig(t *testing.T, tag, name, value string) string {
 	return tn.pushFile(t, tag, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %s}\n", name, value))
 }
 
-// kustomization returns a Kustomization for an ExternalArtifact with the same name. The parameter
-// named of has the namespace of the ExternalArtifact. The Kustomization applies the artifact to its
-// own namespace.
+// kustomization returns a Kustomization that applies an ExternalArtifact of the same name to the
+// Kustomization's namespace. The last parameter is the ExternalArtifact's namespace.
 func kustomization(namespace, name, of string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"sourceRef": map[string]any{"kind": "ExternalArtifact", "name": name, "namespace": of},
@@ -254,7 +254,7 @@ func awaitCondition(t *testing.T, o *unstructured.Unstructured, status metav1.Co
 }
 
 // awaitExternal waits until the object's ExternalArtifact has a condition with this status and
-// reason, and the object's artifact.
+// reason. The ExternalArtifact must then have the object's artifact.
 func awaitExternal(t *testing.T, o *v1alpha1.OCIRepository, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	awaitCondition(t, externalArtifact(o), status, reason)

@@ -23,8 +23,8 @@ func TestLockdown(t *testing.T) {
 			return wantf(apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "it is not stalled: %+v", o.Status.Conditions)
 		}
 	}
-	// bare and defaulted have no ServiceAccount in their spec. The namespace of defaulted has a
-	// ServiceAccount with the name fallback.
+	// The fields bare and defaulted hold objects without a ServiceAccount in their spec. Only the
+	// namespace of the object in defaulted has a ServiceAccount with the name "fallback".
 	type objects struct{ bare, named, defaulted *v1alpha1.OCIRepository }
 	tests := []struct {
 		name   string

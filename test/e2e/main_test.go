@@ -110,7 +110,7 @@ func begin(ctx context.Context, cluster *local.Cluster) (err error) {
 }
 
 // wantNoRaces returns an error if the race detector found a race in a daemon of the cluster. It
-// searches the logs, because a killed daemon has no exit status of the detector.
+// searches the logs, because the exit status of a killed daemon does not show a race.
 func wantNoRaces(cluster *local.Cluster) error {
 	logs, err := filepath.Glob(cluster.Path("*.log"))
 	if err != nil {
@@ -128,8 +128,7 @@ func wantNoRaces(cluster *local.Cluster) error {
 	return nil
 }
 
-// values returns the chart's values for this run. The parameter further has the values that a test
-// adds.
+// values returns the chart's values for this run, with a test's further values.
 func values(further map[string]any) map[string]any {
 	all := loudest()
 	maps.Copy(all, map[string]any{"shards": shards(), "flux": map[string]any{"externalArtifacts": true}})
@@ -143,7 +142,7 @@ const (
 	publisherSecret = secretMark + "of-the-publisher"
 )
 
-// e2eBucket is the tests' bucket at Google. Nobody may read the bucket until a test calls lend.
+// e2eBucket is the tests' bucket at Google. Nobody may read the bucket until a test calls lend().
 const e2eBucket = "e2e-manifests"
 
 // addToCloud adds to the demonstration's cloud what the tests need.

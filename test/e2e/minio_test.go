@@ -37,7 +37,7 @@ const (
 
 // minioConfig has the settings that differ between tests.
 type minioConfig struct {
-	// claim is the name of the tokens' claim whose value is the name of the session's policy.
+	// claim is the name of the claim that contains the name of the session's policy.
 	claim string
 	// issuer is the OpenID provider. Default: the issuer of the cluster.
 	issuer string
@@ -84,7 +84,7 @@ func (m *minio) host(t *testing.T) string {
 	return u.Host
 }
 
-// root returns an S3 client with the server's root user.
+// root returns an S3 client that acts as the server's root user.
 func (m *minio) root() *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: &m.url, Region: "us-east-1", UsePathStyle: true, HTTPClient: m.client,

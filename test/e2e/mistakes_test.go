@@ -27,7 +27,7 @@ import (
 type mistake struct {
 	what   string        // the mistake, for the table
 	where  string        // the wrong field, and its object
-	wrong  client.Object // the object with the mistake, or with a reference to it
+	wrong  client.Object // the refused object; it or an object that it refers to has the mistake
 	reason string
 }
 

@@ -39,8 +39,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// forward forwards connections to another address, and calls the function each for every
-// connection.
+// forward forwards connections to another address. It calls each() for every connection.
 func forward(t *testing.T, to string, each func()) (address string) {
 	t.Helper()
 	l := listen(t)
@@ -67,8 +66,8 @@ func forward(t *testing.T, to string, each func()) (address string) {
 	return l.Addr().String()
 }
 
-// pipe makes a connection to the address in the parameter to, and copies in both directions between
-// this connection and the parameter in. It ends when one connection or ctx ends.
+// pipe forwards a connection to an address. It copies data in both directions until one of the two
+// connections or ctx ends.
 func pipe(ctx context.Context, in net.Conn, to string) {
 	defer in.Close()
 	out, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)

@@ -27,9 +27,9 @@ func (tn *tenant) mayAssume(t *testing.T) {
 	}))
 }
 
-// TestOwnChain reads a tenant's registry and bucket in a second account by the tenant's own chain:
-// its role, and a role that trusts it. Another tenant configures the same chain, and must be
-// refused.
+// TestOwnChain reads a tenant's registry and bucket in a second account through the tenant's own
+// chain: its role, and a second role that trusts the first. Another tenant configures the same
+// chain, and must be refused.
 func TestOwnChain(t *testing.T) {
 	beside(t)
 	const bucketName = "e2e-own-chain"

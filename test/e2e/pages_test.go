@@ -32,14 +32,14 @@ type special struct {
 	begin string
 	// leftOut is the reason why the command cannot run in this test.
 	leftOut string
-	// instead is called for a command that is left out, and checks it as far as possible.
+	// instead is a function that checks a left-out command as far as possible. It may be nil.
 	instead func(t *testing.T, command string)
 	// stays is the text that the command prints when it is ready. The command then keeps running
 	// until it is interrupted, while further commands run.
 	stays string
 	// fails is true if the page says that the command fails. Then the command must fail.
 	fails bool
-	// says has words that the command must print.
+	// says is a list of texts that the command must print.
 	says []string
 }
 
@@ -55,7 +55,7 @@ var specials = []special{
 	{begin: "bin/lanyard cloud journal --service sts --verdict refused", says: []string{"AccessDenied", "system:serviceaccount:tenant-a:tenant-a-ecr-sa"}},
 }
 
-// specialOf returns the special treatment of a command. It is zero for other commands.
+// specialOf returns the element of specials for a command, or a zero value if there is none.
 func specialOf(command string) special {
 	for _, s := range specials {
 		if strings.HasPrefix(command, s.begin) {
@@ -65,9 +65,9 @@ func specialOf(command string) special {
 	return special{}
 }
 
-// TestPages runs every command of README.md and docs/library.md in order, twice. Each command must
-// also work after the others, and a second time. The commands are the blocks of ```sh. They run in
-// a copy of the repository, in which only the programs are built.
+// TestPages runs the commands of README.md and docs/library.md in order, and then once more. Each
+// command must work both times. The commands are the blocks of ```sh. They run in a copy of the
+// repository, in which only the programs are built.
 func TestPages(t *testing.T) {
 	beside(t, lane3)
 	found := map[string]bool{}
@@ -99,14 +99,15 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// shellCommands returns the commands in a page's blocks of ```sh. A special command is a command of
-// its own. The lines before it in a block are one command, and so are the lines after it. A
-// backslash at the end of a line continues a command, and so does a here-document. Indented code
-// without a fence is an error, because it could hold commands that nobody runs.
+// shellCommands returns the commands in a page's blocks of ```sh. A line that begins with a prefix
+// in specials starts a command of its own. Other lines that follow each other in a block form one
+// command. A command goes on after a backslash at the end of a line, and until the end of a
+// here-document. Indented code without a fence is an error, because it could hold commands that
+// nobody runs.
 func shellCommands(page []byte) ([]string, error) {
 	var commands []string
-	// open is not empty if a command goes on in the next line. Then open is the end mark of the
-	// command's here-document, or a backslash.
+	// open says how the current command goes on in the next line: it is a backslash, or the end
+	// mark of a here-document. It is empty if the command does not go on.
 	language, inside, open := "", false, ""
 	joins := false // the next line belongs to the last command
 	lines := bufio.NewScanner(bytes.NewReader(page))
@@ -165,7 +166,7 @@ type reader struct {
 	state      string   // file with the shell's variables and folder
 	env        []string // environment of a new shell
 	running    []*staying
-	demo       string // output of the last make demo
+	demo       string // output of the last `make demo`
 }
 
 // staying is a command that runs until it is interrupted.
@@ -262,8 +263,8 @@ func (r *reader) run(t *testing.T, command string, s special) {
 	defer cancel()
 	cmd := r.shell(ctx, command)
 	out, err := cmd.CombinedOutput()
-	// If the test fails, the page's further commands do not run, and do not end this command's
-	// background processes. So kill these processes.
+	// Later commands of the page end this command's background processes. If the test fails, the
+	// later commands do not run, so kill these processes.
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	if s.fails == (err == nil) || ctx.Err() != nil {
 		t.Fatalf("%s\nended with %v; want a failure: %v\n%s", command, err, s.fails, out)
@@ -275,8 +276,7 @@ func (r *reader) run(t *testing.T, command string, s special) {
 	}
 }
 
-// stay starts a command that keeps running. It returns once the command prints the text in the
-// parameter ready.
+// stay starts a command that keeps running. It returns once the command prints a given text.
 func (r *reader) stay(t *testing.T, command, ready string) {
 	t.Helper()
 	s := &staying{output: &output{}, ended: make(chan error, 1)}
@@ -299,7 +299,7 @@ func (r *reader) stay(t *testing.T, command, ready string) {
 	r.demo = s.output.String()
 }
 
-// interrupt ends the running commands, like Ctrl-C.
+// interrupt ends the running commands, as Ctrl-C does.
 func (r *reader) interrupt(t *testing.T) {
 	t.Helper()
 	for _, s := range slices.Backward(r.running) {

@@ -26,8 +26,8 @@ func TestPrivateNetworks(t *testing.T) {
 	inside, address, connections := startInside(t)
 	denied := map[string]any{"denyCIDRs": []any{address + "/32"}}
 	listed := map[string]any{"denyCIDRs": []any{address + "/32"}, "allowedEndpointHosts": []any{inside}}
-	// Use no proxy, because a proxy would connect in place of the controller. An address in the URL
-	// needs no name resolution.
+	// Use no proxy, because a proxy would connect in place of the controller. The controller needs
+	// no DNS, because the hosts below are IP addresses.
 	environment := environment("NO_PROXY=*", "no_proxy=*")
 	for _, tt := range []struct {
 		name     string

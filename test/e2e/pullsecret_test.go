@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// newDistribution starts a self-managed registry under this host: distribution, with one user in a
-// file.
+// newDistribution starts the registry CNCF Distribution at a host. The registry has one user, with
+// a password.
 func newDistribution(t *testing.T, host, user, password string) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -46,7 +46,7 @@ func newDistribution(t *testing.T, host, user, password string) {
 }
 
 // TestPullSecrets pulls from a registry with its own users. Like a Pod, an object may use only the
-// Secret in its spec, and the Secrets of its ServiceAccount. No other Secrets may be used.
+// Secret in its spec, and the Secrets of its ServiceAccount.
 func TestPullSecrets(t *testing.T) {
 	beside(t)
 	const user, password = "robot", secretMark + "of-the-robot"

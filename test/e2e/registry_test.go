@@ -21,7 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// foreignRegistry is a registry of no cloud, under its own host. A test can change its behaviour.
+// foreignRegistry is a registry outside the clouds, under its own host. A test can change its
+// behaviour.
 type foreignRegistry struct {
 	host string
 

@@ -36,8 +36,9 @@ const (
 	// renewalIssuer is the issuer of TestRenewals.
 	renewalIssuer = "https://renewals.e2e.example.com"
 	// shortLife is the lifetime of TestRenewals's tokens, unless their identity sets another. A
-	// token is renewed when the part renewalFraction of its life has passed, plus or minus a tenth.
-	// renewalFraction is low, so that a slow machine has time to renew the tokens.
+	// token with this lifetime is renewed after 18 to 22 seconds: renewalFraction of the lifetime,
+	// with a jitter of 10 %. The fraction is low, so that a slow machine has time to renew the
+	// tokens.
 	shortLife, renewalFraction = 100 * time.Second, 0.2
 	// askEvery is the pause between two checks by the consumer.
 	askEvery = 100 * time.Millisecond
@@ -230,7 +231,7 @@ func (w *bindingWorld) crowd(t *testing.T, all []*bound) (names []string) {
 	return names
 }
 
-// clientsReadSecrets makes each cloud's own unmodified client use its Secret.
+// clientsReadSecrets makes each cloud's own unmodified client use the Secret for this cloud.
 func clientsReadSecrets(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	for _, b := range all {
@@ -272,8 +273,8 @@ func renewedOnTime(t *testing.T, w *bindingWorld, all []*bound) {
 
 func tokenIn(s *corev1.Secret) string { return string(s.Data[delivery.TokenKey]) }
 
-// renewedAtOnce tests each trigger for a renewal on long-lived credentials. The clouds must accept
-// the new token, whose subject is that of the identity after the trigger.
+// renewedAtOnce pulls each trigger for a renewal while the credentials still have a long life. Each
+// trigger must cause a new token, which the clouds must accept.
 func renewedAtOnce(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	look := func(t *testing.T, b *bound) {
@@ -387,8 +388,8 @@ func renewedInStorm(t *testing.T, w *bindingWorld, names []string, asking *consu
 	asking.unpublished.Store(false)
 }
 
-// storm requests a renewal of each binding every two seconds. The bindings soon have used up their
-// budget of writes, and are then renewed less often.
+// storm requests a renewal of each binding every two seconds. The bindings soon exhaust their write
+// budgets, and are then renewed less often.
 func (w *bindingWorld) storm(ctx context.Context, names []string) error {
 	request := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.OperationAnnotation, meta.OperationRenewToken))
 	for ; ctx.Err() == nil; pause(ctx, 2*time.Second) {
@@ -473,7 +474,7 @@ func (c *consumer) ask(ctx context.Context) error {
 	return wantf(found == len(c.names), "there are %d Secrets, and should be %d", found, len(c.names))
 }
 
-// show verifies a token's signature, and its time without leeway.
+// show verifies a token's signature and lifetime. It allows no clock skew.
 func (c *consumer) show(ctx context.Context, token string) error {
 	c.asked++
 	if err := c.keys.verify(ctx, token); err != nil {
@@ -484,7 +485,7 @@ func (c *consumer) show(ctx context.Context, token string) error {
 		return err
 	}
 	var claims jwt.Claims
-	// verify has already checked the signature.
+	// The call above has already checked the signature.
 	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
 		return err
 	}

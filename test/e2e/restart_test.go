@@ -25,9 +25,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestKilledController kills a controller again and again while it pulls changing content: at any
-// time, and while it writes a file. Whenever a controller is ready again, each artifact in a status
-// must exist with its full content. At the end, everything must be as without the kills.
+// TestKilledController kills a controller again and again while it pulls changing content. Some
+// kills come at a random time, and some while a file is being written. Whenever the controller is
+// ready again, each artifact in a status must exist with its full content. At the end, each object
+// must have the latest artifact, and no temporary file may be left.
 func TestKilledController(t *testing.T) {
 	beside(t)
 	const kills, count = 6, 6
@@ -191,9 +192,10 @@ func files(t *testing.T, c *local.Program, folder string) []string {
 	return found
 }
 
-// TestReplicas runs two replicas of one shard, each with its own store. Only one reconciles. When
-// this replica is killed, the other takes over. It fetches missing artifacts, and only then becomes
-// ready. When the second replica is stopped, the first takes over again.
+// TestReplicas runs two replicas of one shard, each with its own store. Only the first reconciles.
+// When the first is killed, the second must take over, and fetch the missing artifacts before it
+// becomes ready. When the first is started again and the second is stopped, the first must take
+// over.
 func TestReplicas(t *testing.T) {
 	beside(t)
 	s := takeShard(t)
@@ -339,7 +341,7 @@ func TestNoCache(t *testing.T) {
 	if n := metric(t, c, "lanyard_token_cache_cached_items"); n != 0 {
 		t.Errorf("lanyard_token_cache_cached_items is %v", n)
 	}
-	// The metric must exist and count at the controller that all tests share, which caches tokens.
+	// The controller that all tests share caches tokens, so the same metric must not be 0 there.
 	if n := metric(t, controller, "lanyard_token_cache_cached_items"); n == 0 {
 		kept := newTenant(t, "no-cache-kept")
 		kept.pushFile(t, "1.0.0", "app")

@@ -24,8 +24,7 @@ func TestTenantNamespaces(t *testing.T) {
 	inside.pushFile(t, "1.0.0", "app")
 	outside.pushFile(t, "1.0.0", "app")
 	install(t, map[string]any{"rbac": map[string]any{"tenantNamespaces": []any{inside.namespace}}})
-	// The function install only applies objects. Helm would delete this binding, which the former
-	// installation has created. So delete it here.
+	// Delete the binding for all namespaces, as Helm would: the function install deletes nothing.
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-controller-tenant"}}
 	must(t, "take the rights from other namespaces", objects.Delete(t.Context(), everywhere))
 	s.start(t, "rights", nil)

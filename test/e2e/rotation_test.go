@@ -35,8 +35,8 @@ import (
 
 // rotationUnderLoad rotates keys while tokens are requested and verified. The verifiers cache the
 // public document for the whole publish delay, and do not read it again for an unknown key. The
-// token server is killed in each rotation, each time at another step. No token may be refused. The
-// tests of the package sign cover a crash at each single write.
+// token server is killed in each rotation, each time at another step. No token may be refused.
+// Tests of package keyring/sign cover a crash at each single write.
 func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	identity := w.newIdentity(t, grantedNamespace, "rotation", vaultAudience)
@@ -94,10 +94,9 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 }
 
 // emergencyRevocation revokes the key that signs, and checks the known consequences. The controller
-// drops the credentials that it got for tokens of this key, and gets new ones within seconds.
-// Vault's plugin reads the public document only when it sees an unknown key. The plugin has cached
-// the revoked key and the standby key. So it refuses the revoked key only after the second step,
-// when a third key signs.
+// drops the credentials that it got for tokens of this key, and gets new ones within a minute.
+// Vault's plugin reads the public document only when it sees an unknown key. It has cached both the
+// revoked key and the standby key, so it accepts the revoked key until a third key signs.
 func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	tn := newTenant(t, "revocation")
@@ -131,8 +130,8 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	eventually(t, "the controller has a session for another token", func(ctx context.Context) error {
 		return errors.Join(reconcile(ctx, w.people, object), wantf(len(exchanges(subject, before)) > 0, "it uses the session for a token of the revoked key"))
 	})
-	// A busy machine needs 30 s. Without the revocation, the controller would use its session for
-	// an hour.
+	// On a busy machine, the replacement takes 30 s. Without the revocation, the controller would
+	// use its session for an hour.
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("the controller's tokens were replaced within %s", took)
 	} else {
@@ -155,7 +154,7 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	wantVerdict(t, "Vault, of the standby", vault.login(t, second), true)
 	wantVerdict(t, "Vault, of the revoked key that it has cached", vault.login(t, old), true)
 
-	// Second step: a key signs that no verifier has cached.
+	// Second step: the key that signs is in no verifier's cache.
 	w.awaitRing(t, "a new key", func(ring *v1alpha1.KeyRing) error {
 		kid := kidOf(ring, v1alpha1.KeyActive)
 		return wantf(kid != standby && kid != "", "key %s signs", kid)
@@ -299,8 +298,8 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	v := caching{url: ownIssuer, life: publishDelay}
 	kept := map[string]string{} // a token of each key, by kid
 	for ; ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
-		// Read the field down before the request too: a refusal may arrive after the token server
-		// is ready again.
+		// Read l.down both before and after the request: a refusal may arrive after the token
+		// server is ready again.
 		down := l.down.Load()
 		token, err := l.mint(ctx)
 		switch {
@@ -330,9 +329,9 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	return nil
 }
 
-// caching is a verifier that caches an issuer's keys for the duration life, even if a token has an
-// unknown key. A duration of 0 means forever. If the issuer does not answer after this time,
-// caching keeps the old keys.
+// caching is a verifier that caches an issuer's keys. The field life is how long it caches them; 0
+// means forever. An unknown key does not make the verifier read the keys again. If the issuer does
+// not answer, the verifier keeps the old keys.
 type caching struct {
 	url  string
 	life time.Duration

@@ -53,8 +53,8 @@ func TestNodeClients(t *testing.T) {
 	}
 }
 
-// nodeClient describes a run of a cloud's client for Node. It returns a script, the scope of the
-// requested token, and the environment with the file of the token to exchange.
+// nodeClient configures a run of a cloud's client for Node.js, which exchanges the token in a file.
+// It returns a script, the scope of the requested token, and the environment.
 type nodeClient func(t *testing.T, tokenFile string) (script, scope string, env []string)
 
 // atAzure configures Azure's client for an application.
@@ -67,8 +67,8 @@ func atAzure(application string) nodeClient {
 	}
 }
 
-// atGoogle configures Google's client for a service account, or for the principal itself if account
-// is empty. The audience identifies the issuer of the token.
+// atGoogle configures Google's client to act as a service account, or as the principal itself if
+// account is empty. The audience identifies the issuer of the token.
 func atGoogle(audience, account string) nodeClient {
 	return func(t *testing.T, tokenFile string) (string, string, []string) {
 		t.Helper()

@@ -31,10 +31,11 @@ import (
 // secretMark is the prefix of all passwords in these tests, so that tests find them in any text.
 const secretMark = "e2e-secret-"
 
-// secrets match what must appear nowhere; [findJSON] finds JSON in base64. The patterns match the
-// tests' own passwords, the headers with credentials, private keys, and ECR's authorization tokens
-// (base64 of "AWS:"). They also match the keys, secrets and tokens of AWS sessions, user keys,
-// Google's access tokens, signatures in URLs, and the secret part of an artifact's URL.
+// secrets has patterns of text that must appear nowhere. They match the tests' own passwords, the
+// headers with credentials, private keys, and ECR's authorization tokens (base64 of "AWS:"). They
+// also match the keys, secrets and tokens of AWS sessions, user keys, Google's access tokens,
+// signatures in URLs, and the secret part of an artifact's URL. JSON in base64 is found by
+// [findJSON].
 var secrets = stage.NewPatterns(append(artifactAddresses(),
 	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
 	`ASIA[A-Z0-9]{16}`, `AKIA[A-Z0-9]{16}`, aws.SessionSecretPrefix, `IQoJb3JpZ2luX2Vj`, `ya29\.`,
@@ -53,7 +54,8 @@ func artifactAddresses() (patterns []string) {
 const encodedLetters = 12
 
 // encodedStart matches the first letters of JSON in base64. objectStart matches the decoded start
-// of an object. Public keys may contain the letters eyJ by chance, but no field name after them.
+// of an object, up to a field's name. Public keys may contain the letters eyJ by chance, but not
+// followed by the name of a field.
 var (
 	encodedStart = stage.NewPattern(`eyJ[A-Za-z0-9+/_-]{9}`)
 	objectStart  = regexp.MustCompile(`^{"\w+("|$)`)
@@ -89,8 +91,8 @@ type collection struct {
 	parts map[string]bool
 }
 
-// wholeJWT matches a complete JWT, and extracts the signature. With the signature, anybody could
-// complete the token.
+// wholeJWT matches a complete JWT, and extracts the signature. Only the signature is secret: a JWT
+// is useless without it.
 var wholeJWT = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+\.([A-Za-z0-9_-]{40,})`)
 
 // add stores the secret parts of a text: the signatures of JWTs, and the lines of private keys in
@@ -265,8 +267,8 @@ func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, 
 	return len(all), len(told.Items)
 }
 
-// addSecretsOf adds the content of a cluster's Secrets to minted: keys of its rings, and delivered
-// tokens.
+// addSecretsOf adds the content of a cluster's Secrets to the collection minted, such as the
+// private keys of key rings, and delivered tokens.
 func addSecretsOf(ctx context.Context, t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	var all corev1.SecretList

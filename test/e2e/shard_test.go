@@ -70,9 +70,9 @@ func (s *shard) newTenant(t *testing.T, name string) *tenant {
 	return tn
 }
 
-// start starts a controller of the shard, which ends with the test. The parameter further overrides
-// the chart values of the run. If it is nil, the controller starts with the chart that was
-// installed last. The name is for its artifact store and its log.
+// start starts a controller of the shard, which ends with the test. Further chart values override
+// the values that all tests use. Without further values, the controller starts with the chart that
+// was installed last. The controller's artifact store and log get the given name.
 func (s *shard) start(t *testing.T, name string, further map[string]any) *local.Program {
 	t.Helper()
 	o := local.ProgramOptions{Workload: s.statefulSet(), Binary: binary("lanyard-controller"), Name: name}
@@ -101,8 +101,9 @@ func (s *shard) dropLease(t *testing.T) {
 	}
 }
 
-// install installs the chart with the values in the parameter further until the test ends. It
-// changes the rights of all controllers, so only tests that run alone may call it.
+// install installs the chart with further values. When the test ends, the chart is installed
+// without them. The values change the rights of all controllers, so only tests that run alone may
+// call install.
 func install(t *testing.T, further map[string]any) {
 	t.Helper()
 	must(t, "install the chart", world.InstallChart(t.Context(), values(further)))
@@ -113,8 +114,8 @@ func install(t *testing.T, further map[string]any) {
 	})
 }
 
-// environment returns a list of variables as a value of the chart: the cloud's variables, and those
-// in the parameter further, NAME=VALUE, which override the cloud's.
+// environment returns a list of variables as a value of the chart: the cloud's variables, and
+// further ones in the form NAME=VALUE, which override the cloud's.
 func environment(further ...string) []any {
 	variables := map[string]string{}
 	for _, variable := range append(world.Cloud().Env(), further...) {

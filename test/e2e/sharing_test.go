@@ -21,8 +21,8 @@ func alone(t *testing.T, why string) {
 	t.Logf("runs alone: %s", why)
 }
 
-// beside declares that a test runs in parallel with other tests. The test has exclusive use of
-// these things until it ends.
+// beside declares that a test runs in parallel with other tests. The test has exclusive use of the
+// given things until it ends.
 func beside(t *testing.T, things ...*sharedThing) {
 	t.Helper()
 	t.Parallel()
@@ -54,8 +54,8 @@ type sharedThing struct {
 	clusters bool
 }
 
-// stories is held by a test that uses the namespaces of the stories in testdata/stories, such as
-// tenant-a, and the host of their registry.
+// stories is held by a test that uses the namespaces and the registry host of the stories in
+// testdata/stories.
 var stories = &sharedThing{}
 
 // Lanes are for tests that start their own clusters. One test per lane runs at a time, to bound the
@@ -68,7 +68,8 @@ var (
 	lane4 = &sharedThing{clusters: true}
 )
 
-// planes has the data planes that tests use behind the local cloud's checks.
+// planes maps buckets and storage accounts to the handlers that serve their content. The local
+// cloud calls a handler after it has authorized the request.
 var planes = struct {
 	mu   sync.Mutex
 	s3   map[string]http.Handler // by bucket

@@ -31,9 +31,9 @@ const (
 	brokeredHost, brokeredApp = "brokered.registry.example.com", "brokered"
 )
 
-// issuedByBroker makes a SPIFFE broker issue the SVIDs of objects. The chart is installed for the
-// broker, with only the rights that the controller needs with a broker. The registries of this test
-// trust only the broker's keys.
+// issuedByBroker makes a SPIFFE broker issue the SVIDs of objects. It installs the chart for the
+// broker, so the controller has only the rights that it needs with a broker. The registries of this
+// test trust only the broker's keys.
 func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	s := brokertest.New(t, brokerIssuer)
@@ -75,7 +75,8 @@ func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Run("refusals", func(t *testing.T) { brokerRefuses(t, w, s) })
 }
 
-// find returns the UID of an object, so that the broker can check that an object with a UID exists.
+// find returns the UID of an object, and whether the object exists. The broker uses find to check
+// the objects in requests.
 func (w *spiffeWorld) find(ctx context.Context, o *brokerapi.KubernetesObjectReference) (uid string, found bool) {
 	var object client.Object = &v1alpha1.OCIRepository{}
 	if o.GetType().GetPlural() == "imagerepositories" {
@@ -86,8 +87,7 @@ func (w *spiffeWorld) find(ctx context.Context, o *brokerapi.KubernetesObjectRef
 }
 
 // rotatesInPull makes the broker sign with another authority while a pull waits for its blob. This
-// pull must succeed. Once the former SVID is old, later pulls must present a certificate of the new
-// authority.
+// pull must succeed. Within a minute, pulls must present a certificate of the new authority.
 func rotatesInPull(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 	t.Helper()
 	s.Change(func(s *brokertest.Server) { s.Life = 15 * time.Second })
@@ -128,7 +128,7 @@ func rotatesInPull(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 }
 
 // serveGated serves a handler to clients with a certificate of the broker's authorities, including
-// the next authority. Each request has its own connection. The function shown returns the
+// the next authority. Each request has its own connection. The returned function returns the
 // certificate that was presented last.
 func (w *spiffeWorld) serveGated(t *testing.T, s *brokertest.Server, handler http.Handler) (shown func() *x509.Certificate) {
 	t.Helper()

@@ -39,9 +39,9 @@ const (
 	authoritySecret = "spiffe-ca"
 )
 
-// keysChange revokes and rotates the keys and authorities of SVIDs: those of the key ring, and
-// those in a Secret, as cert-manager writes it. Objects keep pulling during each rotation, and no
-// pull may fail.
+// keysChange revokes and rotates the keys and authorities that sign SVIDs. It begins with those of
+// the key ring, and goes on with authorities from a Secret in the form that cert-manager writes.
+// Objects keep pulling during each rotation, and no pull may fail.
 func keysChange(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	registry := newPatientRegistry(t, w)
@@ -109,9 +109,9 @@ func (w *spiffeWorld) awaitStandby(t *testing.T) {
 	})
 }
 
-// svidsAreRevoked revokes the key, and then the authority, that sign SVIDs. The controller must
-// drop their SVIDs, and pull with other SVIDs within seconds. Verifiers that have read the public
-// documents refuse the old SVIDs.
+// svidsAreRevoked revokes the key that signs JWT-SVIDs, and then the authority that signs
+// certificates. The controller must drop the SVIDs that they signed, and pull with other SVIDs
+// within a minute. Verifiers that have read the public documents refuse the old SVIDs.
 func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	token, certificate := registry.objects(t, w, "revoked")
@@ -130,8 +130,8 @@ func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 			next = svid()
 			return wantf(next.signer != former.signer, "it shows an SVID of the revoked %s", former.signer)
 		})
-		// A busy machine needs 20 s. Without the revocation, the controller would present its SVIDs
-		// for half an hour.
+		// On a busy machine, the replacement takes 20 s. Without the revocation, the controller
+		// would present its old SVIDs for half an hour.
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("the controller's SVIDs were replaced within %s", took)
 		}
@@ -188,9 +188,9 @@ func (w *spiffeWorld) renewSecret(t *testing.T) *authority {
 	return next
 }
 
-// patientRegistry is distribution behind several services. Each service caches the public documents
-// of the trust domain for the whole publish delay. The services read the documents at different
-// times. A pull succeeds only if all services accept its SVID.
+// patientRegistry is the registry CNCF Distribution behind several services. Each service caches
+// the public documents of the trust domain for the whole publish delay. The services read the
+// documents at different times. A pull succeeds only if all services accept its SVID.
 type patientRegistry struct {
 	*federatedRegistry
 
@@ -362,16 +362,16 @@ func (r *patientRegistry) pull(t *testing.T, w *spiffeWorld) (end func()) {
 		for _, err := range r.refused {
 			t.Errorf("a service refused an SVID: %v", err)
 		}
-		// Two keys and four authorities take over. Require only five signers: during a takeover,
-		// the former key or authority may still sign, and its SVIDs are valid too.
+		// Two keys and four authorities take over, but five signers are enough: SVIDs of the former
+		// key or authority stay valid, so not every successor need have signed yet.
 		if t.Logf("%d pulls by SVIDs of %d keys and authorities", pulls.Load(), len(r.signers)); pulls.Load() < 50 || len(r.signers) < 5 {
 			t.Error("that is too little to show anything")
 		}
 	}
 }
 
-// keptBundle is a verifier of certificates that caches the SPIFFE bundle for the duration life. A
-// duration of 0 means forever.
+// keptBundle is a verifier of certificates that caches the SPIFFE bundle. The field life is how
+// long it caches the bundle; 0 means forever.
 type keptBundle struct {
 	life time.Duration
 
@@ -399,8 +399,8 @@ func (b *keptBundle) fetch(ctx context.Context) error {
 	return err
 }
 
-// authorityIsImported replaces the trust domain's own authority by one from a Secret, as
-// cert-manager writes it. Certificates come from the new authority once it is public. The former
+// authorityIsImported replaces the trust domain's own authority by one from a Secret in the form
+// that cert-manager writes. Certificates come from the new authority once it is public. The former
 // authority stays public.
 func authorityIsImported(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()

@@ -82,8 +82,8 @@ func judgedByNATS(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// startNATS starts a NATS server for objects with this name. Each object may publish to the subject
-// with the name of its namespace. startNATS returns the server's URL.
+// startNATS starts a NATS server for the objects with this name in two namespaces. Each object may
+// publish to the subject with the name of its namespace. startNATS returns the server's URL.
 func (w *spiffeWorld) startNATS(t *testing.T, name string) (address string) {
 	t.Helper()
 	certificate, key, authorities := w.serverFiles(t)
@@ -106,8 +106,8 @@ func (w *spiffeWorld) startNATS(t *testing.T, name string) (address string) {
 	return messages.ClientURL()
 }
 
-// publishMessage publishes a message. It presents the certificate in the parameter shown, if there
-// is one. It returns NATS's error, or nil if NATS accepted the message.
+// publishMessage publishes a message, and presents a certificate if one is given. It returns NATS's
+// error, or nil if NATS accepted the message.
 func (w *spiffeWorld) publishMessage(address, subject string, shown ...tls.Certificate) error {
 	conn, err := nats.Connect(address, nats.Secure(w.showing(shown...)), nats.NoReconnect(),
 		// Ignore the error here: LastError returns it below.

@@ -54,8 +54,8 @@ const (
 	// documents.
 	trustDomain  = "example.com"
 	spiffeIssuer = "https://spiffe.e2e.example.com"
-	// productionNamespace is the namespace in testdata/stories. The controller also acts for the
-	// tenant of stagingNamespace, but not in ungrantedNamespace.
+	// productionNamespace is the namespace in testdata/stories. The controller may also act for
+	// objects in stagingNamespace, but not for objects in ungrantedNamespace.
 	productionNamespace, stagingNamespace, ungrantedNamespace = "production", "staging", "ungranted"
 )
 
@@ -78,9 +78,9 @@ type spiffeWorld struct {
 	broker map[string]any
 }
 
-// TestSPIFFE tests Stories 2 and 3 of the design of vendor-agnostic credentials, and what other
-// tenants may try. Other projects' software verifies the SVIDs: Apache, distribution and SPIFFE's
-// library.
+// TestSPIFFE tests Stories 2 and 3 of the design of vendor-agnostic credentials, and attempts of
+// other tenants, which must be refused. Other projects' software verifies the SVIDs: Apache, CNCF
+// Distribution and SPIFFE's library.
 func TestSPIFFE(t *testing.T) {
 	beside(t, lane2)
 	w := installSPIFFE(t)
@@ -131,7 +131,8 @@ func installSPIFFE(t *testing.T) *spiffeWorld {
 	return w
 }
 
-// install installs the chart. If secret is not empty, this Secret has the trust domain's authority.
+// install installs the chart. If secret is not empty, the trust domain's authority comes from the
+// Secret with this name.
 func (w *spiffeWorld) install(t *testing.T, secret string) {
 	t.Helper()
 	values, spiffe := loudest(), map[string]any{"trustDomain": trustDomain, "issuer": spiffeIssuer, "secretName": secret}
@@ -160,8 +161,8 @@ func (w *spiffeWorld) readBundle(t *testing.T, issuer string) {
 }
 
 // awaitAuthority waits until the trust domain has an active key, and an active authority that the
-// caller's function accepts. The token server checks every 15 seconds whether the Secret has
-// another authority, and whether the publish delay is over.
+// caller's function accepts. It waits up to a minute, because the token server checks only every 15
+// seconds whether a Secret has another authority, and whether the publish delay is over.
 func (w *spiffeWorld) awaitAuthority(t *testing.T, is func(*identityv1.Authority) bool) {
 	t.Helper()
 	within(t, time.Minute, "a key and the authority are active", func(context.Context) error {
@@ -191,7 +192,7 @@ func imageID(namespace, name string) string {
 	return "spiffe://" + trustDomain + "/imagerepositories/" + namespace + "/" + name
 }
 
-// await reads an object into o until the function want returns nil.
+// await reads the object into o again and again, until the function want returns nil.
 func (w *spiffeWorld) await(t *testing.T, o *v1alpha1.OCIRepository, want func(o *v1alpha1.OCIRepository) error) {
 	t.Helper()
 	awaitIn(t, w.people, patience, o, "as wanted", want)
@@ -275,12 +276,12 @@ func provesByJWT(t *testing.T, w *spiffeWorld, manifest string) {
 	})
 }
 
-// issuer returns the issuer of the cluster's ServiceAccounts, which its API server accepts as
-// audience.
+// issuer returns the issuer of the cluster's ServiceAccounts. The cluster's API server accepts
+// tokens that have this issuer as their audience.
 func (w *spiffeWorld) issuer() string { return "https://oidc.spiffe.example.com/id" }
 
-// statusOf returns the status of a GET request, which presents the token in bearer unless bearer is
-// empty. The status is 0 if the server refuses the connection.
+// statusOf sends a GET request and returns the status of the answer. It presents a bearer token
+// unless the token is empty. The status is 0 if the server refuses the connection.
 func statusOf(t *testing.T, c *http.Client, address, bearer string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -318,7 +319,7 @@ func (w *spiffeWorld) request(ctx context.Context, user string, o *v1alpha1.OCIR
 		AbsPath("/apis/token.lanyard.dev/v1alpha1/namespaces/"+o.Namespace+"/ocirepositories/"+o.Name+"/svid").
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
 	if err := answer.Error(); err != nil {
-		// Return the error of Error, because Raw does not decode an answer of the kind Status.
+		// Unlike answer.Raw, answer.Error decodes the Status in the answer.
 		return nil, err
 	}
 	data, err := answer.Raw()
@@ -341,8 +342,8 @@ SSLCACertificateFile {{.Authorities}}
 {{- end}}
 `
 
-// certificateRegistry is the configuration of Apache in front of distribution. For each repository,
-// Apache requires a certificate with one SPIFFE ID.
+// certificateRegistry is the configuration of Apache in front of the registry CNCF Distribution.
+// For each repository, Apache requires a certificate with one SPIFFE ID.
 var certificateRegistry = template.Must(template.New("certificates").Parse(apacheBase + `
 Listen {{.TLS}}
 SSLSessionCache none
@@ -378,13 +379,13 @@ func (w *spiffeWorld) serverFilesFor(t *testing.T, clients []*x509.Certificate) 
 	return certificate, key, authorities
 }
 
-// startMutual runs distribution for clients with a certificate of the trust domain.
+// startMutual runs CNCF Distribution for clients with a certificate of the trust domain.
 func (w *spiffeWorld) startMutual(t *testing.T) {
 	t.Helper()
 	w.startDistribution(t, w.mutual, w.bundle.X509Authorities())
 }
 
-// startDistribution runs distribution for clients with a certificate of these authorities.
+// startDistribution runs CNCF Distribution for clients with a certificate of these authorities.
 func (w *spiffeWorld) startDistribution(t *testing.T, address string, clients []*x509.Certificate) {
 	t.Helper()
 	config := &configuration.Configuration{Storage: configuration.Storage{
@@ -539,8 +540,8 @@ func certify(t *testing.T, authority *x509.Certificate, signer crypto.Signer, id
 	return tls.Certificate{Certificate: [][]byte{der, authority.Raw}, PrivateKey: key}
 }
 
-// client returns an HTTP client for the company's servers. The client presents the certificate in
-// the parameter shown, if there is one.
+// client returns an HTTP client for the company's servers. The client presents a certificate if one
+// is given.
 func (w *spiffeWorld) client(shown ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: w.showing(shown...)}, Timeout: direct.Timeout}
 }
@@ -574,8 +575,10 @@ func (w *spiffeWorld) publishAt(t *testing.T, address string, shown tls.Certific
 	return digestOf(t, made)
 }
 
-// onlyTheController requests SVIDs as users who must not get them, and SVIDs that are not the
-// object's.
+// onlyTheController requests SVIDs as the controller, as a tenant's administrator and as other
+// programs of the chart. Of these, only the controller may get an SVID, and only in a namespace
+// that granted it. The request must have the object's UID, and the audience and the type of SVID
+// that the object's spec allows.
 func onlyTheController(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	const tenantUser = "production-admin"
@@ -671,7 +674,8 @@ func deletedObject(t *testing.T, w *spiffeWorld, manifest string) {
 	}
 }
 
-// sameDocuments compares the trust domain's key ring, as people read it, with the public documents.
+// sameDocuments reads the trust domain's key ring with kubectl, and compares it with the public
+// documents.
 func sameDocuments(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	data, err := w.Kubectl(t.Context(), "get", "--raw", "/apis/identity.lanyard.dev/v1alpha1/namespaces/"+local.Namespace+"/keyrings/"+identityv1.SPIFFEKeyRing).Output()

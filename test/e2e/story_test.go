@@ -38,15 +38,15 @@ var (
 	roleB = roleARN("tenant-b-ecr")
 )
 
-// partnerRole is the role of another account that tenant A's own role assumes.
+// partnerRole is a role in another account. Tenant A's own role assumes it.
 const (
 	partnerRole    = "arn:aws:iam::210987654321:role/tenant-a-partner"
 	partnerSession = "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/tenant-a-partner-sa.tenant-a"
 )
 
-// asWhom has the objects whose fetch must succeed, by name: with the provider, the ServiceAccount
-// and the cloud identity. Without a cloud identity, the object acts at the cloud as the
-// ServiceAccount itself.
+// asWhom has the provider, the ServiceAccount and the cloud identity of each object whose fetch
+// must succeed. Without a cloud identity, the object acts at the cloud as the ServiceAccount
+// itself.
 var asWhom = map[string]struct{ provider, account, identity string }{
 	"tenant-a-repo": {"aws", "tenant-a-ecr-sa", roleA},
 	"tenant-b-repo": {"aws", "tenant-b-ecr-sa", roleB},
@@ -81,9 +81,9 @@ var fixes = map[string][]string{
 // dataHost is the host from which layers of the demonstration's registry at Azure are read.
 const dataHost = "lanyarddemo.westeurope.data.azurecr.io"
 
-// TestStory tests Stories 1, 3 and 5 of Flux RFC-0010, an Azure counterpart, and further attempts
-// of tenant B. It applies examples/ of the repository without the objects that need Lanyard's own
-// issuer; TestPages runs the issuer.
+// TestStory tests Stories 1, 3 and 5 of Flux RFC-0010, and a similar story at Azure. It also tests
+// attempts of tenant B, which must be refused. It applies the repository's examples/ without the
+// objects that need Lanyard's own issuer; TestPages covers those.
 func TestStory(t *testing.T) {
 	alone(t, "it waits for all objects of the world, and compares them with what lanyard status -A prints")
 	begin := world.Cloud().Journal().Last()
@@ -215,7 +215,7 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 	layers := map[string]int{}
 	for _, call := range calls {
 		if call.Host == dataHost {
-			// The data endpoint refuses clients that present more than the link from the registry.
+			// The data endpoint refuses clients that present anything besides the registry's link.
 			// The controller must present only the link, so no call may be refused.
 			if !call.Granted() {
 				t.Errorf("the registry's data endpoint refused: %+v", call)
@@ -282,8 +282,8 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 			t.Errorf("the cloud did not refuse %s", attempt)
 		}
 	}
-	// Account and object are created at the same time. A token that the controller got before it
-	// saw the account is not cached, so a subject may get two sessions.
+	// Account and object are created at the same time. The controller does not cache a token that
+	// it got before it saw the account. So a subject may get two sessions.
 	for subject, n := range sessions {
 		// This ServiceAccount also tries the partner role, which refuses it. Each attempt needs a
 		// session of the ServiceAccount's first role.
@@ -334,7 +334,8 @@ func kubeconfig(t *testing.T, namespace, account string) string {
 	return path
 }
 
-// TestReconcileRequest requests a reconciliation of an object with a long interval.
+// TestReconcileRequest asserts that a requested reconciliation runs soon, although the object's
+// interval is a year.
 func TestReconcileRequest(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "requested")

@@ -212,7 +212,7 @@ func patchIn[T client.Object](t *testing.T, cluster client.Client, o T, change f
 	must(t, "change an object", cluster.Patch(t.Context(), o, client.MergeFrom(before)))
 }
 
-// await reads an object into o until the function want returns nil.
+// await reads the object into o again and again, until the function want returns nil.
 func await[T client.Object](t *testing.T, o T, what string, want func(o T) error) {
 	t.Helper()
 	awaitWithin(t, patience, o, what, want)
@@ -277,7 +277,7 @@ func failed(c metav1.Condition, reason string, words ...string) error {
 	return nil
 }
 
-// request requests a reconciliation, and returns the value of the annotation.
+// request requests a reconciliation by an annotation, and returns the annotation's value.
 func request(t *testing.T, o client.Object) string {
 	t.Helper()
 	at := time.Now().UTC().Format(time.RFC3339Nano)
@@ -343,8 +343,8 @@ func digestOf(t *testing.T, i v1.Image) string {
 	return digest.String()
 }
 
-// publish publishes an image in a repository, and returns the manifest's digest. The image's only
-// layer is the parameter content.
+// publish publishes an image in a repository, and returns the manifest's digest. The image has one
+// layer with this content.
 func publish(t *testing.T, url, tag string, content []byte, login authn.Authenticator) string {
 	t.Helper()
 	reference, err := name.ParseReference(strings.TrimPrefix(url, "oci://") + ":" + tag)
@@ -354,8 +354,8 @@ func publish(t *testing.T, url, tag string, content []byte, login authn.Authenti
 	return digestOf(t, made)
 }
 
-// push publishes an image in the tenant's repository, and returns the manifest's digest. The
-// image's only layer is the parameter content.
+// push publishes an image in the tenant's repository, and returns the manifest's digest. The image
+// has one layer with this content.
 func (tn *tenant) push(t *testing.T, tag string, content []byte) string {
 	t.Helper()
 	return publish(t, tn.url, tag, content, publisher(t))

@@ -25,7 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// minioTakes has the tokens that MinIO accepts and no cloud accepts, with the reason.
+// minioTakes has the tokens that MinIO accepts although every cloud refuses them, each with the
+// reason.
 var minioTakes = map[string]string{
 	"wrong issuer": "all its issuers' keys are in one pool",
 	"endless":      "its session ends by itself",
@@ -185,8 +186,8 @@ func newKey(t *testing.T) *rsa.PrivateKey {
 	return key
 }
 
-// sign returns a copy of a token under the same key ID, signed with this key. Some claims are
-// replaced, or left out if their new value is nil.
+// sign copies a token, and signs the copy with this key. The copy keeps the token's key ID. Some
+// claims are replaced, or left out if their new value is nil.
 func sign(t *testing.T, like string, key *rsa.PrivateKey, replace map[string]any) string {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(like, []jose.SignatureAlgorithm{jose.RS256})

@@ -42,7 +42,7 @@ const (
 	wrongAudience   = "https://elsewhere.example.com" // no receiver in the tests has this audience
 )
 
-// federated is a WorkloadIdentity with the identities that trust it at other services.
+// federated is a WorkloadIdentity with the names of the cloud identities that trust it.
 type federated struct {
 	*identityv1.WorkloadIdentity
 
@@ -220,8 +220,8 @@ type tokenKind struct {
 	token func(audience string) string
 }
 
-// ownTokens returns a good token of identity A, and bad ones. The parameter foreign is a key that
-// is not the issuer's.
+// ownTokens returns a good token of identity A, and bad ones. Some of the bad tokens are signed
+// with the foreign key, which is not the issuer's.
 func ownTokens(t *testing.T, w *issuerWorld, a, b federated, foreign *rsa.PrivateKey) []tokenKind {
 	t.Helper()
 	good := func(audience string) string { return w.token(t, a, audience) }
@@ -265,8 +265,7 @@ func ownTokens(t *testing.T, w *issuerWorld, a, b federated, foreign *rsa.Privat
 	}
 }
 
-// activeKey returns the private half of the active key, like somebody who may read the release's
-// Secrets.
+// activeKey returns the private half of the active key. It reads the key in the release's Secrets.
 func activeKey(t *testing.T, w *issuerWorld) *rsa.PrivateKey {
 	t.Helper()
 	key, ok := openKey(t, w.people, keyring.IssuerRing, kidOf(w.ring(t), identityv1.KeyActive)).(*rsa.PrivateKey)

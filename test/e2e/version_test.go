@@ -31,8 +31,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestVersion compares the versions that programs print. The linker sets the version. Programs from
-// one build have the same version.
+// TestVersion checks that the programs print the same version, which the linker sets.
 func TestVersion(t *testing.T) {
 	beside(t)
 	// told matches the versions that the Makefile passes to the linker.

@@ -15,9 +15,9 @@ import (
 
 // TestPermissionWithdrawn removes permissions at the clouds while credentials are cached. The next
 // reconciliation must be refused. Amazon ECR checks the role's permission at each request. At
-// Azure, the controller exchanges a cached token for an access token to pull with, and the registry
-// checks the role assignment then. The access token contains its permissions, so a stolen one works
-// until it expires.
+// Azure, the controller exchanges a cached token for an access token, with which it pulls. The
+// registry checks the role assignment during this exchange. A thief also tries an access token from
+// before the withdrawal. This token must still work, because it contains its permissions.
 func TestPermissionWithdrawn(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "withdrawn")
@@ -72,8 +72,8 @@ func TestPermissionWithdrawn(t *testing.T) {
 	}
 }
 
-// registryAccess gets a registry's access token for pulls from the repository "app", as a thief of
-// the tenant's application would.
+// registryAccess gets a registry's access token for pulls from the repository "app". It gets the
+// token as a thief with the tenant's ServiceAccount token would.
 func (tn *tenant) registryAccess(t *testing.T, application, host string) string {
 	t.Helper()
 	access, v := entraToken(t, application, token(t, tn.namespace, puller, azureAudience))

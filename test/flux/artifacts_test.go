@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// newRegistry starts distribution as a real registry, and returns its host:port.
+// newRegistry starts a real registry, CNCF Distribution, and returns its host:port.
 func newRegistry(t *testing.T) string {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
@@ -139,7 +139,7 @@ func fluxPull(t *testing.T, url string) published {
 }
 
 // TestArtifactsOfEachOther asserts that Flux's client reads artifacts that Lanyard's client pushed,
-// and the reverse. Files and metadata must be equal.
+// and vice versa. Files and metadata must be equal.
 func TestArtifactsOfEachOther(t *testing.T) {
 	host := newRegistry(t)
 	source := t.TempDir()

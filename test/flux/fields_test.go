@@ -47,7 +47,7 @@ func specOf(t *testing.T, file, version string) *schema {
 	return nil
 }
 
-// refused reports whether the schema refuses every value, by a rule with its own message.
+// refused reports whether the schema has a rule that refuses every value.
 func (s *schema) refused() bool {
 	return slices.ContainsFunc(s.Rules, func(r struct {
 		Rule string `json:"rule"`
@@ -81,8 +81,8 @@ func compare(t *testing.T, path string, ours, theirs *schema) int {
 	return compared
 }
 
-// TestFieldsOfFlux asserts that Lanyard's CRDs have each field in spec of Flux's CRDs, documented
-// or not.
+// TestFieldsOfFlux asserts that Lanyard's CRDs have every spec field of Flux's CRDs, documented or
+// not.
 func TestFieldsOfFlux(t *testing.T) {
 	for _, kind := range []struct{ module, group, plural string }{
 		{sourceController, "source", "ocirepositories"},

@@ -89,7 +89,7 @@ func (w *world) read() *sourcev1.ExternalArtifact {
 	return ea
 }
 
-// consume fetches an artifact like kustomize-controller, and returns its files.
+// consume fetches an artifact as kustomize-controller does, and returns its files.
 func (w *world) consume(url, digest string) (map[string]string, error) {
 	w.t.Helper()
 	dir := w.t.TempDir()
@@ -120,8 +120,8 @@ func (w *world) consume(url, digest string) (map[string]string, error) {
 
 const revision = "1.2.0@sha256:3b4c28c09c10d0af2aec5b5d9e2c1d7cd6c1f9d6d51d4d9cb9c8d4a7a0d8f1f0"
 
-// TestFluxReadsWhatIsPublished asserts that the published object fits Flux's Go type, and has all
-// that Flux needs of a source.
+// TestFluxReadsWhatIsPublished asserts that the published object fits Flux's Go type, and has
+// everything that Flux needs from a source.
 func TestFluxReadsWhatIsPublished(t *testing.T) {
 	w := newWorld(t)
 	w.publish(revision, normalized(t, map[string]string{"kustomization.yaml": "resources: []"}))
@@ -197,7 +197,7 @@ func TestFluxRefusesWhatIsNotPublished(t *testing.T) {
 	}
 }
 
-// layer packs files like a publisher of image layers: tar, gzip.
+// layer packs files as a publisher of image layers does: with tar and gzip.
 func layer(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var buf bytes.Buffer

@@ -20,7 +20,7 @@ import (
 
 // ignored returns texts for spec.ignore, and paths. The texts are the examples in Flux's
 // documentation and every string in the tests of Flux's library. The paths are from the lists and
-// strings in these tests, and some more.
+// strings in the library's tests, with a few of our own.
 func ignored(t *testing.T) (ignores, paths []string) {
 	t.Helper()
 	for _, page := range []string{"ocirepositories.md", "buckets.md"} {
@@ -74,8 +74,9 @@ var matchers = map[string]struct {
 	},
 }
 
-// TestIgnoreAsFlux asserts that every text of spec.ignore excludes the same paths as in Flux. Where
-// Lanyard differs, Git must agree with Lanyard, or Lanyard refuses the pattern: docs/deviations.md.
+// TestIgnoreAsFlux asserts that every text of spec.ignore excludes the same paths as in Flux. There
+// are two exceptions, which docs/deviations.md lists: Git agrees with Lanyard, or Lanyard refuses
+// the pattern.
 func TestIgnoreAsFlux(t *testing.T) {
 	ignores, paths := ignored(t)
 	for kind, matcher := range matchers {

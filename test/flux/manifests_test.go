@@ -65,9 +65,9 @@ func refusals(t *testing.T, doc string) []string {
 	return words
 }
 
-// TestFluxManifestsAreAcceptedOrRefusedAloud converts each manifest of Flux's documentation like
-// lanyard convert. The manifest must be stored without loss, or be refused with a message from
-// docs/flux.md. The counts in docs/flux.md must be right.
+// TestFluxManifestsAreAcceptedOrRefusedAloud converts each manifest of Flux's documentation as
+// `lanyard convert` does. The manifest must be stored without loss, or be refused with a message
+// from docs/flux.md. The counts in docs/flux.md must be right.
 func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
 	text, err := os.ReadFile("../../docs/flux.md")
 	must.Succeed(t, err)
@@ -158,8 +158,8 @@ func clone(t *testing.T, object map[string]any) map[string]any {
 	return again
 }
 
-// lost returns the path of a value that the parameter written has, but the parameter stored lacks.
-// The path is empty if all values are stored.
+// lost returns the path of a value that was written but not stored. The path is empty if all values
+// are stored.
 func lost(written, stored any) string {
 	fields, ok := written.(map[string]any)
 	if !ok {

@@ -14,8 +14,8 @@ const (
 	imageReflector   = "github.com/fluxcd/image-reflector-controller@v1.2.4"
 )
 
-// module downloads a module and returns its folder. A path without a version gets the version of
-// the module's API types in go.mod.
+// module downloads a module and returns its folder. If the path has no version, the version is that
+// of the module's API types in go.mod.
 func module(t *testing.T, path string) string {
 	t.Helper()
 	if !strings.Contains(path, "@") {

@@ -52,8 +52,8 @@ func (tags registry) connect(t *testing.T) *oci.Client {
 	return client
 }
 
-// versions returns the strings in Flux's tests of three things: its version library, the choice of
-// an artifact, and its policies. It adds the ranges and filters in Flux's documentation.
+// versions returns the strings in Flux's tests of its version library, of the choice of an
+// artifact, and of its policies. It adds the ranges and filters in Flux's documentation.
 func versions(t *testing.T) []string {
 	t.Helper()
 	sources, images := module(t, sourceController), module(t, imageReflector)
@@ -104,8 +104,9 @@ func highest(tags []string, constraint *semver.Constraints, filter *regexp.Regex
 	return found
 }
 
-// TestVersionsAsFlux tries every range and filter in Flux's tests and documentation on all tags in
-// the same texts. Lanyard must take the tag that Flux takes, and refuse what Flux refuses.
+// TestVersionsAsFlux collects ranges, filters and tags from Flux's tests and documentation. It
+// tries every range and filter on all tags. Lanyard must take the tag that Flux takes, and refuse
+// what Flux refuses.
 func TestVersionsAsFlux(t *testing.T) {
 	all := versions(t)
 	var tags, ranges []string

@@ -114,7 +114,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// apiServer answers discovery, lists and reads of the table's kinds and of ServiceAccounts.
+// apiServer answers discovery requests. It also answers get and list requests for ServiceAccounts
+// and for the kinds in the table.
 type apiServer struct{ objects client.Client }
 
 func served() kinds.Table {
@@ -176,8 +177,8 @@ func (s apiServer) answer(ctx context.Context, path []string) (any, error) {
 	}
 }
 
-// TestChart renders the chart with the lists of the extended table of kinds. Each of the chart's
-// rules for Buckets must also be for TagLists, because both kinds keep artifacts.
+// TestChart renders the chart as if TagList were one of Lanyard's kinds. Each rule for Buckets must
+// also apply to TagLists, because both kinds keep artifacts.
 func TestChart(t *testing.T) {
 	files, err := charts.Lanyard()
 	must.Succeed(t, err)
@@ -226,7 +227,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// memory holds objects in memory. Like a manager, it gets its indexes before its objects.
+// memory holds objects in memory. As in a manager, indexes are added before the objects.
 type memory struct {
 	client.Reader
 

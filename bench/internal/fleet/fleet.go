@@ -32,7 +32,7 @@ const (
 	objectsPerNamespace = 100
 )
 
-// Publish pushes the artifacts of the demonstration, one of them into [Repository].
+// Publish pushes the artifacts of package examples, one of them into [Repository].
 func Publish(ctx context.Context, cloud *local.Cloud) error {
 	artifacts, err := examples.Artifacts()
 	if err != nil {
@@ -47,7 +47,7 @@ func URL(region string) string {
 	return "oci://" + local.Account + ".dkr.ecr." + region + ".amazonaws.com/" + Repository
 }
 
-// Meta returns name and namespace of the i-th object of a kind. A hundred objects share a
+// Meta returns the name and the namespace of the i-th object of a kind. A hundred objects share a
 // namespace.
 func Meta(kind string, i int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
@@ -55,16 +55,16 @@ func Meta(kind string, i int) metav1.ObjectMeta {
 	}
 }
 
-// Account returns name and namespace of the i-th ServiceAccount. The objects that use it are in its
-// namespace.
+// Account returns the name and the namespace of the i-th ServiceAccount. The objects that use it
+// are in its namespace.
 func Account(i int) metav1.ObjectMeta {
 	account := Meta("sa", i)
 	account.Namespace = Meta("", i*ObjectsPerAccount).Namespace
 	return account
 }
 
-// AddRoles adds a role at AWS for each of n ServiceAccounts. The role trusts the account, and may
-// pull [Repository].
+// AddRoles adds a role at AWS for each of n ServiceAccounts. The role trusts the ServiceAccount,
+// and may pull [Repository].
 func AddRoles(o *local.CloudOptions, n int) {
 	issuer := strings.TrimPrefix(local.Issuer, "https://")
 	pull := policy(`{"Effect":"Allow","Action":"ecr:GetAuthorizationToken","Resource":"*"},
@@ -135,13 +135,13 @@ func Accounts(ctx context.Context, c client.Client, n int) error {
 	})
 }
 
-// Create creates many objects, some of them at the same time.
+// Create creates many objects, several at a time.
 func Create(ctx context.Context, c client.Client, count int, object func(int) client.Object) error {
 	return Each(ctx, count, func(ctx context.Context, i int) error { return c.Create(ctx, object(i)) })
 }
 
-// Each calls do with each number below count, some of them at the same time. It returns the first
-// error.
+// Each calls a function with each number from 0 to count-1, with up to 16 calls at the same time.
+// It returns the first error.
 func Each(ctx context.Context, count int, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)

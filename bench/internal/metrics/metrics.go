@@ -38,7 +38,7 @@ series:
 	return total
 }
 
-// Process is what a process has used since its start.
+// Process has the memory of a process, and the totals of its work since its start.
 type Process struct {
 	Resident, Heap  float64 // bytes at the time of the reading
 	CPU             time.Duration
@@ -52,7 +52,7 @@ func (p Process) Since(before Process) Process {
 	return p
 }
 
-// Process returns the figures of the process that has these samples.
+// Process returns the figures of the process that the samples come from.
 func (s Samples) Process() Process {
 	return Process{
 		Resident:        s.Sum("process_resident_memory_bytes"),

@@ -31,10 +31,10 @@ type World struct {
 	programs string
 }
 
-// Run starts the cloud of the demonstration and a cluster, calls measure, and ends both. The
-// parameter programs is the folder of the control plane and of Lanyard's programs. The function
-// change may change the options of the cloud. If measure fails and ctx has not ended, the folder
-// with all logs stays, and the error has its path.
+// Run starts the local cloud of package examples and a cluster, calls measure, and stops both. The
+// given folder must contain the control plane and Lanyard's programs. Run calls change before the
+// cloud starts, to let the caller adjust the cloud's options. If measure fails and ctx has not
+// ended, Run keeps the folder with all logs, and the error has its path.
 func Run(
 	ctx context.Context, programs string, change func(*local.CloudOptions), measure func(*World) error,
 ) (err error) {
@@ -83,8 +83,8 @@ func Run(
 // Binary returns the path of a program.
 func (w *World) Binary(name string) string { return filepath.Join(w.programs, name) }
 
-// Await calls look until it succeeds, with a pause after each call. Await fails early if a program
-// of the cluster has ended.
+// Await calls a function until it succeeds, with a pause after each call. Await fails early if a
+// program of the cluster has ended.
 func (w *World) Await(ctx context.Context, pause time.Duration, look func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
@@ -102,7 +102,7 @@ func (w *World) Await(ctx context.Context, pause time.Duration, look func(contex
 	}
 }
 
-// Sleep waits for a time. If ctx ends before, Sleep returns the cause.
+// Sleep waits for a duration. If ctx ends first, Sleep returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -12,8 +12,8 @@ import (
 
 func main() { controller.Main(byName(os.Args[4])) }
 
-// byName returns the provider with this name. In the program flux, Flux's library chooses a
-// provider by name too.
+// byName returns the provider with this name. The program in size/flux chooses its provider by name
+// too.
 func byName(name string) (auth.Provider, error) {
 	clouds, err := providers.New(providers.Config{Env: os.Getenv})
 	if err != nil {

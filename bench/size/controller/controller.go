@@ -47,7 +47,7 @@ func Run(providers ...auth.Provider) error {
 	return nil
 }
 
-// Main runs a program with one provider; err is the error of making the provider.
+// Main runs a program with one provider. If the provider could not be made, err says why.
 func Main[P auth.Provider](provider P, err error) {
 	if err == nil {
 		err = Run(provider)

@@ -19,8 +19,8 @@ type Component struct {
 	err    error         // what run returned; valid once done is closed
 }
 
-// Start calls run in a goroutine. Once the context of run is cancelled, run should return within
-// grace. The parameter name is the component's name in errors.
+// Start starts a component: a new goroutine calls run. After its context is cancelled, run should
+// return within the grace period. Errors about the component contain its name.
 func Start(ctx context.Context, name string, grace time.Duration, run func(context.Context) error) *Component {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Component{name: name, grace: grace, cancel: cancel, done: make(chan struct{})}
@@ -31,12 +31,11 @@ func Start(ctx context.Context, name string, grace time.Duration, run func(conte
 	return c
 }
 
-// ErrStillRunning says that a component did not end within its grace.
+// ErrStillRunning says that a component did not end within its grace period.
 var ErrStillRunning = errors.New("still running")
 
-// Stop asks the component to end, and waits for the end, at most as long as the component's grace.
-// For a component that ended by itself, Stop returns no error: FirstToEnd and WaitFor report such
-// an end.
+// Stop asks the component to end, and waits for the end, but no longer than the grace period. For a
+// component that ended by itself, Stop returns no error: FirstToEnd and WaitFor report such an end.
 func (c *Component) Stop() error {
 	select {
 	case <-c.done:
@@ -77,9 +76,10 @@ func FirstToEnd(ctx context.Context, components []*Component) *Component {
 	return nil
 }
 
-// WaitFor calls ask 50 times a second, until the answer is nil. It gives up when ctx ends, when a
-// component ends, or after five minutes; the error then has the last answer too. An API server is
-// ready after seconds. On a machine that runs all tests twice at once, a minute was not enough.
+// WaitFor calls a function 50 times a second, until the function returns nil. It gives up when ctx
+// ends, when a component ends, or after five minutes. The error then includes the function's last
+// error. An API server is usually ready within seconds, but one minute was not enough on a machine
+// with two simultaneous runs of all tests.
 func WaitFor(ctx context.Context, components []*Component, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

@@ -51,7 +51,7 @@ func TestStop(t *testing.T) {
 				if took := time.Since(began); took > 3*time.Second {
 					t.Errorf("Stop took %s, more than its grace", took)
 				}
-				time.Sleep(time.Minute) // until the component that ignores Stop ends, as synctest requires
+				time.Sleep(time.Minute) // in fake time, for the component that ignores Stop to end
 				if tt.want == "" && err != nil {
 					t.Errorf("Stop() = %v, want nil", err)
 				}

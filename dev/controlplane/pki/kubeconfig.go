@@ -5,8 +5,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeKubeconfig writes a kubeconfig file with one context. The context's cluster has the URL in
-// server, and the receiver as its CA. The context's user has the certificate and the key in user.
+// writeKubeconfig writes a kubeconfig file for the API server at a URL. The file has the
+// authority's certificate as the cluster's CA, and the user's certificate and key.
 func (a *authority) writeKubeconfig(path, server string, user pair) error {
 	const name = "lanyard" // name of the cluster, the user and the context
 	text, err := clientcmd.Write(api.Config{

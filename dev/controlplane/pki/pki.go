@@ -1,7 +1,7 @@
 // Package pki makes the keys, certificates and kubeconfig files of the embedded control plane.
 // Authorities and the ServiceAccount signing key are made once and kept, since everything issued
-// under them depends on them. Every Prepare issues all other certificates anew, so none expires in
-// use.
+// under them depends on them. Each call of [Prepare] issues all other certificates anew, so none
+// expires in use.
 package pki
 
 import (
@@ -41,8 +41,8 @@ const (
 	// leafLife is how long serving and client certificates are valid. No serve process runs for a
 	// year, and the next serve process issues new certificates.
 	leafLife = 365 * 24 * time.Hour
-	// backdate is how much earlier than its issue a certificate becomes valid, because the clocks
-	// of clients may be behind.
+	// backdate moves the start of a certificate's validity into the past, for clients whose clocks
+	// are behind.
 	backdate = time.Hour
 )
 
@@ -50,17 +50,17 @@ const (
 type Files struct {
 	// CACert is the authority for serving and client certificates.
 	CACert string
-	// ServingCert and ServingKey are kube-apiserver's own.
+	// ServingCert and ServingKey are kube-apiserver's serving certificate and key.
 	ServingCert, ServingKey string
 	// FrontProxyCACert is the authority for FrontProxyCert and nothing else: whoever has a
 	// certificate of this authority may send requests as any user.
 	FrontProxyCACert string
-	// FrontProxyCert and FrontProxyKey are the aggregator's.
+	// FrontProxyCert and FrontProxyKey are the aggregator's client certificate and key.
 	FrontProxyCert, FrontProxyKey string
 	// ServiceAccountKey is the RSA key that signs ServiceAccount tokens.
 	ServiceAccountKey string
-	// ControllerCert and ControllerKey are kube-controller-manager's, as in
-	// ControllerKubeconfig.
+	// ControllerCert and ControllerKey are kube-controller-manager's client certificate and key.
+	// ControllerKubeconfig contains both.
 	ControllerCert, ControllerKey, ControllerKubeconfig string
 	// AdminKubeconfig is for people and tests.
 	AdminKubeconfig string
@@ -68,8 +68,9 @@ type Files struct {
 	AuditPolicy string
 }
 
-// Prepare makes the authorities and keys that are missing in dir, and issues the certificates for
-// an API server at the URL in server. The certificates' validity is counted from the time now.
+// Prepare makes the authorities and keys that are missing in dir. It issues all other certificates
+// again, and counts their validity from now. It also writes kubeconfigs for the API server at the
+// given URL.
 func Prepare(dir, server string, now time.Time) (Files, error) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	f := Files{
@@ -122,15 +123,15 @@ func Prepare(dir, server string, now time.Time) (Files, error) {
 	)
 }
 
-// servingTemplate holds every name under which this machine and objects of the
-// cluster address the API server.
+// servingTemplate returns a template with all names and addresses of the API server: those that
+// programs on this machine use, and those of the Service "kubernetes".
 func servingTemplate() *x509.Certificate {
 	return &x509.Certificate{
 		Subject: pkix.Name{CommonName: "kube-apiserver"},
 		DNSNames: []string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		},
-		// The last address is the first address of ServiceCIDR, which the Service kubernetes gets.
+		// The Service "kubernetes" gets the first address of ServiceCIDR, 10.0.0.1.
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.IPv4(10, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}

@@ -98,7 +98,7 @@ func TestPrepareIssues(t *testing.T) {
 }
 
 // TestPrepareKeepsAuthorities checks that after a second Prepare, tokens and certificates of the
-// first Prepare are still valid. Users may have copied these certificates in kubeconfig files.
+// first Prepare are still valid. Users may have copies of these certificates in kubeconfig files.
 func TestPrepareKeepsAuthorities(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()

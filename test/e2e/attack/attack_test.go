@@ -108,7 +108,7 @@ type suite struct {
 	honest    *honest
 	hostile   *statuses
 	apiserver *machine
-	judged    uint64 // number of the last judged call in the journal
+	judged    uint64 // journal number of the last call to the local cloud that was judged
 	table     *tabwriter.Writer
 }
 

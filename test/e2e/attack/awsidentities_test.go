@@ -51,8 +51,8 @@ func (l lender) role(name string, source string, spec identityv1.AWSClusterIdent
 	l.make(o)
 }
 
-// identityEnv returns the environment of the identity controller: the access key of its user in the
-// local cloud, and the local cloud's own variables.
+// identityEnv returns the environment of the identity controller: the access key of its user, and
+// the variables that clients of the local cloud need.
 func identityEnv() []any {
 	env := []any{
 		map[string]any{"name": "AWS_ACCESS_KEY_ID", "value": identityKey},
@@ -65,7 +65,7 @@ func identityEnv() []any {
 	return env
 }
 
-// start creates in the cloud the identity controller's user and the role "lent".
+// start creates the identity controller's user and the role "lent" in the local cloud.
 func (l lender) start() {
 	t := l.t
 	t.Helper()
@@ -110,8 +110,8 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: "keys"}, Type: identityv1.SecretTypeAWSStatic,
 		StringData: map[string]string{"accessKeyID": identityKey, "secretAccessKey": identitySecret},
 	})
-	// The hostile tenant copies the victim's ServiceAccount and identity, with their names and the
-	// role ARN.
+	// The hostile tenant copies the victim's ServiceAccount and identity, including the names and
+	// the role ARN.
 	for _, namespace := range []string{victim, hostile} {
 		l.make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant-a-ecr-sa"}})
 		l.make(&identityv1.AWSServiceAccountIdentity{

@@ -33,7 +33,7 @@ type fetcher interface {
 	GetFetchStatus() *meta.FetchStatus
 }
 
-// repositoryOf returns an OCIRepository at Amazon ECR with this AWS identity. The reference may be
+// repositoryOf returns an OCIRepository at Amazon ECR. It refers to an AWS identity, unless ref is
 // nil.
 func repositoryOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.OCIRepository {
 	return &v1alpha1.OCIRepository{
@@ -46,7 +46,7 @@ func repositoryOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.OC
 	}
 }
 
-// imagesOf returns an ImageRepository at Amazon ECR with this AWS identity. The reference may be
+// imagesOf returns an ImageRepository at Amazon ECR. It refers to an AWS identity, unless ref is
 // nil.
 func imagesOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.ImageRepository {
 	return &v1alpha1.ImageRepository{
@@ -59,7 +59,7 @@ func imagesOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.ImageR
 	}
 }
 
-// bucketOf returns a Bucket at Amazon S3 with this AWS identity. The reference may be nil.
+// bucketOf returns a Bucket at Amazon S3. It refers to an AWS identity, unless ref is nil.
 func bucketOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
@@ -93,8 +93,9 @@ func awaitRefused(t *testing.T, o fetcher, reason string) {
 	}
 }
 
-// TestBorrowedAWSIdentitiesOfSources tries every way to get an AWS identity for a fetching object
-// of a namespace without a grant.
+// TestBorrowedAWSIdentitiesOfSources tries every way to get an AWS identity for an OCIRepository,
+// Bucket or ImageRepository in a namespace without a grant. Each try must be refused with the
+// expected reason.
 func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 	const hostile, victim = "lessee-2", "lessee" // a check that compares prefixes would confuse these names
 	const role = identityv1.AWSClusterRoleIdentityKind
@@ -132,9 +133,10 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 		})
 	}
 
-	// The identity "leased-by-label" admits namespaces with the label team=lessee. Labels of the
-	// object must have no effect, and similar labels of the namespace must have none. After the
-	// namespace lost the label, the object must be refused at once.
+	// The identity "leased-by-label" admits namespaces with the label team=lessee. The object must
+	// be refused while its namespace lacks the label, even if the object has the label or the
+	// namespace has a similar one. When the namespace loses the label, the object must be refused
+	// at once.
 	t.Run("games with labels", func(t *testing.T) {
 		l := lender{t}
 		o := bucketOf(hostile, named(role, "leased-by-label"))
@@ -146,15 +148,15 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 			awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 		}
 		relabel(t, hostile, map[string]string{"team": "lessee"})
-		// The namespace is admitted now. The object is still refused, because the source of the
-		// identity, AWSClusterControllerIdentity default, does not exist.
+		// The namespace is admitted now, but the object is still refused: the identity's source is
+		// the AWSClusterControllerIdentity "default", which does not exist.
 		awaitRefused(t, o, meta.ReasonControllerIdentityMissing)
 		relabel(t, hostile, nil)
 		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 	})
 
-	// A grant belongs to one identity with one name. A later identity with the same name must not
-	// inherit the grant. The grant must not follow its identity to another name.
+	// When an identity is made again under another name, objects that refer to the former name must
+	// be refused. A later identity with the former name must not inherit the former grant.
 	t.Run("a renamed identity", func(t *testing.T) {
 		l := lender{t}
 		l.role("leased-once", "", lentTo(victim, hostile))
@@ -250,8 +252,8 @@ func relabel(t *testing.T, name string, labels map[string]string) {
 	must(t, "label a namespace", objects.Update(t.Context(), namespace))
 }
 
-// withoutRules calls the function work while the CRDs with these names have no validation rules, as
-// in an earlier release.
+// withoutRules calls a function while the CRDs with these names have no validation rules, as in an
+// earlier release.
 func withoutRules(t *testing.T, names []string, work func()) {
 	t.Helper()
 	for _, name := range names {
@@ -270,7 +272,7 @@ func withoutRules(t *testing.T, names []string, work func()) {
 			must(t, "restore a definition", objects.Patch(context.WithoutCancel(t.Context()), definition, client.RawPatch("application/merge-patch+json", before)))
 		}()
 	}
-	// Wait: the API server uses the changed CRDs after a moment.
+	// Wait until the API server uses the changed CRDs.
 	probe := repositoryOf("default", &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: "probe"})
 	probe.Spec.ServiceAccountName = "default"
 	grant := &unstructured.Unstructured{Object: map[string]any{

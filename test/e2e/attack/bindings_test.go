@@ -61,8 +61,8 @@ func targetOf(kind, config string) identityv1.WorkloadIdentitySpec {
 	}
 }
 
-// awaitReady waits until a binding is Ready. If the parameter ready is false, it waits until the
-// binding is refused.
+// awaitReady waits until a binding is Ready. If ready is false, it waits until the binding is
+// refused.
 func awaitReady(t *testing.T, o *identityv1.WorkloadIdentityBinding, ready bool) metav1.Condition {
 	t.Helper()
 	await(t, o, "the binding "+o.Name, func() error {

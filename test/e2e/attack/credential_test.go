@@ -54,7 +54,7 @@ type thieving struct {
 	stolen map[string]bool
 }
 
-// newThieving serves a thieving registry under a host until the test ends.
+// newThieving serves a thieving registry at a host until the test ends.
 func newThieving(t *testing.T, host string) *thieving {
 	t.Helper()
 	r := &thieving{stolen: map[string]bool{}}
@@ -74,7 +74,7 @@ func (r *thieving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusUnauthorized)
 }
 
-// tokens returns the claims of each stolen token, by token.
+// tokens returns the stolen tokens, each with its claims.
 func (r *thieving) tokens(t *testing.T) map[string]jwt.Claims {
 	t.Helper()
 	r.mu.Lock()
@@ -90,9 +90,9 @@ func (r *thieving) tokens(t *testing.T) map[string]jwt.Claims {
 	return all
 }
 
-// proving returns an OCIRepository of the tenant with a credential of the type kind. The parameter
-// subject is the name of the ServiceAccount or the WorkloadIdentity. It is empty for types that
-// need neither.
+// proving returns an OCIRepository of the tenant with a credential of the given kind. The subject
+// is the name of a ServiceAccount or a WorkloadIdentity, or empty if the credential needs neither
+// of them.
 func (tn *tenant) proving(name, kind, subject, host string, audiences ...string) *v1alpha1.OCIRepository {
 	o := tn.repository(name, host+"/app")
 	o.Spec.Credential = &v1alpha1.Credential{Type: kind, Audiences: audiences}
@@ -104,8 +104,8 @@ func (tn *tenant) proving(name, kind, subject, host string, audiences ...string)
 	return o
 }
 
-// identityFor creates a WorkloadIdentity with audiences that the tenant chooses. The target system
-// must not be a cloud, because the identity's token is itself the credential.
+// identityFor creates a WorkloadIdentity with audiences that the tenant chooses. Its target system
+// is a registry: for this target, the credential is the identity's token itself.
 func (tn *tenant) identityFor(name string, audiences ...string) {
 	create(tn.t, &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(name), Spec: identityv1.WorkloadIdentitySpec{
 		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName, TargetSystem: identityv1.TargetSystem{Type: "registry"},
@@ -189,10 +189,11 @@ func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	return "arn:aws:iam::" + local.Account + ":role/" + tn.namespace
 }
 
-// borrowController acts as a tenant whose objects set no ServiceAccount. It wants the controller's
-// own token. From a namespace to which the controller's identity is lent, it wants the token at its
-// own hosts. From another namespace, it wants the token at listedRegistry. listedRegistry redirects
-// to the tenant's host.
+// borrowController acts as a tenant that has two namespaces and wants the controller's own token.
+// The controller lends its identity only to lentNamespace, and sends the token only to
+// listedRegistry. Objects in lentNamespace refer to other hosts, and an object in the other
+// namespace refers to listedRegistry. Finally, listedRegistry redirects the controller to the
+// tenant's host. The tenant must not get the token.
 func borrowController(tn *tenant) {
 	t := tn.t
 	const kind = v1alpha1.CredentialServiceAccountToken
@@ -291,7 +292,8 @@ func victim(t *testing.T) *v1alpha1.OCIRepository {
 
 // stealSVIDs acts as a tenant that may do everything except request SVIDs. Later an administrator
 // lets it request SVIDs in its own namespace, by mistake. The tenant wants SVIDs of other tenants'
-// objects, and SVIDs of its own object with a wider scope.
+// objects. It also wants SVIDs that its own object may not have: with more audiences, or of another
+// type.
 func stealSVIDs(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -348,15 +350,15 @@ func stealSVIDs(tn *tenant) {
 	}
 }
 
-// askingForSVIDs is the permission to request SVIDs. No role of the chart for people has it.
+// askingForSVIDs is the permission to request SVIDs. None of the chart's roles for people has it.
 func askingForSVIDs() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"ocirepositories/svid"}, Verbs: []string{"create"}}
 }
 
-// stealControllerSVIDs acts as a thief with the credential of lanyard-controller. The thief gets
-// SVIDs of the tenants that the controller acts for, with keys that the thief made. Each SVID is in
-// the audit log. The thief gets no SVIDs where the controller does not act. It cannot forge SVIDs
-// with the SVIDs that it got, or with anything that it may read.
+// stealControllerSVIDs acts as a thief with the credential of lanyard-controller. The thief gets a
+// JWT-SVID and a certificate of a tenant that the controller acts for. The audit log must have an
+// entry for the JWT-SVID. The thief must get no SVIDs in namespaces where the controller does not
+// act, and must not be able to forge SVIDs.
 func stealControllerSVIDs(tn *tenant) {
 	t := tn.t
 	mine := tn.proving("jwt", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")
@@ -410,8 +412,7 @@ func stealControllerSVIDs(tn *tenant) {
 	tn.svidsEnd(thief, mine, http.StatusUnauthorized)
 }
 
-// svidsEnd waits until a request for an SVID of an object gets the HTTP status in the parameter
-// want.
+// svidsEnd requests an SVID of an object until the answer has the wanted HTTP status.
 func (tn *tenant) svidsEnd(thief *caller, o *v1alpha1.OCIRepository, want int) {
 	tn.tried++
 	for deadline := time.Now().Add(patience); ; pause(tn.t, pollEvery) {
@@ -426,8 +427,9 @@ func (tn *tenant) svidsEnd(thief *caller, o *v1alpha1.OCIRepository, want int) {
 	}
 }
 
-// forgeOffline forges SVIDs of the victim. It uses a stolen certificate with its key, and what the
-// thief may read of the key ring. SPIFFE's library must refuse the forged SVIDs.
+// forgeOffline forges SVIDs of the victim. It uses a stolen certificate with its key, and a stolen
+// JWT-SVID. SPIFFE's library must refuse the forged SVIDs. If the thief may read the KeyRing, it
+// must find no private key there.
 func (tn *tenant) forgeOffline(thief *caller, key *ecdsa.PrivateKey, token, chain string) {
 	t := tn.t
 	stolen := spiffeid.RequireFromString("spiffe://" + trustDomain + "/ocirepositories/" + victimNamespace + "/proving")

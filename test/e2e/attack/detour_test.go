@@ -19,8 +19,8 @@ import (
 )
 
 // downgrade acts as a tenant with a registry at which the controller logs in. The registry then
-// sends the controller to a server without TLS: by redirects of manifests and lists of tags, and by
-// the realm of a login.
+// sends the controller to a server without TLS: it redirects requests for manifests and tags to
+// this server, or names it as the token service for logins.
 func downgrade(tn *tenant) {
 	t := tn.t
 	secure, plain := tn.host("secure"), tn.host("plain")
@@ -89,8 +89,8 @@ func nameProxies(tn *tenant) {
 	tn.refused(t, all, []string{target})
 }
 
-// stay acts as a tenant that adds a finalizer of its own to an object. After its deletion, the
-// object then remains, even when the controller has removed the controller's own finalizer.
+// stay acts as a tenant that adds its own finalizer to an object and deletes the object. The object
+// then remains, even after the controller has removed Lanyard's finalizer.
 func stay(tn *tenant) {
 	t := tn.t
 	const foreign = "hostile.example.com/stay"
@@ -125,8 +125,8 @@ func stay(tn *tenant) {
 		t.Errorf("%s is served after the object's deletion", address)
 	}
 	before := asked.Load()
-	// The controller must ignore the following requests, because the object is deleted. It must
-	// reconcile the object probe, which is created later.
+	// The controller must ignore the following requests, because the object is being deleted. When
+	// the controller has reconciled the new object "probe", it has seen all these requests.
 	for i := range 5 {
 		tn.tried++
 		must(t, "ask for a reconciliation", request(t.Context(), o, fmt.Sprint("again-", i)))

@@ -13,8 +13,8 @@
 //   - the status of a hostile tenant's object shows an identity or an artifact of tenant-a;
 //   - a hostile server receives a credential;
 //   - an object of the honest tenant stops being Ready, even for a moment;
-//   - in each of three runs of the attack, a reconciliation of the honest tenant takes a second
-//     longer than a busy machine explains;
+//   - in each of three runs of the attack, a reconciliation of the honest tenant takes too
+//     long: a second or more beyond twice the API server's own time, see maxLatency;
 //   - the controller's memory ever exceeds the chart's limit.
 //
 // `make attack` runs all attacks. `go test -short` runs attacks that together take about two

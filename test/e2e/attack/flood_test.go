@@ -17,10 +17,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// rewrite acts as a tenant whose registry has a new manifest each second, so that its objects are
-// written each second. The objects have large annotations. The tenant creates only one object per
-// second, because thirty objects at once would keep an API server on two cores busy for seconds,
-// before a controller has written anything.
+// rewrite acts as a tenant whose registry has a new manifest each second, so that the controller
+// has new statuses to write each second. The objects have large annotations. The tenant creates
+// only one object per second: thirty creations at once would themselves keep an API server with two
+// cores busy for seconds.
 func rewrite(tn *tenant) {
 	t := tn.t
 	number := 30
@@ -61,12 +61,12 @@ func rewrite(tn *tenant) {
 	watch.Stop()
 	<-counted
 	took := time.Since(began)
-	// The controller's budgets for status writes count in units; the write of a small object costs
-	// one unit. Each write of an object of this size costs at least 32 units. An object's budget
-	// allows one write immediately and one every 320 seconds. The first write of a new object is
-	// allowed in addition. The namespace's budget begins with 500 units, and gains one unit per
-	// second. Five objects that are reconciled at the same time may together exceed this budget by
-	// five writes.
+	// The controller limits status writes by budgets. The write of a small object costs one unit.
+	// Each write of one of these large objects costs at least 32 units. An object's budget allows
+	// one write immediately, and one more every 320 seconds. The first write of a new object is
+	// free. The namespace's budget begins with 500 units, and gains one unit per second. Five
+	// objects are reconciled at the same time, so together they may exceed the namespace's budget
+	// by five writes.
 	most, all := 2+int(took/(320*time.Second)), 0
 	for name, seen := range revisions {
 		if all += len(seen); len(seen) > most {
@@ -81,8 +81,8 @@ func rewrite(tn *tenant) {
 	}
 }
 
-// reword acts as a tenant whose registry fails with a new text each time. The text has invisible
-// characters.
+// reword acts as a tenant whose registry answers each request with another error message. The
+// messages have invisible characters.
 func reword(tn *tenant) {
 	t := tn.t
 	var answers atomic.Int64

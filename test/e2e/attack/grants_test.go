@@ -35,17 +35,16 @@ const (
 	accountC     = "tenant-c-bucket@my-org-project.iam.gserviceaccount.com"
 )
 
-// grantsOfClouds returns the journal's granted calls in which a hostile caller used an identity or
-// content of tenant-a or tenant-c. It returns only calls whose number is greater than the parameter
-// after.
+// grantsOfClouds returns granted calls in which a hostile caller used an identity or content of
+// tenant-a or tenant-c. It ignores calls up to the given journal number.
 func grantsOfClouds(after uint64) (grants []string) {
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: after}) {
 		identity := slices.Contains([]string{roleA, applicationA, accountA, roleC, applicationC, accountC}, call.Role)
 		content := slices.ContainsFunc([]string{"tenant-a/app", "/buckets/tenant-a-", "tenant-c/app", "/buckets/tenant-c-"}, func(part string) bool {
 			return strings.Contains(call.Resource, part)
 		})
-		// Azure's data endpoint only checks a link from the registry. Calls to this endpoint have
-		// no caller, so they do not count as access to content.
+		// Azure's data endpoint serves everybody who has a link that the registry signed. It does
+		// not know the caller, so calls to it do not count as access to content.
 		linked := strings.HasSuffix(call.Host, ".data.azurecr.io")
 		if (identity || content && !linked) && !isHonest(call.Subject) && !isHonest(call.Principal) {
 			grants = append(grants, fmt.Sprintf("%+v", call))
@@ -54,8 +53,8 @@ func grantsOfClouds(after uint64) (grants []string) {
 	return grants
 }
 
-// isHonest reports whether this name at a cloud belongs to tenant-a, to tenant-c or to the
-// demonstration's publisher.
+// isHonest reports whether a cloud knows tenant-a, tenant-c or the demonstration's publisher by the
+// given name.
 func isHonest(name string) bool {
 	return slices.ContainsFunc([]string{
 		"system:serviceaccount:tenant-a:", "arn:aws:sts::" + local.Account + ":assumed-role/tenant-a-ecr/", "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/", applicationA + "@",

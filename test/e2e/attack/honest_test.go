@@ -69,7 +69,7 @@ func startHonest(t *testing.T) *honest {
 		items, err := apimeta.ExtractList(list)
 		must(t, "list the honest objects", err)
 		for _, item := range items {
-			o := item.(report.Resource) // cannot fail: all objects of Lanyard's kinds are Resources
+			o := item.(report.Resource) // cannot fail: all objects of Lanyard's kinds implement Resource
 			h.see(o)
 			running.Go(func() { h.work(ctx, o) })
 		}

@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// borrowIdentities repeats what tenant-b of the demonstration does: its objects refer to the roles,
-// applications, service accounts, ServiceAccounts and contents of tenant-a.
+// borrowIdentities repeats what tenant-b of the demonstration does: its objects refer to tenant-a's
+// cloud identities, ServiceAccounts and contents.
 func borrowIdentities(tn *tenant) {
 	t := tn.t
 	const again = "what is refused must stay refused"
@@ -92,8 +92,8 @@ func nameLookalikes(tn *tenant) {
 	tn.refused(t, all, hosts)
 }
 
-// flipRole acts as tenant-b, which switches its ServiceAccount's role annotation between its own
-// role and tenant-a's, while its objects are fetched. No object may report tenant-a's role, at
+// flipRole acts as tenant-b. While its objects are fetched, it keeps switching a ServiceAccount's
+// role annotation between tenant-b's role and tenant-a's. No object may report tenant-a's role, at
 // whatever time the controller read the annotation.
 func flipRole(tn *tenant) {
 	t := tn.t
@@ -137,8 +137,8 @@ func flipRole(tn *tenant) {
 	}
 }
 
-// replayProofs acts as a tenant with control of listedSTS. It presents to the clouds the
-// ServiceAccount tokens that listedSTS receives.
+// replayProofs acts as a tenant that controls the token service at the host listedSTS. The service
+// receives ServiceAccount tokens, and the tenant presents them to the clouds.
 func replayProofs(tn *tenant) {
 	t := tn.t
 	stolen := make(chan string, 100)
@@ -258,14 +258,15 @@ func forgeStatus(tn *tenant) {
 	}
 }
 
-// guessArtifacts guesses the URLs of tenant-a's artifacts from public facts about them.
+// guessArtifacts guesses the URLs of tenant-a's artifacts from public facts about them. The
+// artifact server must serve none of the guessed URLs.
 func guessArtifacts(tn *tenant) {
 	t := tn.t
 	honest := &v1alpha1.OCIRepository{}
 	must(t, "read tenant-a's object", objects.Get(t.Context(), client.ObjectKey{Namespace: honestNamespace, Name: "tenant-a-repo"}, honest))
 	address := honest.Status.Artifact.URL
 	base, path, _ := strings.Cut(address, "/ocirepository/")
-	parts := strings.Split(path, "/") // they are namespace, name, capability and file
+	parts := strings.Split(path, "/") // the parts are namespace, name, capability and file
 	if status := get(t, http.MethodGet, address); status != http.StatusOK || len(parts) != 4 {
 		t.Fatalf("%d parts, HTTP %d: these are not URLs of artifacts", len(parts), status)
 	}

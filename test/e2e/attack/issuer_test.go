@@ -46,8 +46,8 @@ const (
 	victimNamespace, victimIdentity = "tenant-c", "tenant-c-ecr"
 	// stsAudience is the audience of tokens for AWS STS.
 	stsAudience = "sts.amazonaws.com"
-	// These are names of ServiceAccounts in the chart. The workloads of the accounts have the same
-	// names.
+	// controllerAccount and tokenServerAccount name ServiceAccounts of the chart, and also the
+	// workloads that use them.
 	controllerAccount, tokenServerAccount = "lanyard-controller", "lanyard-token-server"
 )
 
@@ -68,8 +68,8 @@ func callAs(t *testing.T, namespace, account string, pod *corev1.Pod) *caller {
 		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 	}
 	config := rest.AnonymousClientConfig(world.Config())
-	// Use HTTP/1.1, which has the header Connection. With this header, attacks ask the API server
-	// to remove other headers before it forwards a request.
+	// Use HTTP/1.1, because HTTP/2 has no header Connection. With this header, attacks ask the API
+	// server to remove other headers before it forwards a request.
 	config.NextProtos = []string{"http/1.1"}
 	c, err := rest.HTTPClientFor(config)
 	must(t, "make a client", err)
@@ -147,12 +147,13 @@ func (tn *tenant) identity(audiences ...string) *identityv1.WorkloadIdentity {
 	return o
 }
 
-// everything returns the right to all verbs on all of Lanyard's kinds, but not to create tokens.
+// everything returns rules that allow all verbs on all of Lanyard's kinds, but not the creation of
+// tokens.
 func everything() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{identityv1.Group, v1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 }
 
-// minting returns the right to create tokens.
+// minting returns a rule that allows the creation of tokens.
 func minting() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"}, Verbs: []string{"create"}}
 }
@@ -184,8 +185,8 @@ func mintWithoutGrant(tn *tenant) {
 			}
 		}
 	}
-	// The API server must refuse all these requests: with any of them, the tenant would need no
-	// grant.
+	// The API server must refuse all these requests. If it accepted one of them, the tenant would
+	// get tokens without a grant.
 	for _, try := range []struct{ method, path, body string }{
 		{http.MethodGet, "/api/v1/namespaces/" + local.Namespace + "/secrets", ""},
 		{http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + local.Namespace + "/keyrings/" + keyring.IssuerRing, `{"spec":{"revoke":[]}}`},
@@ -257,8 +258,8 @@ func spoofContexts(tn *tenant) {
 	}
 }
 
-// crossIssuers presents tokens of the cluster's issuer where Lanyard's issuer is trusted, and the
-// reverse.
+// crossIssuers presents tokens of the cluster's issuer where Lanyard's issuer is trusted, and vice
+// versa. All these tokens must be refused.
 func crossIssuers(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -277,7 +278,8 @@ func crossIssuers(tn *tenant) {
 			}
 		}
 	}
-	// Present tokens of each audience to the cluster's API server and to the token server.
+	// The cluster's API server must refuse tokens of Lanyard's issuer, whatever their audience. The
+	// token server must refuse a ServiceAccount token.
 	for _, audience := range []string{stsAudience, "https://receiver.example.com"} {
 		token, _, _ := me.mint(tn.namespace, victimIdentity, `{"audiences":["`+audience+`"]}`)
 		stranger := *me
@@ -331,10 +333,11 @@ func forgeHeaders(tn *tenant) {
 	}
 }
 
-// stealController acts as a thief with the credential of lanyard-controller. It gets tokens of the
-// tenants that the controller acts for, as docs/security.md says. It gets nothing that outlives the
-// theft: no key, no other tenant's token, no right. Each token is in the audit log. Deleting the
-// RoleBinding ends the theft in its namespace. Deleting the Pod ends it everywhere.
+// stealController acts as a thief with the credential of lanyard-controller. The thief gets tokens
+// of the tenants that the controller acts for, as docs/security.md says. Each token must be in the
+// audit log. The thief must not be able to read signing keys, change objects or grant itself more
+// rights. Deleting a tenant's RoleBinding must end the theft in this tenant's namespace. Deleting
+// the Pod whose credential was stolen must end the theft everywhere.
 func stealController(tn *tenant) {
 	t := tn.t
 	tn.identity(stsAudience)
@@ -383,8 +386,8 @@ func stealController(tn *tenant) {
 	}
 }
 
-// ends waits until a request for a token gets the HTTP status in the parameter want. This takes
-// time, because the API server and the token server keep answers in their caches for ten seconds.
+// ends waits until the thief's requests for a token get the wanted HTTP status. The wait can be
+// long, because the API server and the token server cache answers for ten seconds.
 func (tn *tenant) ends(thief *caller, namespace string, want int) {
 	tn.tried++
 	deadline := time.Now().Add(patience)
@@ -401,9 +404,9 @@ func (tn *tenant) ends(thief *caller, namespace string, want int) {
 	}
 }
 
-// wantAudited waits until the token server's audit log has the jti of a token. The log entry must
-// contain the controller as the caller. The API server's audit log must have the same request under
-// the same ID.
+// wantAudited waits until the token server's audit log has an entry with the jti of a token. The
+// entry must contain the controller as the caller. The API server's audit log must have a request
+// with the audit ID of this entry.
 func wantAudited(t *testing.T, token string) {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})

@@ -22,7 +22,7 @@ var (
 	tokenServer *local.Program
 	// objects is the administrator's client. Its scheme has Lanyard's kinds.
 	objects client.WithWatch
-	// begin is the number of the journal's last call before the first attack.
+	// begin is the sequence number of the last call in the cloud's journal before the first attack.
 	begin uint64
 )
 
@@ -56,7 +56,7 @@ func wantNoSecretsInLogs() error {
 	return nil
 }
 
-// binary returns the path of a program that make builds.
+// binary returns the path of a program that `make` builds.
 func binary(name string) string { return filepath.Join("..", "..", "..", "bin", name) }
 
 func TestMain(m *testing.M) { os.Exit(attacked.Run(context.Background(), m)) }

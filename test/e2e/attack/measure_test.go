@@ -106,11 +106,11 @@ func durations(spans []span) (half, longest time.Duration) {
 	return took[len(took)/2], took[len(took)-1]
 }
 
-// judgeLatency compares the honest tenant's reconciliations with measurements of the API server.
-// Each reconciliation is compared with the longest measurement in the same time, because a busy
-// machine delays both. The median reconciliation is compared with the median measurement: a busy
-// machine does not excuse half of the reconciliations. judgeLatency returns the longest
-// reconciliation and the longest measurement.
+// judgeLatency compares the honest tenant's reconciliations with the API server's latency, which a
+// [machine] measured. The limit for each reconciliation depends on the longest measurement that
+// overlaps with it, because load delays both. The limit for the median reconciliation depends on
+// the median measurement: a few slow measurements do not explain why half of the reconciliations
+// are slow. judgeLatency returns the longest reconciliation and the longest measurement.
 func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err error) {
 	if len(rounds) == 0 {
 		return 0, 0, nil
@@ -138,10 +138,10 @@ func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err 
 	return longest, machine, err
 }
 
-// maxLatency is the bound for a reconciliation of the honest tenant: one second plus twice the time
-// that the API server alone takes for the same writes. The factor is two because a reconciliation
-// also calls the token service and the registry or the store, and a busy machine delays these
-// servers as well. Without other load, the API server takes 30 ms for these writes.
+// maxLatency returns the limit for a reconciliation of the honest tenant: one second plus twice the
+// time that the API server alone takes for the same writes. The factor is two because a
+// reconciliation also calls other servers, such as the registry, and load delays these as well.
+// Without other load, the API server takes 30 ms for these writes.
 func maxLatency(alone time.Duration) time.Duration { return time.Second + 2*alone }
 
 // TestJudgeLatency asserts which delays judgeLatency excuses, and which it reports.
@@ -185,10 +185,10 @@ func TestJudgeLatency(t *testing.T) {
 	}
 }
 
-// machine measures how long the API server alone takes for the two writes of a reconciliation: the
-// request and the status. A measurement writes an object of the same kind twice, and waits for the
-// watch event of each write. Without this measurement, a busy API server would look like a slow
-// controller.
+// machine measures how long the API server alone takes for two writes. A reconciliation has two
+// writes as well: the tenant requests it, and the controller writes the status. A measurement
+// writes an object twice, and waits for the watch event of each write. Without measurements, a busy
+// API server would look like a slow controller.
 type machine struct {
 	mu      sync.Mutex // guards the fields below
 	all     []span     // all finished measurements
@@ -225,7 +225,7 @@ func startMachine(t *testing.T) *machine {
 	return m
 }
 
-// measure makes as many writes as a reconciliation, and then pauses like the honest tenant.
+// measure makes as many writes as a reconciliation, and then pauses for honestPause.
 func (m *machine) measure(ctx context.Context, probe *v1alpha1.OCIRepository, events <-chan watch.Event) error {
 	m.mu.Lock()
 	m.running = time.Now()

@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// greedy is the number of objects in an attack on the controller's memory. It is large enough: ten
-// objects that get past a memory bound exceed the chart's limit.
+// greedy is the number of objects in an attack on the controller's memory. Ten objects are enough:
+// if they get past a memory bound, the controller exceeds the chart's limit.
 const greedy = 10
 
 // burn acts as a tenant with TLS keys so large that a computation with one of them takes minutes.
@@ -59,7 +59,7 @@ func burn(tn *tenant) {
 	}
 }
 
-// burningKey returns an RSA key with this number of bits, encoded as in RFC 8017, A.1.2. The key's
+// burningKey returns an RSA key of the given size in bits, encoded as in RFC 8017, A.1.2. The key's
 // factors are not prime.
 func burningKey(t *testing.T, bits uint) string {
 	t.Helper()

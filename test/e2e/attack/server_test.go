@@ -23,8 +23,8 @@ const (
 	dripEvery = 100 * time.Millisecond
 )
 
-// registry serves the part of the distribution API that a pull needs. The bytes that manifest
-// returns need not be a valid manifest.
+// registry serves the part of the OCI distribution API that a pull needs. The function manifest may
+// return an invalid manifest.
 type registry struct {
 	manifest func() []byte
 	blob     func(w http.ResponseWriter)
@@ -54,8 +54,8 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named returns the known manifest whose digest is the reference. For any other reference, it
-// returns a new manifest.
+// named returns the manifest whose digest is the reference, if g.known has it. Otherwise, it makes
+// a new manifest.
 func (g *registry) named(reference string) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +71,7 @@ func (g *registry) named(reference string) []byte {
 }
 
 // manifestOf returns the manifest of a Flux artifact with one layer. The manifest contains the
-// parameter note, so another note gives another digest.
+// note, so a different note gives a different digest.
 func manifestOf(t *testing.T, layer []byte, note string) []byte {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{

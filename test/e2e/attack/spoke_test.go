@@ -29,9 +29,9 @@ const (
 	hostileSpoke, victimSpoke = "spoke-hostile", "spoke-victim"
 )
 
-// actAsSpoke acts as a thief with the credential of a spoke at its hub. The thief wants tokens of
-// the other spoke's identities. It also wants tokens of its own identity whose claims contain the
-// other spoke or the other spoke's objects.
+// actAsSpoke acts as a thief with the credential of a spoke at its hub. The thief must get no
+// tokens of the other spoke's identities. The claims of its own identity's tokens must not name the
+// other spoke, or an object of the other spoke.
 func actAsSpoke(tn *tenant) {
 	t := tn.t
 	for _, name := range []string{spokesNamespace, victimSpoke} {
@@ -99,8 +99,7 @@ func (tn *tenant) mintAsSpoke(me *caller, use *v1alpha1.OCIRepository) {
 	}
 }
 
-// reachAsSpoke tries requests that, if allowed, would give the thief the access of the other
-// spoke's account.
+// reachAsSpoke tries requests that would give the thief the access of the other spoke's account.
 func (tn *tenant) reachAsSpoke(me *caller) {
 	t := tn.t
 	const identities = "/apis/identity.lanyard.dev/v1alpha1"
@@ -154,8 +153,8 @@ func grantSpoke(t *testing.T, spoke, namespace string) {
 	}
 }
 
-// wantCluster waits until a caller gets a token. In the token's claims, the requesting cluster must
-// be the parameter want.
+// wantCluster waits until a caller gets a token, and asserts that the token's claims name the
+// wanted cluster.
 func wantCluster(t *testing.T, c *caller, namespace, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

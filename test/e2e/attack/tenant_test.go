@@ -67,8 +67,8 @@ func newTenant(t *testing.T, namespace string) *tenant {
 	return tn
 }
 
-// tenantBinding returns the RoleBinding that `lanyard tenant --identity-controller` prints for a
-// program of the chart. The account has the program's name.
+// tenantBinding returns one of the RoleBindings that `lanyard tenant --identity-controller` prints:
+// the one for the program with this ServiceAccount.
 func tenantBinding(namespace, account string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account + "-tenant"},
@@ -106,7 +106,8 @@ func (tn *tenant) serve(t *testing.T, host string, handler http.HandlerFunc) {
 	t.Cleanup(func() { _ = world.Cloud().Handle(host, nil) })
 }
 
-// note looks for a credential in a request to one of the tenant's servers, and records where it is.
+// note looks for a credential in a request to one of the tenant's servers, and records where the
+// credential is.
 func (tn *tenant) note(r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -174,7 +175,7 @@ func (tn *tenant) image(name, image string) *v1alpha1.ImageRepository {
 }
 
 // refused creates objects, and asserts that the API server or the controller refuses each of them.
-// The controller must give one of the reasons; without reasons, any reason is right. None of the
+// The controller must give one of these reasons, or any reason if the list is empty. None of the
 // hosts may receive a request.
 func (tn *tenant) refused(t *testing.T, all []client.Object, hosts []string, reasons ...string) {
 	t.Helper()
@@ -214,8 +215,8 @@ func condition(o client.Object) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// createNamespace creates a namespace. If an earlier run of the attack left a namespace of the same
-// name that is being deleted, createNamespace waits until that namespace is gone.
+// createNamespace creates a namespace. If the namespace of an earlier run is still being deleted,
+// createNamespace waits until it is gone.
 func createNamespace(t *testing.T, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -284,8 +285,8 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// lasting returns the duration of an attack that could go on forever: the parameter short with the
-// flag -short, otherwise the parameter whole.
+// lasting returns the duration of an attack that could go on forever. The flag -short selects the
+// first of the two durations.
 func lasting(short, whole time.Duration) time.Duration {
 	if testing.Short() {
 		return short

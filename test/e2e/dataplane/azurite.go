@@ -24,8 +24,8 @@ import (
 // startTimeout bounds the start of a program. On a busy machine, a start has taken more than a minute.
 const startTimeout = 3 * time.Minute
 
-// Azurite is a running Azurite, a separate program. Its blob service has some storage accounts in
-// memory.
+// Azurite is a running process of the program Azurite. Its blob service has some storage accounts
+// in memory.
 type Azurite struct {
 	url *url.URL
 	// accounts maps an account to the parameters of a shared access signature for the whole

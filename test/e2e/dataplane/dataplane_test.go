@@ -123,8 +123,8 @@ type store interface {
 	list(ctx context.Context, bucket, prefix string) ([]string, error)
 }
 
-// exercise writes as one caller and reads as another, who may only read bucket A. The function code
-// returns the cloud's error code, or "". The parameter denied is the code of a refusal.
+// exercise writes as one caller and reads as another, who may only read bucket A. All other calls
+// of the reader must fail: for their errors, code() must return the given error code.
 func exercise(t *testing.T, writer, reader store, code func(error) string, denied string) {
 	t.Helper()
 	ctx := t.Context()

@@ -8,8 +8,8 @@ import (
 )
 
 // GCS returns fake-gcs-server with these buckets, in memory. The server answers for Google's own
-// host storage.googleapis.com. The handler is a value for ServeStorage of the local cloud. The
-// function closeServer ends the server.
+// host storage.googleapis.com. Pass the handler to the local cloud's ServeStorage. The function
+// closeServer ends the server.
 func GCS(buckets ...string) (h http.Handler, closeServer func(), err error) {
 	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{
 		NoListener: true, Scheme: "https", ExternalURL: "https://storage.googleapis.com", PublicHost: "storage.googleapis.com",

@@ -8,8 +8,8 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// S3 returns gofakes3 with these buckets, in memory, addressed by path. The handler is a value for
-// ServeS3 of the local cloud.
+// S3 returns gofakes3 with these buckets, in memory, addressed by path. Pass the handler to the
+// local cloud's ServeS3.
 func S3(buckets ...string) (http.Handler, error) {
 	store := s3mem.New()
 	for _, name := range buckets {

@@ -42,8 +42,8 @@ type Token struct {
 	Message string `json:"message"`
 }
 
-// GetToken runs a script for a scope, with only these environment variables. The error says that
-// the script failed. A cloud's refusal is in the Token.
+// GetToken runs a script for a scope, with only these environment variables. It returns an error if
+// the script fails. If the cloud refuses a token, the returned Token says so.
 func GetToken(ctx context.Context, script, scope string, env []string) (Token, error) {
 	cmd, err := Command(ctx, script, scope)
 	if err != nil {
@@ -64,9 +64,8 @@ func GetToken(ctx context.Context, script, scope string, env []string) (Token, e
 	return token, nil
 }
 
-// folder returns the folder of this package. It searches for the root of the module from the
-// working directory upwards. The working directory is the folder of the tests that run, in the same
-// module.
+// folder returns the folder of this package. Tests run in a folder of the same module, so folder
+// searches upwards for the module's root.
 func folder() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -82,8 +81,8 @@ func folder() (string, error) {
 	}
 }
 
-// Command returns a command that runs a script of this folder with Node. The command ends with this
-// process. Node itself comes from npm too, so that all machines have the same version.
+// Command returns a command that runs a script in this package's folder with Node. The command ends
+// with this process. Node itself is a package from npm, so that all machines have the same version.
 func Command(ctx context.Context, script string, args ...string) (*exec.Cmd, error) {
 	dir, err := folder()
 	if err != nil {

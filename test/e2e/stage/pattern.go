@@ -23,8 +23,7 @@ func NewPattern(expression string) Pattern {
 	return Pattern{start, regexp.MustCompile("^(?:" + expression + ")")}
 }
 
-// Find returns the index of the first match that begins at the parameter from or later. It returns
-// -1 if there is no match.
+// Find returns the index in text of the first match in text[from:], or -1 if there is none.
 func (p Pattern) Find(text string, from int) int {
 	for at := from; ; at++ {
 		next := strings.Index(text[at:], p.start)
@@ -41,7 +40,7 @@ func (p Pattern) Find(text string, from int) int {
 // Patterns match secrets that must not appear in a text.
 type Patterns []Pattern
 
-// NewPatterns compiles regular expressions like [NewPattern].
+// NewPatterns compiles regular expressions, as [NewPattern] does.
 func NewPatterns(expressions ...string) Patterns {
 	var all Patterns
 	for _, expression := range expressions {

@@ -27,7 +27,7 @@ const startTimeout = 3 * time.Minute
 type Suite struct {
 	// Name is the suite's name, for messages.
 	Name string
-	// Binary returns the path of a program, by the name that make gives it.
+	// Binary returns the path of the program that make builds under this name.
 	Binary func(name string) string
 	// Programs are the names of the programs that the tests need, besides the control plane.
 	Programs []string
@@ -96,9 +96,9 @@ func (s *Suite) run(ctx context.Context, m *testing.M) (code int, err error) {
 }
 
 // AuthenticationConfig returns an AuthenticationConfiguration for an API server, in YAML. The API
-// server accepts tokens of the issuers for the audience. A user's name is the issuer's key in the
-// map, a colon, and the token's subject. Source: "Using Authentication Configuration" in
-// Kubernetes' page about authentication.
+// server accepts tokens of the issuers for the audience. The map gives the URL of each issuer by
+// its name. A user's name is the issuer's name, a colon, and the token's subject. Source: "Using
+// Authentication Configuration" in Kubernetes' page about authentication.
 func AuthenticationConfig(cloud *local.Cloud, audience string, issuers map[string]string) []byte {
 	var config bytes.Buffer
 	config.WriteString("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n")

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestJudge asserts that judge returns all reported errors, and that a fatal error ends the
-// function.
+// TestJudge asserts that judge returns all errors that the judged function reports, and that Fatalf
+// ends this function.
 func TestJudge(t *testing.T) {
 	for name, tt := range map[string]struct {
 		look func(tb testing.TB)

@@ -3,8 +3,8 @@
 //
 //	vault-jwt <host:port>
 //
-// The program is a module of its own, because no other program of this repository needs the
-// plugin's modules, some 80. It also needs a newer Go than the other modules.
+// The program is a module of its own, because no other program of this repository needs the 80 or
+// so modules of the plugin. It also needs a newer Go than the other modules.
 package main
 
 import (
@@ -62,8 +62,8 @@ func serve(ctx context.Context, address string) error {
 	return server.ListenAndServe()
 }
 
-// write writes a response like Vault: with the policies of the login, or with errors. Source: Vault
-// API, "HTTP API", "Error response".
+// write writes a response as Vault does: with the policies of the login, or with errors. Source:
+// Vault API, "HTTP API", "Error response".
 func write(w http.ResponseWriter, answer *logical.Response, err error) {
 	status, body := http.StatusOK, map[string]any{}
 	switch {

@@ -16,14 +16,12 @@ import (
 	"github.com/lanyard-dev/lanyard/test/kind/v1alpha1"
 )
 
-// New returns a reconciler for TagLists. The parameter entry is TagList's entry in the table of
-// kinds.
+// New returns a reconciler for TagLists, given the kind's entry in the table of kinds.
 func New(shared *source.Shared, entry kinds.Kind, access *access.Access) *source.Reconciler[*v1alpha1.TagList, oci.Repository] {
 	return source.New(shared, entry, kind{registry.Registries{Access: access}, shared.Artifacts})
 }
 
-// kind implements source.Kind. A source.Kind fetches by a plan, which Decide returns. Here, the
-// plan is the repository.
+// kind implements source.Kind. Decide returns the repository, whose tags Fetch lists.
 type kind struct {
 	registries registry.Registries
 	artifacts  *source.Artifacts
