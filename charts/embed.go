@@ -7,14 +7,13 @@ import (
 	"io/fs"
 )
 
-// The prefix all: includes the files whose names begin with an underscore, as Helm's helper
-// templates do.
+// Without the prefix "all:", files whose names begin with an underscore would be left out, such as
+// Helm's helper templates.
 //
 //go:embed all:lanyard
 var files embed.FS
 
-// Lanyard returns the chart lanyard; Chart.yaml lies at the root of the file
-// system.
+// Lanyard returns the chart lanyard. Chart.yaml is at the root of the file system.
 func Lanyard() (fs.FS, error) {
 	return fs.Sub(files, "lanyard")
 }

@@ -32,8 +32,8 @@ const ExpectAnnotation = "demo.lanyard.dev/expect"
 // the order of the other files does not matter.
 func Files() fs.FS { return files }
 
-// WithoutLent returns [Files] without lent.yaml. The objects in lent.yaml need AWS identities, and
-// programs that have their own identity at AWS.
+// WithoutLent returns [Files] without lent.yaml, whose objects need Lanyard's kinds of AWS
+// identities. They also need Lanyard's programs to have an identity of their own at AWS.
 func WithoutLent() fs.FS { return withoutLent }
 
 // WithoutIssuer returns [WithoutLent] without issuer.yaml, whose objects need Lanyard's own issuer.

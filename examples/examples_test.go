@@ -47,8 +47,8 @@ func objects(t *testing.T, file string) []runtime.Object {
 	}
 }
 
-// fetches describes an object that fetches artifacts: its namespace and name, its account,
-// WorkloadIdentity or lent identity, and its expected result.
+// fetches describes one object that fetches artifacts: its name, its identity and its expected
+// result. The identity is an account, a WorkloadIdentity or a lent identity.
 type fetches struct{ kind, namespace, name, account, identity, lent, provider, expect string }
 
 func fetchersOf(all []runtime.Object) []fetches {
@@ -78,8 +78,8 @@ func fetchersOf(all []runtime.Object) []fetches {
 	return found
 }
 
-// TestLeftOut checks that only issuer.yaml needs the issuer, that only lent.yaml needs AWS
-// identities, and that no other file is left out.
+// TestLeftOut checks that only issuer.yaml needs the issuer, and only lent.yaml needs AWS
+// identities. WithoutLent and WithoutIssuer must leave out no other file.
 func TestLeftOut(t *testing.T) {
 	names := func(files fs.FS) []string {
 		found, err := fs.Glob(files, "*")
@@ -149,9 +149,9 @@ func TestExpectations(t *testing.T) {
 
 // TestAccounts checks that every object's account exists in its namespace, except the account that
 // is missing on purpose. Otherwise a typing error could cause a refusal for the wrong reason. An
-// account names its cloud identity, unless the account itself is the principal. A WorkloadIdentity
-// is for the object's provider. A lent identity admits a namespace unless its object expects a
-// refusal.
+// account must name its cloud identity, unless the account itself is the principal. A
+// WorkloadIdentity must be for the object's provider. A lent identity must admit the object's
+// namespace, unless the object expects a refusal.
 func TestAccounts(t *testing.T) {
 	identity := map[string]string{
 		"aws": "eks.amazonaws.com/role-arn", "azure": "azure.workload.identity/client-id", "gcp": "iam.gke.io/gcp-service-account",

@@ -30,7 +30,7 @@ const (
 )
 
 // TestAWSFormats checks which objects the schemas of AWS identities and AWSClusters accept. Each
-// object has the name default, because an AWSClusterControllerIdentity must have it.
+// object is named "default", because an AWSClusterControllerIdentity must have that name.
 func TestAWSFormats(t *testing.T) {
 	const arn = `"roleARN":"arn:aws:iam::123456789123:role/team/CAPARole"`
 	long := func(n int) string { return strings.Repeat("x", n) }
@@ -128,8 +128,8 @@ func TestAWSDefaults(t *testing.T) {
 	}
 }
 
-// TestSingleton checks that an AWSClusterControllerIdentity must have the name default, so that
-// there is only one.
+// TestSingleton checks that an AWSClusterControllerIdentity must be named "default", so that there
+// is only one.
 func TestSingleton(t *testing.T) {
 	object := map[string]any{"metadata": map[string]any{"name": "test"}, "spec": map[string]any{}}
 	err := crdtest.New(t, controllerIdentities).Admit(t.Context(), object).ToAggregate()
@@ -240,14 +240,14 @@ func TestAWSSpecFields(t *testing.T) {
 	}
 }
 
-// TestAWSGrantFields checks unknown fields of a grant, also in its selector and in the selector's
-// conditions. The schema keeps an unknown field, and the policy refuses it by name.
+// TestAWSGrantFields checks unknown fields of spec.allowedNamespaces, of its selector, and of the
+// selector's conditions. The schema keeps an unknown field, and the policy refuses it by name.
 func TestAWSGrantFields(t *testing.T) {
 	const grant, selector, condition = "spec.allowedNamespaces.", "spec.allowedNamespaces.selector.", "spec.allowedNamespaces.selector.matchExpressions."
 	policy := admissiontest.New(t, "../admission/awsidentities.yaml", identityv1.Version)
 	for _, row := range []struct {
 		block string
-		says  string // beginning of the refusal; empty if the policy accepts the block
+		says  string // beginning of the refusal; empty if the policy accepts the object
 	}{
 		{`null`, ""},
 		{`{}`, ""},

@@ -43,8 +43,8 @@ func TestBindingFormats(t *testing.T) {
 		spec string
 		says string // part of the refusal; empty if the binding is accepted
 	}{
-		// The sample of Gardener's proposal GEP-26, with Lanyard's API group and without the
-		// identity's namespace.
+		// This is the sample from Gardener proposal GEP-26, with Lanyard's API group and
+		// without the identity's namespace.
 		{`"type":"aws","providerConfig":{"apiVersion":"aws.authentication.gardener.cloud/v1alpha1","kind":"Config","iamRoleARN":"arn:aws:iam::112233445566:role/gardener-dev"},
 			"contextObject":{"apiVersion":"core.gardener.cloud/v1beta1","kind":"Shoot","name":"foo","namespace":"garden-local","uid":"54d09554-6a68-4f46-a23a-e3592385d820"},` + wi + `,` + store, ""},
 

@@ -57,7 +57,7 @@ func buckets() kind {
 
 func kinds() []kind { return []kind{ocirepositories(), imagerepositories(), buckets()} }
 
-// object returns a valid object, with more fields in its spec.
+// object returns a minimal object, with the given fields set in its spec.
 func (k kind) object(spec map[string]any) map[string]any {
 	full := maps.Clone(k.minimal)
 	maps.Copy(full, spec)
@@ -187,10 +187,10 @@ func agree(t *testing.T, k kind, tables ...string) {
 	}
 }
 
-// TestExamplesAreAccepted checks that the schemas accept the objects of the demonstration, also
-// those whose credential is refused later.
+// TestExamplesAreAccepted checks that the schemas accept the objects of the demonstration,
+// including those that later get no credential.
 func TestExamplesAreAccepted(t *testing.T) {
-	admissions := map[any]*admission.Admission{} // by the kind in the object
+	admissions := map[any]*admission.Admission{} // keyed by the kind in the object
 	for _, k := range kinds() {
 		admissions[k.name] = crdtest.New(t, k.file)
 	}
@@ -248,7 +248,7 @@ func TestOCIRepositoryDefaults(t *testing.T) {
 }
 
 // TestImageRepositoryDefaults checks the defaults of a minimal ImageRepository. An exclusionList
-// that is empty on purpose stays empty, also after Go code has written the object.
+// that is empty on purpose stays empty, even after Go code has written the object.
 func TestImageRepositoryDefaults(t *testing.T) {
 	a := crdtest.New(t, imagerepositories().file)
 	for what, c := range map[string]struct {
@@ -283,8 +283,8 @@ func TestImageRepositoryDefaults(t *testing.T) {
 	}
 }
 
-// TestBucketDefaults checks the defaults of a minimal Bucket. A field stays absent if the
-// controller, and not the schema, has its default.
+// TestBucketDefaults checks the defaults of a minimal Bucket. The schema must not set fields whose
+// defaults the controller sets.
 func TestBucketDefaults(t *testing.T) {
 	object := buckets().object(nil)
 	if errs := crdtest.New(t, buckets().file).Admit(t.Context(), object); len(errs) > 0 {
@@ -406,8 +406,8 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 }
 
 // FuzzAcceptedImageIsReadable checks that the controller can decode each ImageRepository that the
-// schema accepts. The controller must also parse the exclusions, unless an expression grows too
-// large.
+// schema accepts. The controller must also be able to parse the exclusions, unless a regular
+// expression is too large.
 func FuzzAcceptedImageIsReadable(f *testing.F) {
 	f.Add("registry.example.com:5000/team/app", "5m", "60s", `^.*\.sig$`)
 	f.Add("docker.io/library/alpine", "1h30m", "1.5m", "")
@@ -426,9 +426,9 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 		if d := spec.Interval.Duration; d < time.Second || d > 8760*time.Hour {
 			t.Errorf("interval %q is %v", interval, d)
 		}
-		// The test permits some refusals by the controller of values that the schema accepts: a
-		// host that only looks like a host, a repository that is too long, an expression that grows
-		// too large.
+		// The controller may refuse some values that the schema accepts: an invalid host that
+		// matches the schema's pattern, a repository that is too long, or a regular expression that
+		// is too large.
 		if repo, err := oci.ParseImage(spec.Image); err == nil && !strings.HasSuffix(strings.ToLower(spec.Image), strings.TrimPrefix(repo.Name(), "library/")) {
 			t.Errorf("image %q is %s", spec.Image, repo)
 		}
@@ -471,7 +471,7 @@ func FuzzAcceptedBucketIsReadable(f *testing.F) {
 		for _, address := range []string{"https://" + spec.Endpoint, spec.STS.Endpoint} {
 			u, err := url.Parse(address)
 			if err != nil {
-				if strings.Contains(address, "[") { // net/url requires a real IP address here
+				if strings.Contains(address, "[") { // net/url requires a real IP address in brackets
 					continue
 				}
 				t.Fatalf("endpoint %q: %v", address, err)

@@ -31,8 +31,8 @@ const (
 	identityPolicy = "../admission/workloadidentities.yaml"
 )
 
-// TestIdentityTable checks each row of package issuertest's table of WorkloadIdentities with the
-// schema, Kubernetes' rules, the policy and the issuer.
+// TestIdentityTable checks that each WorkloadIdentity in package issuertest's table is accepted, or
+// is refused as the table says: by the schema, Kubernetes' rules, the policy or the issuer.
 func TestIdentityTable(t *testing.T) {
 	schema := crdtest.New(t, identityFile)
 	policy := admissiontest.New(t, identityPolicy, v1alpha1.Version)
@@ -131,8 +131,8 @@ func FuzzPolicyAgreesWithIssuer(f *testing.F) {
 	})
 }
 
-// asked returns the reasons for which the issuer makes no tokens of an identity. An identity that
-// cannot be read is refused.
+// asked returns the issuer's reasons to refuse tokens to an identity. If the object cannot be
+// decoded, the decoding error is the only reason.
 func asked(made *issuer.Issuer, object map[string]any) []string {
 	var identity v1alpha1.WorkloadIdentity
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &identity); err != nil {
@@ -200,8 +200,8 @@ func TestIdentityDefaults(t *testing.T) {
 	}
 }
 
-// columnsOf returns the columns that kubectl get shows of a kind: name and path. A column with a
-// star is shown only with -o wide.
+// columnsOf returns the columns that kubectl get shows for a kind, each with its name and path. A
+// column with a star is shown only with -o wide.
 func columnsOf(t *testing.T, crd *apiextensions.CustomResourceDefinition) []string {
 	t.Helper()
 	shown, err := apiextensions.GetColumnsForVersion(crd, v1alpha1.Version)

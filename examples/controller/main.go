@@ -77,8 +77,8 @@ func run(ctx context.Context) error {
 		default:
 			return reconcile.Result{}, err // controller-runtime retries, with growing pauses
 		}
-		// The fix of a refusal may be an annotation or the cloud's trust policy. Neither changes
-		// the object, so come back at the interval.
+		// A refusal may end when somebody changes an annotation of the ServiceAccount, or the trust
+		// policy in the cloud. Neither changes this object, so try again after the interval.
 		return reconcile.Result{RequeueAfter: interval}, mgr.GetClient().Patch(ctx, object, before)
 	}
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(whoami)); err != nil {

@@ -30,9 +30,8 @@ type Policy struct {
 	resource  schema.GroupVersionResource
 }
 
-// New compiles the policy that is the first document of the file. [Policy.Admit] judges objects of
-// the resource in the policy's first resource rule. The parameter version is the version of this
-// resource.
+// New compiles the policy in the first document of the file. [Policy.Admit] will judge objects of
+// the first resource that the policy's rules name, in the given API version.
 func New(tb testing.TB, file, version string) Policy {
 	tb.Helper()
 	data, err := os.ReadFile(file) //nolint:gosec // a test names its file
@@ -70,8 +69,8 @@ func New(tb testing.TB, file, version string) Policy {
 	}
 }
 
-// Admit returns the messages for which the policy refuses to create the object. If old is not nil,
-// the policy judges the update from old to the object instead.
+// Admit returns the messages with which the policy refuses to create the object. If old is not nil,
+// the policy judges an update from old to object.
 func (p Policy) Admit(tb testing.TB, object, old map[string]any) []string {
 	tb.Helper()
 	o := &unstructured.Unstructured{Object: object}
