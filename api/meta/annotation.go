@@ -2,10 +2,11 @@ package meta
 
 const (
 	// ReconcileRequestedAnnotation asks for a reconciliation now. Its value is any string that
-	// differs from the last value; by custom it is the time of the request in RFC 3339. The
-	// controller then also repeats an exchange that failed, but no sooner than two seconds after
-	// the failure. After a temporary failure, it also waits as long as the server has asked for
-	// (Retry-After). After the reconciliation, status.lastHandledReconcileAt has the same value.
+	// differs from the last value; by custom it is the time of the request in RFC 3339. If the
+	// controller failed to get a credential, it then tries again, but no sooner than two seconds
+	// after the failure. After a temporary failure, it also waits as long as the server has asked
+	// for (Retry-After). After the reconciliation, status.lastHandledReconcileAt has the same
+	// value.
 	ReconcileRequestedAnnotation = "lanyard.dev/reconcile-requested-at"
 
 	// FluxReconcileRequestedAnnotation is Flux's name for [ReconcileRequestedAnnotation]. If an
@@ -24,8 +25,8 @@ const (
 	OperationRenewToken = "renew-workload-identity-token"
 
 	// AllowAccountChangeAnnotation allows the credential of an object to change to another account
-	// of its cloud. Its value is the new account, as the object's condition shows it. So the
-	// annotation does not allow a later change to a third account.
+	// of its cloud. Its value is the new account, as the object's condition shows it. A change to
+	// any other account stays refused.
 	AllowAccountChangeAnnotation = "lanyard.dev/allow-account-change"
 
 	// Finalizer keeps a deleted object until the controller has cleaned up. The controller removes

@@ -26,15 +26,16 @@ const (
 	// spec.externalArtifact is false and no earlier ExternalArtifact remains.
 	ConditionExternalArtifactPublished = "ExternalArtifactPublished"
 
-	// ConditionHubReachable is False while the hub, which has the WorkloadIdentity of a binding,
-	// does not answer or refuses the spoke. Meanwhile the credential stays in the Secret until it
-	// expires. The condition is absent if the identity is in the binding's own cluster.
+	// ConditionHubReachable is False while a binding's hub does not answer, or refuses the
+	// binding's cluster. The hub is another cluster, which has the WorkloadIdentity of the binding.
+	// While the condition is False, the credential stays in the Secret until it expires. The
+	// condition is absent if the WorkloadIdentity is in the binding's own cluster.
 	ConditionHubReachable = "HubReachable"
 )
 
 // Reasons of conditions. If an object gets no credential, the reason can also be an error code of
-// the auth library. In the comments below, "Terminal" means that the object becomes Stalled, and
-// "Retried" that the controller tries again.
+// the auth library. In the comments below, "Terminal" means that the object becomes Stalled.
+// "Retried" means that the controller tries again.
 const (
 	// ReasonSucceeded says that the last reconciliation reached what the spec asks for.
 	ReasonSucceeded = "Succeeded"
@@ -53,37 +54,38 @@ const (
 	// catch. Terminal.
 	ReasonInvalidSpec = "InvalidSpec"
 
-	// ReasonUnsupportedProvider says that this version of the controller cannot exchange
-	// credentials with spec.provider. Terminal.
+	// ReasonUnsupportedProvider says that this build of the controller does not support the
+	// provider in the spec. Terminal.
 	ReasonUnsupportedProvider = "UnsupportedProvider"
 
 	// ReasonInvalidURL says that spec.url or spec.image is not a repository address that the
 	// provider can serve. Terminal.
 	ReasonInvalidURL = "InvalidURL"
 
-	// ReasonSecretRefused says that a Secret named in the spec is missing, has the wrong type, or
-	// lacks a key. It also says that the ServiceAccount has too many imagePullSecrets, or that
-	// none of them can be used.
+	// ReasonSecretRefused says one of these:
+	//   - A Secret named in the spec is missing, has the wrong type, or lacks a key.
+	//   - The ServiceAccount has too many imagePullSecrets, or none of them can be used.
 	ReasonSecretRefused = "SecretRefused"
 
 	// ReasonReferenceNotFound says that no tag, version or digest in the repository matches
 	// spec.ref.
 	ReasonReferenceNotFound = "ReferenceNotFound"
 
-	// ReasonRegistryUnreachable says that the registry did not answer in time, or answered with a
-	// 5xx status.
+	// ReasonRegistryUnreachable says that the registry did not answer in time, throttled the
+	// request, or answered with a 5xx status.
 	ReasonRegistryUnreachable = "RegistryUnreachable"
 
 	// ReasonRegistryRefused says that the registry answered, and refused the credential or the
 	// repository (401, 403, 404).
 	ReasonRegistryRefused = "RegistryRefused"
 
-	// ReasonBucketUnreachable says that the service of a bucket did not answer in time, answered
-	// with a 5xx status, or asked for a pause.
+	// ReasonBucketUnreachable says that the service of a bucket did not answer in time, throttled
+	// the request, or answered with a 5xx status.
 	ReasonBucketUnreachable = "BucketUnreachable"
 
-	// ReasonBucketRefused says that the service of a bucket answered, and refused the credential
-	// or the bucket (401, 403, 404). It also says that the bucket has no object to fetch.
+	// ReasonBucketRefused says one of these:
+	//   - The service of a bucket refused the credential or the bucket (401, 403, 404).
+	//   - The bucket has no object to fetch.
 	ReasonBucketRefused = "BucketRefused"
 
 	// ReasonBucketChanged says that an object of the bucket changed after it was listed and
@@ -97,9 +99,10 @@ const (
 	// ReasonLayerNotFound says that no layer matches spec.layerSelector.
 	ReasonLayerNotFound = "LayerNotFound"
 
-	// ReasonArchiveRefused says that the layer is not a safe archive: it has a path that leaves
-	// the root, a device file, or more data than the limit. It also says that the manifest or the
-	// list of tags is too long to read.
+	// ReasonArchiveRefused says one of these:
+	//   - The layer is not a safe archive: it has a path that leaves the root, a device file, or
+	//     more data than the limit.
+	//   - The manifest or the list of tags is too long to read.
 	ReasonArchiveRefused = "ArchiveRefused"
 
 	// ReasonStorageFailed says that the artifact store could not keep the artifact.
@@ -141,8 +144,8 @@ const (
 	// the object names. Terminal.
 	ReasonPrincipalUsageUnauthorized = "PrincipalUsageUnauthorized"
 
-	// ReasonSourcePrincipalUsageUnauthorized says that the namespace may not use a source in the
-	// chain of the AWS identity that the object names. Terminal.
+	// ReasonSourcePrincipalUsageUnauthorized says that a source of the object's AWS identity does
+	// not admit the namespace. The identity's status.chain lists its sources. Terminal.
 	ReasonSourcePrincipalUsageUnauthorized = "SourcePrincipalUsageUnauthorized"
 
 	// ReasonSourceOnly says that the AWS identity may only be the source of other identities.
@@ -156,8 +159,8 @@ const (
 	// identities. Terminal.
 	ReasonSourceChainTooLong = "SourceChainTooLong"
 
-	// ReasonControllerIdentityMissing says that the AWSClusterControllerIdentity with the name
-	// default does not exist. Only this object lends the AWS identity of Lanyard's own programs.
+	// ReasonControllerIdentityMissing says that the AWSClusterControllerIdentity "default" does not
+	// exist. Only this object lends the AWS identity of Lanyard's own programs to namespaces.
 	// Terminal.
 	ReasonControllerIdentityMissing = "ControllerIdentityMissing"
 

@@ -28,8 +28,9 @@ type Status struct {
 }
 
 // FetchStatus is the common part of the status of every object for which the controller gets a
-// credential. Kinds with artifacts also have the condition ArtifactInStorage while it is true, and
-// ExternalArtifactPublished if spec.externalArtifact is set.
+// credential. Kinds that keep artifacts also have two other conditions. They have ArtifactInStorage
+// while the artifact is in the store, and ExternalArtifactPublished if spec.externalArtifact is
+// set.
 type FetchStatus struct {
 	Status `json:",inline"`
 

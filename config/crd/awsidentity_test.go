@@ -101,7 +101,7 @@ func TestAWSFormats(t *testing.T) {
 }
 
 // TestAWSDefaults checks the defaults that the API server adds. If somebody removes the reference
-// to an identity, the API server sets the default reference, so that an object is never without an
+// to an identity, the API server sets the default reference. So an object is never without an
 // identity.
 func TestAWSDefaults(t *testing.T) {
 	schema := crdtest.New(t, awsClusters)

@@ -148,7 +148,8 @@ func TestBucketTables(t *testing.T) {
 	agree(t, buckets(), "../../auth/spec/testdata/exclusions.yaml", "testdata/buckets.yaml")
 }
 
-// agree compares the verdicts of a kind's schema with those of tables.
+// agree compares a kind's schema with tables. Each row of a table has a spec, and says whether the
+// schema must accept it.
 func agree(t *testing.T, k kind, tables ...string) {
 	t.Helper()
 	a := crdtest.New(t, k.file)
@@ -187,8 +188,8 @@ func agree(t *testing.T, k kind, tables ...string) {
 	}
 }
 
-// TestExamplesAreAccepted checks that the schemas accept the objects of the demonstration,
-// including those that later get no credential.
+// TestExamplesAreAccepted checks that the schemas accept the objects in the folder examples. These
+// include objects whose fetch is refused later.
 func TestExamplesAreAccepted(t *testing.T) {
 	admissions := map[any]*admission.Admission{} // keyed by the kind in the object
 	for _, k := range kinds() {
@@ -313,7 +314,7 @@ func TestSpecRequired(t *testing.T) {
 }
 
 // TestEveryFieldIsDescribed checks that each field of a spec or a status has a description for
-// kubectl explain, and that every string that a tenant writes has a limit.
+// kubectl explain. It also checks that every string that a tenant writes has a limit.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	files, err := filepath.Glob("*.yaml")
 	if err != nil || len(files) == 0 {
@@ -363,8 +364,7 @@ func decode[T any](tb testing.TB, object map[string]any) *T {
 
 // FuzzAcceptedIsReadable checks that the controller can decode each object that the schema accepts.
 // If one stored object could not be decoded, the controller could not list any tenant's objects.
-// The test also checks that the durations are within their limits, and that the URL has only a host
-// and a path.
+// The durations must be within their limits. The URL must have only a host and a path.
 func FuzzAcceptedIsReadable(f *testing.F) {
 	f.Add("oci://registry.example.com:5000/team/app", "5m", "60s", "1.2.0", ".*-rc.*")
 	f.Add("oci://user:password@registry.example.com/app", "999999999999h", "0.5m", "", "(")
@@ -388,9 +388,9 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 		}
 		u, err := url.Parse(spec.URL)
 		if err != nil {
-			// Between brackets, net/url requires a real IP address. The schema's pattern requires
-			// only the characters of an address. The controller refuses a URL that net/url cannot
-			// parse.
+			// In a host such as [::1], the schema's pattern checks only the characters between the
+			// brackets. There, net/url requires a valid IP address. The controller refuses a URL
+			// that net/url cannot parse.
 			if strings.Contains(spec.URL, "[") {
 				return
 			}
@@ -426,9 +426,10 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 		if d := spec.Interval.Duration; d < time.Second || d > 8760*time.Hour {
 			t.Errorf("interval %q is %v", interval, d)
 		}
-		// The controller may refuse some values that the schema accepts: an invalid host that
-		// matches the schema's pattern, a repository that is too long, or a regular expression that
-		// is too large.
+		// The controller may refuse some values that the schema accepts:
+		//   - an invalid host that matches the schema's pattern
+		//   - a repository that is too long
+		//   - a regular expression that is too large
 		if repo, err := oci.ParseImage(spec.Image); err == nil && !strings.HasSuffix(strings.ToLower(spec.Image), strings.TrimPrefix(repo.Name(), "library/")) {
 			t.Errorf("image %q is %s", spec.Image, repo)
 		}

@@ -21,8 +21,8 @@ const keyringFile = "identity.lanyard.dev_keyrings.yaml"
 // kid returns a string in the form of a thumbprint. Different letters give different kids.
 func kid(letter string) string { return strings.Repeat(letter, 43) }
 
-// ringOf returns a KeyRing of revision 7. Each argument is one key: the letter of its kid, and its
-// state.
+// ringOf returns a KeyRing of revision 7. Each argument describes one key, such as "a Active": a
+// letter, from which [kid] makes the key's kid, and the key's state.
 func ringOf(t *testing.T, keys ...string) map[string]any {
 	t.Helper()
 	ring := v1alpha1.KeyRing{
@@ -131,8 +131,8 @@ func TestKeyRingTransitions(t *testing.T) {
 	}
 }
 
-// trusting returns a ring with authorities. Each argument is one authority: the letter of its id,
-// and its state.
+// trusting returns a ring with authorities. Each argument describes one authority, such as
+// "a Active": a letter, and the authority's state. The authority's id is the letter repeated.
 func trusting(t *testing.T, authorities ...string) map[string]any {
 	t.Helper()
 	object := ringOf(t, "a Active")

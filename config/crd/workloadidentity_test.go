@@ -31,8 +31,9 @@ const (
 	identityPolicy = "../admission/workloadidentities.yaml"
 )
 
-// TestIdentityTable checks that each WorkloadIdentity in package issuertest's table is accepted, or
-// is refused as the table says: by the schema, Kubernetes' rules, the policy or the issuer.
+// TestIdentityTable checks each WorkloadIdentity in package issuertest's table. It must be
+// accepted, or refused as the table says: by the schema, Kubernetes' rules, the policy or the
+// issuer.
 func TestIdentityTable(t *testing.T) {
 	schema := crdtest.New(t, identityFile)
 	policy := admissiontest.New(t, identityPolicy, v1alpha1.Version)
@@ -78,7 +79,7 @@ func TestIdentityTable(t *testing.T) {
 }
 
 // FuzzPolicyAgreesWithIssuer checks that the policy's regular expressions and the issuer's parsers
-// accept the same values. The policy accepts more in two cases: it does not distinguish all forms
+// accept the same values. In two cases, the policy accepts more. It does not distinguish all forms
 // of service accounts' addresses, and it does not read certificates.
 func FuzzPolicyAgreesWithIssuer(f *testing.F) {
 	valid := map[string]map[string]any{

@@ -8,13 +8,14 @@ import (
 )
 
 // AllowedNamespaces is a grant: it says which namespaces may use an identity. A nil pointer and the
-// zero value admit no namespace. Encoding and decoding never change which namespaces are admitted.
-// Package auth/grant of Lanyard's library decides whether a namespace is admitted.
+// zero value admit no namespace. The JSON object {} is not the zero value: it decodes to All, which
+// admits every namespace. Encoding and decoding never change which namespaces are admitted. Package
+// auth/grant of Lanyard's library decides whether a namespace is admitted.
 //
 // The schema preserves unknown fields of the grant and of its selector. If the API server dropped
-// such a field, the grant could become wider: {} admits every namespace, and a selector could lose
-// a condition. An admission policy refuses unknown fields. A stored grant with an unknown field
-// admits no namespace.
+// such a field, the grant could become wider. A grant without other fields would become {}. A
+// selector could lose a condition. An admission policy refuses unknown fields. A stored grant with
+// an unknown field admits no namespace.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.selector) || self.selector == null || (has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="an empty selector admits nobody: write allowedNamespaces as {} to admit every namespace, or give the selector a condition",fieldPath=".selector"
@@ -95,7 +96,7 @@ type NamespaceRequirement struct {
 }
 
 // MarshalJSON writes {} only for All. It writes every other grant with its list, even an empty
-// list, so that removing the last namespace of a list never admits everybody.
+// list. So a grant does not admit everybody when the last namespace is removed from its list.
 func (a AllowedNamespaces) MarshalJSON() ([]byte, error) {
 	if a.All && len(a.List) == 0 && a.Selector == nil {
 		return []byte("{}"), nil
@@ -107,9 +108,9 @@ func (a AllowedNamespaces) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields(a))
 }
 
-// UnmarshalJSON decodes {} as All. Invalid input, such as an object with an unknown field, is not
-// an error: it decodes to a grant that admits no namespace. If it were an error, one invalid object
-// would prevent a program from reading all other objects. The names of fields are case-sensitive.
+// UnmarshalJSON decodes {} as All. It returns no error for invalid input, such as an object with an
+// unknown field. The grant then admits no namespace. An error for one invalid object would prevent
+// a program from reading all other objects. The names of fields are case-sensitive.
 func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	*a = AllowedNamespaces{}
 	if string(bytes.TrimSpace(data)) == "null" {
@@ -129,10 +130,11 @@ func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// readLender decodes the spec of an identity that is lent to namespaces. If the spec has an unknown
+// readLender decodes the spec of an identity that is lent to namespaces. The schemas of these specs
+// preserve unknown fields, so that readLender can see such fields. If the spec has an unknown
 // field, readLender sets the grant to nil, which admits no namespace. The unknown field may be a
-// misspelt limit on the identity's use. An object with such a field may be stored in spite of the
-// admission policy. So the schemas of these specs preserve unknown fields, for readLender to see.
+// misspelt limit on the identity's use. The admission policy refuses unknown fields, but a stored
+// object may have one nevertheless.
 func readLender(data []byte, into any, grant **AllowedNamespaces) error {
 	unknown, err := kjson.UnmarshalStrict(data, into)
 	if len(unknown) > 0 {

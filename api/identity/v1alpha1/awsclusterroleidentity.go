@@ -70,8 +70,8 @@ type AWSClusterRoleIdentitySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) >= 1 && size(k) <= 128 && !k.matches('^[aA][wW][sS]:') && size(self[k]) <= 256)",message="tags must have keys of 1 to 128 characters that do not begin with aws:, and values of at most 256 characters"
 	Tags map[string]string `json:"tags,omitempty"`
 
-	// transitiveTags lists keys from spec.tags. Sessions that are obtained with this session
-	// inherit the tags with these keys. Default: none.
+	// transitiveTags lists keys from spec.tags. A session that is obtained with the role's session
+	// inherits the tags with these keys. Default: none.
 	//
 	// +optional
 	// +listType=set
@@ -80,9 +80,9 @@ type AWSClusterRoleIdentitySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	TransitiveTags []string `json:"transitiveTags,omitempty"`
 
-	// sourceIdentity is a text that the cloud's audit log shows for this session and for all
-	// sessions that are obtained with it (sts:SourceIdentity). From 2 to 64 characters: letters,
-	// digits and _+=,.@-. Default: none.
+	// sourceIdentity is a text in the cloud's audit log (sts:SourceIdentity). The log shows the
+	// text for this session and for all sessions that are obtained with it. From 2 to 64
+	// characters: letters, digits and _+=,.@-. Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=2
@@ -91,9 +91,9 @@ type AWSClusterRoleIdentitySpec struct {
 	SourceIdentity string `json:"sourceIdentity,omitempty"`
 
 	// sessionPer says which objects share a session. "Identity": all objects that use this
-	// identity. "Namespace": all objects of one namespace that use this identity. The session's
-	// name then ends in "@" and the namespace, so that the cloud's audit log shows the tenant.
-	// Default: "Identity".
+	// identity. "Namespace": all objects of one namespace that use this identity. With "Namespace",
+	// the session's name ends in "@" and the namespace, so that the cloud's audit log shows the
+	// tenant. Default: "Identity".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Identity;Namespace

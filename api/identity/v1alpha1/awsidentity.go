@@ -11,16 +11,16 @@ const DefaultControllerIdentity = "default"
 
 // AWSClusterIdentitySpec is the part of the spec that all cluster-scoped AWS identities have.
 type AWSClusterIdentitySpec struct {
-	// allowedNamespaces says which namespaces may use this identity. {} admits every namespace.
-	// Otherwise the field admits the namespaces in list, and the namespaces whose labels match
-	// selector. If this identity has a source, the source must also admit the namespace, and so
-	// must the source of that source, and so on. Default: no namespace is admitted.
+	// allowedNamespaces says which namespaces may use this identity. {} admits every namespace. Any
+	// other value admits the namespaces in list, and the namespaces whose labels match selector. If
+	// this identity has a source, each source in its chain must also admit the namespace. Default:
+	// no namespace is admitted.
 	//
 	// +optional
 	// +nullable
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
-	// sourceOnly allows this identity only as the source of other identities: no object may name it
+	// sourceOnly allows this identity only as the source of other identities. No object may name it
 	// in spec.identityRef. allowedNamespaces then says for which namespaces this identity may be a
 	// source. Default: false.
 	//
@@ -51,15 +51,15 @@ type AWSRoleSpec struct {
 	SessionName string `json:"sessionName,omitempty"`
 
 	// durationSeconds is how long a session lives, from 900 to 43200 seconds. The role's maximum
-	// session duration must not be shorter. If the role is assumed with another session, the new
-	// session lives at most an hour, because AWS allows no more. Default: 3600.
+	// session duration must not be shorter. If the role is assumed with another session, AWS limits
+	// the new session to an hour. Default: 3600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=900
 	// +kubebuilder:validation:Maximum=43200
 	DurationSeconds int32 `json:"durationSeconds,omitempty"`
 
-	// inlinePolicy is an IAM policy in JSON that limits the session further: the session may do
+	// inlinePolicy is an IAM policy in JSON that limits the session further. The session may do
 	// only what both this policy and the role's own permissions allow. At most 2048 characters.
 	// Default: none.
 	//
@@ -69,7 +69,7 @@ type AWSRoleSpec struct {
 	// +kubebuilder:validation:Pattern=`^[\t\n\r -ÿ]+$`
 	InlinePolicy string `json:"inlinePolicy,omitempty"`
 
-	// policyARNs are the ARNs of managed policies that limit the session further: the session may
+	// policyARNs are the ARNs of managed policies that limit the session further. The session may
 	// do only what both these policies and the role's own permissions allow. Each policy belongs to
 	// AWS or to the role's account. At most 10. Default: none.
 	//
@@ -99,14 +99,14 @@ type AWSIdentityStatus struct {
 	// +kubebuilder:validation:MaxLength=2048
 	ARN string `json:"arn,omitempty"`
 
-	// expiresAt is when the current credential expires, UTC. Lanyard gets the next credential
-	// before this time.
+	// expiresAt is the time, in UTC, when the current credential expires. Lanyard gets the next
+	// credential before this time.
 	//
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// chain lists the identities that are needed to get the credential, as "<kind>/<name>": first
-	// this identity, then its source, then the source of that source, and so on.
+	// chain lists the identities that are needed to get the credential, as "<kind>/<name>". The
+	// first is this identity. Each further identity is the source of the identity before it.
 	//
 	// +optional
 	// +listType=atomic

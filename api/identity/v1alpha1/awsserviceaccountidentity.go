@@ -10,9 +10,9 @@ import (
 const AWSServiceAccountIdentityKind = "AWSServiceAccountIdentity"
 
 // AWSServiceAccountIdentity is an IAM role that is assumed with a token of the ServiceAccount of
-// the same name and namespace. Only objects in this namespace can name the identity, and it is
-// never the source of another identity. The role's trust policy decides who may assume the role: it
-// must name the subject system:serviceaccount:<namespace>:<name>.
+// the same name and namespace. Only objects in this namespace can name the identity. It is never
+// the source of another identity. The role's trust policy must name the subject
+// system:serviceaccount:<namespace>:<name>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

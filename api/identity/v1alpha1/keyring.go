@@ -14,8 +14,10 @@ const IssuerKeyRing = "issuer"
 const SPIFFEKeyRing = "spiffe"
 
 // Algorithm is the signature algorithm of a key, by its name in RFC 7518 §3.1. The algorithm
-// decides the type of the key: RS256 uses RSA keys of 2048 bits, ES256 uses keys on the curve
-// P-256, ES384 uses keys on P-384.
+// decides the type of the key:
+//   - RS256: an RSA key of 2048 bits
+//   - ES256: a key on the curve P-256
+//   - ES384: a key on the curve P-384
 //
 // +kubebuilder:validation:Enum=RS256;ES256;ES384
 type Algorithm string
@@ -28,8 +30,8 @@ const (
 )
 
 // KeyState is the state of a key or an authority in its life cycle. A key moves only forward,
-// except from Published back to Pending. Keys that are Pending, Published, Active or Retiring
-// belong in the public document, from which verifiers read the keys.
+// except from Published back to Pending. Verifiers read the keys from the public document. Keys
+// that are Pending, Published, Active or Retiring belong in this document.
 //
 // +kubebuilder:validation:Enum=Pending;Published;Active;Retiring;Removed;Revoked
 type KeyState string
@@ -68,12 +70,13 @@ const (
 
 // Reasons of a KeyRing's conditions. The reason is meta.ReasonSucceeded while a condition is True.
 const (
-	// ReasonNotPublished says that the next key may not sign yet. Either the key was not seen in
-	// the public document and nobody has confirmed it, or the publish delay has not passed.
+	// ReasonNotPublished says that the next key may not sign yet. Either the publish delay has not
+	// passed, or the key was not seen in the public document. A key that people have confirmed
+	// counts as seen.
 	ReasonNotPublished = "NotPublished"
 
-	// ReasonForeignKey says that Lanyard does not have the private half of a key in the ring or in
-	// the public document. Rotation stops until the key is revoked, or leaves the document.
+	// ReasonForeignKey says that Lanyard lacks the private half of some key. The key is in the ring
+	// or in the public document. Rotation stops until the key is revoked, or leaves the document.
 	ReasonForeignKey = "ForeignKey"
 
 	// ReasonClockSkew says that the clocks of the token server and of the API server differ by more
@@ -83,20 +86,23 @@ const (
 	// ReasonDocumentUnreachable says that the public document could not be read.
 	ReasonDocumentUnreachable = "DocumentUnreachable"
 
-	// ReasonNoKey says that the KeyRing is switched off, that an algorithm has no key that can
-	// sign, or that an active key is due to be replaced but has no successor. For X.509-SVIDs, it
-	// says the same about authorities.
+	// ReasonNoKey says one of these:
+	//   - The KeyRing is switched off.
+	//   - An algorithm has no key that can sign.
+	//   - An active key is due to be replaced, but has no successor.
+	//
+	// For X.509-SVIDs, the reason is about authorities instead of keys.
 	ReasonNoKey = "NoKey"
-	// ReasonImportFailed says that the CA in the Secret of --spiffe-secret-name cannot be used. The
-	// active authority continues to sign until it expires.
+	// ReasonImportFailed says that the ring cannot import the CA from the Secret that
+	// --spiffe-secret-name names. The ring's active authority continues to sign until it expires.
 	ReasonImportFailed = "ImportFailed"
 )
 
 // KeyRing holds the public keys of one issuer and their states. The KeyRing of a SPIFFE trust
 // domain also holds its X.509 authorities. The private keys are in Secrets of the same namespace,
 // or in a key management service. People write the spec. Only the token server writes the status.
-// An admission policy refuses all other writers, because whoever can add a key to the ring can
-// forge tokens of every tenant.
+// Whoever can add a key to the status can forge tokens of every tenant. So an admission policy
+// refuses all other writers of the status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -131,9 +137,9 @@ type KeyRing struct {
 
 // KeyRingSpec holds administrators' requests to rotate, confirm or revoke keys.
 type KeyRingSpec struct {
-	// rotate requests a rotation when its value changes. Each active key that became active while
-	// rotate had another value is replaced as soon as its successor may sign. By convention, the
-	// value is the time of the request in RFC 3339. Default: none; keys rotate by schedule.
+	// rotate requests a rotation when its value changes. Each key that is active at this change is
+	// replaced as soon as its successor may sign. By convention, the value is the time of the
+	// request in RFC 3339. Default: none; keys rotate by schedule.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -161,10 +167,10 @@ type KeyRingSpec struct {
 	Revoke []string `json:"revoke,omitempty"`
 }
 
-// KeyConfirmation says that a key is published.
+// KeyConfirmation is an administrator's statement that a key or an authority is published.
 type KeyConfirmation struct {
-	// kid is the key's ID as in status.keys[].kid, or the authority's as in
-	// status.authorities[].id.
+	// kid is the ID of the key or of the authority. For a key, it is the value of
+	// status.keys[].kid. For an authority, it is the value of status.authorities[].id.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=64
@@ -226,8 +232,8 @@ type KeyRingStatus struct {
 
 	// otherKeysSeen says that verifiers may have cached keys that are not in this ring. For
 	// example, the issuer's public document had such keys before the ring's first key, or Secrets
-	// of an earlier ring were found. While the field is true, the ring's first keys must wait for
-	// the publish delay too.
+	// of an earlier ring were found. Usually, a ring's first keys need not wait for the publish
+	// delay. While this field is true, the first keys must wait.
 	//
 	// +optional
 	OtherKeysSeen bool `json:"otherKeysSeen,omitempty"`
@@ -269,9 +275,10 @@ type RingKey struct {
 	// +required
 	Algorithm Algorithm `json:"algorithm"`
 
-	// publicKey is the public half, as PEM of a SubjectPublicKeyInfo ("PUBLIC KEY"); source: RFC
-	// 7468 §13. The field is text and not bytes (format byte), because the API server's validation
-	// rules fail on base64 with "+" or "/".
+	// publicKey is the public half of the key, as PEM of a SubjectPublicKeyInfo ("PUBLIC KEY");
+	// source: RFC 7468 §13. The Go type is string, because the schema gives a []byte the format
+	// "byte". The API server's validation rules fail on a field of this format if its value has "+"
+	// or "/".
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=2048
@@ -300,15 +307,15 @@ type Authority struct {
 	Certificate string `json:"certificate"`
 
 	// imported says that the certificate comes from the Secret of --spiffe-secret-name. The ring
-	// does not have the private key of such a certificate, and signs with an intermediate.
-	// Default: false.
+	// does not have the private key of such a certificate. So SVIDs are signed with the key of an
+	// intermediate. Default: false.
 	//
 	// +optional
 	Imported bool `json:"imported,omitempty"`
 
-	// kid is the ID of the ring's key that signs X.509-SVIDs: the SHA-256 thumbprint of the key in
-	// base64url; source: RFC 7638. This key belongs to the certificate or, if the authority is
-	// imported, to the intermediate.
+	// kid is the ID of the ring's key that signs X.509-SVIDs. The ID is the SHA-256 thumbprint of
+	// the key in base64url; source: RFC 7638. If imported is true, the field intermediate has the
+	// certificate of this key. Otherwise, the field certificate has it.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=43
@@ -351,9 +358,9 @@ type KeyLife struct {
 	Rotation string `json:"rotation,omitempty"`
 
 	// tainted says that the key was in the public document together with a key that was revoked
-	// later. A verifier that has cached both keys has no reason to read the document again, and so
-	// still trusts the revoked key. Therefore a tainted key is replaced as soon as a key that is
-	// not tainted may sign.
+	// later. A verifier that has cached both keys has no reason to read the document again. So this
+	// verifier still trusts the revoked key. To make such verifiers read the document, a tainted
+	// key is replaced as soon as an untainted key may sign.
 	//
 	// +optional
 	Tainted bool `json:"tainted,omitempty"`
@@ -363,8 +370,8 @@ type KeyLife struct {
 	// +required
 	CreatedAt metav1.Time `json:"createdAt"`
 
-	// publishedAt is when the key became Published, UTC: since then it has been seen in the public
-	// document. The field is absent while the key is Pending.
+	// publishedAt is when the key became Published, UTC. The publish delay begins at this time. The
+	// field is absent while the key is Pending.
 	//
 	// +optional
 	PublishedAt *metav1.Time `json:"publishedAt,omitempty"`
@@ -379,7 +386,8 @@ type KeyLife struct {
 	// +optional
 	RetiredAt *metav1.Time `json:"retiredAt,omitempty"`
 
-	// removedAt is when the key was removed or revoked, and so left the public document, UTC.
+	// removedAt is the time, in UTC, when the key was removed or revoked. This takes the key
+	// out of the public document.
 	//
 	// +optional
 	RemovedAt *metav1.Time `json:"removedAt,omitempty"`

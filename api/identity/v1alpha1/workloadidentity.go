@@ -81,10 +81,10 @@ type WorkloadIdentitySpec struct {
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
 	// subjectFormat decides the claim sub of the tokens. "UID":
-	// "lanyard.dev:workloadidentity:<namespace>:<name>:<uid>". An identity that is deleted and
-	// created again then needs new trust policies. "Name": the same without ":<uid>". Trust
-	// policies then survive a restore from a backup, but also accept any later identity of the same
-	// name. Immutable. Default: "UID".
+	// "lanyard.dev:workloadidentity:<namespace>:<name>:<uid>". With "UID", an identity that is
+	// deleted and created again needs new trust policies. "Name": the same without ":<uid>". With
+	// "Name", trust policies survive a restore from a backup, but also accept any later identity of
+	// the same name. Immutable. Default: "UID".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=UID;Name
@@ -92,9 +92,9 @@ type WorkloadIdentitySpec struct {
 	// +kubebuilder:default=UID
 	SubjectFormat string `json:"subjectFormat,omitempty"`
 
-	// signingAlgorithm is the algorithm of the tokens' signatures, by its name in RFC 7518, section
-	// 3.1: "RS256", which all clouds accept, or "ES256", which makes shorter tokens. For azure only
-	// RS256. Default: "RS256".
+	// signingAlgorithm is the algorithm of the tokens' signatures: "RS256" or "ES256". RFC 7518,
+	// section 3.1 defines these names. All clouds accept RS256. ES256 makes shorter tokens. For
+	// azure only RS256. Default: "RS256".
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self in ['RS256', 'ES256']",message="signingAlgorithm must be RS256 or ES256"
@@ -124,8 +124,8 @@ type TargetSystem struct {
 	// providerConfig says which identity the holder of a token has at the target. Each field is a
 	// string.
 	//
-	// For aws: iamRoleARN, the ARN of a role; optionally assumeRole, the ARN of a second role that
-	// is assumed with the session of the first role; and optionally region, for clients that read
+	// For aws: iamRoleARN, the ARN of a role. Optionally assumeRole, the ARN of a second role,
+	// which is assumed with the session of the first role. Optionally region, for clients that read
 	// the Secret of a binding. In assumeRole, the ARN may be followed by externalID=<ID>,
 	// sessionName=<name> and durationSeconds=<seconds>, with single spaces between them.
 	//
@@ -189,9 +189,9 @@ type WorkloadIdentityStatus struct {
 	Issuer string `json:"issuer,omitempty"`
 
 	// keyRing is the metadata.uid of the KeyRing with which services can check this identity's
-	// tokens. When the issuer gets a new KeyRing, the old UID stays here until services can use the
-	// new keys. While it stays, the first keys of the new KeyRing wait for the publish delay,
-	// because services may have cached the old keys.
+	// tokens. If the issuer gets a new KeyRing, this field keeps the old UID until services can use
+	// the new keys. The old UID shows the token server that services may have cached the old keys.
+	// Then even the first keys of the new KeyRing wait for the publish delay before they sign.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -47,7 +47,8 @@ type WorkloadIdentityBinding struct {
 }
 
 // WorkloadIdentityBindingSpec says which identity's credential goes into which Secret, and in which
-// format.
+// format. The identity is a WorkloadIdentity (workloadIdentity) or an AWS identity (identityRef).
+// The fields providerConfig and contextObject are allowed only with workloadIdentity.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.workloadIdentity) != has(self.identityRef)",message="name exactly one of workloadIdentity and identityRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.store.format in ['aws-session-keys', 'dockerconfigjson']",message="format must be aws-session-keys or dockerconfigjson with identityRef: an AWS identity has no token",fieldPath=".store.format"
@@ -92,7 +93,8 @@ type WorkloadIdentityBindingSpec struct {
 
 	// identityRef names an AWS identity. An AWSServiceAccountIdentity must be in the binding's
 	// namespace. An AWSClusterRoleIdentity must admit this namespace in its allowedNamespaces. When
-	// it no longer admits the namespace, the credential is removed from the Secret. Default: none.
+	// the identity no longer admits the namespace, the credential is removed from the Secret.
+	// Default: none.
 	//
 	// +optional
 	IdentityRef *BindingIdentityReference `json:"identityRef,omitempty"`
@@ -190,25 +192,25 @@ type BindingStore struct {
 	//
 	// "sdk": workloadIdentityToken, workloadIdentityConfig, and the keys that the SDK of the target
 	// system reads. A key in capitals has the value of the environment variable of that name. Any
-	// other key has the content of a file.
-	// For aws: AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE, AWS_REGION if the providerConfig has a
-	// region, and config.
-	// For azure: AZURE_CLIENT_ID, AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE, and
-	// AZURE_SUBSCRIPTION_ID if the providerConfig has a subscriptionID.
-	// For gcp: GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_CLOUD_PROJECT if the providerConfig has a
-	// projectID, and credentials.json.
-	// For alibaba: ALIBABA_CLOUD_ROLE_ARN, ALIBABA_CLOUD_OIDC_PROVIDER_ARN and
-	// ALIBABA_CLOUD_OIDC_TOKEN_FILE.
-	// For vault: VAULT_ADDR, and login.json, the body of a login request.
-	// For kubernetes: KUBECONFIG, and kubeconfig.
-	// For any other type: no further keys.
+	// other key has the content of a file. The keys for the SDKs are:
+	//   - aws: AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE, AWS_REGION if the providerConfig has a
+	//     region, and config.
+	//   - azure: AZURE_CLIENT_ID, AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE, and
+	//     AZURE_SUBSCRIPTION_ID if the providerConfig has a subscriptionID.
+	//   - gcp: GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_CLOUD_PROJECT if the providerConfig has a
+	//     projectID, and credentials.json.
+	//   - alibaba: ALIBABA_CLOUD_ROLE_ARN, ALIBABA_CLOUD_OIDC_PROVIDER_ARN and
+	//     ALIBABA_CLOUD_OIDC_TOKEN_FILE.
+	//   - vault: VAULT_ADDR, and login.json, the body of a login request.
+	//   - kubernetes: KUBECONFIG, and kubeconfig.
+	//   - any other type: no further keys.
 	//
 	// "token": workloadIdentityToken, a JWT, and workloadIdentityConfig, the providerConfig in
 	// JSON.
 	//
-	// "dockerconfigjson": .dockerconfigjson, with logins for the registries of the field images, in
-	// a Secret of type kubernetes.io/dockerconfigjson. A binding cannot change from or to this
-	// format.
+	// "dockerconfigjson": .dockerconfigjson, with logins for the registries of the field images.
+	// The Secret has the type kubernetes.io/dockerconfigjson. A binding cannot change from or to
+	// this format.
 	//
 	// "aws-session-keys": AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
 	// AWS_CREDENTIAL_EXPIRATION, AWS_REGION if a region is known, and credentials, an AWS
@@ -299,12 +301,13 @@ type WorkloadIdentityBindingStatus struct {
 	// +optional
 	IssuedAt *metav1.Time `json:"issuedAt,omitempty"`
 
-	// expiresAt is when the credential in the Secret ends, UTC.
+	// expiresAt is the time, in UTC, when the credential in the Secret expires.
 	//
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// renewAt is when the credential is renewed if nothing changes, UTC.
+	// renewAt is the planned time, in UTC, of the next renewal of the credential. A request, a
+	// revoked key, or a change to the Secret or an input (see digest) causes an earlier renewal.
 	//
 	// +optional
 	RenewAt *metav1.Time `json:"renewAt,omitempty"`
@@ -316,9 +319,9 @@ type WorkloadIdentityBindingStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	KID string `json:"kid,omitempty"`
 
-	// digest is the SHA-256, in hex, of the Secret's data and of what the data was made from: the
-	// identity, spec.store and the context object. If the Secret or one of these inputs has
-	// changed, the controller writes the Secret again.
+	// digest is the SHA-256, in hex, of the Secret's data and of the inputs from which the data was
+	// made. The inputs are the identity, spec.store and the context object. If the Secret or an
+	// input has changed, the controller writes the Secret again.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -330,8 +333,9 @@ type WorkloadIdentityBindingStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type,omitempty"`
 
-	// account is the account of the cloud that the Secret has a credential for, such as the ID of
-	// an AWS account; empty if the target has no accounts that Lanyard knows.
+	// account is the cloud account that the Secret has a credential for, such as the ID of an AWS
+	// account. The field is empty if Lanyard cannot tell the account from the identity, for example
+	// because the target system has no accounts.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255

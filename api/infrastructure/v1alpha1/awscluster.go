@@ -11,15 +11,15 @@ const AWSClusterKind = "AWSCluster"
 
 // Condition types that only an AWSCluster has.
 const (
-	// ConditionPrincipalUsageAllowed is True while the AWSCluster's namespace may use the identity
-	// that the AWSCluster names, and each source in the chain of this identity.
+	// ConditionPrincipalUsageAllowed is True while the AWSCluster's namespace may use the
+	// AWSCluster's identity and each source in the chain of this identity.
 	ConditionPrincipalUsageAllowed = "PrincipalUsageAllowed"
 
 	// ConditionPrincipalCredentialRetrieved is True while the identity gives credentials.
 	ConditionPrincipalCredentialRetrieved = "PrincipalCredentialRetrieved"
 
 	// ConditionClusterNameUnique is False while another AWSCluster has the same name and account.
-	// The AWS cloud provider finds the resources of a cluster by the cluster's name, so it cannot
+	// The AWS cloud provider finds the resources of a cluster by the cluster's name. So it cannot
 	// distinguish the resources of these clusters.
 	ConditionClusterNameUnique = "ClusterNameUnique"
 )

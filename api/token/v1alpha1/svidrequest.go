@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SVIDRequestKind is the kind of an SVIDRequest in requests.
+// SVIDRequestKind is the value of the field kind in an SVIDRequest.
 const SVIDRequestKind = "SVIDRequest"
 
 // SVIDType is the form of an SVID. An object's spec.credential.type has these values too.
@@ -20,23 +20,23 @@ const (
 )
 
 // SVIDRequest asks for one SVID of an object. It is posted to
-// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid, where <resource>
-// is the plural name of the object's kind. The answer is the same SVIDRequest with a status.
-// Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads the
-// object, and the object's spec decides the type and the audiences. Neither the request nor the
+// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid. In this path,
+// <resource> is the plural name of the object's kind. The answer is the same SVIDRequest with a
+// status. Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads
+// the object, and the object's spec decides the type and the audiences. Neither the request nor the
 // SVID is stored.
 //
 // +kubebuilder:object:root=true
 type SVIDRequest struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata may name the object. A name or a namespace that differs from the path of the request
-	// is refused.
+	// metadata may have the name and the namespace of the object that the SVID identifies. The
+	// request is refused if its URL has another name or namespace.
 	//
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what the SVID must be.
+	// spec describes the requested SVID.
 	//
 	// +required
 	Spec SVIDRequestSpec `json:"spec"`
@@ -47,7 +47,7 @@ type SVIDRequest struct {
 	Status SVIDRequestStatus `json:"status,omitempty"`
 }
 
-// SVIDRequestSpec says what an SVID must be.
+// SVIDRequestSpec describes the requested SVID.
 type SVIDRequestSpec struct {
 	// type is SpiffeJWT or SpiffeCertificate. It must be the same as the object's
 	// spec.credential.type. Required.
@@ -85,8 +85,9 @@ type SVIDRequestStatus struct {
 	Token string `json:"token,omitempty"`
 
 	// certificateChain is the X.509-SVID, followed by the intermediates that lead to the authority,
-	// as PEM, if the type is SpiffeCertificate. Each certificate is signed by the next certificate
-	// in the chain. The authority itself is left out; source: SPIFFE, X509-SVID §5.
+	// as PEM. Each certificate is signed by the next certificate in the chain. The authority itself
+	// is left out; source: SPIFFE, X509-SVID §5. The field is absent unless the type is
+	// SpiffeCertificate.
 	//
 	// +optional
 	CertificateChain string `json:"certificateChain,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TokenRequestKind is the kind of a TokenRequest in requests.
+// TokenRequestKind is the value of the field kind in a TokenRequest.
 const TokenRequestKind = "TokenRequest"
 
 // TokenRequest asks for one token of a WorkloadIdentity. It is posted to
@@ -17,13 +17,13 @@ const TokenRequestKind = "TokenRequest"
 type TokenRequest struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata may name the WorkloadIdentity. A name or a namespace that differs from the path of
-	// the request is refused.
+	// metadata may have the name and the namespace of the WorkloadIdentity. The request is refused
+	// if its URL has another name or namespace.
 	//
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what the token must be.
+	// spec describes the requested token.
 	//
 	// +optional
 	Spec TokenRequestSpec `json:"spec,omitempty"`
@@ -34,7 +34,7 @@ type TokenRequest struct {
 	Status TokenRequestStatus `json:"status,omitempty"`
 }
 
-// TokenRequestSpec says what a token must be.
+// TokenRequestSpec describes the requested token.
 type TokenRequestSpec struct {
 	// audiences are the values of the claim aud: some of the WorkloadIdentity's audiences, without
 	// duplicates. Default: all of the WorkloadIdentity's audiences.

@@ -27,13 +27,17 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.serviceAccountName) && !has(self.workloadIdentityName)",message="identityRef excludes serviceAccountName and workloadIdentityName: name one identity",fieldPath=".identityRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.identityRef.kind == 'AWSServiceAccountIdentity' || !has(self.certSecretRef) && !has(self.proxySecretRef)",message="an identity of an administrator is not used over a connection that the object chooses: remove certSecretRef and proxySecretRef, or name an AWSServiceAccountIdentity",fieldPath=".identityRef"
 type Access struct {
-	// provider says which service the server is, and where credentials come from. "generic": any
-	// OCI registry, or any service that speaks the protocol of Amazon S3. Other fields decide
-	// whether the controller uses a stored credential, a short-lived token, or no credential. "aws"
-	// (Amazon ECR, Amazon S3), "azure" (Azure Container Registry, Azure Blob Storage) and "gcp"
-	// (Google Artifact Registry, Google Cloud Storage): the cloud issues a short-lived credential
-	// to the object's identity, such as a ServiceAccount; nothing is stored. A controller that does
-	// not support a provider sets the condition Stalled. Default: "generic".
+	// provider says which service the server is, and where credentials come from:
+	//   - "generic": any OCI registry, or any service that speaks the protocol of Amazon S3. Other
+	//     fields decide whether the controller uses a stored credential, a short-lived token, or no
+	//     credential.
+	//   - "aws": Amazon ECR or Amazon S3.
+	//   - "azure": Azure Container Registry or Azure Blob Storage.
+	//   - "gcp": Google Artifact Registry or Google Cloud Storage.
+	//
+	// For "aws", "azure" and "gcp", the cloud issues a short-lived credential to the object's
+	// identity, such as a ServiceAccount. Nothing is stored. A controller that does not support a
+	// provider sets the condition Stalled. Default: "generic".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
@@ -41,22 +45,32 @@ type Access struct {
 	Provider string `json:"provider,omitempty"`
 
 	// serviceAccountName names a ServiceAccount in this object's namespace, such as "tenant-a-sa".
-	// It is a lower-case DNS-1123 subdomain. With a cloud provider, the controller authenticates as
-	// a cloud identity, which the account's annotations select. For aws,
-	// "eks.amazonaws.com/role-arn" names the role. For azure, "azure.workload.identity/client-id"
-	// names the application. "azure.workload.identity/tenant-id" names its tenant, if that is not
-	// the controller's tenant. For gcp, "iam.gke.io/gcp-service-account" names the service account.
-	// Without this annotation, the Kubernetes ServiceAccount is the principal. In a cluster outside
-	// GKE, "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster.
-	// With provider generic, the kind of this object decides how the controller uses the account. A
-	// kind that names a repository uses a token of the account if credential.type is
-	// ServiceAccountToken. Otherwise it uses the first Secret in the account's imagePullSecrets
-	// that has an entry for the registry. An account with more than 16 imagePullSecrets is refused.
-	// For a Bucket, the controller exchanges the account's token at sts.endpoint, so sts must be
-	// set. The annotation "eks.amazonaws.com/role-arn" then names the role. An object with none of
-	// serviceAccountName, workloadIdentityName and identityRef cannot use a cloud provider or a
-	// ServiceAccountToken, unless the controller's administrator has set a default account or lends
-	// the controller's own identity to this namespace. Default: none.
+	// It is a lower-case DNS-1123 subdomain.
+	//
+	// With a cloud provider, the controller authenticates as a cloud identity. Annotations of the
+	// ServiceAccount select the cloud identity:
+	//   - For aws, "eks.amazonaws.com/role-arn" names the role.
+	//   - For azure, "azure.workload.identity/client-id" names the application.
+	//     "azure.workload.identity/tenant-id" names the application's tenant, if that is not the
+	//     controller's tenant.
+	//   - For gcp, "iam.gke.io/gcp-service-account" names the Google service account. Without this
+	//     annotation, the Kubernetes ServiceAccount is the principal. In a cluster outside GKE,
+	//     "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster.
+	//
+	// With provider generic, the kind of this object decides how the controller uses the
+	// ServiceAccount. A kind that names a repository uses a token of the ServiceAccount if
+	// credential.type is ServiceAccountToken. Without the field credential, such a kind uses the
+	// ServiceAccount's imagePullSecrets: the first Secret that has an entry for the registry. A
+	// ServiceAccount with more than 16 imagePullSecrets is refused. For a Bucket, the controller
+	// exchanges the ServiceAccount's token at sts.endpoint, so sts must be set.
+	// "eks.amazonaws.com/role-arn" then names the role.
+	//
+	// An object may have none of serviceAccountName, workloadIdentityName and identityRef. Such an
+	// object can use a cloud provider or a ServiceAccountToken in two cases only:
+	//   - The controller's administrator has set a default ServiceAccount.
+	//   - The administrator lends the controller's own identity to this namespace.
+	//
+	// Default: none.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -66,12 +80,16 @@ type Access struct {
 
 	// workloadIdentityName names a WorkloadIdentity in this object's namespace, such as
 	// "tenant-a-puller". It is a lower-case DNS-1123 subdomain. With this field, the controller
-	// uses a token of Lanyard's own issuer instead of a ServiceAccount's token. With a cloud
-	// provider, the identity's targetSystem.type must be the same provider, and the identity's
-	// audiences must contain the audience that the provider expects. With credential.type
-	// WorkloadIdentityToken, which a Bucket does not have, the token itself is the credential. The
-	// targetSystem.type must then not be a cloud, and the identity's audiences must contain
-	// credential.audiences. The field excludes serviceAccountName, identityRef and secretRef.
+	// uses a token of Lanyard's own issuer instead of a ServiceAccount's token. The field excludes
+	// serviceAccountName, identityRef and secretRef.
+	//
+	// With a cloud provider, the WorkloadIdentity's targetSystem.type must be the same as provider.
+	// The WorkloadIdentity's audiences must contain the audience that the cloud expects.
+	//
+	// With credential.type WorkloadIdentityToken, the token itself is the credential. The
+	// targetSystem.type must not be a cloud, and the WorkloadIdentity's audiences must contain
+	// credential.audiences. A Bucket does not have this credential.type.
+	//
 	// Default: none.
 	//
 	// +optional
@@ -81,11 +99,13 @@ type Access struct {
 	WorkloadIdentityName string `json:"workloadIdentityName,omitempty"`
 
 	// identityRef names the AWS identity that the controller uses for the server, in place of
-	// serviceAccountName. An AWSServiceAccountIdentity must be in this object's namespace. The
-	// other kinds belong to administrators, who lend them to namespaces with
-	// spec.allowedNamespaces. These kinds are not used together with certSecretRef or
-	// proxySecretRef. The field is allowed only with provider aws. It excludes serviceAccountName
-	// and workloadIdentityName. Default: none.
+	// serviceAccountName. The field is allowed only with provider aws. It excludes
+	// serviceAccountName and workloadIdentityName. Default: none.
+	//
+	// The other rules depend on the identity's kind:
+	//   - An AWSServiceAccountIdentity must be in this object's namespace.
+	//   - An identity of any other kind belongs to an administrator, who lends it to namespaces
+	//     with spec.allowedNamespaces. Such an identity excludes certSecretRef and proxySecretRef.
 	//
 	// +optional
 	IdentityRef *meta.AWSIdentityReference `json:"identityRef,omitempty"`
@@ -104,7 +124,8 @@ type Access struct {
 	// certificate. "tls.crt" and "tls.key" are a client certificate and its key. Flux's older keys
 	// "caFile", "certFile" and "keyFile" work too. The Secret applies only to the server, never to
 	// the exchange of a credential. With credential.type SpiffeCertificate, which a Bucket does not
-	// have, only "ca.crt" is used. The field is not allowed with the controller's own identity.
+	// have, only "ca.crt" is used. An object that uses the controller's own identity (see
+	// serviceAccountName) must not set this field.
 	//
 	// +optional
 	CertSecretRef *meta.LocalReference `json:"certSecretRef,omitempty"`
@@ -112,14 +133,14 @@ type Access struct {
 	// proxySecretRef names a Secret in this object's namespace with the proxy for the server.
 	// "address" is the proxy's URL without user and password, such as
 	// "http://proxy.example.com:3128". "username" and "password" are optional keys. An exchange of
-	// a token at a cloud or at spec.sts uses the proxy too. The field is not allowed with the
-	// controller's own identity.
+	// a token at a cloud or at spec.sts uses the proxy too. An object that uses the controller's
+	// own identity (see serviceAccountName) must not set this field.
 	//
 	// +optional
 	ProxySecretRef *meta.LocalReference `json:"proxySecretRef,omitempty"`
 
 	// insecure allows plain HTTP to the server. It is allowed only with provider generic, and only
-	// without the fields credential and sts, because a short-lived credential is never sent over an
+	// without the fields credential and sts. A short-lived credential is never sent over an
 	// unprotected connection. Default: false.
 	//
 	// +optional

@@ -10,8 +10,8 @@ import (
 // gzip-compressed tar archive or, if the operation is "copy", the unchanged layer.
 type Artifact struct {
 	// url is the address of the artifact, for HTTP inside the cluster. The URL is a capability:
-	// everybody who knows it may read the artifact, so it is as confidential as the artifact
-	// itself. It changes whenever the content changes.
+	// everybody who knows it may read the artifact. So the URL is as confidential as the artifact
+	// itself. The URL changes whenever the content changes.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -25,9 +25,9 @@ type Artifact struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path"`
 
-	// revision names the upstream state that was fetched, as "<tag>@<digest>" if a tag was
-	// resolved, else as "<digest>", such as "1.2.0@sha256:3b4c…". For an OCI artifact, the digest
-	// is the digest of the manifest. For a Bucket, it is a digest of the list of objects and
+	// revision names the upstream state that was fetched. It is "<tag>@<digest>" if a tag was
+	// resolved, such as "1.2.0@sha256:3b4c…". If not, it is "<digest>". For an OCI artifact, the
+	// digest is the digest of the manifest. For a Bucket, it is a digest of the list of objects and
 	// their versions.
 	//
 	// +required
@@ -66,11 +66,11 @@ type Artifact struct {
 // Publication says whether the artifact is also published to Flux. It is part of the spec of every
 // kind that keeps an artifact.
 type Publication struct {
-	// externalArtifact also publishes the artifact to Flux, as an ExternalArtifact
-	// (source.toolkit.fluxcd.io/v1) with the name and namespace of this object. Flux's
-	// Kustomizations and HelmReleases can use the ExternalArtifact as their source. If an
-	// ExternalArtifact with this name was not made for this object, the controller does not change
-	// it, and this object is not Ready. When the field is set to false again, the controller
+	// externalArtifact makes the controller publish the artifact to Flux too. The controller then
+	// keeps an ExternalArtifact (source.toolkit.fluxcd.io/v1) with the name and namespace of this
+	// object. Flux's Kustomizations and HelmReleases can use the ExternalArtifact as their source.
+	// If an ExternalArtifact with this name was not made for this object, the controller does not
+	// change it, and this object is not Ready. When the field is set to false again, the controller
 	// deletes the ExternalArtifact. The field needs Flux 2.7 or newer, and the value
 	// flux.externalArtifacts of Lanyard's chart. Default: false.
 	//

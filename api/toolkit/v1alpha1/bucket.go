@@ -71,13 +71,18 @@ type BucketSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[$]web|[$]root)$')",message="bucketName must consist of letters, digits, dots, hyphens and underscores, and begin and end with a letter or digit"
 	BucketName string `json:"bucketName"`
 
-	// endpoint is the host that serves the bucket, as "<host>" or "<host>:<port>", without scheme
-	// and path. With provider generic, it is any service that speaks the protocol of Amazon S3,
-	// such as "minio.example.com:9000". With azure, it is the storage account's host, such as
-	// "myaccount.blob.core.windows.net"; "https://" may stand before it. With a cloud provider, the
-	// host must belong to that cloud. With aws, it may also be a host that the controller's
-	// administrator has listed. Required with generic and azure. Default: with aws the region's own
-	// host, with gcp "storage.googleapis.com".
+	// endpoint is the host that serves the bucket, as "<host>" or "<host>:<port>", without a path.
+	// Only with azure, "https://" may stand before the host. The provider decides which hosts are
+	// allowed:
+	//
+	//   - generic: any service that speaks the protocol of Amazon S3, such as
+	//     "minio.example.com:9000". Required.
+	//   - aws: a host of Amazon S3, or a host that the controller's administrator has listed.
+	//     Default: the region's own host.
+	//   - azure: the storage account's host in the controller's Azure cloud, such as
+	//     "myaccount.blob.core.windows.net". Required.
+	//   - gcp: a host of Google Cloud Storage in the controller's universe. Default:
+	//     "storage.<universe>", such as "storage.googleapis.com".
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -85,11 +90,15 @@ type BucketSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(https://)?([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|[[][0-9A-Fa-f:]+[]])(:[0-9]{1,5})?/?$') && (self.startsWith('https://') || !self.endsWith('/'))",message="endpoint must be <host> or <host>:<port>, without path, user and query, such as minio.example.com:9000"
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// region is the region of the bucket, such as "eu-west-1". Default with aws: the region in
-	// endpoint's host or, if endpoint is not set, the controller's own region (AWS_REGION). Default
-	// for services other than Amazon's: "us-east-1", which these services expect. With gcp, the
-	// field changes nothing, because Google Cloud Storage finds a bucket by its name. It is not
-	// allowed with azure.
+	// region is the region of the bucket, such as "eu-west-1". With gcp, it changes nothing,
+	// because Google Cloud Storage finds a bucket by its name. It is not allowed with azure.
+	//
+	// The default depends on provider and endpoint:
+	//
+	//   - aws without endpoint: the controller's own region (AWS_REGION)
+	//   - aws with a host of Amazon S3: the region in the host, or "us-east-1" if it has none
+	//   - aws with any other host, and generic: "us-east-1", which services other than Amazon's
+	//     expect
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -105,8 +114,8 @@ type BucketSpec struct {
 	Prefix string `json:"prefix,omitempty"`
 
 	// ignore is a list of patterns, one per line, in the format of .gitignore. Objects that match a
-	// pattern, such as "*.md", are not fetched, and their keys need not be valid names of files.
-	// Default: no patterns.
+	// pattern, such as "*.md", are not fetched. The key of each fetched object must be a valid name
+	// of a file. Default: no patterns.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
@@ -128,8 +137,9 @@ type BucketSpec struct {
 
 // BucketSTS names a security token service.
 type BucketSTS struct {
-	// provider names the protocol of the service. "aws": AssumeRoleWithWebIdentity of AWS STS;
-	// MinIO and others speak this protocol too. Required.
+	// provider names the protocol of the service. The only value is "aws", which means the
+	// operation AssumeRoleWithWebIdentity of AWS STS. MinIO and other services offer it too.
+	// Required.
 	//
 	// +required
 	// +kubebuilder:validation:Enum=aws
@@ -172,10 +182,10 @@ func (o *Bucket) GetStatus() *meta.Status { return &o.Status.Status }
 // GetFetchStatus returns the object's [meta.FetchStatus], for reading and writing.
 func (o *Bucket) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
-// GetSchedule returns the part of the spec that says when the controller works.
+// GetSchedule returns the [Schedule] in the object's spec.
 func (o *Bucket) GetSchedule() *Schedule { return &o.Spec.Schedule }
 
-// GetAccess returns the part of the spec that says with whose credential the controller works.
+// GetAccess returns the [Access] in the object's spec.
 func (o *Bucket) GetAccess() *Access { return &o.Spec.Access }
 
 // GetArtifactStatus returns the part of the status that all kinds with artifacts have, for reading

@@ -14,8 +14,8 @@ const ImageRepositoryKind = "ImageRepository"
 const DefaultTagExclusion = `^.*\.sig$`
 
 // ImageRepository lists the tags of a repository in an image registry. The credential for the
-// registry belongs only to the tenant of this object. The status has a summary of the tags with
-// a revision, which changes when the tags change. The list itself is not kept.
+// registry belongs only to the tenant of this object. The status has a summary of the tags, but not
+// the whole list. The summary's revision changes when a tag is added or removed.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -72,11 +72,11 @@ type ImageRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="false",message="accessFrom is not supported: an ImageRepository is used only in its own namespace; remove it"
 	AccessFrom *Unsupported `json:"accessFrom,omitempty"`
 
-	// exclusionList is a list of at most 25 regular expressions in RE2 syntax, each of at most 256
-	// characters. The expressions are not anchored: each may match a part of a tag. A tag that
-	// matches any of them, such as "^.*-rc[.]?[0-9]*$", is left out. An empty list leaves out no
-	// tag. Default: the expression "^.*\.sig$", which leaves out the signatures that cosign keeps
-	// as tags.
+	// exclusionList is a list of regular expressions in RE2 syntax. A tag is left out if an
+	// expression, such as "^.*-rc[.]?[0-9]*$", matches the tag or a part of it. The list has at
+	// most 25 expressions, each of at most 256 characters. An empty list leaves out no tag.
+	// Default: the expression "^.*\.sig$", which leaves out the signatures that cosign keeps as
+	// tags.
 	//
 	// +optional
 	// +listType=atomic
@@ -96,8 +96,8 @@ type ImageRepositoryStatus struct {
 	meta.FetchStatus `json:",inline"`
 
 	// canonicalImageName is the full name of the repository that was last scanned. The host is in
-	// lower case, and names of Docker Hub are complete, such as "index.docker.io/library/alpine"
-	// for "docker.io/alpine".
+	// lower case. Names of Docker Hub are complete: "index.docker.io/library/alpine" stands for
+	// "docker.io/alpine".
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -110,8 +110,8 @@ type ImageRepositoryStatus struct {
 	// +kubebuilder:validation:MaxItems=25
 	ObservedExclusionList []string `json:"observedExclusionList,omitempty"`
 
-	// lastScanResult is the result of the last successful scan. It stays while later scans fail.
-	// The controller does not write it again while later scans find the same tags.
+	// lastScanResult is the result of the last successful scan. It stays the same while later scans
+	// fail, or find the same tags of the same repository.
 	//
 	// +optional
 	LastScanResult *ScanResult `json:"lastScanResult,omitempty"`
@@ -131,10 +131,10 @@ type ScanResult struct {
 	// +required
 	ScanTime metav1.Time `json:"scanTime"`
 
-	// revision is a digest of the names of the counted tags: "sha256:" followed by 64 hexadecimal
-	// digits. The names are sorted bytewise in ascending order, and a line feed follows each name.
-	// The revision changes when a tag is added or removed. It does not change when a tag moves to
-	// another image.
+	// revision is a digest of the names of the tags that tagCount counts: "sha256:" followed by 64
+	// hexadecimal digits. The names are sorted bytewise in ascending order, and a line feed follows
+	// each name. The revision changes when a tag is added or removed. It does not change when a tag
+	// moves to another image.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=71
@@ -155,10 +155,10 @@ func (o *ImageRepository) GetStatus() *meta.Status { return &o.Status.Status }
 // GetFetchStatus returns the object's [meta.FetchStatus], for reading and writing.
 func (o *ImageRepository) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
-// GetSchedule returns the part of the spec that says when the controller works.
+// GetSchedule returns the [Schedule] in the object's spec.
 func (o *ImageRepository) GetSchedule() *Schedule { return &o.Spec.Schedule }
 
-// GetAccess returns the part of the spec that says with whose credential the controller works.
+// GetAccess returns the [Access] in the object's spec.
 func (o *ImageRepository) GetAccess() *Access { return &o.Spec.Access }
 
 // GetCredential returns spec.credential; nil if the field is absent.

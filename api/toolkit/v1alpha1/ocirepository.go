@@ -11,9 +11,9 @@ const OCIRepositoryKind = "OCIRepository"
 
 // Values of OCILayerSelector.Operation.
 const (
-	// LayerExtract unpacks the selected layer and offers its files.
+	// LayerExtract unpacks the selected layer and serves its files in a new archive.
 	LayerExtract = "extract"
-	// LayerCopy offers the selected layer as the registry stores it.
+	// LayerCopy serves the selected layer as the registry stores it.
 	LayerCopy = "copy"
 )
 
@@ -71,8 +71,8 @@ type OCIRepositorySpec struct {
 	// +optional
 	Ref *OCIRepositoryRef `json:"ref,omitempty"`
 
-	// layerSelector selects which layer of the artifact is offered, and how it is offered. Default:
-	// the first layer, extracted.
+	// layerSelector says which layer of the artifact is served, and whether it is extracted first.
+	// Default: the first layer, extracted.
 	//
 	// +optional
 	LayerSelector *OCILayerSelector `json:"layerSelector,omitempty"`
@@ -86,11 +86,13 @@ type OCIRepositorySpec struct {
 	Verify *Unsupported `json:"verify,omitempty"`
 
 	// ignore is a list of patterns, one per line, in the format of .gitignore. Files that match a
-	// pattern, such as "*.md", are left out when a layer is extracted. Files of version control
-	// systems are always left out. Default: patterns for CI configuration, pictures and archives,
-	// the same as Flux's. Patterns in this field replace the default, but a text without patterns,
-	// such as "", does not. To keep the files that the default leaves out, write a pattern such as
-	// "!*.zip". The field has no effect if the operation is "copy".
+	// pattern, such as "*.md", are left out when a layer is extracted. The field has no effect if
+	// the operation is "copy".
+	//
+	// Default: Flux's patterns for version control, CI configuration, pictures and archives. A
+	// pattern in this field replaces the default patterns, except those for version control. A text
+	// without patterns, such as "", replaces none of them. To extract pictures and archives too,
+	// write a pattern that leaves out no file, such as "!*.zip".
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
@@ -101,8 +103,8 @@ type OCIRepositorySpec struct {
 	Publication `json:",inline"`
 }
 
-// OCIRepositoryRef selects one artifact in a repository. When several fields
-// are set, digest wins over semver, and semver wins over tag.
+// OCIRepositoryRef selects one artifact in a repository. When several fields are set, digest wins
+// over semver, and semver wins over tag.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.semverFilter) || has(self.semver)",message="semverFilter filters the tags that semver chooses from: set semver too, or remove semverFilter",fieldPath=".semverFilter"
 type OCIRepositoryRef struct {
@@ -144,7 +146,7 @@ type OCIRepositoryRef struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// OCILayerSelector selects which layer of an artifact is offered, and how it is offered.
+// OCILayerSelector says which layer of an artifact is served, and whether it is extracted first.
 type OCILayerSelector struct {
 	// mediaType is the media type of the layer, such as
 	// "application/vnd.cncf.helm.chart.content.v1.tar+gzip". The first layer of this type is
@@ -155,10 +157,10 @@ type OCILayerSelector struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*$')",message="mediaType must be a type and a subtype without parameters, such as application/vnd.oci.image.layer.v1.tar+gzip"
 	MediaType string `json:"mediaType,omitempty"`
 
-	// operation says what the controller does with the layer. "extract" unpacks the layer, which is
-	// a tar archive with or without gzip compression, and offers its files as a new archive,
-	// without the files that match spec.ignore. "copy" offers the bytes of the layer as the
-	// registry stores them. Default: "extract".
+	// operation says what the controller does with the layer. "extract" unpacks the layer, packs
+	// its files into a new archive, and serves this archive. Files that match spec.ignore are left
+	// out. The layer must be a tar archive, with or without gzip compression. "copy" serves the
+	// bytes of the layer as the registry stores them. Default: "extract".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=extract;copy
@@ -191,10 +193,10 @@ func (o *OCIRepository) GetStatus() *meta.Status { return &o.Status.Status }
 // GetFetchStatus returns the object's [meta.FetchStatus], for reading and writing.
 func (o *OCIRepository) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
-// GetSchedule returns the part of the spec that says when the controller works.
+// GetSchedule returns the [Schedule] in the object's spec.
 func (o *OCIRepository) GetSchedule() *Schedule { return &o.Spec.Schedule }
 
-// GetAccess returns the part of the spec that says with whose credential the controller works.
+// GetAccess returns the [Access] in the object's spec.
 func (o *OCIRepository) GetAccess() *Access { return &o.Spec.Access }
 
 // GetCredential returns spec.credential; nil if the field is absent.
@@ -219,9 +221,9 @@ type OCIRepositoryList struct {
 	Items []OCIRepository `json:"items"`
 }
 
-// Unsupported is a field of Flux's kinds that Lanyard does not have. If the schema did not have the
-// field, an API server could drop the field silently. So the schema has the field, and a rule
-// refuses every value.
+// Unsupported is the type of the fields of Flux that Lanyard does not have. If the schema lacked
+// such a field, an API server could drop the field silently. So the schema has the field, and a
+// rule refuses every value.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Unsupported struct{}

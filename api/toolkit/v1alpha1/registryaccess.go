@@ -13,10 +13,10 @@ package v1alpha1
 type RegistryAccess struct {
 	Access `json:",inline"`
 
-	// credential selects a short-lived token or certificate with which the controller authenticates
-	// at the registry directly, without a cloud. The registry must trust the identity in this token
-	// or certificate. The field works only with provider generic, and not together with secretRef.
-	// Default: none.
+	// credential lets the controller authenticate directly at the registry, without a cloud. It
+	// selects a short-lived token or certificate. The registry must trust the identity in this
+	// token or certificate. The field works only with provider generic, and not together with
+	// secretRef. Default: none.
 	//
 	// +optional
 	Credential *Credential `json:"credential,omitempty"`

@@ -16,9 +16,9 @@ type Schedule struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="interval must be a duration from 1s to 8760h, such as 5m"
 	Interval metav1.Duration `json:"interval"`
 
-	// timeout limits the time of one reconciliation's calls to the server that the spec names,
-	// including the exchange of the credential. It is a Go duration with the units m, s and ms,
-	// such as "90s". From 1s to 30m. Default: 60s.
+	// timeout limits the total time of one reconciliation's calls to the server that the spec
+	// names. The exchange of the credential counts too. timeout is a Go duration with the units m,
+	// s and ms, such as "90s". From 1s to 30m. Default: 60s.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string

@@ -1,5 +1,5 @@
-// Package admissiontest evaluates a ValidatingAdmissionPolicy, read from its file, for objects in
-// tests. It uses the API server's code.
+// Package admissiontest helps to test a ValidatingAdmissionPolicy. It reads the policy from a file
+// and evaluates it with the API server's code.
 package admissiontest
 
 import (

@@ -1,5 +1,5 @@
-// Package crdtest validates objects in tests with the file of a CustomResourceDefinition, as an API
-// server does.
+// Package crdtest helps to test a CustomResourceDefinition. It reads the CRD from a file and
+// validates objects as an API server does.
 package crdtest
 
 import (

@@ -25,8 +25,9 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	return definitions
 }
 
-// modelName converts a type's Go name to the name under which Kubernetes describes the type. The
-// generator of the descriptions writes Go names for the types of other packages.
+// modelName returns the name of a type's description. The generated code refers to Kubernetes types
+// by their Go names, such as k8s.io/apimachinery/pkg/apis/meta/v1.Time. Kubernetes describes this
+// type under the name io.k8s.apimachinery.pkg.apis.meta.v1.Time.
 func modelName(name string) string {
 	if strings.Contains(name, "/") {
 		return util.ToRESTFriendlyName(name)

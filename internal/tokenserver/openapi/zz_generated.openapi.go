@@ -80,7 +80,7 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequest(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SVIDRequest asks for one SVID of an object. It is posted to /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid, where <resource> is the plural name of the object's kind. The answer is the same SVIDRequest with a status. Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads the object, and the object's spec decides the type and the audiences. Neither the request nor the SVID is stored.",
+				Description: "SVIDRequest asks for one SVID of an object. It is posted to /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid. In this path, <resource> is the plural name of the object's kind. The answer is the same SVIDRequest with a status. Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads the object, and the object's spec decides the type and the audiences. Neither the request nor the SVID is stored.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -99,14 +99,14 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequest(ref common.ReferenceCallback)
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata may name the object. A name or a namespace that differs from the path of the request is refused.",
+							Description: "metadata may have the name and the namespace of the object that the SVID identifies. The request is refused if its URL has another name or namespace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what the SVID must be.",
+							Description: "spec describes the requested SVID.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.SVIDRequestSpec{}.OpenAPIModelName()),
 						},
@@ -131,7 +131,7 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequestSpec(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SVIDRequestSpec says what an SVID must be.",
+				Description: "SVIDRequestSpec describes the requested SVID.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
@@ -199,7 +199,7 @@ func schema_lanyard_api_token_v1alpha1_SVIDRequestStatus(ref common.ReferenceCal
 					},
 					"certificateChain": {
 						SchemaProps: spec.SchemaProps{
-							Description: "certificateChain is the X.509-SVID, followed by the intermediates that lead to the authority, as PEM, if the type is SpiffeCertificate. Each certificate is signed by the next certificate in the chain. The authority itself is left out; source: SPIFFE, X509-SVID §5.",
+							Description: "certificateChain is the X.509-SVID, followed by the intermediates that lead to the authority, as PEM. Each certificate is signed by the next certificate in the chain. The authority itself is left out; source: SPIFFE, X509-SVID §5. The field is absent unless the type is SpiffeCertificate.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -248,14 +248,14 @@ func schema_lanyard_api_token_v1alpha1_TokenRequest(ref common.ReferenceCallback
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata may name the WorkloadIdentity. A name or a namespace that differs from the path of the request is refused.",
+							Description: "metadata may have the name and the namespace of the WorkloadIdentity. The request is refused if its URL has another name or namespace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what the token must be.",
+							Description: "spec describes the requested token.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.TokenRequestSpec{}.OpenAPIModelName()),
 						},
@@ -279,7 +279,7 @@ func schema_lanyard_api_token_v1alpha1_TokenRequestSpec(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "TokenRequestSpec says what a token must be.",
+				Description: "TokenRequestSpec describes the requested token.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"audiences": {
