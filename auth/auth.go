@@ -27,7 +27,7 @@ func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Tok
 	c := calls.Get().(*call)
 	c.provider = provider
 
-	//  1. Set the options. There is no default subject: WithController must be explicit.
+	//  1. Set the options. One of them must name the subject; WithController names the program.
 	if err := c.apply(opts); err != nil {
 		return nil, Key{}, err
 	}
@@ -103,7 +103,7 @@ func (c *call) apply(opts []Option) error {
 	return refuseUnsupported(c.provider, &c.Options)
 }
 
-// resolve sets the token's key from the options and from the subject in memory.
+// resolve sets the token's key. It uses the options and the subject's account from memory.
 func (c *call) resolve(ctx context.Context) error {
 	c.key.Provider, c.key.Subject = c.provider.GetName(), c.Subject
 	var err error
@@ -139,9 +139,9 @@ func (c *call) fetchOptions() FetchOptions {
 	}
 }
 
-// fetch reads the subject, gets a proof of it and exchanges the proof for a token. It reads from
-// the source of truth and not from memory, so that proof, identity and key describe the subject at
-// the same moment.
+// fetch reads the subject, gets a proof of it and exchanges the proof for a token. It reads the
+// subject from the source of truth, not from memory. So proof, identity and key describe the
+// subject at the same moment.
 func (c *call) fetch(ctx context.Context) (Fetched, error) {
 	request := &Request{Key: c.key, ImageRepository: c.ImageRepository, ProxyURL: c.ProxyURL, cache: c.Cache, fetch: c.fetchOptions()}
 	var proof Proof

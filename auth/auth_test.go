@@ -21,8 +21,8 @@ import (
 // unexpected requests.
 type world struct {
 	mu     sync.Mutex
-	live   map[auth.Subject]auth.Account // the source of truth
-	memory map[auth.Subject]auth.Account // the informers' copy of live
+	live   map[auth.Subject]auth.Account // the accounts in the API server
+	memory map[auth.Subject]auth.Account // the accounts in the informers' cache, which may be stale
 	proofs map[string]auth.Account       // keyed by the proof's token
 	steps  []string
 }
@@ -180,7 +180,7 @@ func TestControllerOnlyByName(t *testing.T) {
 	}
 }
 
-// TestBadOptions checks that each bad option is an error, and that GetToken then does nothing.
+// TestBadOptions checks that GetToken returns an error for each bad option, and does nothing else.
 func TestBadOptions(t *testing.T) {
 	w := full{newWorld(t)}
 	sa := auth.WithServiceAccount("a", "sa", w)
@@ -259,8 +259,9 @@ func TestMemoryIsBehind(t *testing.T) {
 	}
 }
 
-// TestKeyOfTheTokenThatWasIssued checks that the key has the identity of the issued token, even if
-// the informers' copy of the account names another identity.
+// TestKeyOfTheTokenThatWasIssued checks the [auth.Key] that GetTokenAndKey returns with a token.
+// Its Identity must be the one that the token was issued for, role-a. At first the informers' copy
+// of the account is out of date, and names another identity, role-b.
 func TestKeyOfTheTokenThatWasIssued(t *testing.T) {
 	sa := serviceAccount(t, "a", "sa")
 	for name, cached := range map[string][]auth.Option{
@@ -268,7 +269,7 @@ func TestKeyOfTheTokenThatWasIssued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := full{newWorld(t)}
-			// Memory lags behind the source of truth.
+			// The informers' cache (memory) lags behind the API server (live).
 			w.memory[sa] = auth.Account{Subject: sa, UID: "uid-a", Attributes: map[string]string{roleAttribute: "role-b"}}
 			token, key, err := auth.GetTokenAndKey(t.Context(), w, append(w.options(), cached...)...)
 			if err != nil || token.(*session).who != "system:serviceaccount:a:sa as role-a" || key.Identity != "role-a" || key.Subject != sa {
@@ -461,7 +462,8 @@ func TestProviderWithoutToken(t *testing.T) {
 	}
 }
 
-// proxied records the proxy and the key of each exchange.
+// proxied is a provider that records two values of each exchange: the proxy's host, and the proxy's
+// URL in the token's [auth.Key].
 type proxied struct {
 	full
 
@@ -473,8 +475,8 @@ func (p proxied) NewToken(ctx context.Context, proof auth.Proof, request *auth.R
 	return p.full.NewToken(ctx, proof, request)
 }
 
-// TestProxyIsTheOneOfTheKey checks that a call uses the proxy that WithProxyURL got, even if the
-// caller changes the URL before the call.
+// TestProxyIsTheOneOfTheKey changes a proxy's URL after passing it to WithProxyURL. It checks that
+// the exchange and the token's key still have the proxy that WithProxyURL got.
 func TestProxyIsTheOneOfTheKey(t *testing.T) {
 	var seen []string
 	w := proxied{full{newWorld(t)}, &seen}

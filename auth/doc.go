@@ -17,13 +17,20 @@
 //	)
 //
 // The package imports no Kubernetes client and no cloud SDK. An [AccountReader] reads a subject, a
-// [Prover] proves the subject, and a [Provider] exchanges the proof. Package auth/kube makes the
-// first two from a manager. Packages auth/aws, auth/azure and auth/gcp are the providers; a program
-// links only the SDKs of the providers that it imports. Packages auth/bearer and auth/svid are
-// providers too: they exchange nothing, because the proof itself is the credential. Package
-// auth/providers links the three clouds, and finds a provider by its name in an object's spec. Each
-// cloud provider has an adapter through which the cloud's SDK gets tokens by the same call:
-// aws.NewCredentialsProvider, azure.NewTokenCredential, gcp.NewTokenSource.
+// [Prover] proves the subject, and a [Provider] exchanges the proof. Other packages implement these
+// interfaces:
+//
+//   - auth/kube makes an AccountReader and a Prover from a manager.
+//   - auth/aws, auth/azure and auth/gcp are the providers of the clouds. A program links only the
+//     SDKs of the providers that it imports.
+//   - auth/bearer and auth/svid are providers that exchange nothing, because the proof itself is
+//     the credential.
+//
+// Package auth/providers links the three clouds, and finds a provider by its name in an object's
+// spec.
+//
+// Each cloud provider has an adapter through which the cloud's SDK gets its tokens from GetToken.
+// The adapters are aws.NewCredentialsProvider, azure.NewTokenCredential and gcp.NewTokenSource.
 //
 // Everything fails closed. A call without a subject is an error: a program must ask for its own
 // identity with [WithController]. A failure is an [*Error] with a stage, a stable code and the next

@@ -102,8 +102,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary reports whether the same call may succeed later without any change. After any other
-// error, a cache no longer serves tokens that it stored under the call's [Key].
+// Temporary reports whether the same call may succeed later without any change. After an error that
+// is not temporary, a cache no longer serves the token that it stored under the call's [Key].
 func (e *Error) Temporary() bool {
 	return e.Code == CodeThrottled || e.Code == CodeUnavailable || e.Code == CodeUnreachable
 }

@@ -11,10 +11,10 @@ import (
 )
 
 // Fingerprint returns a keyed hash of attributes and of further values, for [Account].Fingerprint.
-// It is base64url (RFC 4648 §5) of 128 bits. Within one process, equal arguments have equal
+// The hash is base64url (RFC 4648 §5) of 128 bits. Within one process, equal arguments have equal
 // fingerprints. Nobody can guess an attribute from its fingerprint, so arguments may be secret.
 //
-// The values are further inputs that decide the token, such as the fingerprint of the source
+// The values are further inputs that decide the token. An example is the fingerprint of the source
 // identity in a chain of identities. The number and order of the values count.
 func Fingerprint(attributes map[string]string, values ...string) string {
 	f := fingerprinters.Get().(*fingerprinter)

@@ -57,7 +57,9 @@ func (d *drifting) account(version int) (auth.Account, error) {
 	if d.deleted[version] {
 		return auth.Account{}, &auth.Error{Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Err: errors.New("not found")}
 	}
-	uid := 0 // a new UID after each absence
+	// Count the earlier versions in which the account was deleted. An account that is made again
+	// then has a new UID.
+	uid := 0
 	for v := range version {
 		if d.deleted[v] {
 			uid++
@@ -111,8 +113,9 @@ func (d *drifting) NewToken(ctx context.Context, _ auth.Proof, request *auth.Req
 	return &versioned{session{"", time.Now().Add(life)}, version}, d.pause(ctx, 100*time.Millisecond)
 }
 
-// TestNobodyGetsATokenOfThePast checks, for random orders of events, that a call which begins after
-// the cache has learned of a change never gets a token from before the change.
+// TestNobodyGetsATokenOfThePast checks, for random orders of events, that no call gets an outdated
+// token. If a call begins after the cache has learned of a change, the token must not be from
+// before the change.
 func TestNobodyGetsATokenOfThePast(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -134,7 +137,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 						d.mu.Unlock()
 					}
 				})
-				wg.Go(func() { // the informer, which updates memory and notifies the cache
+				wg.Go(func() { // the informer, which follows the cluster and notifies the cache
 					for d.pause(ctx, 20*time.Millisecond) == nil {
 						before, _ := d.Lookup(ctx, d.subject)
 						d.mu.Lock()

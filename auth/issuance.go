@@ -25,12 +25,12 @@ type IssuanceTerms struct {
 
 // Issuance is a comparable handle for [IssuanceTerms] in a [Key]. Two Issuances are equal exactly
 // when their terms are equal. An Issuance is as small as a pointer, because every call copies and
-// compares keys. The zero Issuance has zero terms.
+// compares keys. The zero Issuance stands for the zero IssuanceTerms.
 type Issuance struct {
 	handle unique.Handle[IssuanceTerms]
 }
 
-// NewIssuance returns the handle for the terms.
+// NewIssuance returns the Issuance that stands for the terms in a [Key].
 func NewIssuance(terms IssuanceTerms) Issuance {
 	if terms == (IssuanceTerms{}) {
 		return Issuance{}
@@ -38,7 +38,7 @@ func NewIssuance(terms IssuanceTerms) Issuance {
 	return Issuance{unique.Make(terms)}
 }
 
-// Terms returns the terms that the handle was made from.
+// Terms returns the terms that [NewIssuance] was called with.
 func (i Issuance) Terms() IssuanceTerms {
 	if i == (Issuance{}) {
 		return IssuanceTerms{}

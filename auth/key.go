@@ -11,13 +11,14 @@ import (
 
 // Key identifies a token: two calls share a token exactly when their keys are equal. So every input
 // that changes the issued token is a field. An exchange takes these inputs from the Key and the
-// Account of its [Request], so none can be forgotten. Keys are comparable and contain no secret.
+// Account of its [Request], so an option that is not in the Key cannot change the token. Keys are
+// comparable and contain no secret.
 type Key struct {
 	// Provider is the provider's name, so that tokens of different clouds have different keys.
 	Provider string
-	// Subject is the subject that the token is for. The subject was proven when the token was
-	// issued. Without this field, anyone who names an identity would get a token that was issued to
-	// somebody else.
+	// Subject is the subject that the token is for. It was proven when the token was issued. Two
+	// subjects never share a token, even if they name the same Identity. The cloud may let only one
+	// of them use that Identity. Without this field, the other would get its token from the cache.
 	Subject Subject
 	// UID is the subject's UID: an account that is deleted and created again inherits no token.
 	// Empty for the controller.
@@ -25,16 +26,16 @@ type Key struct {
 	// Identity is the identity that the subject names at the provider, such as a role ARN for AWS.
 	// Each identity needs its own token.
 	Identity string
-	// IdentityFingerprint is a hash of everything else that the subject's attributes request
-	// ([Account.Fingerprint]). Examples are session policies and, in a chain of identities, the
-	// source identity, whose token is the proof. Subjects with the same identity but other
-	// attributes get other tokens.
+	// IdentityFingerprint is the subject's [Account.Fingerprint], a keyed hash. Subjects with the
+	// same identity but other attributes, such as another session policy, get other tokens. In a
+	// chain of identities, the hash also covers the source identity. Empty if UID and Identity
+	// alone decide the token.
 	IdentityFingerprint string
 	// Target is the part of the key that the provider derives from the options.
 	Target
-	// ProxyURL is the proxy for calls to STSEndpoint. It is empty without an STSEndpoint: calls to
-	// the provider's own endpoints use TLS, so their proxy cannot change the token. In place of
-	// the URL's password, ProxyURL has a keyed hash of the password.
+	// ProxyURL is the proxy for calls to STSEndpoint. It has a keyed hash in place of the URL's
+	// password. It is empty without an STSEndpoint. Calls to the provider's own endpoints use TLS,
+	// so a proxy for these calls cannot change the token.
 	ProxyURL string
 }
 
@@ -48,11 +49,13 @@ func (k *Key) setAccount(account *Account, identity string) {
 //
 //	provider=…,serviceAccountName=…,serviceAccountNamespace=…,cloudProviderIdentity=…,scopes=…,imageRepositoryKey=…,stsEndpoint=…,proxyURL=…
 //
-// Lanyard's own fields follow: subjectKind (if the subject is neither a ServiceAccount nor the
-// controller), serviceAccountUID (the UID of any subject), audiences, stsRegion, caDigest, signer,
-// credentialType, trustDomain, issuer, contextObject and identityFingerprint. Commas, equals signs,
-// percent signs and control characters inside values are percent-encoded, so that two different
-// keys never print alike.
+// Lanyard's own fields follow: subjectKind, serviceAccountUID, audiences, stsRegion, caDigest,
+// signer, credentialType, trustDomain, issuer, contextObject and identityFingerprint. A key of a
+// ServiceAccount or of the controller has no subjectKind. serviceAccountUID is the UID of any
+// subject.
+//
+// Inside values, commas, equals signs, percent signs, spaces, control characters and non-ASCII
+// bytes are percent-encoded. So two different keys never print alike.
 func (k Key) String() string {
 	var b strings.Builder
 	field := func(name, value string) {

@@ -20,8 +20,8 @@ import (
 type Options struct {
 	// Subject is the subject that the token is for.
 	Subject Subject
-	// Accounts reads the subject, and makes the proof that is exchanged for a token. If Accounts is
-	// nil, the token comes from the program's own environment.
+	// Accounts reads the subject's account, and makes the proof that is exchanged for a token. If
+	// Accounts is nil, the token comes from the program's own environment.
 	Accounts Accounts
 	// Cache stores tokens; nil for no cache.
 	Cache Cache
@@ -41,8 +41,8 @@ type Options struct {
 	// ImageRepository is the repository that the registry credentials are for: host/path without
 	// scheme, tag or digest.
 	ImageRepository string
-	// STSEndpoint is an https URL that replaces the provider's own security token service; empty
-	// for the provider's own.
+	// STSEndpoint is the https URL of the security token service; empty for the provider's own
+	// service.
 	STSEndpoint string
 	// STSRegion is the region of the security token service; empty if the provider decides.
 	STSRegion string
@@ -93,9 +93,10 @@ type Cache interface {
 // FetchOptions say which cached results [Cache.Fetch] may serve, and which tenant a new token is
 // charged to.
 type FetchOptions struct {
-	// Tenant is the namespace that asks for the token. The cache charges the token and the exchange
-	// to this namespace, not to the subject's. Otherwise all namespaces that borrow one identity
-	// would share one limit. Empty for the program itself.
+	// Tenant is the namespace that the cache charges: the token and the exchange count towards the
+	// limits of this namespace. It is the subject's namespace or, for a lent subject, the namespace
+	// that borrows the subject. So the namespaces that borrow one identity do not share one limit.
+	// Empty for the program itself.
 	Tenant string
 	// MinRemaining is the least life that a cached token must have left; zero means the cache's own
 	// minimum.
@@ -132,8 +133,8 @@ func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	return WithSubject(subject, accounts)
 }
 
-// WithSubject asks for a token for the subject. The given Accounts reads the subject, and makes a
-// proof of it.
+// WithSubject asks for a token for the subject. The argument accounts is required: it reads the
+// subject's account, and makes a proof of the subject.
 func WithSubject(subject Subject, accounts Accounts) Option {
 	if accounts == nil {
 		return fail(withoutProver(subject))
@@ -147,9 +148,10 @@ func WithController() Option {
 	return func(o *Options) { o.Subject, o.Accounts = Controller(), nil }
 }
 
-// WithTenant sets the namespace that asks for the token of a lent subject ([Subject.Lent]). A cache
-// charges the token to that namespace. Without this option, it charges the program itself. For a
-// subject with a namespace, the cache always charges the subject's namespace.
+// WithTenant sets the namespace that asks for the token of a lent subject ([Subject.Lent]). The
+// token and the exchange then count towards the limits of that namespace in the cache. Without this
+// option, they count towards the limits of the program itself. For a subject with a namespace, the
+// limits are always those of the subject's namespace.
 func WithTenant(namespace string) Option {
 	return func(o *Options) { o.Tenant = namespace }
 }
@@ -250,8 +252,8 @@ func WithProxyURL(proxy *url.URL) Option {
 			Err: errors.New("proxy URL is not an http or https URL with a host"),
 		})
 	}
-	// Copy the URL. If the caller changed the URL later, the call would use a proxy other than the
-	// one in its key.
+	// Copy the URL, because the caller may change it later. The call must use the proxy that
+	// proxyKey describes.
 	fixed := *proxy
 	proxyKey := hideProxyPassword(&fixed)
 	return func(o *Options) { o.ProxyURL, o.proxyKey = &fixed, proxyKey }
@@ -265,11 +267,14 @@ func WithMinRemaining(d time.Duration) Option {
 }
 
 // WithRetryNow repeats the exchange even if it failed a moment ago. Use it after a change that may
-// have fixed the failure. A cache may delay the call by a few seconds, so that a tenant who keeps
-// changing an object cannot cause a flood of exchanges. After a temporary failure, the option does
-// not shorten a wait that the server asked for (Retry-After), because other tenants may use the
-// server too. A tenant ([WithTenant]) cannot use the option for the failure of a lent subject,
-// because other tenants share that subject.
+// have fixed the failure. The option has limits:
+//
+//   - A cache may delay the call by a few seconds, so that a tenant who keeps changing an object
+//     cannot cause a flood of exchanges.
+//   - After a temporary failure, the option does not shorten a wait that the server asked for
+//     (Retry-After), because other tenants may use the server too.
+//   - A tenant ([WithTenant]) cannot use the option for the failure of a lent subject, because
+//     other tenants share that subject.
 func WithRetryNow() Option {
 	return func(o *Options) { o.RetryNow = true }
 }
@@ -283,7 +288,7 @@ func fail(err error) Option {
 }
 
 // hideProxyPassword returns the proxy's URL for a key, with a keyed hash in place of the password.
-// Within one process equal passwords have equal hashes; nobody can guess a password from its hash.
+// Within one process, equal passwords have equal hashes. Nobody can guess a password from its hash.
 func hideProxyPassword(proxy *url.URL) string {
 	password, ok := proxy.User.Password()
 	if !ok {

@@ -14,8 +14,8 @@ type AccountReader interface {
 	// with [CodeSubjectNotFound] if the subject is not in memory, for example because it is too
 	// new.
 	Lookup(ctx context.Context, subject Subject) (Account, error)
-	// Subscribe registers a function, which is called promptly and in order for each subject that
-	// is deleted or whose UID or attributes change.
+	// Subscribe registers a function, which is called for each subject that is deleted or whose UID
+	// or attributes change. The calls are prompt, and in the order of the changes.
 	Subscribe(changed func(Subject))
 }
 
@@ -86,7 +86,7 @@ func (a AccountsByKind) of(subject Subject) (Accounts, error) {
 	}
 }
 
-// Form is the form of a [Proof].
+// Form says what a [Proof] is: a JWT, a certificate or another credential.
 type Form string
 
 const (
@@ -94,8 +94,9 @@ const (
 	FormJWT Form = "JWT"
 	// FormCertificate asks for a [*Certificate].
 	FormCertificate Form = "certificate"
-	// FormToken asks for another credential of the subject: static keys, or, in a chain of
-	// identities, the [Token] of the previous identity.
+	// FormToken asks for a credential that is neither a JWT nor a certificate. Examples are the
+	// static keys of the subject and, in a chain of identities, the [Token] of the previous
+	// identity.
 	FormToken Form = "token"
 )
 
@@ -109,9 +110,9 @@ type ProofRequest struct {
 	Lifetime time.Duration
 	// ContextObject is the object that the proof is used for; zero if the proof names no object.
 	ContextObject ObjectReference
-	// STSRegion is the region of the security token service to which the provider sends a proof of
-	// the form [FormToken]. If the Prover gets this proof from a security token service, it must
-	// use the same region. Empty for providers without regions.
+	// STSRegion is the region in which the provider will exchange a proof of the form [FormToken].
+	// If the proof is a token that the Prover gets by an exchange of its own, that exchange must be
+	// in the same region. Empty for providers without regions.
 	STSRegion string
 }
 
@@ -140,7 +141,8 @@ func (r ProofRequest) check(provider string) error {
 // once. Kubernetes issues no token with a shorter life (TokenRequestSpec.expirationSeconds).
 const ProofLifetime = 600 * time.Second
 
-// CredentialLifetime is the lifetime of a proof that is itself the credential.
+// CredentialLifetime is the lifetime of a proof that is itself the credential. No provider
+// exchanges such a proof, for example an SVID, for another token.
 const CredentialLifetime = time.Hour
 
 // Proof is evidence of a subject: a [*JWT], a [*Certificate] or another credential. A Proof is a

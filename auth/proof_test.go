@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// asking is a provider with a fixed proof request.
+// asking is a provider whose GetProofRequest always returns the value of the field request.
 type asking struct {
 	full
 
@@ -19,8 +19,8 @@ func (a asking) GetProofRequest(context.Context, *auth.Request) (auth.ProofReque
 	return a.request, nil
 }
 
-// TestCarelessProofRequests checks that no proof is made for an invalid request, such as a JWT
-// without audience or a proof without form.
+// TestCarelessProofRequests checks that no proof is made for an invalid request. Examples are a
+// request for a JWT without an audience, and a request with an empty [auth.Form].
 func TestCarelessProofRequests(t *testing.T) {
 	for name, tt := range map[string]struct {
 		request auth.ProofRequest
@@ -57,8 +57,9 @@ func (c *charged) Fetch(ctx context.Context, _ auth.Key, options auth.FetchOptio
 	return fetch(ctx)
 }
 
-// TestWhoIsCharged checks that a subject's own namespace is charged. For a lent subject, the tenant
-// that borrows the subject is charged. A tenant cannot make another tenant pay.
+// TestWhoIsCharged checks which namespace the cache charges for a token. It is the subject's own
+// namespace or, for a lent subject, the namespace that borrows the subject. No tenant can have the
+// cache charge another tenant.
 func TestWhoIsCharged(t *testing.T) {
 	w := full{newWorld(t)}
 	own := auth.WithServiceAccount("a", "sa", w)
@@ -88,8 +89,9 @@ func TestWhoIsCharged(t *testing.T) {
 	}
 }
 
-// TestWhoRetriesNow checks that a tenant can retry the failures of its own subjects at once. A
-// tenant cannot do this for a lent subject, which other tenants share.
+// TestWhoRetriesNow checks for whom [auth.WithRetryNow] repeats an exchange that has just failed. A
+// tenant can use the option for its own subjects. A tenant cannot use it for the controller or
+// another lent subject ([auth.Subject.Lent]), because other tenants share that subject.
 func TestWhoRetriesNow(t *testing.T) {
 	w := full{newWorld(t)}
 	own := auth.WithServiceAccount("a", "sa", w)
@@ -128,8 +130,8 @@ func TestTenantNeverGetsTheProgramsToken(t *testing.T) {
 	}
 }
 
-// TestTheControllerCanBeProven checks that a call with a Prover gets the controller's token with a
-// proof. Only without a Prover does the token come from the program's environment.
+// TestTheControllerCanBeProven checks that a call with a Prover exchanges a proof of the controller
+// for a token. Only without a Prover does the token come from the program's environment.
 func TestTheControllerCanBeProven(t *testing.T) {
 	w := full{newWorld(t)}
 	w.set(auth.Account{Subject: auth.Controller(), UID: "uid-c", Attributes: map[string]string{roleAttribute: "role-"}})

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Provider turns the proof of a subject into a token: it exchanges the proof at a cloud, or returns
+// Provider turns the proof of a subject into a token. It exchanges the proof at a cloud, or returns
 // the proof as the credential. The method names come from Flux RFC-0010 (multi-tenant workload
 // identity). Implementations are safe for concurrent use.
 type Provider interface {
@@ -17,12 +17,15 @@ type Provider interface {
 	GetName() string
 	// GetTarget returns the part of the token's [Key] that the provider derives from the options.
 	// It does no I/O, because every GetToken calls it. It must not keep options, because GetToken
-	// reuses them. It refuses an option that is unsupported or invalid, and a call whose target it
-	// cannot resolve, such as a call without a region. It also refuses an endpoint that is neither
-	// the provider's own nor allowed by its configuration.
+	// reuses them. It refuses
+	//
+	//   - an option that is unsupported or invalid
+	//   - a call whose target it cannot resolve, such as a call without a region
+	//   - an endpoint that is neither the provider's own nor allowed by the provider's
+	//     configuration
 	GetTarget(options *Options) (Target, error)
-	// GetIdentity returns the provider's identity that the account's attributes name (for AWS a
-	// role ARN), in canonical form. It does no I/O, because every GetToken calls it.
+	// GetIdentity returns the cloud identity that the account's attributes name, in canonical form.
+	// For AWS, it is a role ARN. GetIdentity does no I/O, because every GetToken calls it.
 	GetIdentity(account Account) (string, error)
 	// GetProofRequest says which proof NewToken needs for the request. It refuses a request that
 	// would fail with any proof. It may ask the cloud's metadata service.
@@ -32,7 +35,7 @@ type Provider interface {
 	NewToken(ctx context.Context, proof Proof, request *Request) (Token, error)
 }
 
-// ControllerProvider is a [Provider] that can also get tokens of the identity of its own program.
+// ControllerProvider is a [Provider] that can also get tokens for the program's own identity.
 type ControllerProvider interface {
 	Provider
 	// NewControllerToken gets the requested token with the identity that the program's environment
@@ -71,10 +74,11 @@ type Target struct {
 type Request struct {
 	// Key decides which token is issued.
 	Key Key
-	// Account is the subject as it was read for this exchange; zero for a subject without a Prover.
+	// Account is the subject's account, as [Prover.Read] returned it for this exchange. It is zero
+	// if [Options].Accounts is nil, as with [WithController].
 	Account Account
-	// ImageRepository is the repository that needs registry credentials, as host/path. Key.Image is
-	// the part of the repository that decides the credentials.
+	// ImageRepository is the repository that the registry credentials are for: host/path. Key.Image
+	// is the part of the repository that decides the credentials.
 	ImageRepository string
 	// ProxyURL is the HTTP proxy for the calls of this exchange; nil for the provider's own
 	// transport.
@@ -84,18 +88,17 @@ type Request struct {
 	fetch FetchOptions
 }
 
-// Step returns an intermediate token that the provider needs to get the requested token. The
-// intermediate token is for the given identity, which must be one that the subject's attributes
-// name. All calls that need the same intermediate token share one fetch, and the cache stores this
-// token like any other. The errors are those of fetch and of [Cache].Fetch.
+// Step returns an intermediate token, which the provider needs to get the requested token. The
+// intermediate token is for the given identity, which the subject's attributes must name. The
+// call's cache stores the intermediate token like any other. All calls that need the same
+// intermediate token share one call of fetch. The errors are those of fetch and of [Cache].Fetch.
 func (r *Request) Step(ctx context.Context, identity string, fetch func(context.Context) (Token, error)) (Token, error) {
 	if r.cache == nil {
 		return fetch(ctx)
 	}
 	key := r.Key
 	key.Identity, key.Image = identity, ""
-	// A fingerprint contains no slash. So a step never has the key of a token that a caller
-	// requests.
+	// A fingerprint contains no slash, so no token that a caller requests has this key.
 	key.IdentityFingerprint += "/step"
 	options := r.fetch
 	options.MinRemaining = 0
@@ -113,7 +116,8 @@ func (r *Request) Step(ctx context.Context, identity string, fetch func(context.
 func (r Request) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, r.Key.String()) }
 
 // refuseUnsupported refuses an option if the provider lacks the interface that the option needs. It
-// also refuses a tenant's subject without Accounts. It runs before any other step.
+// also refuses a tenant's subject if Options.Accounts is nil. It runs before the provider resolves
+// the options.
 func refuseUnsupported(provider Provider, o *Options) error {
 	if o.Accounts == nil {
 		if !o.Subject.Lent() {
@@ -146,8 +150,8 @@ func refuseIgnored(provider Provider, o *Options, target *Target) error {
 	}
 }
 
-// withoutProver is the error for a tenant's subject without Accounts. The program's own token must
-// not replace the tenant's.
+// withoutProver is the error for a tenant's subject if [Options].Accounts is nil. Nobody can then
+// prove the subject. Without this error, the call would return a token of the program itself.
 func withoutProver(subject Subject) error {
 	return &Error{
 		Stage: StageSubject, Code: CodeSubjectInvalid,

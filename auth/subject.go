@@ -43,9 +43,9 @@ type Subject struct {
 // means the controller.
 func Controller() Subject { return Subject{kind: KindController} }
 
-// ServiceAccount returns the ServiceAccount of that name as a subject. The namespace is an RFC 1123
-// label of at most 63 bytes, and the name an RFC 1123 subdomain of at most 253 bytes, as in
-// Kubernetes. Both are required. The error is an [*Error] with [CodeSubjectInvalid].
+// ServiceAccount returns the ServiceAccount of that name as a subject. As in Kubernetes, the
+// namespace is an RFC 1123 label of at most 63 bytes. The name is an RFC 1123 subdomain of at most
+// 253 bytes. Both are required. The error is an [*Error] with [CodeSubjectInvalid].
 func ServiceAccount(namespace, name string) (Subject, error) {
 	return namespaced(KindServiceAccount, namespace, name)
 }
@@ -122,7 +122,8 @@ func namespaced(kind Kind, namespace, name string) (Subject, error) {
 // Kind returns the subject's kind; empty for the zero Subject.
 func (s Subject) Kind() Kind { return s.kind }
 
-// Namespace returns the subject's namespace, which is its tenant; empty for a lent subject.
+// Namespace returns the subject's namespace, which is its tenant. It is empty for a subject that
+// belongs to no tenant (see [Subject.Lent]).
 func (s Subject) Namespace() string { return s.namespace }
 
 // Lent reports whether the subject is the controller or a cluster identity. Such a subject belongs
@@ -136,10 +137,15 @@ func (s Subject) Name() string { return s.name }
 // IsZero reports whether s is the zero Subject.
 func (s Subject) IsZero() bool { return s == Subject{} }
 
-// String returns the subject's name at relying parties. For a ServiceAccount it is
-// system:serviceaccount:<namespace>:<name>, the sub claim of its tokens. For the controller it is
-// controller. For a WorkloadIdentity or another object it is lanyard.dev:<kind>:<namespace>:<name>,
-// and for a cluster identity lanyard.dev:<kind>:<name>, with the kind in lower case.
+// String returns the subject's name at relying parties:
+//
+//   - system:serviceaccount:<namespace>:<name> for a ServiceAccount, as in the sub claim of its
+//     tokens
+//   - controller for the controller
+//   - lanyard.dev:<kind>:<namespace>:<name> for a WorkloadIdentity or another object
+//   - lanyard.dev:<kind>:<name> for a cluster identity
+//
+// The kind is in lower case.
 func (s Subject) String() string {
 	switch {
 	case s.kind == KindController:
@@ -154,9 +160,10 @@ func (s Subject) String() string {
 }
 
 // ParseSubject is the inverse of [Subject.String]. It parses, for example, the subject in an
-// object's status or the sub claim of a ServiceAccount's token. Because the text has the kind in
-// lower case, ParseSubject knows only the kinds of this package's constants. For any other text, it
-// returns an [*Error] with [CodeSubjectInvalid].
+// object's status or the sub claim of a ServiceAccount's token. The text has the kind in lower
+// case, such as ocirepository. This does not tell which letters of the kind are capitals, as in
+// OCIRepository. So ParseSubject knows only the kinds that are constants of this package. For any
+// other text, ParseSubject returns an [*Error] with [CodeSubjectInvalid].
 func ParseSubject(text string) (Subject, error) {
 	if text == controllerText {
 		return Controller(), nil
@@ -181,7 +188,7 @@ func ParseSubject(text string) (Subject, error) {
 	}
 }
 
-// controllerText is the text of the controller as a subject.
+// controllerText is what [Subject.String] returns for the controller.
 const controllerText = "controller"
 
 // prefix returns the beginning of [Subject.String] for all subjects of a kind. The subject's names
@@ -199,14 +206,16 @@ type Account struct {
 	Subject Subject
 	// UID distinguishes the subject from an earlier subject of the same name. Required.
 	UID string
-	// Attributes say which cloud identity the subject wants, under the keys that its provider
-	// documents: the annotations of a ServiceAccount, or the providerConfig of a WorkloadIdentity.
-	// The tenant writes the attributes, so they are not trusted: the cloud decides whether the
-	// subject gets the identity. Callers share the map and must not change it.
+	// Attributes say which cloud identity the subject wants. The keys are those that the provider
+	// documents. A ServiceAccount has attributes in its annotations, a WorkloadIdentity in its
+	// providerConfig. The tenant writes the attributes, so they are not trusted: the cloud decides
+	// whether the subject gets the identity. Callers share the map and must not change it.
 	Attributes map[string]string
-	// Fingerprint is a keyed hash of all attributes and of all else that decides the token, such as
-	// the source identity in a chain of identities. [Fingerprint] makes this hash. It is part of
-	// the token's [Key]. Empty if the provider's identity and the UID alone decide the token.
+	// Fingerprint becomes part of the token's [Key]. It is a keyed hash, made by the function
+	// [Fingerprint]. The hash covers all attributes, and all else about the subject that decides
+	// the token. In a chain of identities, for example, it also covers the source identity.
+	// Fingerprint may be empty if the cloud identity and the UID are enough to tell the subject's
+	// tokens from others.
 	Fingerprint string
 }
 

@@ -4,17 +4,17 @@ import (
 	"time"
 )
 
-// Token is a credential that expires. Callers assert its concrete type: [*RegistryCredentials] if
-// the call names an image repository, otherwise the provider's own type, such as *aws.Token.
+// Token is a credential that expires. Callers assert its concrete type. It is
+// [*RegistryCredentials] if the call names an image repository. Otherwise it is the provider's own
+// type, such as *aws.Token.
 type Token interface {
 	// GetDuration returns how long the token is valid from now on; zero or less if it has expired.
 	GetDuration() time.Duration
 }
 
-// BearerToken is a [Token] that a server takes as it is, in the header Authorization (RFC 6750,
-// section 2.1). A cloud's access token works at all services of the cloud: show it only to the
-// service that the call is for. A token whose keys sign requests, such as *aws.Token, is not a
-// BearerToken.
+// BearerToken is a [Token] that is sent unchanged in the header Authorization (RFC 6750, section
+// 2.1). A cloud's access token works at all services of the cloud: show it only to the service that
+// the call is for. A token with keys that sign requests, such as *aws.Token, is not a BearerToken.
 type BearerToken interface {
 	Token
 	// Bearer returns the text that follows the scheme in the header Authorization.

@@ -73,7 +73,8 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 }
 
 // identify asks AWS for the identity of the given session, and returns the session with its ARN and
-// account. With this call, AWS checks static keys before their first use.
+// account. AWS refuses wrong keys here, so this call also checks static keys before their first
+// use.
 func (p *Provider) identify(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	const operation = "GetCallerIdentity"
 	answer, err := p.sts(x, source.provider(), request).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -118,8 +119,8 @@ func (x plan) assumeFailure(ctx context.Context, err error, source *Token) error
 	return f.error(auth.StageExchange, x.chainOperation())
 }
 
-// explainSource sets the code and the fix of f if AWS rejects the credentials that signed the call,
-// or if the account of these credentials has not activated STS in the region.
+// explainSource sets the code and the fix of f if AWS rejects the credentials that signed the call.
+// It also does so if the account of these credentials has not activated STS in the region.
 func (x plan) explainSource(f *failure) {
 	switch f.api {
 	case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "AuthFailure":
@@ -152,7 +153,8 @@ func (x plan) chainOperation() string {
 	return "AssumeRole for role " + x.role.String() + " with " + x.session.Source
 }
 
-// sessionName returns the requested name of the session, or a name made of the subject.
+// sessionName returns the requested session name. If none is requested, it returns a name that
+// identifies the subject.
 func (x plan) sessionName(subject auth.Subject) string {
 	if x.session.Name == "" {
 		return sessionName(subject)

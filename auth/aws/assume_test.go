@@ -193,8 +193,9 @@ func TestThrottledAccount(t *testing.T) {
 	}
 }
 
-// TestFingerprintIsRequired checks that a missing Fingerprint is an error. Otherwise two requests
-// of one identity would share a session.
+// TestFingerprintIsRequired checks that an account is refused if it has the attributes of an
+// [aws.SessionRequest] but no Fingerprint. Without a Fingerprint, two different requests of one
+// identity would share a session.
 func TestFingerprintIsRequired(t *testing.T) {
 	w, arn := chainWorld(t)
 	account := identityOf(t, "target", aws.SessionRequest{Source: "Secret keys", RoleARN: arn})

@@ -17,7 +17,7 @@ const (
 	// firstPause is the pause after the first throttled answer. Each further throttled answer
 	// doubles the pause.
 	firstPause = time.Second
-	// lastPause is the limit of the doubled pause. AWS can ask for a longer pause.
+	// lastPause is the longest pause that doubling gives. A pause that AWS asks for can be longer.
 	lastPause = time.Minute
 )
 
@@ -32,8 +32,8 @@ type budgets struct {
 // payer identifies the quota that AWS counts a call against.
 type payer struct{ account, region string }
 
-// budget limits the calls of one payer. A throttled answer starts a pause, in which no call is
-// made. After the pause, one call tests whether AWS still throttles.
+// budget limits the calls of one account in one region (see payer). A throttled answer starts a
+// pause without calls. After the pause, one call tests whether AWS still throttles.
 type budget struct {
 	calls     int           // calls in progress
 	waiting   int           // waiting callers
@@ -43,8 +43,9 @@ type budget struct {
 }
 
 // enter waits until the payer's budget has room for a call to AWS. The caller then makes the call,
-// and must pass its error to leave. During a pause, enter does not wait: it returns the time left
-// and a nil leave, and the caller must not call AWS. The error is nil or context.Cause(ctx).
+// and must pass the call's error to the returned function (leave). During a pause, enter does not
+// wait. It returns the rest of the pause and a nil function, and the caller must not call AWS. The
+// error is nil or context.Cause(ctx).
 func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
 		return func(error) {}, 0, nil // no budget, because the account of the keys is not known yet

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// stsClient returns the HTTP client for the request's STS. The parameter chosen is the URL of the
-// STS endpoint that the call names, or empty.
+// stsClient returns the HTTP client for the request's STS. If the call names an STS endpoint,
+// chosen is the endpoint's URL; otherwise chosen is empty.
 func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPClient {
 	if request.ProxyURL == nil && chosen != "" {
 		if target, err := url.Parse(chosen); err == nil {
@@ -24,8 +24,10 @@ func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPCl
 }
 
 // newRetryer returns a retryer that repeats a request once, if package attempt permits it. It does
-// not repeat a refused request; the SDK's own retryers would repeat a request with a rejected
-// proof. It does not repeat a throttled request, because the cache waits instead.
+// not repeat these requests:
+//
+//   - A refused request. The SDK's own retryers would send a rejected JWT again.
+//   - A throttled request. The cache waits before the next call.
 func newRetryer() awssdk.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = remote.Attempts

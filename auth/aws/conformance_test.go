@@ -15,8 +15,8 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// The suite also runs with a WorkloadIdentity, which may differ from a ServiceAccount only
-		// in the issuer of its proofs, and in the attribute that names the role.
+		// The suite also runs with a WorkloadIdentity. The issuer of the proofs and the attribute
+		// that names the role differ from those of a ServiceAccount. Nothing else may differ.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// anyOf returns some subject of the kind that subjectOf makes.
+// anyOf returns a subject made by subjectOf, for callers that need only the subject's kind.
 func anyOf(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) auth.Subject {
 	t.Helper()
 	subject, err := subjectOf("tenant-a", "any")

@@ -129,8 +129,8 @@ func webIdentityRole(configured []any, sources []awssdk.CredentialSource) string
 }
 
 // checkPartition refuses to send the controller's web identity token to a region outside the role's
-// partition. The region may come from an object. STS in another partition does not know the role,
-// but its operator could use the token in the role's own partition.
+// partition. The region may come from an object. STS in another partition does not know the role.
+// But the operator of that STS could use the token in the role's own partition.
 func (p *Provider) checkPartition(arn, region string) error {
 	if arn == "" {
 		return nil

@@ -77,9 +77,9 @@ func TestControllerIRSA(t *testing.T) {
 	}
 }
 
-// TestControllerTokenStaysInItsPartition checks that an object cannot choose another partition for
-// the controller's token. The operator of that partition could use the token in the role's own
-// partition.
+// TestControllerTokenStaysInItsPartition checks that an object cannot have the controller's web
+// identity token sent to another partition than the one of the controller's role. The operator of
+// the other partition could use the token to assume the controller's role.
 func TestControllerTokenStaysInItsPartition(t *testing.T) {
 	w := newWorld(t)
 	set := irsa(t, w, controllerSubject)
@@ -129,8 +129,9 @@ func TestControllerRefusedByTrust(t *testing.T) {
 	}
 }
 
-// TestControllerCABundle checks that the SDK accepts AWS_CA_BUNDLE. For this variable the SDK
-// requires an HTTP client that it can rebuild.
+// TestControllerCABundle checks that the SDK trusts the certificate authorities in the file that
+// AWS_CA_BUNDLE names. The SDK can add them only to an HTTP client of its own type,
+// awshttp.BuildableClient.
 func TestControllerCABundle(t *testing.T) {
 	w := newWorld(t)
 	set := irsa(t, w, controllerSubject)
@@ -145,7 +146,8 @@ func TestControllerCABundle(t *testing.T) {
 	if _, err := asController(t, w); auth.CodeOf(err) != auth.CodeUnreachable {
 		t.Errorf("without the bundle: %v", err)
 	}
-	// The provider's own authorities do not change: the bundle is added to a copy.
+	// The SDK must add the bundle to a copy of the provider's root certificates, because other
+	// connections use the original set.
 	w.Base = &http.Transport{Proxy: trusting.Proxy, TLSClientConfig: trusting.TLSClientConfig.Clone()}
 	w.aws = w.provider(t, aws.Config{Region: region})
 	before := trusting.TLSClientConfig.RootCAs.Clone()
@@ -250,9 +252,9 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	})
 }
 
-// TestControllerInstanceMetadataAstray checks what calls return if the metadata service does not
-// answer, or if another server has its address. Such a server must neither delay callers nor get
-// its text into errors.
+// TestControllerInstanceMetadataAstray checks calls when the metadata service does not answer, or
+// when another server has its address. That server must not delay callers. Its text must not appear
+// in errors.
 func TestControllerInstanceMetadataAstray(t *testing.T) {
 	w := newWorld(t)
 	serve := func(answer http.HandlerFunc) string {
@@ -268,8 +270,8 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 			_, _ = io.WriteString(rw, page)
 		}
 	}
-	// once() starts a metadata service with one fault, and returns its URL: the given handler
-	// answers all requests whose URL path contains the given text.
+	// once() starts a metadata service and returns its URL. Requests whose URL path contains the
+	// given text go to the given handler. All other requests get correct answers.
 	once := func(path string, then http.HandlerFunc) string {
 		good, err := url.Parse(metadata(t, "node"))
 		rig.Must(t, err)

@@ -14,9 +14,9 @@ import (
 // with the context of the SDK's request. Set the provider directly as aws.Config.Credentials, and
 // include [auth.WithCache] in the options.
 //
-// The SDK gets credentials that expire after at most one minute. So the SDK's cache
-// (aws.NewCredentialsCache, which config.LoadDefaultConfig adds) asks again soon, and no client
-// uses credentials for long after their grant is withdrawn.
+// The SDK gets credentials that expire after at most one minute. So the SDK's cache soon asks
+// again, and no client uses credentials for long after their grant is withdrawn. This cache is that
+// of aws.NewCredentialsCache, which config.LoadDefaultConfig adds.
 func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
 		token, err := auth.GetToken(ctx, provider, opts...)

@@ -94,7 +94,8 @@ func TestTenantEndpoint(t *testing.T) {
 	if auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("untrusted certificate: %v", err)
 	}
-	// If the host is not listed, no proof is made.
+	// If the host is not in AllowedEndpointHosts, GetToken fails before it asks for a proof. So the
+	// audience stays empty.
 	audience = ""
 	_, err = auth.GetToken(t.Context(), w.provider(t, aws.Config{Region: region}), options...)
 	if auth.CodeOf(err) != auth.CodeEndpointRefused || audience != "" {

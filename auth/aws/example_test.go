@@ -85,9 +85,9 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// localAWS returns a local AWS with one role, and the one ServiceAccount that the role trusts. A
-// controller uses the accounts of package auth/kube instead, and an [aws.Config] without a
-// transport.
+// localAWS returns a local AWS with one role, and an [auth.Accounts] with the only ServiceAccount
+// that the role trusts. A controller gets its [auth.Accounts] from package auth/kube instead, and
+// needs no Transport in its [aws.Config].
 func localAWS() (*rig.Rig, auth.Accounts) {
 	document := func(statement map[string]any) json.RawMessage {
 		data, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{statement}})

@@ -22,11 +22,15 @@ import (
 // AWS have other defaults. MinIO's default is the remaining life of the proof: some minutes.
 const SessionDuration = time.Hour
 
-// NewToken implements [auth.Provider]. The token is a [*Token]. With a JWT as proof, NewToken calls
-// AssumeRoleWithWebIdentity. If the account names a role to assume, it then calls AssumeRole with
-// the new session. With a session as proof, it calls AssumeRole, or GetCallerIdentity if the
-// account names no role. The proof is sent only to the endpoint of the request's key; redirects are
-// not followed.
+// NewToken implements [auth.Provider]. The token is a [*Token]. The proof decides what NewToken
+// calls:
+//
+//   - If the proof is a JWT, NewToken calls AssumeRoleWithWebIdentity. If the account also names a
+//     second role, NewToken then calls AssumeRole with the new session.
+//   - If the proof is a session, NewToken calls AssumeRole. If the account names no role, NewToken
+//     calls GetCallerIdentity instead.
+//
+// NewToken sends the proof only to the STS that request.Key names, and follows no redirects.
 func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	x, err := p.plan(request)
 	if err != nil {
@@ -46,9 +50,9 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 }
 
 // assumeOwn exchanges a JWT of the subject for a session of its role. If the plan has a second
-// role, assumeOwn exchanges this session for a session of the second role. The cache keeps the
-// first session, because AWS may refuse the second role for a long time. So retries do not request
-// the first session again.
+// role, assumeOwn exchanges this session for a session of the second role. AWS may refuse the
+// second role for a long time. So the cache keeps the first session, and retries do not request it
+// again.
 func (p *Provider) assumeOwn(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (auth.Token, error) {
 	assume := func(ctx context.Context) (auth.Token, error) { return p.assumeWithJWT(ctx, proof, x, request) }
 	if x.then == nil {
@@ -113,9 +117,9 @@ func (x plan) where() string {
 	return "AWS STS in " + x.sts.Region
 }
 
-// parseToken returns the session in AWS's answer. The session ends at the expiration in the answer,
-// but no later than the given duration after the time of the request (asked). So a local clock that
-// is behind does not prolong the session. A session outside the role's account is an error.
+// parseToken returns the session in AWS's answer. The session ends at the answer's expiration, but
+// no later than the given duration after the request (asked). So a local clock that is behind does
+// not prolong the session. A session outside the role's account is an error.
 func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, asked time.Time, duration time.Duration) (*Token, error) {
 	switch {
 	case c == nil:

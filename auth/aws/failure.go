@@ -104,13 +104,13 @@ func isThrottle(code string, status int) bool {
 	return throttles || status == http.StatusTooManyRequests
 }
 
-// clean returns AWS's message in a form that is safe to print, or an empty string if the message
-// contains a piece of a secret. Services repeat what they were sent: SignatureDoesNotMatch repeats
-// the session token.
+// clean returns AWS's message in a form that is safe to print. It returns an empty string if the
+// message contains a piece of a secret. Services repeat what they were sent: for example,
+// SignatureDoesNotMatch repeats the session token.
 func clean(message string, secrets []auth.Secret) string {
 	if longest := 2 * maxMessage; len(message) > longest {
-		// Cut the message: the server chooses its length, and the search for each piece of a secret
-		// reads the whole message.
+		// Cut the message before the search, because the server chooses its length. holdsPiece
+		// searches the whole message again for each piece of a secret.
 		message = message[:longest]
 	}
 	for _, secret := range secrets {

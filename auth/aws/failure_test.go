@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 )
 
-// TestCleanIsQuick checks that the search for a secret in a message is fast even for the longest
-// message and the longest secret, because the server chooses the message.
+// TestCleanIsQuick checks that the search for a secret in a message is fast. It uses a very long
+// message and a very long secret, because the server chooses the message.
 func TestCleanIsQuick(t *testing.T) {
 	secret, message := auth.NewSecret(strings.Repeat("0123456789abcdef", 4096)), strings.Repeat("z", 1<<20)
 	started := time.Now()

@@ -15,8 +15,9 @@ import (
 
 const otherAccountID = "222233334444"
 
-// ownChainWorld returns a world with tenant A's role, and with a role named reader in another
-// account. This role trusts tenant A's role if the request has the external ID "agreed".
+// ownChainWorld returns a world with two IAM roles: tenant A's role, and a role named "reader" in
+// another AWS account. The second role trusts the first one if the request has the external ID
+// "agreed". The result reader is the ARN of the second role.
 func ownChainWorld(t *testing.T) (w *world, account auth.Account, reader string) {
 	t.Helper()
 	w = newWorld(t)
@@ -44,8 +45,9 @@ func assuming(account auth.Account, value string) auth.Account {
 	return account
 }
 
-// TestOwnChain checks that a ServiceAccount assumes a role of another account with its own role's
-// session. Each word in the annotation's value changes the token's key.
+// TestOwnChain checks that a ServiceAccount can assume a second role, in another AWS account, with
+// the session of its first role. Each parameter in the annotation, such as sessionName=other, must
+// change the token's [auth.Key].
 func TestOwnChain(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	get := func(value string, more ...auth.Option) (auth.Token, auth.Key, error) {
@@ -77,8 +79,8 @@ func TestOwnChain(t *testing.T) {
 }
 
 // TestOwnChainOfBinding checks the session name that a program sets for a WorkloadIdentity. The
-// last session of the chain, which GetToken returns, has this name too, unless the assumeRole field
-// of the WorkloadIdentity has a sessionName.
+// last session of the chain, which GetToken returns, has this name. A sessionName in the
+// WorkloadIdentity's assumeRole field wins over this name.
 func TestOwnChainOfBinding(t *testing.T) {
 	const named = "cloudidentity.tenant-a@WorkloadIdentityBinding"
 	w, tenant, reader := ownChainWorld(t)
@@ -175,8 +177,9 @@ func TestOwnChainToItself(t *testing.T) {
 	rig.Must(t, err)
 }
 
-// TestOwnChainNeedsAWS checks that the provider refuses a chain for the endpoint of an
-// S3-compatible store, because a store has no other accounts.
+// TestOwnChainNeedsAWS checks that the provider refuses a second role if the STS endpoint belongs
+// to an S3-compatible store. A second role is for access to another account, and a store has no
+// accounts.
 func TestOwnChainNeedsAWS(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	_, err := auth.GetToken(t.Context(), w.aws, rig.Subject(assuming(account, reader), w.Sign), auth.WithSTSEndpoint("https://"+w.Allow.String()))

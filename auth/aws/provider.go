@@ -44,8 +44,9 @@ const DefaultTimeout = 10 * time.Second
 // Config configures a [Provider]. Its zero value works for calls that name a region or an image
 // repository.
 type Config struct {
-	// Region is the controller's AWS_REGION. It is the region of STS for a call that names neither
-	// a region nor a registry of another partition. Optional.
+	// Region is the controller's AWS_REGION. If a call names neither an STS region nor an STS
+	// endpoint, it uses STS in this region. If such a call is for a registry in another partition,
+	// it uses STS in the registry's region instead. Optional.
 	Region string
 	// Transport has the administrator's proxy and certificate authorities (AWS_CA_BUNDLE). All
 	// connections use copies of it. Nil for auth/transport's Default.
@@ -85,8 +86,8 @@ type stsEndpoint struct {
 	url string
 }
 
-// ecrRegistry is a registry with its [auth.Target].Image. Registries with the same Image share
-// their credentials.
+// ecrRegistry is a registry and the value of [auth.Target].Image for it. This value is part of a
+// credential's key in the cache. So registries with the same value share their credentials.
 type ecrRegistry struct {
 	endpoint.Registry
 
@@ -194,10 +195,17 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return auth.Target{Image: registry.image, STSEndpoint: sts.url, STSRegion: region}, nil
 }
 
-// stsRegion returns the region of STS. It is the first of these that is known: the call's region
-// (option), the endpoint's, the controller's (AWS_REGION), the registry's. The controller's region
-// counts only within the registry's partition, because STS in one partition does not know the roles
-// of another. For an endpoint of [Config].AllowedEndpointHosts, only the region of the call counts.
+// stsRegion returns the region of STS. For an endpoint of [Config].AllowedEndpointHosts, it is the
+// region of the call (option), which may be empty. Otherwise it is the first of these that is
+// known:
+//
+//   - the region of the call
+//   - the region of the endpoint
+//   - the controller's region (AWS_REGION), unless the registry is in another partition
+//   - the region of the registry
+//
+// STS in one partition does not know the roles of another. So the controller's region cannot serve
+// a registry of another partition.
 func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.Registry) (string, error) {
 	if option != "" && sts.Region != "" && !sts.Global && option != sts.Region {
 		return "", &auth.Error{
@@ -224,10 +232,14 @@ func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.
 	return region, nil
 }
 
-// GetProofRequest implements [auth.Provider]. It asks for a JWT for sts.amazonaws.com, in all
-// partitions, unless the account names other audiences. For a host of [Config].AllowedEndpointHosts
-// it asks for a JWT for that host; AWS does not accept such a JWT. If the account names a source
-// session, it asks for this session. It refuses a request that AWS would refuse with any proof.
+// GetProofRequest implements [auth.Provider]. It refuses a request that AWS would refuse with any
+// proof. Otherwise it asks for the first of these that applies:
+//
+//   - the source session, if the account names one
+//   - a JWT for the endpoint's host, if [Config].AllowedEndpointHosts lists this host; the host
+//     cannot use the JWT at AWS, because AWS refuses its audience
+//   - a JWT for the audiences that the account names
+//   - a JWT for sts.amazonaws.com, in all partitions
 func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(request)
 	switch {
@@ -244,13 +256,14 @@ func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (au
 
 // plan describes one exchange. Its parts have been checked against each other.
 type plan struct {
-	// role is the role to assume; zero for no role, which only an endpoint of
-	// [Config].AllowedEndpointHosts accepts.
+	// role is the role to assume; zero for no role. Without a role, the exchange needs a source
+	// session (session.Source) or an endpoint of [Config].AllowedEndpointHosts.
 	role role
 	sts  endpoint.STS
 	// url is the URL of the call's own endpoint; empty for the endpoint that the SDK knows.
 	url string
-	// session has the parameters that the account requests besides the role.
+	// session has the other parameters of the exchange, such as the session's lifetime. They come
+	// from the [auth.Account].
 	session SessionRequest
 	// The plan of a second exchange, which uses the session of the first; nil for none.
 	then *plan
@@ -283,8 +296,9 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 	if x.role = role; role.text == "" && x.session.Source != "" {
 		return x, nil // no role to check: the token is the source session itself
 	}
-	// Compare the role's partition with the registry's first, and with the partition of STS later.
-	// If the registry is in another partition, the fix must be another role: no region would help.
+	// Compare the role's partition with the registry's before the comparison with that of STS. If
+	// role and registry differ, only another role helps. The error of the later comparison would
+	// also suggest another STS region.
 	if request.ImageRepository != "" {
 		registry, err := p.registry(request.ImageRepository)
 		if err != nil {

@@ -66,8 +66,8 @@ func TestGetTarget(t *testing.T) {
 			name: "global endpoint", options: auth.Options{STSEndpoint: "https://sts.amazonaws.com", STSRegion: "eu-west-1"},
 			want: auth.Target{STSEndpoint: "https://sts.amazonaws.com", STSRegion: "eu-west-1"},
 		},
-		// The controller's region counts only within its partition: STS of another partition does
-		// not know the roles of the registry's partition.
+		// The controller's region applies only to a registry in the same partition. STS knows only
+		// the roles of its own partition.
 		{name: "registry in China", region: region, options: auth.Options{ImageRepository: china}, want: auth.Target{Image: "cn-north-1", STSRegion: "cn-north-1"}},
 		{name: "registry in GovCloud", region: region, options: auth.Options{ImageRepository: gov}, want: auth.Target{Image: "us-gov-west-1", STSRegion: "us-gov-west-1"}},
 		{name: "public registry, from China", region: "cn-north-1", options: auth.Options{ImageRepository: "public.ecr.aws/x/y"}, want: auth.Target{Image: "public.ecr.aws", STSRegion: "us-east-1"}},
@@ -207,8 +207,8 @@ func TestProofAudience(t *testing.T) {
 		// A host in AllowedEndpointHosts has no partition. The host is the audience of its proofs.
 		{roleA, region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"arn:aws-cn:iam::123456789123:role/r", region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
-		// The role may be absent or belong to an S3-compatible store only if the host is in
-		// AllowedEndpointHosts. Credentials for Amazon ECR always need an IAM role.
+		// AWS STS and Amazon ECR need an IAM role. A host in AllowedEndpointHosts also accepts a
+		// role of an S3-compatible store, or no role.
 		{"arn:minio:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"arn:aws:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
@@ -281,8 +281,8 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	rig.DoesNotPrint(t, token, "-key", "[AWS session until 2030-01-02T03:04:05Z]")
 }
 
-// TestMemoryIsBounded checks that a tenant with many different strings neither fills the memory
-// forever nor slows other tenants.
+// TestMemoryIsBounded checks that the provider remembers a limited number of roles, however many
+// different ARNs a tenant writes.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, aws.Config{})
 	for i := range 20_000 {
@@ -296,8 +296,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget, which run on every call, even
-// on cache hits, do not allocate.
+// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget do not allocate memory. They run
+// even if the cache has the token.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, aws.Config{Region: region})
 	account := accountA(t)

@@ -16,11 +16,13 @@ import (
 // The account's Fingerprint must cover all of them. The fields are parameters of AssumeRole and
 // AssumeRoleWithWebIdentity; their limits are those of the AWS STS API reference.
 type SessionRequest struct {
-	// Source names, for people, the session whose keys sign the request for the new session. The
-	// Prover returns the signing session as a proof of the form [auth.FormToken]. If Source is
-	// empty, the proof is a JWT.
+	// Source decides which proof the Prover must return. If Source is empty, the proof is a JWT.
+	// Otherwise the proof is the source session, in the form [auth.FormToken]. The access keys of
+	// the source session sign the request for the new session. The value of Source is the name of
+	// the source session in errors.
 	Source string
-	// RoleARN is the role to assume. Empty: the token is the source's own session.
+	// RoleARN is the ARN of the role to assume. If it is empty and Source is set, the token is the
+	// source session itself. AWS needs at least one of the two.
 	RoleARN string
 	// Name is the name of the session. A name of more than 64 characters is replaced by a hash and
 	// the end of the name. Default: a name made of the subject's name.
@@ -65,12 +67,15 @@ const (
 	attributeProofLifetime  = "expirationSeconds"
 )
 
-// SessionNameAttribute is the attribute with the name of the session. For a WorkloadIdentity, the
-// program that embeds this package may set the attribute on the account. The tenant cannot set it.
+// SessionNameAttribute is the key in [auth.Account].Attributes under which the account has the name
+// of its session. If the subject is a WorkloadIdentity, the program that embeds this package may
+// set this attribute. The tenant cannot set it.
 const SessionNameAttribute = "sessionName"
 
-// Attributes returns the request as the attributes of an account. A field that is not set has no
-// attribute. Equal requests have equal attributes, and different requests have different ones.
+// Attributes returns r in the form of [auth.Account].Attributes, with an attribute for each field
+// that is set. Equal requests have equal attributes, and different requests have different ones.
+// For this comparison, durations count in whole seconds, and a long Name counts in the form that
+// replaces it.
 func (r SessionRequest) Attributes() (map[string]string, error) {
 	attributes := map[string]string{}
 	set := func(name, value string) {

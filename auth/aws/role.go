@@ -23,7 +23,8 @@ func (r role) String() string { return r.text }
 // isAWS reports whether the role is an IAM role in an AWS account.
 func (r role) isAWS() bool { return r.Account != "" }
 
-// parseRole parses the ARN of an IAM role or of a store's role.
+// parseRole parses the ARN of a role: an IAM role in an AWS account, or a role of an S3-compatible
+// store such as MinIO.
 func parseRole(arn string) (role, error) {
 	aws, err := endpoint.ParseRoleARN(arn)
 	if err == nil {
@@ -54,11 +55,15 @@ func roleMissing(subject auth.Subject) error {
 	return roleAttribute().Missing(subject, "IAM role", "the ARN of an IAM role")
 }
 
-// GetIdentity implements [auth.Provider]. It returns the role that the ServiceAccount's annotation
-// or the WorkloadIdentity's providerConfig names, or empty without a role. If the account also
-// names a role to assume, GetIdentity returns that role. GetIdentity does not know the STS
-// endpoint. So it accepts an empty identity and a role of a store, which [Provider.GetProofRequest]
-// refuses for AWS's own endpoints, before a proof is made.
+// GetIdentity implements [auth.Provider]. It returns the ARN of the role that the ServiceAccount's
+// annotation or the WorkloadIdentity's providerConfig names. If the account also names a second
+// role ([AssumeRoleAnnotation], [AssumeRoleField]), GetIdentity returns the second role instead. If
+// the account names no role, GetIdentity returns an empty string.
+//
+// Whether a request needs an IAM role depends on its STS endpoint, which GetIdentity does not know.
+// So GetIdentity accepts an account without a role, and a role of an S3-compatible store. If the
+// request needs an IAM role, [Provider.GetProofRequest] refuses such an account before a proof is
+// made.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	arn, named := roleAttribute().Of(account)
 	chained, isChained := assumeAttribute().Of(account)
@@ -80,10 +85,13 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	return arn, nil
 }
 
-// roleFor returns the role that the request asks STS for. AWS needs a role of one of its accounts.
-// An object store accepts a request without a role: MinIO then gives the permissions that its
-// administrator attached to the proof's claims. If the account has a source session, the role may
-// be empty even for AWS: the token is then the source session.
+// roleFor returns the role that the request names; zero if it names none. The argument source is
+// the name of the source session (see [SessionRequest]); empty for none.
+//
+//   - A request to AWS STS, or for an image repository, needs an IAM role. Without a role, it needs
+//     a source session; the token is then this session itself.
+//   - Any other request is for an S3-compatible store, and may name no role. MinIO then gives the
+//     permissions that its administrator attached to the proof's claims.
 func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source string) (role, error) {
 	arn, subject := request.Key.Identity, request.Key.Subject
 	mustBeAWS := !sts.Listed || request.ImageRepository != ""

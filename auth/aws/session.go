@@ -8,14 +8,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// maxSessionName is the limit of RoleSessionName; its characters are [\w+=,.@-]. Source: AWS STS
-// API reference, AssumeRoleWithWebIdentity.
+// maxSessionName is the maximum length of a RoleSessionName, which may contain only the characters
+// [\w+=,.@-]. Source: AWS STS API reference, AssumeRoleWithWebIdentity.
 const maxSessionName = 64
 
 // sessionName returns the name of a subject's sessions in CloudTrail: <name>.<namespace>, plus
-// @<kind> for a subject other than a ServiceAccount. [FitSessionName] shortens a long name. Two
-// subjects never share a name. A namespace has no dot, so the last dot separates the name from the
-// namespace. No Kubernetes name contains "@" or "=", so only Lanyard adds them.
+// @<kind> for a subject other than a ServiceAccount. [FitSessionName] shortens a long name to
+// <hash>=<end of the name>. Two subjects never share a name. A namespace has no dot, so the last
+// dot separates the name from the namespace. No Kubernetes name contains "@" or "=", so only
+// Lanyard adds these two.
 func sessionName(subject auth.Subject) string {
 	name := subject.Name() + "." + subject.Namespace()
 	if subject.Kind() != auth.KindServiceAccount {

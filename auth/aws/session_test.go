@@ -72,8 +72,8 @@ func TestNamedSession(t *testing.T) {
 	}
 }
 
-// FuzzSessionName checks that STS accepts the name of any subject, that the name is the same each
-// time, and that two subjects never share a name.
+// FuzzSessionName checks that STS accepts the name of any subject. The name must be the same each
+// time, and two subjects must never share a name.
 func FuzzSessionName(f *testing.F) {
 	f.Add("tenant-a", "tenant-a-ecr-sa", "tenant-b", "tenant-a-ecr-sa", false)
 	f.Add("a", "b.c", "c", "a.b", false)

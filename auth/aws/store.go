@@ -7,9 +7,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// explainStore sets the code and the fix of f according to the error code of an endpoint that is
-// listed in [Config].AllowedEndpointHosts. The endpoint is the security token service of an
-// S3-compatible store, such as MinIO or Ceph. Such a store has no accounts, and fewer codes than
+// explainStore sets f.Code and f.Fix according to f.api, the error code in the answer of an
+// S3-compatible store, such as MinIO or Ceph. The endpoint is the store's security token service;
+// its host is in [Config].AllowedEndpointHosts. A store has no accounts, and fewer error codes than
 // AWS: MinIO answers InvalidParameterValue to every invalid token. Sources: MinIO,
 // docs/sts/web-identity.md; Ceph Object Gateway, "STS in Ceph".
 func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Request) {

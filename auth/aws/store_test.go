@@ -31,7 +31,7 @@ const minioRole = "arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0"
 // fake answers wrong tokens as a real MinIO does.
 type minio struct {
 	verifier *oidc.Verifier
-	claims   bool   // if set, a token with the claim "policy" needs no valid role
+	claims   bool   // true if the claim "policy" of the token can replace the role minioRole
 	down     string // if set, each answer is HTTP 503 with this code
 	asked    []url.Values
 }
@@ -121,7 +121,8 @@ func (w *world) signAs(change oidc.Claims) func(auth.Account, auth.ProofRequest)
 	}
 }
 
-// TestStore checks the answers of a store's STS to every identity that a subject may name.
+// TestStore requests sessions from a store's STS: for roles of the store and of AWS, without a
+// role, and with invalid proofs.
 func TestStore(t *testing.T) {
 	w, m, provider, url := storeWorld(t)
 	host := strings.TrimPrefix(url, "https://")
@@ -211,8 +212,9 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// TestStoresRolesAreNoneAtAWS checks that no proof is made for AWS if the subject has no role or a
-// role of a store.
+// TestStoresRolesAreNoneAtAWS checks accounts that have no role, or only the role of an
+// S3-compatible store. If such an account requests a session from AWS, the provider must refuse the
+// request before it asks for a proof.
 func TestStoresRolesAreNoneAtAWS(t *testing.T) {
 	w := newWorld(t)
 	account := accountA(t)

@@ -229,8 +229,8 @@ func TestSlowAnswerIsCutOff(t *testing.T) {
 	}
 }
 
-// TestAnswerThatBreaksOff checks that a connection that breaks off counts as no answer, not as an
-// invalid answer.
+// TestAnswerThatBreaksOff closes the connection in the middle of an answer. This must count as no
+// answer (CodeUnreachable), not as an invalid answer.
 func TestAnswerThatBreaksOff(t *testing.T) {
 	provider := wired(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, goodSession[:100])
@@ -341,8 +341,8 @@ func TestRegistryHosts(t *testing.T) {
 
 // TestHostsOfARegionFailApart checks that a region's ordinary registry host works while the APIs of
 // its FIPS and dual-stack hosts fail. For example, most regions have no FIPS endpoint. An object
-// that names a host with a failing API must not disturb other users of the same subject in the
-// region, such as other users of the controller's identity.
+// may name a host with a failing API. Other objects with the same subject in the region must still
+// get their credentials. Objects that use the controller's identity have such a common subject.
 func TestHostsOfARegionFailApart(t *testing.T) {
 	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {

@@ -22,8 +22,8 @@ const (
 type verdict struct {
 	code    auth.Code
 	meaning string // Lanyard's text; empty for an unknown code
-	// fix is a text for [asked.fill]. It is empty if Microsoft's page about the code is the best
-	// fix.
+	// fix is advice for the user, with placeholders for [asked.fill]. It is empty if no advice is
+	// better than Microsoft's page about the code.
 	fix string
 }
 
@@ -91,7 +91,7 @@ const (
 	assignRole = "assign application {client} to a role of the resource of scope {scope}"
 )
 
-// asked has the parts of the refused request that a fix mentions.
+// asked has those values of a refused request that can fill a placeholder in [verdict.fix].
 type asked struct {
 	subject  auth.Subject
 	claims   remote.Claims // the proof's claims
@@ -100,7 +100,7 @@ type asked struct {
 	cloud    endpoint.AzureCloud
 }
 
-// fill returns the fix with the parts of the request.
+// fill replaces the placeholders in the fix, such as {issuer}, with values of the refused request.
 func (a asked) fill(fix string) string {
 	return strings.NewReplacer(
 		"{issuer}", a.claims.Issuer, "{subject}", a.claims.Subject, "{audience}", a.cloud.ProofAudience,

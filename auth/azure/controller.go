@@ -22,9 +22,9 @@ const controllerOperation = "the controller's own token"
 // otherwise a workload identity (AZURE_FEDERATED_TOKEN_FILE). Each call reads the environment anew.
 //
 // Every Pod of a host shares the host's managed identity. NewControllerToken uses it only if
-// AZURE_TOKEN_CREDENTIALS is ManagedIdentityCredential. Otherwise a controller whose workload
-// identity is not fully configured would silently get the host's identity. If the host has several
-// managed identities, AZURE_CLIENT_ID selects one.
+// AZURE_TOKEN_CREDENTIALS is ManagedIdentityCredential. Without this rule, a controller whose
+// workload identity is not fully configured would silently get the host's identity. If the host has
+// several managed identities, AZURE_CLIENT_ID selects one.
 //
 // NewControllerToken starts no program for a credential: not the Azure CLI, the Azure Developer CLI
 // or PowerShell. It refuses a proxy that a tenant chose.

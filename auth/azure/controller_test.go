@@ -46,8 +46,8 @@ func environment(t *testing.T, set map[string]string) {
 			}
 		}
 	}
-	// Put fake programs first in PATH. A fake program that is started writes a file, which makes
-	// the test fail.
+	// Put fake programs first in PATH. If one of them is started, it creates a file. The test fails
+	// if this file exists at the end.
 	programs := t.TempDir()
 	for _, name := range []string{"az", "azd", "pwsh", "powershell"} {
 		rig.Must(t, os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\ntouch "+filepath.Join(programs, "started")+"\n"), 0o700))
@@ -96,8 +96,8 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// provider returns a provider whose connections all go to h, whatever the host name: at port 80
-// without TLS, otherwise with TLS.
+// provider returns a provider that connects to h, whatever the host name. Port 80 has no TLS;
+// all other ports have TLS.
 func (h *host) provider(t *testing.T, config azure.Config) *azure.Provider {
 	t.Helper()
 	config.Transport = rig.Wire(t, h.ServeHTTP)

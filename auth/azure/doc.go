@@ -1,6 +1,7 @@
-// Package azure is the provider of Microsoft Azure. It exchanges the proof of a subject at
-// Microsoft Entra for an access token of the application or managed identity that the subject
-// names. It exchanges an access token at Azure Container Registry for registry credentials.
+// Package azure is the provider of Microsoft Azure. At Microsoft Entra, it exchanges the proof of a
+// subject for an access token. The access token belongs to the application or managed identity that
+// the subject names. At Azure Container Registry, it exchanges an access token for registry
+// credentials.
 //
 //	provider, err := azure.NewProvider(azure.Config{TenantID: tenant})
 //

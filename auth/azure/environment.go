@@ -16,8 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// credentialsVariable is the variable that selects the credential, by the name of its type in the
-// Azure SDKs. Source: package azidentity, DefaultAzureCredential, "Selecting credentials".
+// credentialsVariable is the environment variable that selects the credential. Its value is the
+// name of a credential type of the Azure SDKs. Source: package azidentity, DefaultAzureCredential,
+// "Selecting credentials".
 const credentialsVariable = "AZURE_TOKEN_CREDENTIALS" //nolint:gosec // a name, no credential
 
 // Supported values of [credentialsVariable].
@@ -79,8 +80,8 @@ type source struct {
 	managed bool
 }
 
-// source returns the token source with the given name. The source's texts for people are set even
-// if there is an error.
+// source returns the token source with the given name. Even if there is an error, it sets the
+// fields name, where and mend of s, so that the caller can explain the error with them.
 func (p *Provider) source(name string, client *http.Client) (s source, err error) {
 	options := azcore.ClientOptions{
 		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},

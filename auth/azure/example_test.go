@@ -81,8 +81,8 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// A controller in an Azure cloud other than the public cloud reads the authority from its
-// environment (AZURE_AUTHORITY_HOST), which Azure's webhook sets.
+// Outside Azure's public cloud, a controller reads the authority from the environment variable
+// AZURE_AUTHORITY_HOST. Azure's webhook sets this variable.
 func ExampleConfig() {
 	cloud, err := endpoint.ParseAzureAuthority("https://login.microsoftonline.us/")
 	if err != nil {
@@ -97,9 +97,9 @@ func ExampleConfig() {
 	// Output: AzureUSGovernmentCloud https://management.usgovcloudapi.net/.default
 }
 
-// localAzure returns a local Azure with one application, and the one ServiceAccount that the
-// application trusts. A controller uses the accounts of package auth/kube instead, and an
-// [azure.Config] without a transport.
+// localAzure returns a local Azure with one application, and an [auth.Accounts] with the only
+// ServiceAccount that the application trusts. A controller gets its [auth.Accounts] from package
+// auth/kube instead, and needs no Transport in its [azure.Config].
 func localAzure() (*rig.Rig, auth.Accounts) {
 	const issuer, client = "https://oidc.example.org/cluster", "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	local, err := rig.Start(context.Background(), cloudtest.Config{Azure: cloudazure.Config{Tenants: []cloudazure.Tenant{{

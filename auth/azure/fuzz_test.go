@@ -28,8 +28,8 @@ func usable(t *testing.T, body []byte, token *azure.Token, err error, asked time
 	}
 }
 
-// FuzzEntraToken checks, for any answer of Microsoft Entra, that an accepted token expires within
-// 28 hours, and that an error is one short line of printable text.
+// FuzzEntraToken checks the result for any answer of Microsoft Entra. An accepted token expires
+// within 28 hours. An error is one short line of printable text.
 func FuzzEntraToken(f *testing.F) {
 	for _, seed := range []string{
 		goodToken, `{}`, `[]`, `null`, `{"token_type":"Bearer","access_token":"t"}`, `{"token_type":"bearer","access_token":"t","expires_in":9223372036854775807}`,
@@ -44,9 +44,9 @@ func FuzzEntraToken(f *testing.F) {
 	})
 }
 
-// FuzzRegistryAnswer checks, for any answer of a registry, that an accepted token expires within
-// 28 hours, and that an error is one short line of printable text. Claims are a separate argument
-// in JSON, because a fuzzer hardly ever finds the base64 of valid JSON.
+// FuzzRegistryAnswer checks the result for any answer of a registry. An accepted token expires
+// within 28 hours. An error is one short line of printable text. Claims are a separate argument in
+// JSON, because a fuzzer hardly ever finds the base64 of valid JSON.
 func FuzzRegistryAnswer(f *testing.F) {
 	f.Add([]byte(`{"refresh_token":"opaque"}`), "")
 	f.Add([]byte(`<html>`), "")

@@ -64,8 +64,8 @@ func tenantAttribute() attribute.Attribute {
 
 // GetIdentity implements [auth.Provider]. It returns <tenant-id>/<client-id> in lower case. The two
 // IDs come from the ServiceAccount's annotations or from the WorkloadIdentity's providerConfig. A
-// subject without a tenant gets [Config].TenantID. An attribute that is present but empty is
-// refused.
+// subject that names no Entra tenant gets [Config].TenantID. An attribute that is present but empty
+// is refused.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	var said statement
 	var hasTenant, hasClient bool

@@ -43,9 +43,9 @@ type Config struct {
 	// addresses. The zero value means the private ranges.
 	DenyCIDRs endpoint.CIDRs
 	// WholeRegistry makes registry credentials valid for everything that the identity may do in the
-	// registry, including push, as "az acr login" does. Otherwise credentials can only pull from
-	// one repository. Set WholeRegistry only in a program that acts for a single user, such as a
-	// command line.
+	// registry, including push. "az acr login" does the same. If WholeRegistry is false,
+	// credentials can only pull from one repository. Set WholeRegistry only in a program that acts
+	// for a single user, such as a command line.
 	WholeRegistry bool
 	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero for
 	// [DefaultTimeout].
@@ -126,9 +126,10 @@ func (p *Provider) Cloud() endpoint.AzureCloud { return p.cloud }
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
-// GetTarget implements [auth.Provider]. Image is the registry's host and the repository, because
-// credentials are for one repository. STSEndpoint is the authority of the cloud, so that tokens of
-// two clouds never share a key. STSEndpoint is empty for the public cloud.
+// GetTarget implements [auth.Provider]. The target's Image is the registry's host and the
+// repository, because credentials are for one repository. The target's STSEndpoint is the cloud's
+// authority, so that tokens of two clouds never share a key. STSEndpoint is empty for the public
+// cloud.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
@@ -174,9 +175,9 @@ func (p *Provider) registry(repository string) (*acrRegistry, error) {
 	return registry, nil
 }
 
-// GetProofRequest implements [auth.Provider]. It asks for a JWT for the cloud's own token exchange
-// audience, which other clouds do not accept. It refuses a request that Entra would refuse with any
-// proof.
+// GetProofRequest implements [auth.Provider]. It asks for a JWT with the cloud's own audience for
+// token exchanges. Other clouds do not accept this audience. GetProofRequest refuses a request that
+// Entra would refuse with any proof.
 func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	if _, err := p.plan(request); err != nil {
 		return auth.ProofRequest{}, err

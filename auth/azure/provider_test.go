@@ -292,8 +292,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget, which run on every call, even
-// on cache hits, do not allocate.
+// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget do not allocate memory. They run
+// even if the cache has the token.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, azure.Config{TenantID: tenantID})
 	account := accountA(t)
@@ -338,8 +338,8 @@ func FuzzGetIdentity(f *testing.F) {
 	})
 }
 
-// FuzzScopes checks that an accepted scope is one resource and /.default. It must have no
-// characters that would change the form sent to Microsoft Entra.
+// FuzzScopes checks that an accepted scope is one resource and /.default. The scope must have no
+// character that could alter the request to Microsoft Entra.
 func FuzzScopes(f *testing.F) {
 	for _, seed := range []string{azure.DevOpsScope, "https://storage.azure.com/.default", "api://x/.default", "https://a b/.default", "a,b/.default", "/.default", "https://u@h/.default", "https://&/.default", "https://x/a=b/.default"} {
 		f.Add(seed)

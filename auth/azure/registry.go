@@ -24,11 +24,12 @@ const registryUser = "00000000-0000-0000-0000-000000000000"
 const registryActions = "pull,metadata_read"
 
 // NewRegistryToken implements [auth.RegistryProvider]. It exchanges the token of Microsoft Entra
-// for a refresh token of the registry, which permits everything that the identity may do there. It
+// for a refresh token of the registry, which permits everything that the identity may do there.
+// With [Config].WholeRegistry, the refresh token is the password. Otherwise NewRegistryToken
 // exchanges the refresh token at once for an access token, which can only pull from one repository.
-// The password is the access token; with [Config].WholeRegistry it is the refresh token. Both
-// requests go to the image repository's host. Source: Azure Container Registry, "Integration with
-// Azure Active Directory" (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
+// The access token is then the password. All requests go to the image repository's host. Source:
+// Azure Container Registry, "Integration with Azure Active Directory"
+// (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
 func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	entra, ok := token.(*Token)
 	if !ok || entra == nil {
@@ -90,9 +91,10 @@ func (p *Provider) registryToken(
 }
 
 // parseRegistryToken returns the token in the registry's response. The token's lifetime is exp
-// minus iat of its claims (RFC 7519 §4.1), and counts from the time of the request (asked). exp and
-// iat are times of the registry's clock, so the local clock does not matter. Without iat the
-// lifetime is exp minus the time of the request. Errors quote nothing of the response.
+// minus iat of its claims (RFC 7519 §4.1). The registry's clock sets both claims, so a wrong local
+// clock does not change the lifetime. The lifetime counts from the time of the request (asked).
+// Without iat, the lifetime is exp minus the time of the request. Errors quote nothing of the
+// response.
 func parseRegistryToken(body []byte, field string, asked time.Time) (*Token, error) {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {

@@ -113,9 +113,9 @@ func (p *Provider) scope(key auth.Key) (string, error) {
 	}
 }
 
-// registryFallback returns a second scope to ask for, after Microsoft Entra has refused the first
-// scope with the given code. A cloud may have no audience for registries; its registries then
-// accept a token for Azure Resource Manager. registryFallback returns false if there is no second
+// registryFallback returns another scope to ask for, after Microsoft Entra has refused the given
+// scope with the given code. A cloud may have no audience for registries. Its registries then
+// accept a token for Azure Resource Manager. registryFallback returns false if there is no other
 // scope.
 func (p *Provider) registryFallback(key auth.Key, scope string, code aadsts) (fallback string, ok bool) {
 	fallback = ResourceManagerScope(p.cloud)

@@ -14,12 +14,13 @@ import (
 // Name is the provider's name in keys and metrics.
 const Name = "bearer"
 
-// UsernameAnnotation is the annotation of a ServiceAccount or a WorkloadIdentity with the user name
-// for registries that ask for a user and a password. The value has 1 to 255 printable ASCII
-// characters, and no colon (RFC 7617, section 2).
+// UsernameAnnotation is the annotation with the user name for registries that ask for a user and a
+// password. A ServiceAccount or a WorkloadIdentity may have it. The value has 1 to 255 printable
+// ASCII characters, and no colon (RFC 7617, section 2).
 const UsernameAnnotation = "lanyard.dev/registry-username"
 
-// TargetAttribute is the attribute with a WorkloadIdentity's spec.targetSystem.type.
+// TargetAttribute is the name of the attribute whose value is a WorkloadIdentity's
+// spec.targetSystem.type.
 const TargetAttribute = "targetSystem.type"
 
 // maxUsername is the maximum length of a user name in bytes.
@@ -54,9 +55,9 @@ func NewProvider(config Config) (*Provider, error) {
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return Name }
 
-// GetTarget implements [auth.Provider]. It refuses a call without audiences. The target has the
-// context object only for a WorkloadIdentity, so [auth.GetToken] refuses a context object for any
-// other subject.
+// GetTarget implements [auth.Provider]. It refuses a call without audiences. Only a call for a
+// WorkloadIdentity may have a context object. For any other subject, GetTarget leaves the context
+// object out of the target, and [auth.GetToken] then refuses the call.
 func (*Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	unsupported := ""
 	switch {
@@ -107,8 +108,8 @@ func (*Provider) GetIdentity(account auth.Account) (string, error) {
 	return user, nil
 }
 
-// clouds returns the values of a WorkloadIdentity's targetSystem.type that mean a cloud with a
-// token service. Source: package api/identity.
+// clouds returns the values of a WorkloadIdentity's targetSystem.type that name a cloud with a
+// token service. Package api/identity/v1alpha1 has constants for all of them except alicloud.
 func clouds() []string { return []string{"aws", "azure", "gcp", "alibaba", "alicloud"} }
 
 // GetProofRequest implements [auth.Provider].

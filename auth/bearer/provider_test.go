@@ -146,8 +146,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestTarget checks that GetToken refuses a call without an audience, and a context object for a
-// ServiceAccount.
+// TestTarget checks that GetToken refuses a call without an audience. If the subject is a
+// ServiceAccount, GetToken must also refuse the option [auth.WithContextObject].
 func TestTarget(t *testing.T) {
 	account := rig.ServiceAccount("tenant-a", "puller", nil)
 	as := rig.Subject(account, rig.Proof("never"))
@@ -161,8 +161,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestProofRequest checks that the proof request has a lifetime of an hour and exactly the
-// audiences of the token's key.
+// TestProofRequest checks that the proof request has a lifetime of an hour. Its audiences must be
+// exactly those in the Key of the [auth.Request].
 func TestProofRequest(t *testing.T) {
 	list, err := auth.NewList("b", "a")
 	rig.Must(t, err)

@@ -1,25 +1,28 @@
-// Package cache stores tokens for [auth.GetToken]. It fetches each token once, refreshes it before
-// it expires, serves it only for its own key, and drops it as soon as its subject changes.
+// Package cache stores tokens for [auth.GetToken]. It fetches each token once, and refreshes the
+// token before it expires. It serves a token only for the token's own key. It drops a token as soon
+// as the token's subject changes.
 //
 // What it promises:
 //
 //   - A hit takes no lock, does no I/O and does not allocate. It never waits for another key.
-//   - One exchange serves all callers who need the same key. No lock is held while it runs, and
-//     each caller waits no longer than its own context.
-//   - Exchanges and tokens are charged to the tenant (namespace) that asks, even for an identity
-//     that is lent to many tenants. A tenant has at most 64 exchanges in progress; 1024 more wait
-//     in the order of their calls. Tenants that ask for one key share its token.
-//   - A fetch may ask the cache for another token that it needs. The exchange for this token starts
-//     at once. If it were queued, it might wait for the fetch that needs it. Identities that need
-//     each other in a circle get an error.
-//   - The first use of a token after about 80 % of its life starts a refresh in the background. If
-//     less life is left than the floor (the lesser of five minutes and a tenth of the token's
-//     life), callers wait for the refresh.
+//   - One exchange serves all callers who need the same key. No lock is held during the exchange.
+//     Each caller waits no longer than its own context.
+//   - Exchanges and tokens are charged to the tenant (namespace) that asks for them, even for an
+//     identity that is lent to many tenants. Tenants that ask for one key share its token.
+//   - A tenant has at most 64 exchanges in progress. Up to 1024 more wait in the order of their
+//     calls.
+//   - A fetch may ask the cache for another token that it needs. The exchange for this token skips
+//     the queue and starts at once. In the queue, it could wait for a place that the fetch holds.
+//     Identities that need each other in a circle get an error.
+//   - The first use of a token after about 80 % of its life starts a refresh in the background.
+//     Callers wait for the refresh if less life is left than the floor. The floor is five minutes
+//     or a tenth of the token's life, whichever is less.
 //   - If a refresh fails for a temporary reason, the old token is served until it expires. A
 //     refusal drops the token.
-//   - A failure is remembered, for one second at first and for up to a minute later, or longer if
-//     the server asked for it. [auth.WithRetryNow] shortens this to two seconds, but not a wait
-//     that the server asked for.
+//   - A failure is remembered for one second at first. After more failures in a row, it is
+//     remembered for up to a minute. It is remembered longer if the server asked for a longer wait.
+//   - With [auth.WithRetryNow], the next attempt may start two seconds after a failure. This does
+//     not shorten a wait that the server asked for with a temporary failure.
 //   - Capacity is fair. If the cache is full, a new token displaces a token of the same tenant, or
 //     of a tenant with more tokens. It never displaces a token of a tenant with fewer tokens.
 //   - [Cache.Invalidate] drops all tokens of a subject. Tokens of exchanges that are in progress
@@ -50,9 +53,9 @@ type Options struct {
 	MaxSize int
 	// MaxDuration limits how long a token is served, even if it lives longer. Default one hour.
 	MaxDuration time.Duration
-	// RefreshFraction is the part of a token's life, between 0 and 1, after which a use of the
-	// token starts its refresh. Default 0.8. Each token's fraction differs at random by up to 0.05,
-	// so that tokens that were issued together are not refreshed together.
+	// RefreshFraction is a part of a token's life, between 0 and 1. After this part, a use of the
+	// token starts its refresh. Default 0.8. The cache changes each token's fraction at random by
+	// up to 0.05. So tokens that were issued together are not refreshed together.
 	RefreshFraction float64
 	// ExchangeTimeout limits one exchange, whatever deadlines its callers have. Default 30 s.
 	ExchangeTimeout time.Duration
@@ -60,8 +63,8 @@ type Options struct {
 	// objects.
 	ObjectMetrics bool
 	// Logger gets a warning if the capacity is too small. It also gets a record of each exchange,
-	// with the digest of the key ([auth.Key.Digest]): a success at level debug, a failure at level
-	// info, a panic at level error. Hits are not logged. By default nothing is logged.
+	// with the digest of the key ([auth.Key.Digest]). A success has level debug, a failure level
+	// info, a panic level error. Hits are not logged. By default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -145,13 +148,15 @@ func (c *Cache) Fetch(
 	}
 	servable := e.servable(now, o.MinRemaining)
 	if servable {
-		parent = nil // the old token is served, so the parent does not need the refresh
+		// The caller gets the old token. If the caller is itself a fetch (parent), it does not
+		// wait for the refresh.
+		parent = nil
 	}
 	f, err := c.join(ctx, parent, key, e, o, fetch)
 	c.mu.Unlock()
 
 	if err == nil && servable {
-		c.metrics.hit(o.InvolvedObject) // the refresh runs in the background
+		c.metrics.hit(o.InvolvedObject) // a hit, because the caller does not wait for the refresh
 		return auth.Fetched{Token: e.token, Key: key}, nil
 	}
 	var fetched auth.Fetched
@@ -170,8 +175,10 @@ func (c *Cache) Fetch(
 
 // Invalidate drops all tokens and failures of a subject, whichever object asked for them. Exchanges
 // in progress still answer their waiting callers, but their tokens are not stored. Later callers
-// start new exchanges. Invalidate does no I/O, and its cost grows only with the subject's own
-// tokens and exchanges. So it may run in the event handler of an informer.
+// start new exchanges.
+//
+// Invalidate may run in the event handler of an informer. It does no I/O, and its cost grows only
+// with the subject's own tokens and exchanges.
 func (c *Cache) Invalidate(who auth.Subject) {
 	c.InvalidateKeys(who, func(auth.Key) bool { return true })
 }
@@ -194,9 +201,9 @@ func (c *Cache) InvalidateKeys(who auth.Subject, stale func(auth.Key) bool) {
 	}
 }
 
-// Run removes expired tokens and old failures once a minute until ctx ends, so that expired secrets
-// do not stay in memory. Run does not refresh tokens. The use of a token starts its refresh, with
-// or without Run.
+// Run removes expired tokens and old failures once a minute until ctx ends. Without Run, expired
+// secrets could stay in memory. Run does not refresh tokens. The use of a token starts its refresh,
+// with or without Run.
 func (c *Cache) Run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
@@ -231,8 +238,8 @@ func (c *Cache) Len() int {
 	return n
 }
 
-// put stores e in place of old and charges e to t. If old is nil, e needs a new place: if the cache
-// is full, put evicts another entry. Callers hold mu.
+// put stores e in place of old and charges e to t. If old is nil and the cache is full, put evicts
+// another entry. Callers hold mu.
 func (c *Cache) put(t *tenant, old, e *entry) {
 	var victim *entry
 	if old == nil && c.tenants.size >= c.options.MaxSize {

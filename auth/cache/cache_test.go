@@ -364,13 +364,14 @@ func TestRetryNowHasAPace(t *testing.T) {
 		if _, err := ask(ctx, c, keyOf(t, "a", "other"), other, auth.FetchOptions{RetryNow: true}); !errors.Is(err, context.DeadlineExceeded) || other.calls.Load() != 1 {
 			t.Errorf("%v after %d exchanges", err, other.calls.Load())
 		}
-		time.Sleep(2 * time.Second) // wait for the end of the exchange that ask started
+		time.Sleep(2 * time.Second) // the exchange outlives the call; wait until it ends
 	})
 }
 
 // TestRetryNowDoesNotPassRetryAfter checks that RetryNow does not shorten a pause that the cloud
-// asked for. A cloud's throttling affects all tenants. So no tenant may cause further calls by
-// changing an object all the time.
+// asked for. Controllers set RetryNow after each change of an object. A tenant who changes an
+// object all the time must not cause calls during the pause, because a cloud's throttling affects
+// all tenants. Only after a refusal may RetryNow shorten the pause.
 func TestRetryNowDoesNotPassRetryAfter(t *testing.T) {
 	for code, held := range map[auth.Code]bool{auth.CodeThrottled: true, auth.CodeUnavailable: true, auth.CodeTrustRefused: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -665,7 +666,7 @@ func TestHangingTenantIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 2000})
 		hang, fine := &office{life: time.Hour, takes: 20 * time.Second}, &office{life: time.Hour}
-		var order []string // order of the starts
+		var order []string // names in the order in which their exchanges started
 		var mu sync.Mutex
 		get := func(ctx context.Context, name string) error {
 			key := keyOf(t, "hanging", name)
@@ -680,8 +681,8 @@ func TestHangingTenantIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 64 + 1024 {
 			wg.Go(func() {
-				// Two rounds of 64 exchanges take longer than ExchangeTimeout. No flight fails,
-				// because the timeout counts from the start of an exchange.
+				// Most of these calls wait in the queue for longer than ExchangeTimeout. None of
+				// them fails, because the timeout counts from the start of the exchange.
 				if err := get(t.Context(), fmt.Sprint("sa-", i)); err != nil {
 					t.Errorf("%d: %v", i, err)
 				}
@@ -714,8 +715,8 @@ func TestHangingTenantIsBounded(t *testing.T) {
 	})
 }
 
-// TestCapacityIsFairAmongThoseWhoBorrow checks that the cache charges the tenant that asks for a
-// token, not the namespace of the subject.
+// TestCapacityIsFairAmongThoseWhoBorrow checks that a token counts towards the tenant that asks for
+// it. It must not count towards the namespace of the subject.
 func TestCapacityIsFairAmongThoseWhoBorrow(t *testing.T) {
 	c := cache.New(cache.Options{MaxSize: 100})
 	o := &office{life: time.Hour}

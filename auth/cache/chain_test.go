@@ -28,8 +28,9 @@ func newLink(t *testing.T, name string, o *office, sources ...*link) *link {
 	return &link{key: keyOf(t, "a", name), office: o, sources: sources}
 }
 
-// get asks for the link's token on behalf of tenant a. Its fetch first does its own work, and then
-// asks for all sources at once.
+// get asks the cache for the link's token on behalf of tenant a. The fetch first gets the token
+// from the link's office, which is a fake issuer. It then asks the cache for the tokens of all the
+// link's sources concurrently.
 func (l *link) get(ctx context.Context, c *cache.Cache) error {
 	_, err := c.Fetch(ctx, l.key, auth.FetchOptions{Tenant: "a"}, func(ctx context.Context) (auth.Fetched, error) {
 		fetched, err := l.office.fetch(l.key)(ctx)
@@ -177,15 +178,19 @@ func TestFlightThatGaveUpIsNoCircle(t *testing.T) {
 	})
 }
 
-// TestRefreshOfASourceIsNotNeeded checks that a flight does not wait for the refresh of its source
-// while the source's token is valid. Here the refresh itself needs the flight.
+// TestRefreshOfASourceIsNotNeeded checks a fetch for one key, role, that needs the token of another
+// key, source. The cache has a valid token of source, which is due for its refresh. The fetch must
+// get this token without waiting for the refresh. Waiting would close a circle, because here the
+// refresh needs the token of role.
 func TestRefreshOfASourceIsNotNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
 		o := &office{life: time.Hour, takes: time.Second}
 		role, source := newLink(t, "role", o), newLink(t, "source", o)
 		mustAsk(t, c, source.key, o)
-		time.Sleep(54 * time.Minute) // due for refresh, but above the floor of five minutes
+		// After the sleep, the token of source is due for its refresh, but has six minutes left.
+		// Callers wait for a refresh only if five minutes or less are left.
+		time.Sleep(54 * time.Minute)
 		_, err := c.Fetch(t.Context(), role.key, auth.FetchOptions{Tenant: "a"}, func(ctx context.Context) (auth.Fetched, error) {
 			source.sources = []*link{role}
 			if err := source.get(ctx, c); err != nil {
@@ -203,7 +208,7 @@ func TestRefreshOfASourceIsNotNeeded(t *testing.T) {
 	})
 }
 
-// TestContextOfAFlightThatLanded checks calls with the context of a flight that has landed. The
+// TestContextOfAFlightThatLanded calls Fetch with the context of another fetch that has ended. The
 // limit of 64 concurrent exchanges must apply to these calls.
 func TestContextOfAFlightThatLanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -336,8 +341,8 @@ func TestRandomChains(t *testing.T) {
 	}
 }
 
-// needsCircle reports whether a path from l to its sources contains the same link twice. The links
-// before l are in path.
+// needsCircle extends the chain of links in path by l, by one of l's sources, by one of that
+// source's sources, and so on. It reports whether any such chain has the same link twice.
 func (l *link) needsCircle(path []*link) bool {
 	if slices.Contains(path, l) {
 		return true

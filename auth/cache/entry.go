@@ -10,21 +10,23 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// entry is the state of one key: a token, a failure to get a token, or both. The fields that a hit
-// reads never change: a new state is a new entry. A nil entry means that nothing is known.
+// entry is the state of one key: a token, a failure to get a token, or both. A nil entry means that
+// nothing is known.
+//
+// A hit reads entries without a lock. So the fields that it reads never change, except for the
+// atomic field chain. A new state is a new entry.
 //
 // There are as many entries as tokens, so each byte counts. A test fails if the entry grows into
 // the next size class of Go's allocator.
 type entry struct {
-	// The token; nil if there is only a failure. Times are durations since the cache was made.
-	token     auth.Token
-	refreshAt time.Duration // from then on, a use starts the refresh
-	until     time.Duration // when the token expires, by the monotonic clock
-	untilWall time.Duration // when the token expires, by the wall clock
+	token     auth.Token    // nil if there is only a failure
+	refreshAt time.Duration // time from Cache.made until the refresh is due; the next use starts it
+	until     time.Duration // time from Cache.made to the token's expiry, by the monotonic clock
+	untilWall time.Duration // time from Cache.made to the token's expiry, by the wall clock
 
 	// The next four fields together are the key. Most keys differ only in uid, identity and
-	// subject, so entries share the rest of their keys in the field others. The strings usually
-	// cost no memory, because an informer stores them anyway.
+	// subject. The field named others has the rest of the key, which many entries share. The
+	// strings usually cost no memory, because an informer stores them anyway.
 	uid      string
 	identity string
 	subject  auth.Subject
@@ -32,29 +34,33 @@ type entry struct {
 
 	failure *failure // why the last attempt failed; nil after a success
 
-	// The neighbours in the index: chain is the next entry in the bucket of the key. prev and next
-	// are in the bucket of the subject.
+	// The neighbours in the index. The field chain is the next entry in the bucket of the key. The
+	// fields prev and next are the neighbours in the bucket of the subject.
 	chain      atomic.Pointer[entry]
 	prev, next *entry // guarded by Cache.mu
 
-	tenant *tenant // the tenant that is charged; guarded by Cache.mu
-	slot   int32   // the index in tenant.entries; guarded by Cache.mu
+	tenant *tenant // the tenant whose entries include this one; guarded by Cache.mu
+	slot   int32   // the position in tenant.entries; guarded by Cache.mu
 	// The floor in milliseconds. A token with less life left than the floor is served only if its
 	// refresh fails.
 	floor int32
 }
 
-// failure is the reason why there is no new token. Times are durations since the cache was made.
+// failure is the reason why there is no new token.
 type failure struct {
-	err      error
-	count    int           // failed attempts in a row
-	at       time.Duration // when the last attempt failed
-	retryAt  time.Duration // until then, callers get the failure
-	heldBack time.Duration // end of the pause that the server asked for; RetryNow cannot shorten it
+	err     error
+	count   int           // failed attempts in a row
+	at      time.Duration // time from Cache.made to the last failed attempt
+	retryAt time.Duration // time from Cache.made until which callers get the failure
+	// heldBack is the time from Cache.made to the end of the pause that the server asked for.
+	// RetryNow cannot shorten this pause. heldBack is zero if the server asked for none, or if the
+	// failure is not temporary.
+	heldBack time.Duration
 }
 
-// instant is a moment on both clocks, as durations since the cache was made. The monotonic clock
-// stands still while a machine sleeps; the wall clock may be set back.
+// instant is a moment on both clocks, as durations since the cache was made. A token must be valid
+// by both clocks, because either of them can be behind. The monotonic clock stands still while a
+// machine sleeps. The wall clock may be set back.
 type instant struct{ mono, wall time.Duration }
 
 func (c *Cache) now() instant {
@@ -91,8 +97,8 @@ func (c *Cache) issued(key auth.Key, token auth.Token, now instant) *entry {
 }
 
 const (
-	// mostFloor is the maximum of entry.floor, which is a tenth of the token's life if that is
-	// less.
+	// mostFloor is the upper limit of entry.floor. Below this limit, the floor is a tenth of the
+	// token's life.
 	mostFloor  = 5 * time.Minute
 	firstRetry = time.Second
 	lastRetry  = time.Minute

@@ -16,8 +16,9 @@ func Example() {
 	defer cancel()
 	tokens := cache.New(cache.Options{})
 	go func() { _ = tokens.Run(ctx) }() // removes expired tokens
-	// accounts.Subscribe(tokens.Invalidate) drops the tokens of accounts that change, and
-	// metrics.Registry.Register(tokens) publishes the cache's metrics.
+	// A controller also makes these calls, which this example leaves out:
+	//   - accounts.Subscribe(tokens.Invalidate), to drop the tokens of accounts that change
+	//   - metrics.Registry.Register(tokens), to publish the cache's metrics
 
 	option := auth.WithCache(tokens, auth.InvolvedObject{Kind: "Thing", Namespace: "tenant-a", Name: "my-thing"})
 	fmt.Println(option != nil, tokens.Len())

@@ -42,8 +42,8 @@ type flight struct {
 
 type fetchFunc = func(context.Context) (auth.Fetched, error)
 
-// flightKey is the key of a context value. The value is a flight of the cache: the flight whose
-// fetch uses the context.
+// flightKey is the key under which a context stores the flight whose fetch uses this context. Each
+// cache has a key of its own.
 type flightKey struct{ cache *Cache }
 
 // withFlight returns the context for f's fetch.
@@ -54,8 +54,8 @@ func withFlight(ctx context.Context, c *Cache, f *flight) context.Context {
 // flightOf returns the flight whose fetch uses ctx, or nil if no running fetch uses ctx.
 func (c *Cache) flightOf(ctx context.Context) *flight {
 	f, _ := ctx.Value(flightKey{c}).(*flight)
-	// The context may still be used after its fetch has ended, for example by an SDK's client. Such
-	// a call belongs to no running flight.
+	// Something that the fetch left behind, such as an SDK's client, may still use ctx after the
+	// fetch has ended. Then ctx belongs to no running flight.
 	if f == nil || f.landed() {
 		return nil
 	}
@@ -71,9 +71,9 @@ func (f *flight) landed() bool {
 	}
 }
 
-// join returns the flight that serves the key, or the remembered failure. If the call comes from
-// the fetch of another flight, parent is that flight, and join records that the parent needs the
-// returned flight. Callers hold mu.
+// join returns the flight that serves the key, or the remembered failure. parent is the flight
+// whose fetch needs the result, or nil. join records that parent needs the returned flight. Callers
+// hold mu.
 func (c *Cache) join(ctx context.Context, parent *flight, key auth.Key, e *entry, o auth.FetchOptions, fetch fetchFunc) (*flight, error) {
 	f := c.flights[key.Subject][key]
 	if f == nil {
@@ -126,10 +126,14 @@ func (c *Cache) unregister(f *flight) {
 	}
 }
 
-// schedule starts f or puts it into the tenant's queue, unless f has started. A flight that another
-// flight needs starts at once. It does not count towards maxFlights, because a flight that waits
-// for it already counts. A flight in the queues of several tenants starts as soon as one of them
-// has room. So no tenant waits for another tenant's exchanges.
+// schedule starts f or puts it into the tenant's queue. If f has already started, schedule does
+// nothing.
+//
+// A flight that another flight needs starts at once. It does not count towards maxFlights, because
+// a flight that waits for it, directly or indirectly, already counts.
+//
+// A flight in the queues of several tenants starts as soon as one of them has room. So no tenant
+// waits for another tenant's exchanges.
 func (c *Cache) schedule(f *flight, tenant string, needed bool) error {
 	if f.begin == nil {
 		return nil
@@ -165,7 +169,7 @@ func (f *flight) start(tenant string) {
 }
 
 // leadsTo reports whether f is the other flight, or waits for it directly or indirectly. The search
-// ends, because no flight waits for a flight that leads back to it.
+// ends, because flights never wait for each other in a circle.
 func (f *flight) leadsTo(other *flight) bool {
 	return f == other || slices.ContainsFunc(f.needs, func(needed *flight) bool { return needed.leadsTo(other) })
 }
@@ -198,9 +202,9 @@ func (c *Cache) wait(ctx context.Context, f, parent *flight) (auth.Fetched, erro
 	}
 }
 
-// fly makes the exchange, but not before notBefore. It runs in its own goroutine. A panic there
-// would end the program for all tenants, and a flight that never lands would block its key for
-// everybody. So the flight lands however fetch ends.
+// fly makes the exchange, but not before notBefore. It runs in its own goroutine, where an
+// unrecovered panic would end the program for all tenants. A flight that never lands would block
+// its key for everybody. So fly recovers from panics, and the flight lands however fetch ends.
 func (c *Cache) fly(ctx context.Context, f *flight, notBefore time.Duration, fetch fetchFunc) {
 	var fetched auth.Fetched
 	var issued *entry
@@ -224,7 +228,7 @@ func (c *Cache) fly(ctx context.Context, f *flight, notBefore time.Duration, fet
 var errBroken = errors.New("the exchange broke off")
 
 // attempt calls fetch with its own deadline. If the token's key is not the requested key, the
-// subject has changed, and the returned entry is nil.
+// subject has changed. The returned entry is then nil.
 func (c *Cache) attempt(ctx context.Context, key auth.Key, fetch fetchFunc) (auth.Fetched, *entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
 	defer cancel()

@@ -17,9 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// TestFetchThatDoesNotReturn checks that a panic or Goexit in fetch, which runs in the flight's own
-// goroutine, does not end the program. The flight must still land, because otherwise it blocks the
-// key.
+// TestFetchThatDoesNotReturn checks fetches that end with a panic or Goexit. A fetch runs in the
+// flight's own goroutine, but its panic must not end the program. The flight must still land. A
+// flight that never lands blocks its key.
 func TestFetchThatDoesNotReturn(t *testing.T) {
 	for name, broken := range map[string]func(context.Context) (auth.Fetched, error){
 		"panic": func(context.Context) (auth.Fetched, error) { panic(errors.New("s3cret")) },

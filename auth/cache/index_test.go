@@ -19,8 +19,8 @@ func variants(t *testing.T) []auth.Key {
 	return keys
 }
 
-// namedVariants returns the keys of variants, and for each key the name of the field in which it
-// differs from the first key. The name of the first key is empty.
+// namedVariants returns the keys of variants, each with a name. The name is that of the field in
+// which the key differs from the first key. The first name is empty.
 func namedVariants(t *testing.T) (keys []auth.Key, names []string) {
 	t.Helper()
 	subject := func(namespace, name string) auth.Subject {
@@ -87,12 +87,12 @@ func issuances() []auth.IssuanceTerms {
 	return all
 }
 
-// TestKeysAreSpread checks that keys which differ in a field with many values are spread over the
-// buckets of the index. Otherwise all objects that use one identity would share a bucket, and each
-// hit would search through all of them.
+// TestKeysAreSpread checks fields that have many values. Keys that differ in such a field must be
+// spread over the buckets of the index. Otherwise all objects that use one identity would share a
+// bucket, and each hit would search through all of them.
 func TestKeysAreSpread(t *testing.T) {
-	// hash leaves these fields out. A program has few providers, and the keys of one subject have few
-	// identities.
+	// hash leaves these fields out. A program has few providers, and the keys of one subject have
+	// few identities.
 	few := []string{"Provider", "Identity"}
 	keys, names := namedVariants(t)
 	index := newIndex(1)
@@ -174,8 +174,8 @@ func TestHitTakesNoLockAndDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestChargeFollowsTheFlight checks that an entry that two tenants use is charged to the tenant
-// whose flight fetched the token last.
+// TestChargeFollowsTheFlight checks an entry that two tenants use. The entry must count towards the
+// tenant whose flight fetched the latest token.
 func TestChargeFollowsTheFlight(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	key := variants(t)[0]

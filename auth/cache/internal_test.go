@@ -15,7 +15,8 @@ type pass struct{}
 
 func (pass) GetDuration() time.Duration { return time.Hour }
 
-// store stores a token for the key, as a flight of the tenant does.
+// store puts a token for the key into the cache and charges it to the tenant, as an exchange does
+// at its end.
 func (c *Cache) store(tenant string, key auth.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,8 +30,8 @@ func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 	for i := range 5 {
 		subject, err := auth.ServiceAccount(fmt.Sprintf("tenant-%d", i), "sa")
 		must.Succeed(t, err)
-		// The caller's key has no UID, as if the AccountReader had not seen the account yet. So the
-		// token has another key and is not stored.
+		// The caller's key has no UID, as if the AccountReader had not seen the account yet. The
+		// key of the token has a UID. The two keys differ, so the token is not stored.
 		_, err = c.Fetch(t.Context(), auth.Key{Subject: subject}, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
 			return auth.Fetched{Key: auth.Key{Subject: subject, UID: "uid"}, Token: pass{}}, nil
 		})

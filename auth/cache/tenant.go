@@ -18,7 +18,7 @@ type tenant struct {
 
 // tenants divides the capacity among the tenants.
 type tenants struct {
-	size   int // entries in all
+	size   int // number of entries of all tenants
 	byName map[string]*tenant
 	bySize bySize // a heap: the tenant with most entries first
 }
@@ -82,9 +82,9 @@ func (ts *tenants) remove(e *entry) {
 }
 
 // victim returns the entry to evict when t adds one. The entry belongs to the tenant with the most
-// entries, or to t if no tenant has more than t. An expired entry is chosen if a few random tries
-// find one, otherwise a random entry. When the working set is slightly too large, random eviction
-// keeps more of it than LRU.
+// entries, or to t if no tenant has more than t. victim tries a few random entries, and returns the
+// first without a valid token. If all have valid tokens, it returns the last one that it tried.
+// When the working set is slightly too large, random eviction keeps more of it than LRU.
 func (ts *tenants) victim(t *tenant, now instant) *entry {
 	largest := ts.bySize[0]
 	if len(largest.entries) <= len(t.entries) {

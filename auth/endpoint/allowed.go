@@ -7,8 +7,8 @@ import (
 
 const whatAllowed = "allowed host"
 
-// Allowed is the list of --allowed-endpoint-hosts: hosts that belong to no cloud, but that tenants
-// may name, because an administrator trusts them. Each entry is an exact host[:port] without
+// Allowed is the list of --allowed-endpoint-hosts. The hosts in it belong to no cloud. Tenants may
+// still name them, because an administrator trusts them. Each entry is an exact host[:port] without
 // wildcards; the default port is 443. The zero value is the empty list, the default. Allowed
 // implements flag.Value and pflag.Value.
 type Allowed struct {

@@ -106,8 +106,8 @@ func TestAllowedIsAFlag(t *testing.T) {
 }
 
 // TestAllowedParses checks that ParseSTS accepts the hosts of the list, but never as hosts of AWS.
-// The audience of a proof must be exactly the host and port, so that two services of one host do
-// not share proofs.
+// The audience of a proof must be exactly the host and port. Otherwise two services of one host
+// would accept each other's proofs.
 func TestAllowedParses(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "sts.example.org", "127.0.0.1:5000", "[::1]")
 	for raw, want := range map[string]endpoint.STS{

@@ -58,7 +58,8 @@ func ParseAssumption(s string) (Assumption, error) {
 	return assumption, nil
 }
 
-// set checks the value of one word after the ARN, name=value, and stores it in the word's field.
+// set checks the value and stores it in the field that the name selects, such as ExternalID for
+// externalID. It refuses an unknown name.
 func (a *Assumption) set(name, value string) error {
 	switch name {
 	case "externalID":

@@ -55,8 +55,8 @@ type AWSRegion struct {
 }
 
 // ParseAWSRegion returns the region with the given name. It accepts every name that has the form of
-// a partition's regions, so that regions of the future work too. For any other name it returns an
-// [*Error] with ReasonRegion, whereas the AWS SDK assumes the partition aws.
+// a partition's regions, so that future regions work too. For any other name it returns an [*Error]
+// with ReasonRegion. The AWS SDK would assume the partition aws.
 func ParseAWSRegion(name string) (AWSRegion, error) {
 	if r, ok := awsRegion(name); ok {
 		return r, nil
@@ -102,7 +102,7 @@ func hasAWSSuffix(host string) bool {
 // isAWSAccount reports whether s is an AWS account ID: twelve digits.
 func isAWSAccount(s string) bool { return len(s) == 12 && all(s, isDigit) }
 
-// all reports whether s is not empty and each of its bytes is in the class.
+// all reports whether every byte of s is in the class. For an empty s, it returns false.
 func all(s string, class func(byte) bool) bool {
 	for i := range len(s) {
 		if !class(s[i]) {

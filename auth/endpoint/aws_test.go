@@ -59,7 +59,7 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 			t.Errorf("partition %s is missing", p.ID)
 			continue
 		}
-		// The fields that the SDK's table lacks keep this package's values, so they cannot differ.
+		// Compare only the fields that the SDK's table has. In all others, want has our own values.
 		want := ours[i]
 		want.ID = p.ID
 		want.DNSSuffix = p.Outputs.DNSSuffix
@@ -81,8 +81,8 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 	}
 }
 
-// TestSTSHostsAreTheSDKs checks that every region of the SDK has the same partition and the same
-// STS hosts in this package.
+// TestSTSHostsAreTheSDKs checks every region in the SDK's table. The SDK and this package must
+// agree on the region's partition and STS hosts.
 func TestSTSHostsAreTheSDKs(t *testing.T) {
 	resolver := sts.NewDefaultEndpointResolverV2()
 	for _, p := range sdkPartitions(t) {

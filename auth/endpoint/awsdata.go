@@ -94,8 +94,8 @@ func awsPublicRegistries() [2]publicHost {
 	}
 }
 
-// hostForm is a fixed part of host names, such as "sts-fips.", and the variant of the hosts that
-// have this part.
+// hostForm relates a fixed part of host names to a [Variant]. For example, the hosts with the part
+// "sts-fips." are FIPS hosts.
 type hostForm struct {
 	prefix string
 	Variant

@@ -117,15 +117,16 @@ func (r ACR) String() string {
 }
 
 // ParseACR parses an image repository, host[/path] or oci://host[/path]. The host must be a login
-// server of Azure Container Registry in a cloud of [AzureClouds]; the host may have upper-case
-// letters. Errors are [*Error], with ReasonHost if no cloud owns the host, such as a look-alike.
+// server of Azure Container Registry in a cloud of [AzureClouds]. Upper-case letters in the host
+// are allowed. Errors are [*Error], with ReasonHost if no cloud owns the host, such as a
+// look-alike.
 //
 // Login servers are <registry>.azurecr.io and <registry>.<region>.geo.azurecr.io. A dedicated data
-// endpoint, <registry>.<region>.data.azurecr.io, is refused: it serves layers after a redirect of
-// the login server, but issues no tokens. Source: Azure Container Registry, "Endpoint reference".
+// endpoint, <registry>.<region>.data.azurecr.io, is refused, because it issues no tokens. The login
+// server redirects to it for layers. Source: Azure Container Registry, "Endpoint reference".
 //
-// Unlike ParseECR, ParseACR also checks the path, by the rules of the OCI distribution
-// specification, because the path becomes part of the request for a token.
+// Unlike ParseECR, ParseACR also checks the path, because the path becomes part of the request for
+// a token. The rules for the path are those of the OCI distribution specification.
 func ParseACR(image string) (ACR, error) {
 	return parseACR(image, AzureClouds())
 }
@@ -164,7 +165,7 @@ func parseACR(image string, clouds []AzureCloud) (ACR, error) {
 	}
 }
 
-// acrOf makes the ACR of a host that ends in the cloud's suffix, from the labels before the suffix.
+// acrOf returns the ACR at loc. The host of loc has the given labels, followed by c.RegistrySuffix.
 func acrOf(loc location, labels []string, c AzureCloud) (ACR, error) {
 	refuse := func(reason Reason, detail, fix string) (ACR, error) {
 		return ACR{}, &Error{What: whatRepository, Reason: reason, Detail: detail, Fix: fix}
@@ -247,7 +248,7 @@ func isRepository(path string) bool {
 			}
 			component = strings.TrimLeftFunc(rest, inWord)
 			if component == rest {
-				return false // a word is missing
+				return false // no word at the start, or none after a separator
 			}
 		}
 	}

@@ -1,12 +1,14 @@
 package endpoint
 
-// azureClouds is the table of Azure clouds.
+// azureClouds is the table of Azure clouds. Sources:
 //
-// Sources of hosts and audiences: go-autorest (autorest/azure/environments.go) and azcore
-// (sdk/azcore/cloud). Source of the audience of a proof in each cloud: Microsoft Entra, "Workload
-// identity federation". Source of the registries' audience, which is the same in all clouds: Azure
-// SDK ("Do not require audience", azure-sdk-for-net 34785). Sources of the audiences of Event Hubs
-// and Storage: Azure Event Hubs and Azure Storage, "Authorize access with Microsoft Entra ID".
+//   - Hosts and audiences: go-autorest (autorest/azure/environments.go) and azcore
+//     (sdk/azcore/cloud).
+//   - Audience of a proof in each cloud: Microsoft Entra, "Workload identity federation".
+//   - Audience of registries, the same in all clouds: Azure SDK ("Do not require audience",
+//     azure-sdk-for-net 34785).
+//   - Audiences of Event Hubs and Storage: Azure Event Hubs and Azure Storage, "Authorize access
+//     with Microsoft Entra ID".
 //
 // The cloud in Germany, with azurecr.de, is not in the table: it was closed in October 2021.
 func azureClouds() [3]AzureCloud {

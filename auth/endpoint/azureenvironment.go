@@ -39,7 +39,8 @@ type azureEnvironment struct {
 //   - The default audience of key vaults is https://<keyVaultDNSSuffix>. The other services have
 //     the default audiences of the public cloud.
 //   - federatedCredentialAudience is Lanyard's own field: the audience of a proof. Its default is
-//     that of the cloud that owns activeDirectoryEndpoint, or of the public cloud if none does.
+//     that of the cloud that owns activeDirectoryEndpoint. If no known cloud owns the endpoint, its
+//     default is that of the public cloud.
 func ParseAzureEnvironment(data []byte, authority string) (AzureCloud, error) {
 	var e azureEnvironment
 	if err := json.Unmarshal(data, &e); err != nil {

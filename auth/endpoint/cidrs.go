@@ -8,8 +8,8 @@ import (
 
 const whatCIDR = "denied CIDR"
 
-// CIDRs are ranges of addresses that hosts chosen by tenants must not have: the value of
-// --deny-cidrs. The zero value is the default, [PrivateCIDRs]. Any call of Set replaces the
+// CIDRs are the ranges of --deny-cidrs. A host that a tenant chooses must not have an address in
+// these ranges. The zero value is the default, [PrivateCIDRs]. The first call of Set replaces the
 // default, even with an empty list. CIDRs implements flag.Value and pflag.Value.
 type CIDRs struct {
 	ranges []netip.Prefix
@@ -18,12 +18,16 @@ type CIDRs struct {
 }
 
 // PrivateCIDRs returns the default of --deny-cidrs: the ranges that clusters use for pods, services
-// and nodes. The result denies the same addresses as the zero CIDRs.
+// and nodes. The result denies the same addresses as the zero CIDRs. Sources:
 //
-// Sources: RFC 1918 (10/8, 172.16/12, 192.168/16), RFC 6598 (100.64/10, shared by carriers and
-// clusters) and RFC 4193 (fc00::/7). Two more ranges are reserved for other purposes, but clusters
-// use them for pods if private addresses run out: RFC 2544 (198.18/15; Amazon EKS best practices,
-// "Custom Networking") and RFC 1112 §4 (240/4; Google Cloud VPC, "Valid IPv4 ranges").
+//   - RFC 1918: 10/8, 172.16/12 and 192.168/16
+//   - RFC 6598: 100.64/10, shared by carriers and clusters
+//   - RFC 4193: fc00::/7
+//   - RFC 2544: 198.18/15 (Amazon EKS best practices, "Custom Networking")
+//   - RFC 1112 §4: 240/4 (Google Cloud VPC, "Valid IPv4 ranges")
+//
+// The last two ranges are reserved for other purposes. Clusters use them for pods if private
+// addresses run out.
 func PrivateCIDRs() CIDRs {
 	return CIDRs{ranges: []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"),
@@ -72,8 +76,8 @@ func (c *CIDRs) String() string {
 }
 
 // Set adds ranges, separated by commas, to the set, so that the flag may be repeated. The first
-// call replaces the default. Errors are [*Error]. A range with host bits, such as 10.1.2.3/8, is
-// refused, because its author may have meant a single address.
+// call replaces the default. Errors are [*Error]. Set refuses a range with host bits, such as
+// 10.1.2.3/8. Its author may have meant a single address.
 func (c *CIDRs) Set(list string) error {
 	var entries []string
 	if list != "" {

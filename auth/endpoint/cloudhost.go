@@ -10,18 +10,18 @@ import (
 // (AWS PrivateLink, Azure Private Link, Private Service Connect). The cloud and the network's owner
 // decide that address, never a tenant.
 //
-// It returns false for interface endpoints (vpce-….vpce.amazonaws.com), although ProviderOf accepts
-// some of them. The owner of such an endpoint chooses the address in the public DNS, and anyone
-// with an account of AWS can be an owner.
+// isCloudHost returns false for interface endpoints (vpce-….vpce.amazonaws.com), although
+// ProviderOf accepts some of them. Anyone with an AWS account can own an interface endpoint, and
+// choose its address in the public DNS.
 func isCloudHost(hostport string) bool {
 	host, port, err := parseHostPort("address", hostport)
 	return err == nil && port == httpsPort && !isInterfaceEndpoint(host) && ProviderOf(host) != ""
 }
 
 // ProviderOf returns the provider ("aws", "azure" or "gcp") that owns a registry, bucket or
-// security token service. It returns "" for any other host. The result is only a hint for people.
-// Before a credential goes to the host, parse the host with the parser of its service, such as
-// [ParseECR].
+// security token service. It returns "" for any other host. The result does not mean that a
+// credential may go to the host. Before a credential goes to the host, parse the host with the
+// parser of its service, such as [ParseECR].
 func ProviderOf(host string) string {
 	for _, table := range [...]struct {
 		provider string

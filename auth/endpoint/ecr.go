@@ -83,7 +83,8 @@ func ecrHost(host string) (Registry, error) {
 	return Registry{Host: host, Provider: AWS, Account: account, Region: name, Partition: region.Partition.ID, Variant: form.Variant}, nil
 }
 
-// cutForm removes the form that the host begins with, and returns the form and the rest.
+// cutForm finds the form whose prefix the host begins with. It returns that form and the host
+// without the prefix, or false if there is no such form.
 func cutForm(host string, forms []hostForm) (hostForm, string, bool) {
 	for _, f := range forms {
 		if rest, ok := strings.CutPrefix(host, f.prefix); ok {

@@ -19,8 +19,8 @@ const (
 	ReasonPort Reason = "port"
 	// ReasonPath: the string has a path, query or fragment that is not allowed.
 	ReasonPath Reason = "path"
-	// ReasonHost: the host is well-formed, but neither a cloud's own host nor in the list of
-	// allowed hosts, if a list is used.
+	// ReasonHost: the host is well-formed, but is not an accepted host of a cloud. The methods of
+	// [Allowed] also accept the hosts in their list.
 	ReasonHost Reason = "unknown-host"
 	// ReasonAccount: the account or the project is malformed, or the service has no accounts.
 	ReasonAccount Reason = "account"
@@ -38,16 +38,16 @@ const (
 )
 
 // Error says why a string was refused. It names the kind of input, the fault and the correction. It
-// repeats at most one part of the input, quoted and short. It never repeats a whole URL or its
-// user, which may contain a password.
+// repeats at most one part of the input, quoted and short. It never repeats a whole URL, or the
+// part of a URL before the "@", which may contain a password.
 type Error struct {
 	// What names the kind of input, such as "STS endpoint".
 	What string
-	// Reason is the code of the refusal. It is stable, for programs.
+	// Reason is the code of the refusal, for programs. Its values are stable.
 	Reason Reason
 	// Detail is one clause that tells people what is wrong.
 	Detail string
-	// Fix is one clause that tells people what to write in the field.
+	// Fix is one clause that tells people how to correct the string.
 	Fix string
 }
 

@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// Domains in the audiences of token services, besides those in the clouds' tables (awsdata.go,
-// azuredata.go, gcpdata.go).
+// Domains by which ExchangeOf recognizes token services. More such domains are in the clouds'
+// tables (awsdata.go, azuredata.go, gcpdata.go).
 const (
-	// gcpPools is the end of the names of workload identity pools of GKE's clusters and fleets.
-	// These names are audiences.
+	// gcpPools is the suffix of the workload identity pools of GKE clusters and fleets. Google's
+	// Security Token Service accepts the name of a pool as an audience.
 	gcpPools = ".id.goog"
 	// alibabaDomain is the domain of Alibaba Cloud's services.
 	alibabaDomain = "aliyuncs.com"
 )
 
 // ExchangeOf returns the name of the token service that accepts a token with this audience. It
-// returns "" if no known token service accepts the audience. Services are generous in what they
-// accept: some ignore case, and some accept an audience with or without its scheme. So the
-// comparison ignores case and scheme.
+// returns "" if no known token service accepts the audience. The comparison ignores case and
+// scheme: some services ignore case, and some accept an audience with or without its scheme.
 //
 // Sources besides those in awsdata.go, azuredata.go and gcpdata.go: Google Cloud IAM, "Workload
 // Identity Federation", allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO" and

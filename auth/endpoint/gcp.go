@@ -43,8 +43,9 @@ func GCPUniverses() []GCPUniverse {
 	return table[:]
 }
 
-// ParseGCPUniverse returns the universe with the given domain. An unknown domain is refused with an
-// [*Error] with ReasonPartition, because proofs would be sent to hosts of that domain.
+// ParseGCPUniverse returns the universe with the given domain. It refuses an unknown domain,
+// because proofs would be sent to hosts of that domain. The error is an [*Error] with
+// ReasonPartition.
 func ParseGCPUniverse(domain string) (GCPUniverse, error) {
 	table := gcpUniverses()
 	domains := make([]string, len(table))
@@ -64,9 +65,9 @@ func ParseGCPUniverse(domain string) (GCPUniverse, error) {
 // APIHost returns the host of an API, such as "sts".
 func (u GCPUniverse) APIHost(service string) string { return service + "." + u.Domain }
 
-// WorkloadPool returns the workload identity pool of a project's GKE clusters, which is also the
-// audience of proofs for the pool. Sources: GKE, "About Workload Identity Federation for GKE";
-// documentation.s3ns.fr, GKE's page of differences.
+// WorkloadPool returns the workload identity pool of a project's GKE clusters. The pool's name is
+// also the audience of proofs for the pool. Sources: GKE, "About Workload Identity Federation for
+// GKE"; documentation.s3ns.fr, GKE's page of differences.
 func (u GCPUniverse) WorkloadPool(project string) string {
 	if id, ok := strings.CutPrefix(project, u.ProjectPrefix+":"); ok && u.ProjectPrefix != "" {
 		return id + "." + u.ProjectPrefix + ".svc.id.goog"
@@ -144,9 +145,10 @@ func (g GCS) URL() string { return schemeHTTPS + "://" + g.Host }
 
 // ParseGCS parses the host of a bucket's endpoint, written as host or https://host. The host must
 // be a host of Cloud Storage in one of the universes. Errors are [*Error], with ReasonHost for any
-// other host, even for <bucket>.storage.googleapis.com. Hosts that an administrator listed are
-// refused too, because anyone who receives an access token can do everything that its identity may
-// do.
+// other host, even for <bucket>.storage.googleapis.com.
+//
+// The flag --allowed-endpoint-hosts cannot allow other hosts here. The host receives an access
+// token with each request, and could do everything that this token permits.
 func ParseGCS(endpoint string) (GCS, error) {
 	loc, err := parseHost(whatGCS, endpoint)
 	if err != nil {
@@ -176,9 +178,9 @@ func ParseGCS(endpoint string) (GCS, error) {
 	return g, nil
 }
 
-// isGCPRegion reports whether the name has the form of a region: <area>-<direction><number>, or
-// u-<area>-<direction><number> in universes other than the public one. Only the form is checked, so
-// that regions of the future work too.
+// isGCPRegion reports whether the name has the form of a region: <area>-<direction><number>.
+// Universes other than the public one have u- before this form. Only the form is checked, so that
+// future regions work too.
 func isGCPRegion(name string) bool {
 	area, rest, ok := strings.Cut(strings.TrimPrefix(name, "u-"), "-")
 	direction := strings.TrimRight(rest, "0123456789")

@@ -1,13 +1,14 @@
 package endpoint
 
-// gcpUniverses is the table of Google Cloud's universes, the public one first.
+// gcpUniverses is the table of Google Cloud's universes, the public one first. Sources:
 //
-// Sources of the public universe: Artifact Registry, "Docker authentication", and the host list of
-// docker-credential-gcr. Sources of Cloud de Confiance by S3NS: documentation.s3ns.fr, "Key
-// differences" and Artifact Registry's page of differences. Sources of Google Cloud Dedicated in
-// Germany: the same pages of its documentation. Sources of the hosts docker.<RegistryDomain>:
-// GoogleCloudPlatform/buildpacks, pkg/tpc; documentation.s3ns.fr, Container-Optimized OS's page of
-// differences.
+//   - The public universe: Artifact Registry, "Docker authentication"; the host list of
+//     docker-credential-gcr.
+//   - Cloud de Confiance by S3NS: documentation.s3ns.fr, "Key differences" and Artifact Registry's
+//     page of differences.
+//   - Google Cloud Dedicated in Germany: the same pages of its documentation.
+//   - The hosts docker.<RegistryDomain>: GoogleCloudPlatform/buildpacks, pkg/tpc;
+//     documentation.s3ns.fr, Container-Optimized OS's page of differences.
 func gcpUniverses() [3]GCPUniverse {
 	return [...]GCPUniverse{
 		{

@@ -35,13 +35,14 @@ type GCPServiceAccount struct {
 // ParseGCPServiceAccount parses the address of a service account, which has one of these forms:
 //
 //	<name>@<project>.iam.gserviceaccount.com           an account that a user made
-//	<name>@<project>.<domain>.iam.gserviceaccount.com  the same, in a project of a domain (<domain>:<project>)
+//	<name>@<project>.<domain>.iam.gserviceaccount.com  the same, in project <domain>:<project>
 //	<number>-compute@developer.gserviceaccount.com     the default account of Compute Engine
 //	<project>[.<domain>]@appspot.gserviceaccount.com   the default account of App Engine
 //
-// In other universes <domain> is the universe's prefix, and the default account of Compute Engine
-// is at developer.<prefix>-system.iam.gserviceaccount.com. Errors are [*Error] and name the part
-// that is wrong.
+// In a [GCPUniverse] with a ProjectPrefix, <domain> is this prefix. There, the default account of
+// Compute Engine is at developer.<prefix>-system.iam.gserviceaccount.com.
+//
+// Errors are [*Error] and name the part that is wrong.
 func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 	refuse := func(reason Reason, detail, fix string) (GCPServiceAccount, error) {
 		return GCPServiceAccount{}, &Error{What: whatGCPAccount, Reason: reason, Detail: detail, Fix: fix}
@@ -70,7 +71,9 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 		return refuse(ReasonHost, quote(host)+" is not a domain of service accounts", fixGCPAccount)
 	}
 	project, scope, scoped := strings.Cut(domain, ".")
-	// After the project comes a domain, which contains a dot, or the prefix of a universe.
+	// The scope is what follows the project. A scope with a dot is the domain in a project ID
+	// <domain>:<project>. Any other scope must be the ProjectPrefix of a GCPUniverse, or
+	// <ProjectPrefix>-system.
 	known := !scoped || strings.Contains(scope, ".")
 	for _, u := range gcpUniverses() {
 		switch {
@@ -230,9 +233,10 @@ func (c GKECluster) FullName(u GCPUniverse) string {
 	return "identitynamespace:" + u.WorkloadPool(c.Project) + ":" + c.URL(u)
 }
 
-// Principal returns the name that IAM policies use for a ServiceAccount of the cluster. All
-// clusters of a project share the name. Without the project's number, Principal returns the older
-// of two forms. Source: GKE, "About Workload Identity Federation for GKE".
+// Principal returns the name that IAM policies use for a ServiceAccount of the cluster. The name is
+// the same in all clusters of a project. If c.ProjectNumber is empty, the name has its older form,
+// serviceAccount:<pool>[<namespace>/<name>]. Source: GKE, "About Workload Identity Federation for
+// GKE".
 func (c GKECluster) Principal(u GCPUniverse, namespace, name string) string {
 	pool := u.WorkloadPool(c.Project)
 	if c.ProjectNumber == "" {

@@ -29,7 +29,7 @@ func (e *AddressError) Error() string {
 	return e.Detail() + "; " + e.Fix()
 }
 
-// Detail returns one clause for people that says which address is not allowed, and why.
+// Detail returns one clause for error messages. It says which address is not allowed, and why.
 func (e *AddressError) Detail() string {
 	subject := "the address"
 	if e.Host != "" {
@@ -38,7 +38,7 @@ func (e *AddressError) Detail() string {
 	return "address not allowed: " + subject + " is " + e.Kind
 }
 
-// Fix returns one clause for people that says what to do.
+// Fix returns one clause for error messages. It says how the user can solve the problem.
 func (e *AddressError) Fix() string {
 	return "name a host or proxy that is reachable from outside, or have the administrator list it as host:port in " +
 		"--allowed-endpoint-hosts (identity.allowedEndpointHosts of the Helm chart)"
@@ -49,26 +49,32 @@ func (e *AddressError) Fix() string {
 // to one address for the check and to another for the connection (DNS rebinding). A guard also
 // checks redirects, because each redirect is dialled.
 //
-// A guard refuses unspecified, loopback, link-local, multicast and broadcast addresses, the
-// addresses of the clouds' metadata services, and DenyCIDRs, which are the private ranges by
-// default. It also refuses an IPv6 address that contains a refused IPv4 address. There are two
-// exceptions:
+// A guard refuses these addresses:
+//
+//   - unspecified, loopback, link-local, site-local, multicast and broadcast addresses
+//   - the addresses of the clouds' metadata services
+//   - addresses in DenyCIDRs, which are the private ranges by default
+//   - IPv6 addresses that contain a refused IPv4 address
+//
+// There are two exceptions:
 //
 //   - A host:port of AllowHosts may have any address.
 //   - A cloud's own registries, buckets and security token services ([ProviderOf]) may, at port
 //     443, have addresses in DenyCIDRs. Private links give these hosts such addresses, and no
-//     tenant decides how the names resolve. The exception does not include AWS's interface
-//     endpoints (….vpce.amazonaws.com): anyone can own an interface endpoint and choose its
-//     address. All other refusals apply to the clouds' hosts too.
+//     tenant decides how the names resolve. All other refusals apply to these hosts too. The
+//     exception does not include AWS's interface endpoints (….vpce.amazonaws.com). Anyone can own
+//     an interface endpoint and choose its address.
 //
 // A guard's dial function sees only the address of the connection. With an HTTP proxy this is the
 // proxy's address. [Guard.CheckTarget] checks the target without name resolution. The proxy must
-// check the address that the target's name resolves to. A proxy that a tenant names is treated like
-// any other host: with a private address it must be in AllowHosts. The administrator's own proxy is
-// never dialled through a guard (see auth/transport).
+// check the address that the target's name resolves to.
+//
+// A proxy that a tenant names is treated like any other host. If its address is refused, the proxy
+// must be in AllowHosts. The administrator's own proxy is never dialled through a guard (see
+// auth/transport).
 type Guard struct {
-	// DenyCIDRs are ranges to refuse besides the addresses that every guard refuses: the value of
-	// --deny-cidrs. The zero value is [PrivateCIDRs].
+	// DenyCIDRs has the value of --deny-cidrs. The guard refuses these ranges in addition to the
+	// addresses that every guard refuses. The zero value means [PrivateCIDRs].
 	DenyCIDRs CIDRs
 	// AllowHosts are host:port pairs, as dialled, that may have any address: the value of
 	// --allowed-endpoint-hosts.
@@ -96,8 +102,8 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 			way = &plain
 		}
 		conn, err := way.DialContext(ctx, network, name)
-		// Return the refusal alone, because net wraps it in an error whose text contains the
-		// address.
+		// Return only the refusal. net wraps it in an error that shows the address, which a tenant
+		// must not learn.
 		if refused, ok := errors.AsType[*AddressError](err); ok {
 			return nil, &AddressError{Host: host, Address: refused.Address, Kind: refused.Kind}
 		}
@@ -105,10 +111,17 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 	}
 }
 
-// CheckTarget refuses a target (host:port) that a proxy must not be asked to reach. It checks the
-// target without name resolution: IP addresses, and names of metadata services and of the machine
-// itself. It also refuses IP addresses in an unusual form, such as 0x7f.1, because programs read
-// them as different addresses. The error is an [*AddressError].
+// CheckTarget refuses a target (host:port) that a proxy must not be asked to reach. It resolves no
+// names. It accepts every target in AllowHosts. It refuses these others:
+//
+//   - targets that are not host:port
+//   - empty names, and names with spaces, percent signs or characters that are not printable ASCII
+//   - IP addresses that the guard refuses
+//   - names of metadata services and of the machine itself
+//   - IP addresses in an unusual form, such as 0x7f.1, because programs read them as different
+//     addresses
+//
+// The error is an [*AddressError].
 func (g Guard) CheckTarget(hostport string) error {
 	if g.AllowHosts.Contains(hostport) {
 		return nil
@@ -131,7 +144,7 @@ func (g Guard) CheckTarget(hostport string) error {
 }
 
 // nameKind returns the Kind of the [AddressError] for a name in lower case, without resolving the
-// name. It returns empty if the name alone is no reason to refuse.
+// name. It returns "" if the name alone is no reason to refuse.
 //
 // Sources: RFC 6761 §6.3 (localhost); /etc/hosts of Debian, Red Hat, SUSE and Kubernetes'
 // containers (localhost's other names); Google Compute Engine, "About VM metadata"; EC2 user guide,
@@ -245,19 +258,28 @@ func isIn(addr netip.Addr, ranges ...string) bool {
 }
 
 // isMetadata reports whether the address is that of a cloud's metadata or credential service.
+// Sources:
 //
-// Sources: EC2 and EKS user guides (IMDS, Pod Identity: 169.254/16 and fd00:ec2::/32); Google
-// Compute Engine, "About VM metadata" (fd20:ce::254); Azure, "What is IP address 168.63.129.16?";
-// Alibaba Cloud ECS, "Instance metadata" (100.100.100.200).
+//   - EC2 and EKS user guides: IMDS and Pod Identity (169.254.169/24, 169.254.170/24,
+//     fd00:ec2::/32)
+//   - Google Compute Engine, "About VM metadata" (fd20:ce::254)
+//   - Azure, "What is IP address 168.63.129.16?"
+//   - Alibaba Cloud ECS, "Instance metadata" (100.100.100.200)
 func isMetadata(addr netip.Addr) bool {
 	return isIn(addr, "169.254.169.0/24", "169.254.170.0/24", "fd00:ec2::/32", "fd20:ce::254/128", "168.63.129.16/32", "100.100.100.200/32")
 }
 
-// embeddedIPv4 returns the IPv4 address inside an IPv6 address, if the address has one of these
-// forms: IPv4-compatible (RFC 4291 §2.5.5.1), IPv4-translated (RFC 2765 §2.1); NAT64 (RFC 6052, and
-// RFC 8215's local prefix in its /96 form); 6to4 (RFC 3056), ISATAP (RFC 5214 §6.1); Teredo, with
-// the client's address inverted (RFC 4380 §4). The IPv4-mapped form does not count, because it is
-// the IPv4 address itself.
+// embeddedIPv4 returns the IPv4 address inside an IPv6 address, if the IPv6 address has one of
+// these forms:
+//
+//   - IPv4-compatible (RFC 4291 §2.5.5.1)
+//   - IPv4-translated (RFC 2765 §2.1)
+//   - NAT64 (RFC 6052, and RFC 8215's local prefix in its /96 form)
+//   - 6to4 (RFC 3056)
+//   - ISATAP (RFC 5214 §6.1)
+//   - Teredo, with the client's address inverted (RFC 4380 §4)
+//
+// The IPv4-mapped form does not count, because it is the IPv4 address itself.
 func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	if addr = addr.Unmap().WithZone(""); !addr.Is6() {
 		return netip.Addr{}, false

@@ -21,8 +21,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
-// judge dials the address through the guard, and returns nil for an address that the guard accepts.
-// No packet is sent, because the dialer's own control fails for every accepted address.
+// judge dials the address through the guard. It returns nil if the guard accepts the address, and
+// otherwise the error of the dial. It sends no packet to the address. The dialer's Control, which
+// runs after the guard, stops each dial that the guard accepts.
 func judge(t *testing.T, guard endpoint.Guard, network, address string) error {
 	t.Helper()
 	return judgeResolved(t, guard, nil, network, address)
@@ -189,9 +190,9 @@ func TestGuardDialsTCPAlone(t *testing.T) {
 	}
 }
 
-// TestGuardKnowsTheCloudsHosts checks that only the clouds' own hosts may have private addresses,
-// which private links give them. The guard refuses all other special addresses even for the clouds'
-// hosts.
+// TestGuardKnowsTheCloudsHosts checks that only the clouds' own hosts may have private addresses.
+// Private links give these hosts such addresses. The guard refuses all other special addresses,
+// even for the clouds' hosts.
 func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 	for _, private := range []string{"10.1.2.3", "fd12::3"} {
 		dns := resolver(t, func(string) []string { return []string{private} })
@@ -235,7 +236,7 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			"contoso.example.data.azurecr.io.example.org:443",
 			"europe-west1-docker.pkg.dev.example.org:443",
 			"storage.googleapis.com.example.org:443",
-			// Names under the clouds' domains whose address the cloud does not decide.
+			// These names are in the clouds' domains, but somebody else may choose their addresses.
 			"vpce-0123456789abcdef0-abcdefgh.sts.eu-west-1.vpce.amazonaws.com:443",
 			"bucket.vpce-0123456789abcdef0-abcdefgh.s3.eu-west-1.vpce.amazonaws.com:443",
 			"internal-mine-1234567890.eu-west-1.elb.amazonaws.com:443",
@@ -312,10 +313,10 @@ func FuzzGuardCloudHosts(f *testing.F) {
 	})
 }
 
-// TestGuardLooksCloudsUpByFullName checks that the guard resolves a cloud's host, at port 443, with
-// a dot at the end of its name. Without this dot, a resolver in a Pod first appends the cluster's
-// domains to a name with few dots. So a tenant with the namespace aws could answer for
-// public.ecr.aws.
+// TestGuardLooksCloudsUpByFullName checks how the guard resolves a cloud's host at port 443. The
+// name must have a dot at its end. Without this dot, a resolver in a Pod first appends the
+// cluster's domains to a name with few dots. It would then ask for
+// public.ecr.aws.svc.cluster.local. A tenant with the namespace aws could answer for this name.
 func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 	dns := resolver(t, func(string) []string { return nil })
 	listed := endpoint.Guard{AllowHosts: mustAllow(t, "public.ecr.aws", "registry.infra")}
@@ -327,7 +328,9 @@ func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 		{endpoint.Guard{}, "registry.example:443", "registry.example"},
 		{endpoint.Guard{}, "public.ecr.aws:8443", "public.ecr.aws"},
 		{listed, "public.ecr.aws:443", "public.ecr.aws."},
-		{listed, "registry.infra:443", "registry.infra"}, // no dot at the end: it can be a Service
+		// The guard adds no dot to this name. The name can mean a Kubernetes Service named
+		// "registry" in the namespace "infra".
+		{listed, "registry.infra:443", "registry.infra"},
 	} {
 		err := judgeResolved(t, tt.guard, dns, "tcp", tt.address)
 		if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != tt.want {
@@ -528,8 +531,8 @@ func TestGuardFollowsRedirects(t *testing.T) {
 	}
 }
 
-// TestGuardKeepsTheDialersControl checks that the dialer's own control runs after the guard. This
-// control decides about the addresses that the guard accepts.
+// TestGuardKeepsTheDialersControl checks that the dialer's own control runs after the guard. The
+// control runs only for addresses that the guard accepts, and may still refuse them.
 func TestGuardKeepsTheDialersControl(t *testing.T) {
 	errOwn := errors.New("own control")
 	var calls atomic.Int32
@@ -576,7 +579,7 @@ func TestCIDRsIsAFlag(t *testing.T) {
 	if c.String() != private {
 		t.Errorf("a refused value changed the default to %s", c.String())
 	}
-	// The first call replaces the default, and later calls add ranges.
+	// The first valid list replaces the default, and later lists add ranges.
 	for _, step := range []struct{ set, want string }{
 		{"10.0.0.0/8,192.0.2.1/32", "10.0.0.0/8,192.0.2.1/32"},
 		{"", "10.0.0.0/8,192.0.2.1/32"},

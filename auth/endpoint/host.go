@@ -23,7 +23,7 @@ const httpsPort = "443"
 const (
 	schemeHTTPS = "https"
 	schemeOCI   = "oci"
-	// whatRepository is the kind of input that names a registry.
+	// whatRepository is the [Error].What of errors about image repositories.
 	whatRepository = "image repository"
 )
 
@@ -97,9 +97,8 @@ func parseOptional(what, scheme, raw string) (location, error) {
 // parseLocation parses a URL of exactly the given scheme. Its errors name the given kind of input.
 //
 // The characters are checked before the string is parsed, so that no two parsers can read the
-// string differently. Only printable ASCII is allowed: no look-alikes of other scripts, no
-// characters that fold into ASCII, no control characters. Percent signs and backslashes are refused
-// too.
+// string differently. Only printable ASCII is allowed, without spaces, percent signs and
+// backslashes. This excludes look-alikes of other scripts, and characters that fold into ASCII.
 func parseLocation(what, scheme, raw string) (location, error) {
 	refuse := func(reason Reason, detail, fix string) (location, error) {
 		return location{}, &Error{What: what, Reason: reason, Detail: detail, Fix: fix}
@@ -170,7 +169,8 @@ func parseHostPort(what, s string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// hostFault returns the fault of a DNS name in lower case, as text; empty for a valid name.
+// hostFault says what is wrong with the host. It returns "" if the host is a valid DNS name in
+// lower case.
 func hostFault(host string) string {
 	switch {
 	case host == "":

@@ -7,9 +7,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// TestSchemesMayBeLeftOut checks that the parsers accept a host without a scheme, and with the
-// scheme oci for an image or https for an endpoint. No error text may contain https:// or a
-// password.
+// TestSchemesMayBeLeftOut checks that the parsers accept a host without a scheme. They also accept
+// it with the scheme oci for an image, or https for an endpoint. No error text may contain a
+// password, or a URL, which the test recognizes by https://.
 func TestSchemesMayBeLeftOut(t *testing.T) {
 	parsers := map[string]struct {
 		host, scheme string

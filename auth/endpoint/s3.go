@@ -14,15 +14,16 @@ const s3GlobalHost = "s3.amazonaws.com"
 // S3 is an endpoint of Amazon S3, or an endpoint that an administrator listed. It is comparable;
 // its zero value is no endpoint.
 type S3 struct {
-	// Host is the endpoint's DNS name in lower case. It can be an IP address if the host is
-	// Listed.
+	// Host is the endpoint's DNS name in lower case. It can be an IP address if the field Listed is
+	// true.
 	Host string
-	// Port is empty for 443. Only a host that is Listed can have another port.
+	// Port is empty for 443. It can be another port only if the field Listed is true.
 	Port string
-	// Partition is the ID of the partition, such as "aws-cn"; empty if the host is Listed.
+	// Partition is the ID of the partition, such as "aws-cn". It is empty if the field Listed is
+	// true.
 	Partition string
-	// Region is the region of the endpoint, for which requests are signed; us-east-1 for the global
-	// endpoint, empty if the host is Listed.
+	// Region is the endpoint's region, or us-east-1 for the global endpoint. Requests are signed
+	// for this region. Region is empty if the field Listed is true.
 	Region string
 	// Global: the endpoint belongs to no region.
 	Global bool
@@ -38,8 +39,8 @@ func (s S3) String() string {
 }
 
 // BucketHost returns the host[:port] that requests for the bucket go to. At AWS this is
-// <bucket>.<endpoint> if the bucket's name is a single DNS label, because AWS's certificates cover
-// only such hosts. Otherwise, and if the host is Listed, it is the endpoint's own host.
+// <bucket>.<endpoint> if the bucket's name is a single DNS label. AWS's certificates cover only
+// such hosts. For any other bucket, and if the field Listed is true, it is the endpoint's own host.
 func (s S3) BucketHost(bucket string) string {
 	if s.Listed || len(bucket) > maxLabel || !all(bucket, func(c byte) bool { return isLowerOrDigit(c) || c == '-' }) {
 		return s.String()

@@ -15,17 +15,18 @@ const awsSTSAudience = "sts.amazonaws.com"
 // STS is an endpoint of AWS STS, or an endpoint that an administrator listed. It is comparable; its
 // zero value is no endpoint.
 type STS struct {
-	// Host is the endpoint's DNS name in lower case. It can be an IP address if the host is
-	// Listed.
+	// Host is the endpoint's DNS name in lower case. It can be an IP address if the field Listed is
+	// true.
 	Host string
-	// Port is empty for 443. Only a host that is Listed can have another port.
+	// Port is empty for 443. It can be another port only if the field Listed is true.
 	Port string
-	// Provider is [AWS]; empty if the host is Listed.
+	// Provider is [AWS]. It is empty if the field Listed is true.
 	Provider Provider
-	// Partition is the ID of the partition, such as "aws-cn"; empty if the host is Listed.
+	// Partition is the ID of the partition, such as "aws-cn". It is empty if the field Listed is
+	// true.
 	Partition string
-	// Region is the region of the endpoint, for which requests are signed; us-east-1 for the global
-	// endpoint, empty if the host is Listed.
+	// Region is the endpoint's region, or us-east-1 for the global endpoint. Requests are signed
+	// for this region. Region is empty if the field Listed is true.
 	Region string
 	// Global: the endpoint belongs to no region.
 	Global bool
@@ -41,8 +42,8 @@ func (s STS) URL() string {
 }
 
 // Audience returns the audience of a proof that is sent to the endpoint. For AWS's own hosts it is
-// sts.amazonaws.com. For an endpoint that is Listed, it is host, or host:port if the port is not
-// 443. So the endpoint cannot use the proof at AWS or at another service of the same host.
+// sts.amazonaws.com. If the field Listed is true, it is host, or host:port if the port is not 443.
+// So the endpoint cannot use the proof at AWS or at another service of the same host.
 func (s STS) Audience() string {
 	if s.Provider == AWS {
 		return awsSTSAudience
@@ -51,7 +52,7 @@ func (s STS) Audience() string {
 }
 
 // ParseSTS returns the STS endpoint of a URL. The scheme must be https, the host must be a host of
-// AWS STS, and the port must be 443; user, path and query are refused. Errors are [*Error], with
+// AWS STS, and the port must be 443. User, path and query are refused. Errors are [*Error], with
 // ReasonHost if AWS does not own the host.
 func ParseSTS(rawURL string) (STS, error) {
 	var none Allowed

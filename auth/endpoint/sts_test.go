@@ -82,8 +82,8 @@ func TestParseSTS(t *testing.T) {
 		{url: "https://evil.sts.amazonaws.com", reason: endpoint.ReasonHost},
 		{url: "https://evil.sts.us-east-1.amazonaws.com", reason: endpoint.ReasonHost},
 
-		// A customer of AWS can have a VPC endpoint for its own service, under the same suffix. So
-		// such hosts are refused.
+		// Customers of AWS can offer their own services under vpce.amazonaws.com. So only the
+		// interface endpoints of STS are accepted there.
 		{url: "https://vpce-002b7cc8966426bc6-njisq19r.vpce-svc-0e123abc123198abc.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonHost},
 		{url: "https://vpce-002b7cc8966426bc6-njisq19r.sts.vpce-svc-0e123abc123198abc.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonRegion},
 		{url: "https://sts.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonPartition},

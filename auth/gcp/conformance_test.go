@@ -12,7 +12,8 @@ import (
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// mode is one setup under test: the kind of the subject, its cluster and its principal.
+// mode is a setup for the conformance tests. It selects the kind of subject, the cluster and the
+// principal.
 type mode struct {
 	subject   func(namespace, name string) (auth.Subject, error)
 	elsewhere bool // not on GKE, but with a workload identity provider
@@ -58,8 +59,8 @@ func (m mode) harness(t *testing.T) *providertest.Harness {
 		A:        account("tenant-a"), B: account("tenant-b"),
 		WithIdentity:      withIdentity,
 		MalformedIdentity: "tenant-a@" + projectID + ".iam.gserviceaccount.com.evil.example",
-		// A ServiceAccount without annotations is itself a principal. A WorkloadIdentity must name
-		// a workload identity provider.
+		// A ServiceAccount needs no identity: without annotations, it is itself a principal. A
+		// WorkloadIdentity needs one: it must name a workload identity provider.
 		IdentityOptional: !m.elsewhere || isServiceAccount(t, m), Direct: m.direct,
 		Prove: providertest.Signed(w.SignBadly),
 		NewCache: func(t *testing.T) providertest.Cache {
@@ -131,15 +132,18 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
 	if trouble == providertest.Unreachable {
-		// Close open connections: the fault concerns new connections only.
+		// The fault affects only new connections. So close the open ones.
 		k.gcp.Close()
 	}
 	return k.Rig.Trouble(t, trouble, cloudgcp.ServiceSTS, opSTS, "sts.googleapis.com")
 }
 
-// Revoke ends the cloud's trust in the account's subject. If the subject impersonates a service
-// account, Revoke empties the policy of that service account. Otherwise it disables the workload
-// identity provider or deletes the cluster.
+// Revoke ends the cloud's trust in the account's subject:
+//
+//   - If the subject impersonates a service account, Revoke empties that service account's policy.
+//   - If the subject itself is the principal on GKE, Revoke deletes the cluster.
+//   - If the subject itself is the principal elsewhere, Revoke disables the workload identity
+//     provider.
 func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 	t.Helper()
 	cloud := k.Cloud.GCP()

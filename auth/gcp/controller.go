@@ -39,13 +39,16 @@ const (
 	controllerOperation = "the controller's own token"
 )
 
-// NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials. It
-// uses the first of these sources that exists: the file in GOOGLE_APPLICATION_CREDENTIALS, the file
-// that gcloud writes (~/.config/gcloud/application_default_credentials.json), the metadata server.
-// Each call reads the environment anew.
+// NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials.
+// Each call reads the environment anew. It uses the first of these sources that applies:
 //
-// In a node pool with Workload Identity Federation for GKE the metadata server returns the Pod's
-// token. Elsewhere it returns the node's token in the same form, so NewControllerToken cannot tell
+//   - the file that GOOGLE_APPLICATION_CREDENTIALS names, if the variable is set
+//   - the file that gcloud writes (~/.config/gcloud/application_default_credentials.json), if it
+//     exists
+//   - the metadata server
+//
+// In a node pool with Workload Identity Federation for GKE, the metadata server returns the Pod's
+// token. Elsewhere it returns the node's token in the same form. NewControllerToken cannot tell
 // which of the two it got.
 //
 // NewControllerToken refuses an executable credential source, because no program is started for a
@@ -124,14 +127,18 @@ type credentialsFile struct {
 	Installed json.RawMessage `json:"installed"`
 }
 
-// types returns the types of credentials that a program can use without a person. Source: package
-// google, CredentialsType.
+// types returns the accepted types of credentials. A program can use them without asking anyone to
+// sign in. Source: package google, CredentialsType.
 func types() []google.CredentialsType {
 	return []google.CredentialsType{google.ServiceAccount, google.AuthorizedUser, google.ExternalAccount, google.ImpersonatedServiceAccount}
 }
 
-// check refuses a file that needs a person or would start a program, and a file of another
-// universe. It also refuses unknown types, deep nesting and bad private keys.
+// check refuses a file of any of these kinds:
+//
+//   - It is for programs that ask a person to sign in.
+//   - It would start a program.
+//   - It belongs to another universe.
+//   - It has an unknown type, nests too many credentials, or has a bad private key.
 func (f *credentialsFile) check(universe string) error {
 	domain := cmp.Or(f.UniverseDomain, "googleapis.com")
 	switch {

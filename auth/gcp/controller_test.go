@@ -154,8 +154,8 @@ func TestControllerFederated(t *testing.T) {
 		t.Errorf("valid for %s", d)
 	}
 
-	// The controller impersonates a service account. Its credentials file is where gcloud writes
-	// it.
+	// The controller finds its credentials file at gcloud's default path. The file names a service
+	// account to impersonate.
 	w.accountFor(t, "lanyard", pools+"tenants/subject/"+controllerSubject)
 	impersonation := "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + emailOf("lanyard") + ":generateAccessToken"
 	content := federated(t, w, map[string]any{"service_account_impersonation_url": impersonation})

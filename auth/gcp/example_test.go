@@ -17,7 +17,7 @@ import (
 )
 
 // Get a token for a tenant's ServiceAccount on GKE. The ServiceAccount is itself a principal of
-// IAM. With this scope the token may only read buckets.
+// IAM. The scope devstorage.read_only limits the token to reading from Cloud Storage.
 func Example() {
 	local, accounts := localGKE()
 	defer local.Cloud.Close()

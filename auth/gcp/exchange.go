@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// tokenLifetime is the lifetime that is requested for a service account's token. If the subject
-	// itself is the principal, it is the requested lifetime of the proof. A longer lifetime needs a
-	// policy of the organization. Source: IAM, "Quotas and limits".
+	// tokenLifetime is the lifetime that is requested for a service account's access token. A
+	// longer lifetime needs a policy of the organization. Source: IAM, "Quotas and limits".
+	//
+	// If no service account is impersonated, the access token expires with the proof, a JWT. So the
+	// JWT is requested with this lifetime.
 	tokenLifetime = time.Hour
 	// maxExpiresIn bounds the lifetime of a token: a policy of the organization cannot allow more.
 	// Source: IAM, "Create short-lived credentials for a service account".
@@ -40,10 +42,10 @@ const (
 	typeJWT           = "urn:ietf:params:oauth:token-type:jwt"
 )
 
-// NewToken implements [auth.Provider] with a token exchange (RFC 8693) at the universe's Security
-// Token Service. If the identity names a service account, generateAccessToken of IAM Credentials
-// follows. The token is a [*Token]. The proof is sent only to the Security Token Service; no
-// redirect is followed.
+// NewToken implements [auth.Provider]. It exchanges the proof at the universe's Security Token
+// Service (RFC 8693). If the identity names service accounts, NewToken then calls
+// generateAccessToken of IAM Credentials, once for each impersonation. The token is a [*Token]. The
+// proof is sent only to the Security Token Service; no redirect is followed.
 func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	jwt, err := auth.JWTOf(proof)
 	if err != nil {
@@ -82,9 +84,10 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 type step struct {
 	account   endpoint.GCPServiceAccount
 	delegates []endpoint.GCPServiceAccount
-	// by is the principal that impersonates, in the form of IAM policies.
+	// This is the principal that impersonates the account, written as in IAM policies: for example,
+	// serviceAccount:<address>.
 	by string
-	// own is true if that principal is the subject itself, not a service account.
+	// own is true if this principal is the subject itself, not a service account.
 	own bool
 }
 

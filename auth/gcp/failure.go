@@ -60,7 +60,7 @@ func codeOf(s string) string {
 	return s
 }
 
-// what returns the code and the reason, if any, for error texts.
+// what formats the problem for error texts: its code and, in parentheses, its reason, if any.
 func (p problem) what() string {
 	if p.reason != "" {
 		return p.code + " (" + p.reason + ")"
@@ -105,8 +105,9 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 			f.Fix = fmt.Sprintf("upload the current keys of issuer %s to %s, if keys were uploaded; otherwise check which server answers at "+
 				"the issuer's URL", claims.Issuer, trust)
 		case strings.Contains(said.text, "connecting to the given credential's issuer"):
-			// Google gives this answer if it cannot reach the issuer now, and also if the uploaded
-			// keys are not the issuer's. So the error counts as temporary.
+			// Google gives this answer in two cases: it cannot reach the issuer now, or the
+			// uploaded keys are not the issuer's. The first case can end by itself, so the error
+			// counts as temporary.
 			f.Code = auth.CodeUnavailable
 			f.What += ": the issuer's keys cannot be found"
 			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current keys to %s",

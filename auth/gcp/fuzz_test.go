@@ -46,7 +46,7 @@ func FuzzWhat(f *testing.F) {
 	})
 }
 
-// FuzzTokens checks that every accepted token is valid in a header and does not expire too late.
+// FuzzTokens checks that every accepted token is valid in a header and has a limited lifetime.
 func FuzzTokens(f *testing.F) {
 	f.Add([]byte(goodToken))
 	f.Add([]byte(goodAccountToken()))

@@ -25,21 +25,20 @@ const (
 	// "https:". A provider that lists allowed audiences must list this one. An account with both
 	// annotations is refused.
 	FluxProviderAnnotation = "gcp.auth.fluxcd.io/workload-identity-provider"
-	// ServiceAccountField is the same as ServiceAccountAnnotation in the providerConfig of a
-	// WorkloadIdentity.
+	// ServiceAccountField takes the place of ServiceAccountAnnotation in a WorkloadIdentity's
+	// providerConfig.
 	ServiceAccountField = "serviceAccountEmail"
 	// ImpersonateAnnotation lists the addresses of service accounts, separated by commas
 	// ([endpoint.ParseGCPImpersonation]). The last service account is impersonated, and the service
-	// accounts before it are its delegates. The service account in ServiceAccountAnnotation makes
-	// the first impersonation. Without that annotation, the ServiceAccount itself makes it. Only
-	// Google's policies decide whether each step is allowed.
+	// accounts before it are its delegates. The impersonation starts from the service account in
+	// ServiceAccountAnnotation. Without that annotation, it starts from the ServiceAccount itself.
+	// Only Google's policies decide whether each step is allowed.
 	ImpersonateAnnotation = "lanyard.dev/impersonate"
-	// ImpersonateField is the field of a WorkloadIdentity's providerConfig with the same value as
-	// ImpersonateAnnotation.
+	// ImpersonateField takes the place of ImpersonateAnnotation in a WorkloadIdentity's
+	// providerConfig.
 	ImpersonateField = "impersonate"
-	// ProviderField is the field of a WorkloadIdentity's providerConfig with the same value as
-	// ProviderAnnotation.
-	// A WorkloadIdentity needs this field, because its issuer is not a GKE cluster.
+	// ProviderField takes the place of ProviderAnnotation in a WorkloadIdentity's providerConfig. A
+	// WorkloadIdentity needs this field, because its issuer is not a GKE cluster.
 	ProviderField = "workloadIdentityProvider"
 )
 
@@ -49,11 +48,12 @@ type statement struct {
 	account, provider string
 	// impersonated lists the delegates and, at the end, the account to impersonate.
 	impersonated string
-	// flux is true if the provider is in Flux's annotation.
+	// flux is true if the subject names the provider in FluxProviderAnnotation.
 	flux bool
 }
 
-// identity is the parsed form of a statement.
+// identity is the Google Cloud identity that a subject's annotations or providerConfig name. It is
+// parsed from a [statement].
 type identity struct {
 	// account is the service account to impersonate; zero if the subject itself is the principal.
 	account endpoint.GCPServiceAccount
@@ -64,16 +64,17 @@ type identity struct {
 	// provider is the provider that trusts the subject's issuer; zero if the issuer is the GKE
 	// cluster.
 	provider endpoint.GCPWorkloadProvider
-	// flux is true if the provider is in Flux's annotation. The proof then has Flux's audience.
+	// flux is true if the subject names the provider in FluxProviderAnnotation. The proof then has
+	// the audience that Flux uses.
 	flux bool
-	// text is the canonical form, which stands for the identity in keys. See GetIdentity for its
-	// syntax.
+	// text is the identity in canonical form, the value of Identity in [auth.Key]. See GetIdentity
+	// for its syntax.
 	text string
 }
 
-// Separators in the canonical form. accountSegment stands between a provider and a service account.
-// chainSegment stands before a chain. It is unambiguous, because the names of providers and the
-// addresses of service accounts have no plus sign.
+// Separators in [identity.text]. accountSegment stands between the workload identity provider and
+// the service account. chainSegment stands before the addresses of [identity.chain]. The plus sign
+// is unambiguous: no provider's name and no service account's address contains one.
 const (
 	accountSegment = "/serviceAccounts/"
 	chainSegment   = "+"
@@ -81,7 +82,7 @@ const (
 
 func (i identity) hasProvider() bool { return i.provider != endpoint.GCPWorkloadProvider{} }
 
-// audience returns the audience of a proof for the provider.
+// audience returns the audience of the JWT that the workload identity provider accepts as a proof.
 func (i identity) audience() string {
 	if i.flux {
 		return i.provider.FullName()
@@ -177,9 +178,9 @@ func parseIdentity(text string, universe endpoint.GCPUniverse) (identity, error)
 //	<workload identity provider's resource name>
 //	<workload identity provider's resource name>/serviceAccounts/<service account's address>
 //
-// The addresses in [ImpersonateAnnotation] or [ImpersonateField] follow after a plus sign,
-// separated by commas. If the provider is named in Flux's annotation, its name is the full resource
-// name, which starts with //.
+// If the subject has [ImpersonateAnnotation] or [ImpersonateField], GetIdentity appends a plus sign
+// and the addresses from it, separated by commas. If the workload identity provider is from
+// [FluxProviderAnnotation], its full resource name is used, which starts with //.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	var said statement
 	var hasAccount, hasChain, hasProvider bool

@@ -23,8 +23,10 @@ func (w *world) lendTo(t *testing.T, name, member string) string {
 	return account.Email
 }
 
-// TestImpersonation checks that a ServiceAccount can impersonate a second service account through
-// its first one, directly and with a delegate. The key must contain the whole chain.
+// TestImpersonation checks that a ServiceAccount can get a token through a chain of Google service
+// accounts. It impersonates the first account, which its ServiceAccountAnnotation names. The first
+// account impersonates either the second one directly, or the third one with the second as
+// delegate. The Identity in the token's [auth.Key] must name all accounts of the chain.
 func TestImpersonation(t *testing.T) {
 	w := newWorld(t)
 	account := w.tenantA(t)
@@ -58,7 +60,7 @@ func TestImpersonation(t *testing.T) {
 			t.Errorf("%s: %v; want %q", chain, err, says)
 		}
 	}
-	// A ServiceAccount that is itself the principal may have a chain too.
+	// Without ServiceAccountAnnotation, the impersonation starts from the ServiceAccount itself.
 	self := rig.WithAttribute(rig.WithAttribute(account, gcp.ServiceAccountAnnotation, ""), gcp.ImpersonateAnnotation, second)
 	_, err := auth.GetToken(t.Context(), w.gcp, rig.Subject(self, w.Sign))
 	if auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "roles/iam.workloadIdentityUser on "+second+" to "+principal(account, false)) {

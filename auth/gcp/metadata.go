@@ -37,8 +37,8 @@ const (
 )
 
 // metadata is a client of the machine's metadata server. It learns the program's GKE cluster only
-// once, because the cluster of a running program does not change. It does so when a token first
-// needs the cluster: outside GKE there may be no metadata server.
+// once, because the cluster of a running program does not change. It waits until a token needs the
+// cluster, because outside GKE there may be no metadata server.
 type metadata struct {
 	client *http.Client
 	root   string
@@ -124,7 +124,8 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 		{path: "project/project-id", to: &c.Project},
 		{path: "instance/attributes/cluster-location", to: &c.Location},
 		{path: "instance/attributes/cluster-name", to: &c.Name},
-		// The project's number may be missing: only the fix of an error uses it.
+		// The project's number may be missing. It is only part of a principal's name in the Fix of
+		// an [auth.Error].
 		{path: "project/numeric-project-id", to: &c.ProjectNumber, optional: true},
 	} {
 		answer, failure := m.get(ctx, item.path)

@@ -254,8 +254,8 @@ func TestProviderNeedsNoMetadata(t *testing.T) {
 	if calls := w.Calls(cloudgcp.ServiceMetadata); len(calls) != 0 {
 		t.Errorf("%d questions to the metadata server", len(calls))
 	}
-	// On GKE the metadata server is asked when a token first needs the cluster, and then never
-	// again.
+	// The token of an account without ProviderAnnotation needs the name of the GKE cluster. Only
+	// the first such token asks the metadata server for it, in four requests.
 	for range 3 {
 		_, err := auth.GetToken(t.Context(), w.gcp, w.As(tenant(t, "tenant-a"))...)
 		rig.Must(t, err)
@@ -286,8 +286,8 @@ func TestClockSkew(t *testing.T) {
 					return
 				}
 				rig.Must(t, err)
-				// Google's clock is ahead. A token of the subject itself expires with the proof, so
-				// its lifetime is shorter by skew.
+				// If direct is true, the token expires with the proof, which is valid for an hour.
+				// Google's clock is ahead, so Google sees less time left.
 				most := time.Hour
 				if direct {
 					most -= skew

@@ -23,8 +23,8 @@ const ProviderName = "gcp"
 // Engine, "Service accounts: access scopes".
 const DefaultScope = "https://www.googleapis.com/auth/cloud-platform"
 
-// image is the [auth.Target].Image of every registry, because one access token is valid at all of
-// them.
+// image is the value of [auth.Target].Image for every image repository, because one access token is
+// valid at all registries.
 const image = "gcp"
 
 // DefaultTimeout bounds each attempt at a request if [Config].Timeout is zero.
@@ -115,7 +115,7 @@ func (p *Provider) Universe() endpoint.GCPUniverse { return p.universe }
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
-// GetTarget implements [auth.Provider]. The target's Image is gcp for every registry of the
+// GetTarget implements [auth.Provider]. The target's Image is "gcp" for every registry of the
 // universe, because one access token is valid at all of them. The target's STSEndpoint is the
 // universe's Security Token Service, or empty for the public universe. So tokens of two universes
 // never share a key.
@@ -163,11 +163,17 @@ func (p *Provider) checkRegistry(repository string) error {
 	return nil
 }
 
-// GetProofRequest implements [auth.Provider]. It asks for a JWT for the workload identity provider
-// or, without a provider, for the pool of the program's GKE cluster. If no service account is
-// impersonated, the token expires with the proof, so the proof must live for tokenLifetime.
-// Before a proof is made, GetProofRequest refuses an invalid identity or image repository, and a
-// missing provider. It fails if the GKE cluster is needed but not known.
+// GetProofRequest implements [auth.Provider]. It asks for a JWT:
+//
+//   - If the identity names a workload identity provider, the JWT is for this provider.
+//   - If the identity of a ServiceAccount names no provider, the JWT is for the workload identity
+//     pool of the program's GKE cluster. GetProofRequest fails if this cluster is not known.
+//
+// Any other subject must name a provider; without one, GetProofRequest refuses the request. It also
+// refuses an invalid identity or image repository.
+//
+// If no service account is impersonated, the token expires with the JWT. So the JWT must live for
+// tokenLifetime.
 func (p *Provider) GetProofRequest(ctx context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(ctx, request)
 	if err != nil {
@@ -184,8 +190,8 @@ func (p *Provider) GetProofRequest(ctx context.Context, request *auth.Request) (
 type plan struct {
 	identity
 
-	// cluster is the GKE cluster whose pool accepts the proof; zero if a workload identity provider
-	// accepts it.
+	// cluster is the program's GKE cluster, if the proof (the subject's JWT) is for the cluster's
+	// workload identity pool. It is zero if the proof is for a workload identity provider.
 	cluster endpoint.GKECluster
 	// proofAudience is the audience in the proof; audience is the one in requests to the Security
 	// Token Service.

@@ -187,7 +187,8 @@ func TestGetIdentityRefuses(t *testing.T) {
 }
 
 // TestFluxAnnotation checks that Flux's annotation may name the provider in every form that Flux
-// accepts. The identity must differ from that of ProviderAnnotation, because the audience differs.
+// accepts. Flux's annotation and ProviderAnnotation give the proof different audiences. So
+// GetIdentity must return different identities for them.
 func TestFluxAnnotation(t *testing.T) {
 	const full = "//iam.googleapis.com/" + providerName
 	provider := newProvider(t, gcp.Config{})
@@ -236,8 +237,8 @@ func TestKeys(t *testing.T) {
 			account: emailA, options: []auth.Option{auth.WithScopes("https://www.googleapis.com/auth/pubsub", "email")},
 			want: prefix + ",cloudProviderIdentity=" + emailA + ",scopes=https://www.googleapis.com/auth/pubsub,email" + uid,
 		},
-		// The key does not name the proxy. On the way to Google, a proxy sees only TLS, and cannot
-		// change the token.
+		// The auth.Key does not name the proxy, because the proxy cannot change the token. On the
+		// way to Google, it sees only TLS.
 		{options: []auth.Option{auth.WithProxyURL(&url.URL{Scheme: "http", Host: "proxy:1"})}, want: prefix + uid},
 	} {
 		account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, test.account), gcp.ProviderAnnotation, test.provider)
@@ -269,7 +270,8 @@ func TestProofRequest(t *testing.T) {
 		{subject: subject, identity: emailA, want: gkePool},
 		{subject: subject, identity: providerName, want: "https://iam.googleapis.com/" + providerName, lifetime: time.Hour},
 		{subject: subject, identity: providerName + "/serviceAccounts/" + emailA, want: "https://iam.googleapis.com/" + providerName},
-		// Flux's annotation named the provider. The audience is the full resource name.
+		// An identity from Flux's annotation begins with //. The audience of its proof is then
+		// the full resource name of the workload identity provider.
 		{subject: subject, identity: "//iam.googleapis.com/" + providerName, want: "//iam.googleapis.com/" + providerName, lifetime: time.Hour},
 		{subject: subject, identity: "//iam.googleapis.com/" + providerName + "/serviceAccounts/" + emailA, want: "//iam.googleapis.com/" + providerName},
 		{subject: subject, image: imageA, want: gkePool, lifetime: time.Hour},

@@ -20,12 +20,12 @@ type tokenSource struct {
 // NewTokenSource returns a token source for Google's clients. Every call of its Token method calls
 // [auth.GetToken]. The source itself stores no token, so pass [auth.WithCache] among the options.
 //
-// Each token reports an expiry at most one minute ahead. Therefore the wrapper that
-// option.WithTokenSource adds (oauth2.ReuseTokenSource) soon asks again, and no client uses a token
-// for long after its grant is withdrawn. An [oauth2.Transport] in option.WithHTTPClient asks at
-// each request.
+// Each token reports an expiry at most one minute ahead, so that clients soon call Token again. No
+// client then uses a token for long after its grant is withdrawn. With option.WithTokenSource, a
+// client keeps the token until the reported expiry is near (see [oauth2.ReuseTokenSource]). With an
+// [oauth2.Transport] of this source in option.WithHTTPClient, it calls Token for each request.
 //
-// An [oauth2.TokenSource] takes no context, so ctx bounds all calls: make a source for each piece
+// An [oauth2.TokenSource] takes no context, so ctx bounds all calls. Make a source for each piece
 // of work.
 func NewTokenSource(ctx context.Context, provider *Provider, opts ...auth.Option) oauth2.TokenSource {
 	return &tokenSource{ctx, provider, opts}

@@ -262,7 +262,7 @@ func TestExchangeRequest(t *testing.T) {
 		email   string
 		options []auth.Option
 		scope   string // expected scope of the token exchange
-		body    string // expected body of the request to impersonate; empty if none is expected
+		body    string // expected body of the generateAccessToken call; empty if none is expected
 		token   string
 	}{
 		{scope: all, token: federatedA},
@@ -292,8 +292,8 @@ func TestExchangeRequest(t *testing.T) {
 	}
 }
 
-// TestExchangePerUniverse checks that requests go to the hosts of the provider's universe. The
-// names of resources have the same form in all universes.
+// TestExchangePerUniverse checks that requests go to the hosts of the provider's universe. The full
+// resource name of a workload identity provider begins with //iam.googleapis.com in every universe.
 func TestExchangePerUniverse(t *testing.T) {
 	const email = "tenant-a@p.s3ns.iam.gserviceaccount.com"
 	var hosts, audiences []string

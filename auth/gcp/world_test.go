@@ -106,8 +106,8 @@ func (w *world) accountFor(tb testing.TB, tenant string, members ...string) stri
 	return account.Email
 }
 
-// principal returns the account's subject as IAM policies write it, in the pool of the cluster or
-// of the workload identity provider.
+// principal returns the account's name in IAM policies. If elsewhere is true, the name contains the
+// pool of the workload identity provider, otherwise the pool of the GKE cluster.
 func principal(account auth.Account, elsewhere bool) string {
 	if elsewhere {
 		return pools + "tenants/subject/" + rig.SubjectClaim(account)

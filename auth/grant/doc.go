@@ -12,7 +12,9 @@
 //	{list: []}, {list: null}          nobody: a key is present, so this is not {}
 //	{selector: {}}, and the like      nobody: an empty selector matches nothing here
 //
-// A grant that cannot be decided (an unknown operator, labels that could not be read) admits
-// nobody. Encoding and decoding a grant never changes its decisions: if a list loses its last
-// namespace, its JSON is an empty list, never {}.
+// A grant with an invalid part, such as an unknown operator, admits nobody. If the labels of a
+// namespace could not be read, the selector does not admit the namespace.
+//
+// Encoding and decoding a grant never changes its decisions. For example, a list that loses its
+// last namespace is encoded as an empty list, never as {}.
 package grant

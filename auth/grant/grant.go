@@ -25,8 +25,8 @@ type Namespaces struct {
 type Decision struct {
 	// Allowed is true if the namespace is admitted.
 	Allowed bool
-	// Link tells people which part of the grant decided, as a clause such as "the namespace is in
-	// the list". It names none of the grant's other namespaces, so that tenants may read it.
+	// Link says which part of the grant decided, as a clause such as "the namespace is in the
+	// list". Tenants may read Link, because it does not repeat the grant's list of namespaces.
 	Link string
 }
 
@@ -34,10 +34,10 @@ type Decision struct {
 // namespaces.
 var ErrContradiction = errors.New("the grant admits every namespace and also names some: write {}, or a list and a selector without {}")
 
-// Decide says whether the grant admits the namespace, whose Namespace object has the given labels.
-// Nil labels mean that the labels are unknown, for example because the object could not be read.
-// Only All and List admit a namespace with unknown labels. (The labels of a real Namespace are
-// never nil: it always has the label kubernetes.io/metadata.name.)
+// Decide says whether the grant admits the namespace. The labels are those of the Namespace object.
+// Nil means that they are unknown, for example because the object could not be read. Only All and
+// List admit a namespace with unknown labels. The labels of a real Namespace are never nil: it
+// always has the label kubernetes.io/metadata.name.
 func (n *Namespaces) Decide(namespace string, labels map[string]string) Decision {
 	switch {
 	case namespace == "":

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/must"
 )
 
-// consumer is an object with a grant in the field that the API types use.
+// consumer is an object with an allowedNamespaces field, as in the API types.
 type consumer struct {
 	AllowedNamespaces *grant.Namespaces `json:"allowedNamespaces,omitempty"`
 }
@@ -334,9 +334,9 @@ func worlds() map[string]map[string]string {
 	}
 }
 
-// FuzzNamespacesRoundTrip checks that a grant decides the same after any number of encodings, in
-// JSON and as a flag. It also checks that only {} admits all namespaces, and that a grant which
-// UnmarshalJSON refuses admits nobody.
+// FuzzNamespacesRoundTrip encodes and decodes a grant three times in JSON, and then once as a flag.
+// The grant must always admit the same namespaces. Only {} may set All. A grant that UnmarshalJSON
+// refuses must admit nobody.
 func FuzzNamespacesRoundTrip(f *testing.F) {
 	for _, seed := range []string{
 		"null", "{}", `{"list":null}`, `{"list":["team-a"]}`, `{"selector":{}}`, `{"list":["x"],"selector":{"matchLabels":{"t":"a"}}}`,

@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// ErrSyntax is the error of a grant that is not a single JSON object, or that has a key which is
-// unknown, repeated or in the wrong letter case. encoding/json would accept such keys.
+// ErrSyntax is the error of a grant that is not a single JSON object. It is also the error for a
+// key that is unknown, repeated or in the wrong letter case. encoding/json would accept such keys.
 var ErrSyntax = errors.New("not a grant; write {}, or an object with the keys list and selector")
 
-// MarshalJSON writes {} only for All. Every other grant is written with its list, even an empty
-// list, so that a restricted grant never becomes {} in JSON. A grant that cannot be decided is an
-// error.
+// MarshalJSON writes {} only for All. It writes every other grant with its list, even an empty
+// list. So a restricted grant never becomes {} in JSON. MarshalJSON fails for an invalid grant,
+// such as one with both All and a list.
 func (n Namespaces) MarshalJSON() ([]byte, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
@@ -74,8 +74,9 @@ func (r *Requirement) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// decodeObject decodes an object strictly, and returns the number of its keys. It accepts only the
-// keys of the given map, and stores each value at the map's pointer for the key.
+// decodeObject decodes a JSON object strictly, and returns the number of its keys. The argument
+// into maps each allowed key to the pointer through which decodeObject stores the key's value. Any
+// other key is an error.
 func decodeObject(data []byte, into map[string]any) (int, error) {
 	keys, err := members(data)
 	if err != nil {

@@ -55,8 +55,8 @@ var (
 	// ErrValues: a requirement has values although its operator takes no values, or has no values
 	// although its operator needs them.
 	ErrValues = errors.New("wrong number of values; In and NotIn take at least one, Exists and DoesNotExist none")
-	// ErrLabel: the key or value of a label has an invalid form. With NotIn, a mistyped key would
-	// match every namespace.
+	// ErrLabel: the key or value of a label has an invalid form. No namespace has a label with an
+	// invalid key, so NotIn with such a key would match every namespace.
 	ErrLabel = errors.New("not a label's key or value")
 )
 
@@ -65,7 +65,7 @@ func (s *Selector) empty() bool {
 	return len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// validate returns an error if the selector cannot be decided.
+// validate returns an error if the selector has an invalid label, operator or number of values.
 func (s *Selector) validate() error {
 	for key, value := range s.MatchLabels {
 		if !isLabelKey(key) || !isLabelValue(value) {

@@ -38,19 +38,20 @@ type Informers interface {
 
 // Options configure [Accounts].
 type Options struct {
-	// Informers watch the accounts' metadata, in every namespace with subjects: a token is cached
-	// only if the informers see its account. Required; [FromManager] uses the manager's cache.
+	// Informers watch the accounts' metadata. They must watch every namespace with subjects,
+	// because a token is cached only if the informers see its account. Required; [FromManager] uses
+	// the manager's cache.
 	Informers Informers
 	// APIReader reads accounts live, never from a cache. Required; [FromManager] makes one.
 	APIReader client.Reader
 	// Client creates TokenRequests and, to learn the API server's audiences, one SelfSubjectReview.
 	// Its scheme contains v1 and authentication.k8s.io/v1. Required; [FromManager] makes one.
 	Client client.Client
-	// APIAudiences are all audiences that the API server accepts for itself: the value of its flag
-	// --api-audiences or, without this flag, --service-account-issuer. Proofs never have these
-	// audiences. By default NewAccounts learns the audiences from a token of the program's own
-	// ServiceAccount. A program that is not a ServiceAccount must set APIAudiences. This command
-	// prints the audiences:
+	// APIAudiences are all audiences that the API server accepts for itself. They are the value of
+	// its flag --api-audiences or, without this flag, --service-account-issuer. Proofs never have
+	// these audiences. By default NewAccounts learns the audiences from a token of the program's
+	// own ServiceAccount. A program that is not a ServiceAccount must set APIAudiences. This
+	// command prints the audiences:
 	//
 	//	kubectl create token default -o jsonpath='{.spec.audiences[*]}'
 	APIAudiences []string
@@ -73,9 +74,9 @@ type Accounts struct {
 var _ auth.Accounts = (*Accounts)(nil)
 
 // FromManager makes an Accounts as [NewAccounts] does. Options that are not set come from the
-// manager: Informers is the manager's cache. APIReader and Client use the manager's connection, but
-// no cache. The manager need not run yet. Set [ByObject] in the manager's options to keep its cache
-// small.
+// manager. Informers is then the manager's cache. APIReader and Client use the manager's
+// connection, but no cache. The manager need not run yet. Set [ByObject] in the manager's options
+// to keep its cache small.
 func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Accounts, error) {
 	if err := connect(mgr, "ServiceAccounts", &options.Informers, &options.APIReader, &options.Client); err != nil {
 		return nil, err
@@ -129,15 +130,17 @@ func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account
 // Synced reports whether the index has all accounts that existed when the watch began.
 func (a *Accounts) Synced() bool { return a.watch.HasSynced() }
 
-// Subscribe implements [auth.AccountReader]. It calls the given function when an account is created
-// or deleted, and when the account's UID or an annotation that providers read has changed. At each
-// call, Lookup already returns the new state. There is no call for the accounts that exist when the
+// Subscribe implements [auth.AccountReader]. The given function is called when an account is
+// created or deleted, and when the account's UID or an annotation that providers read has changed.
+// Lookup then already returns the new state. There is no call for the accounts that exist when the
 // watch begins.
 //
-// One goroutine follows the watch and calls all subscribers, one after the other, in the order of
-// their subscription. So the function must return at once, without I/O, and leave longer work to a
-// queue; otherwise all later changes are delayed. Subscribe the token cache (Invalidate of package
-// auth/cache) first, so that no later subscriber finds a token from before the change.
+// One goroutine follows the watch and calls all subscribers, in the order of their subscription. A
+// slow function delays all later changes. So the function must return at once, without I/O, and
+// leave longer work to a queue.
+//
+// Subscribe the token cache (Invalidate of package auth/cache) first. Otherwise an earlier
+// subscriber may find a token from before the change.
 func (a *Accounts) Subscribe(changed func(auth.Subject)) { a.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET of the account's metadata. An account that is being
@@ -160,8 +163,8 @@ func (a *Accounts) Self() auth.Subject {
 	return self
 }
 
-// connect replaces nil values with those from the manager. Its error contains the plural name of
-// the subjects, such as "ServiceAccounts".
+// connect sets options that are nil: informers to the manager's cache, reader and writer to a new
+// client. Its error says what the client is for, such as "ServiceAccounts".
 func connect(mgr cluster.Cluster, subjects string, informers *Informers, reader *client.Reader, writer *client.Client) error {
 	if *informers == nil {
 		*informers = mgr.GetCache()

@@ -125,7 +125,8 @@ func TestLookupFollowsTheCluster(t *testing.T) {
 	}
 	changes := make(chan told, 10)
 	accounts.Subscribe(func(subject auth.Subject) {
-		account, err := accounts.Lookup(t.Context(), subject) // the state that a subscriber finds
+		// When a subscriber is notified, Lookup already returns the new state.
+		account, err := accounts.Lookup(t.Context(), subject)
 		changes <- told{subject, account, err}
 	})
 
@@ -596,7 +597,7 @@ func TestNewAccountsNeedsItsOptions(t *testing.T) {
 }
 
 // TestConcurrentUse calls Lookup, Subscribe, Read and Prove while an account's role changes. Every
-// call must succeed, and Lookup must return the last role in the end.
+// Read and Prove must succeed. In the end, Lookup must return the last role.
 func TestConcurrentUse(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA})

@@ -25,16 +25,16 @@ type Annotations []string
 // usernameAnnotation has the user name for registries that accept a token only as a password.
 const usernameAnnotation = "lanyard.dev/registry-username"
 
-// These attributes can change an account's token without changing its identity. An account with one
-// of them therefore has a fingerprint. Source: package auth/aws, which this package does not
-// import.
+// Attributes with these names can change an account's token, although the account's cloud identity
+// stays the same. So the [auth.Key] of the token also needs a fingerprint of the attributes; see
+// fingerprintOf. The names are copied from package auth/aws, which this package does not import.
 const (
 	assumeRoleAnnotation = "lanyard.dev/assume-role"
 	assumeRoleField      = "assumeRole"
 )
 
-// fingerprintOf returns the fingerprint of attributes. It is empty if the provider's identity alone
-// determines the token.
+// fingerprintOf returns the fingerprint of an account's attributes. It is empty if the account's
+// identity alone determines the token.
 func fingerprintOf(attributes map[string]string) string {
 	_, annotated := attributes[assumeRoleAnnotation]
 	if _, configured := attributes[assumeRoleField]; !annotated && !configured {
@@ -61,8 +61,8 @@ func DefaultAnnotations() Annotations {
 }
 
 // keep returns the annotations that providers read. It returns the map itself if providers read all
-// annotations, and nil if they read none. To save memory, it shortens a value of more than
-// MaxAnnotation bytes to MaxAnnotation+1 bytes: this is still too long, so the account is refused.
+// annotations, and nil if they read none. To save memory, it cuts a value of more than
+// MaxAnnotation+1 bytes to this length. The cut value is still too long, so the account is refused.
 func (a Annotations) keep(annotations map[string]string) map[string]string {
 	kept, cut := 0, false
 	for key, value := range annotations {
@@ -117,8 +117,8 @@ func (a Annotations) source() source {
 }
 
 // annotationTooLong returns the error for an account with an annotation that is too long. Every
-// provider refuses the account: if a provider ignored the annotation, the account could get another
-// identity.
+// provider refuses the account. If a provider ignored the annotation instead, the account could get
+// another identity.
 func annotationTooLong(subject auth.Subject, key string) error {
 	at := fmt.Sprintf("annotation %s of %s %s/%s", key, subject.Kind(), subject.Namespace(), subject.Name())
 	return &auth.Error{
@@ -128,9 +128,9 @@ func annotationTooLong(subject auth.Subject, key string) error {
 	}
 }
 
-// ByObject returns the ByObject of [cache.Options] for a manager's cache. The cache then stores
-// only the metadata of ServiceAccounts that [Accounts] needs. This metadata has less than 1 KiB for
-// a usual account, and never more than about [MaxAnnotation] for each annotation. ServiceAccounts
+// ByObject returns a value for the field ByObject of [cache.Options], for a manager's cache. The
+// cache then stores only the metadata of ServiceAccounts that [Accounts] needs. An account usually
+// takes less than 1 KiB. Annotation values are cut after [MaxAnnotation] + 1 bytes. ServiceAccounts
 // that the program caches by their Go type stay whole.
 func ByObject(annotations Annotations) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{

@@ -132,7 +132,7 @@ func TestTransform(t *testing.T) {
 		t.Errorf("kept %v, %v, want %v", got, err, want)
 	}
 
-	// Accounts that a program caches by their Go type stay whole.
+	// The transform leaves a corev1.ServiceAccount whole, for programs that cache this type.
 	whole := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
 	if got, err := transform(whole); err != nil || got.(*corev1.ServiceAccount).Labels["app"] != "x" || len(whole.ImagePullSecrets) != 1 {
 		t.Errorf("%v, %v", got, err)

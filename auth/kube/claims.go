@@ -31,7 +31,7 @@ type claims struct {
 	Lanyard identityClaims `json:"lanyard.dev"`
 }
 
-// readClaims decodes a JWT in compact form (RFC 7515 §7.1). It does not verify the signature: the
+// readClaims decodes a JWT in compact form (RFC 7515 §7.1). It does not verify the signature. The
 // token comes from the API server over TLS, and the token's receiver verifies the signature. Errors
 // quote nothing of the token.
 func readClaims(token string) (claims, error) {

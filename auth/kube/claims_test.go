@@ -47,7 +47,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzReadClaims decodes texts that need not be tokens. No error may quote the text.
+// FuzzReadClaims decodes arbitrary text as a token. An error must not quote the text.
 func FuzzReadClaims(f *testing.F) {
 	for _, token := range []string{"", ".", "..", "e30.e30.", "e30.bnVsbA.", "e30.W10.", "a.b.c.d", "e30.!.", "e30.eyJleHAiOjF9.", "e30.eyJleHAiOi0xfQ."} {
 		f.Add(token)

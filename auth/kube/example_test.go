@@ -11,12 +11,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// This program has a cluster.Cluster and no manager. The example is compiled but not run, because
-// it needs an API server. A program with a manager calls New of auth/kube/manager.
+// FromManager needs only a cluster.Cluster, so this program makes no manager. A program with a
+// manager calls New of package auth/kube/manager instead. The example is compiled but not run,
+// because it needs an API server.
 func ExampleFromManager() {
 	wire := func(ctx context.Context, config *rest.Config) error {
-		// The cache stores only the metadata of ServiceAccounts, with the annotations that
-		// providers read.
+		// The cache stores only the metadata of ServiceAccounts. Of the annotations, it stores only
+		// those that providers read.
 		local, err := cluster.New(config, func(o *cluster.Options) { o.Cache.ByObject = kube.ByObject(kube.DefaultAnnotations()) })
 		if err != nil {
 			return err

@@ -18,8 +18,8 @@ import (
 )
 
 // ownLimit is a part of the error text that client-go (rest.Request) returns if the client's rate
-// limiter would wait until after the call's deadline. Such a call fails at once, before its
-// deadline. The error has no type, so it is recognized by this text.
+// limiter refuses a call. The error has no type, so it is recognized by this text. The rate limiter
+// refuses a call at once if the call would have to wait until after its deadline.
 const ownLimit = "client rate limiter Wait returned an error"
 
 const reachDirectly = "check that no proxy between this program and the API server changes the answers"
@@ -32,7 +32,8 @@ type caller struct {
 	read, token string
 }
 
-// accountCaller returns the caller for ServiceAccounts.
+// accountCaller returns a caller for errors about ServiceAccounts. It names the RBAC resources that
+// are needed to read ServiceAccounts and to request their tokens.
 func accountCaller() caller {
 	return caller{read: "serviceaccounts", token: "serviceaccounts/token"}
 }

@@ -41,7 +41,8 @@ func (r record) equal(other record) bool {
 type source struct {
 	// subject returns the subject of the object with this namespace and name.
 	subject func(namespace, name string) (auth.Subject, error)
-	// record makes a record of an object. It returns false if the object is of another type.
+	// record makes a record of an object. It returns false if the object has an unexpected
+	// Go type.
 	record func(subject auth.Subject, object any) (record, bool)
 }
 
@@ -128,7 +129,7 @@ func (x *index) set(object any, initially bool) {
 		return
 	}
 	if current.GetDeletionTimestamp() != nil {
-		x.remove(current.GetNamespace(), current.GetName()) // being deleted, waits for finalizers
+		x.remove(current.GetNamespace(), current.GetName()) // only finalizers keep the object
 		return
 	}
 	subject, err := x.source.subject(current.GetNamespace(), current.GetName())
@@ -168,7 +169,7 @@ func (x *index) notifyAll() {
 	})
 }
 
-// subscribers are functions that are called with each change.
+// subscribers are functions to call for each change. The argument says what changed.
 type subscribers[T any] struct {
 	mu   sync.RWMutex
 	list []func(T) // guarded by mu; only ever appended to

@@ -10,9 +10,9 @@ import (
 )
 
 // Live reads ServiceAccounts and WorkloadIdentities from the API server, each time with one GET. It
-// returns the same accounts as [Accounts] and [WorkloadIdentities], but has no cache and no watch,
-// and makes no proofs. It is for programs that show people the key of a token ([auth.Resolve]).
-// Unlike the Lookup of other readers, its Lookup does I/O.
+// returns the same accounts as [Accounts] and [WorkloadIdentities]. It has no cache and no watch,
+// and makes no proofs. It is for programs that call [auth.Resolve] to show an [auth.Key] to people.
+// The Lookup of Live does I/O, unlike the Lookup of Accounts and WorkloadIdentities.
 type Live struct{ reader client.Reader }
 
 var _ auth.Accounts = (*Live)(nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// TestLive checks that Live reads the current accounts as Accounts does, and only with GETs.
+// TestLive checks that Live returns the same accounts as Accounts, and sends only GETs.
 func TestLive(t *testing.T) {
 	s := newAPIServer(t)
 	const role = "eks.amazonaws.com/role-arn"

@@ -70,9 +70,8 @@ func runManager(t *testing.T, mgr *manager.Manager) {
 	})
 }
 
-// keepToken fetches a token until the token cache stores it. One fetch may not be enough: an
-// informer may report the subject or the KeyRing only after the first fetch, and this drops the
-// token.
+// keepToken fetches a token until the token cache stores it. One fetch may not be enough. The token
+// may be dropped if an informer reports the subject or the KeyRing only after the fetch.
 func keepToken(t *testing.T, mgr *manager.Manager, key auth.Key) {
 	t.Helper()
 	waitUntil(t, "the token is kept", func() bool {
@@ -186,8 +185,9 @@ func TestManagerWithIssuer(t *testing.T) {
 		return err == nil && account.Attributes["iamRoleARN"] == roleA
 	})
 	identities := mgr.Accounts[auth.KindWorkloadIdentity].(*kube.WorkloadIdentities)
-	// Wait until the ring is in memory with an active key. If the key were revoked from the
-	// beginning, no change of the ring would drop the token.
+	// The token is dropped only if the manager first sees key-1 active and then revoked. So wait
+	// until the KeyRing is in memory before it changes. Until then, Revoked returns false for every
+	// key. After that, it returns true for a key that the KeyRing lacks.
 	waitUntil(t, "the ring is known", func() bool { return identities.Revoked("key-of-another-ring") })
 	key := auth.Key{Provider: "test", Subject: puller(t), UID: identityUID, Identity: roleA}
 	keepToken(t, mgr, key)

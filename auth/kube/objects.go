@@ -38,28 +38,30 @@ type ObjectOptions struct {
 	Broker SVIDBroker
 	// APIAudiences are the audiences that the API server accepts for itself, as
 	// [Accounts.APIAudiences] returns them. Broker is never asked for an SVID with these audiences.
-	// Required with Broker; the token server refuses these audiences itself.
+	// Required with Broker. Not needed without Broker, because the token server refuses these
+	// audiences itself.
 	APIAudiences []string
 	// Informers watch the objects. Required; [ObjectsFromManager] uses the manager's cache.
 	Informers Informers
 	// APIReader reads objects live, never from a cache. Required; [ObjectsFromManager] makes one.
 	APIReader client.Reader
 	// Client creates requests for SVIDs. The requests are unstructured objects, so the client's
-	// scheme need not have the Go types of Lanyard's API. Required without Broker;
-	// [ObjectsFromManager] makes one.
+	// scheme need not have the Go types of Lanyard's API. Required unless Broker is set;
+	// [ObjectsFromManager] makes a client if the field is nil.
 	Client client.Client
 }
 
 // SVIDBroker issues SVIDs for objects. An example is the client of a SPIFFE broker. Implementations
 // are safe for concurrent use.
 type SVIDBroker interface {
-	// Prove returns an SVID of the account, as [auth.Prover] requires. The account was read from
-	// the API server, not from a cache.
+	// Prove returns an SVID of the account, as [auth.Prover] requires. Callers pass an account that
+	// they read from the API server, not from a cache.
 	Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error)
 }
 
-// Objects reads the objects of one kind, each of which is a subject. Lanyard's token server or a
-// broker issues SVIDs as their proofs. Objects is safe for concurrent use.
+// Objects implements [auth.Accounts] for the objects of one kind, such as OCIRepository. Each
+// object is a subject of its own. Its proofs are SVIDs, which Lanyard's token server or an
+// [SVIDBroker] issues. Objects is safe for concurrent use.
 type Objects struct {
 	kind         auth.Kind
 	index        *index
@@ -125,12 +127,15 @@ func (o *Objects) Lookup(_ context.Context, subject auth.Subject) (auth.Account,
 	return o.index.lookup(subject)
 }
 
-// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls the given
-// function when an object is created or deleted. It calls the function for every object when the
-// ring revokes a key or an authority, when the ring starts or stops signing JWT-SVIDs or
-// X.509-SVIDs, and when the trust domain or the issuer changes. The objects and the ring are
-// watched by two goroutines, which may call the function at the same time. Revocations by a broker
-// are not reported.
+// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. The given function is
+// called when an object is created or deleted. It is called for every object when
+//
+//   - a key or an authority is revoked, or leaves the ring while it is valid;
+//   - the ring starts or stops signing JWT-SVIDs or X.509-SVIDs;
+//   - the trust domain or the issuer changes.
+//
+// Two goroutines watch the objects and the ring, and may call the function at the same time.
+// Revocations by a broker are not reported.
 func (o *Objects) Subscribe(changed func(auth.Subject)) { o.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET of the object's metadata. An object that is being
@@ -143,8 +148,8 @@ func (o *Objects) Read(ctx context.Context, subject auth.Subject) (auth.Account,
 }
 
 // Prove implements [auth.Prover] with a request for an SVID. The request goes to the broker or,
-// through the API server, to Lanyard's token server. Prove compares the token server's answer with
-// the request and with the ring.
+// through the API server, to Lanyard's token server. Prove refuses an SVID from the token server if
+// it does not match the request, or if the trust domain's KeyRing does not accept its signer.
 func (o *Objects) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := o.isKind(subject); err != nil {
@@ -282,8 +287,8 @@ func (o *Objects) ask(ctx context.Context, account auth.Account, form svid.Type,
 }
 
 // invalidSVID returns the error for a request that the token server found invalid. If the audiences
-// are invalid, the code is [auth.CodeAudienceRefused]. Otherwise the code is [auth.CodeRefused],
-// after which callers try again: the object may have just changed.
+// are invalid, the code is [auth.CodeAudienceRefused]. Otherwise the code is [auth.CodeRefused].
+// After CodeRefused callers try again, because the object may have just changed.
 func invalidSVID(status metav1.Status, subject auth.Subject) *auth.Error {
 	failed := &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeRefused, Fix: "compare the reason with spec.credential of the object",
@@ -314,9 +319,9 @@ func objectMetadata(kind auth.Kind) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: toolkitGroup().String(), Kind: string(kind)}}
 }
 
-// objectSource returns the source of the objects of a kind. A record has only the UID. So a cached
-// credential stays valid until the UID changes, whatever else changes in the object. The token
-// server reads the object's other fields live.
+// objectSource returns the source of the objects of a kind. The index stores only the UID of an
+// object. So a change of the object's other fields drops no cached credential. The token server
+// reads these fields live.
 func objectSource(kind auth.Kind) source {
 	return source{
 		subject: func(namespace, name string) (auth.Subject, error) { return auth.Object(kind, namespace, name) },

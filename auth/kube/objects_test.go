@@ -54,7 +54,7 @@ type spiffeServer struct {
 	domain         spiffeid.TrustDomain
 	key            crypto.Signer
 	issuer         *svid.Issuer
-	authority      map[string]any // an entry of the ring
+	authority      map[string]any // what the KeyRing's status says about the signing authority
 
 	mu       sync.Mutex
 	requests []map[string]any // the specs of the SVIDRequests
@@ -127,7 +127,8 @@ func (s *spiffeServer) put(uid string, change ...func(*unstructured.Unstructured
 	s.objects.put(object)
 }
 
-// putRing writes the ring of the trust domain. The ring's key kid-1 gets the given state.
+// putRing writes the ring of the trust domain. The parameter key is the state of the ring's only
+// key, kid-1.
 func (s *spiffeServer) putRing(key string, authorities ...map[string]any) {
 	s.putRingOf("example.com", spiffeIssuer, key, authorities...)
 }
@@ -487,8 +488,9 @@ func TestTrustDomainSwitchedOff(t *testing.T) {
 }
 
 // TestObjectChanges checks which changes subscribers are notified of. They must be notified when
-// SVIDs become invalid, and when the ring begins to sign. A rotation must not notify them, because
-// the next request gets an SVID of the new signer anyway.
+// issued SVIDs become invalid. They must also be notified when the trust domain's KeyRing can sign
+// other SVIDs than before, for example with its first active key. A rotation, which replaces the
+// signer, must not notify them: the next request gets an SVID of the new signer anyway.
 func TestObjectChanges(t *testing.T) {
 	s := newSPIFFEServer(t)
 	_, _, next := s.newAuthority("Published")

@@ -44,8 +44,8 @@ func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth
 }
 
 // checkProofRequest refuses a request that no token of a subject can satisfy. It also refuses a
-// request without an audience. Without one, a ServiceAccount's token would be for the API server,
-// and a WorkloadIdentity's token for all audiences of the identity.
+// request without an audience. Without an audience, a ServiceAccount's token would be for the API
+// server, and a WorkloadIdentity's token for all audiences of the identity.
 func checkProofRequest(account auth.Account, request auth.ProofRequest) error {
 	switch subject := account.Subject; {
 	case request.Form != auth.FormJWT:
@@ -109,9 +109,12 @@ func mint(
 }
 
 // LearnAPIAudiences returns the audiences that the API server accepts for itself. It requests a
-// token of this program's own account without an audience: such a token is for all these audiences.
-// The token is not stored. For this request the program needs "create" on serviceaccounts/token of
-// its own account. The client needs v1 and authentication.k8s.io/v1 in its scheme.
+// token for this program's own account, and names no audience. Such a token is for all audiences of
+// the API server. The token is not stored.
+//
+// The program needs "create" on serviceaccounts/token of its own account, and on
+// selfsubjectreviews.authentication.k8s.io. The client's scheme must contain v1 and
+// authentication.k8s.io/v1.
 func LearnAPIAudiences(ctx context.Context, c client.Client) ([]string, error) {
 	_, audiences, err := learnAudiences(ctx, c, accountCaller())
 	return audiences, err

@@ -26,9 +26,9 @@ func TestDefaultAnnotationsAreTheProviders(t *testing.T) {
 	}
 }
 
-// TestProviderConfigFieldsAreTheProviders checks that a WorkloadIdentity's attributes are
-// targetSystem.type and exactly those fields of its providerConfig that the provider of this type
-// reads.
+// TestProviderConfigFieldsAreTheProviders checks the attributes of a WorkloadIdentity without
+// annotations. It must have the attribute targetSystem.type, which names a provider. Its only other
+// attributes must be the fields of providerConfig that this provider reads.
 func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
 	fields := map[string][]string{
 		"aws": {aws.RoleField, aws.AssumeRoleField}, "azure": {azure.ClientField, azure.TenantField}, "gcp": {gcp.ImpersonateField, gcp.ServiceAccountField, gcp.ProviderField},
@@ -54,7 +54,8 @@ func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
 
 // TestIdentityOfAnotherCloud checks that a cloud's provider refuses a WorkloadIdentity for another
 // cloud, even if its providerConfig has the fields of both clouds. The error names both fields that
-// may be wrong: spec.provider of the object and targetSystem.type of the WorkloadIdentity.
+// may be wrong: targetSystem.type of the WorkloadIdentity, and spec.provider of the object that
+// uses it.
 func TestIdentityOfAnotherCloud(t *testing.T) {
 	served := map[string]auth.Provider{}
 	var err error
@@ -97,8 +98,9 @@ func TestIdentityOfAnotherCloud(t *testing.T) {
 	}
 }
 
-// TestIdentityOfACloudIsNoCredential checks that the provider bearer refuses a WorkloadIdentity for
-// a cloud. Otherwise a registry that receives the identity's token could use it at the cloud.
+// TestIdentityOfACloudIsNoCredential checks that the provider of package bearer refuses a
+// WorkloadIdentity whose targetSystem.type is a cloud. Otherwise a registry that receives the
+// identity's token could use the token at the cloud.
 func TestIdentityOfACloudIsNoCredential(t *testing.T) {
 	provider, err := bearer.NewProvider(bearer.Config{})
 	if err != nil {
@@ -119,9 +121,9 @@ func TestIdentityOfACloudIsNoCredential(t *testing.T) {
 	}
 }
 
-// TestHugeAnnotationIsRefused checks that every provider refuses an account with an annotation that
-// is too long. This includes Google's provider: without the annotation, the account would itself be
-// a principal there.
+// TestHugeAnnotationIsRefused checks that an account is refused if an annotation for its provider
+// is too long. Ignoring the annotation could give the account another identity. At Google, for
+// example, a ServiceAccount without the annotation acts under its own name.
 func TestHugeAnnotationIsRefused(t *testing.T) {
 	providers := map[string]auth.Provider{}
 	var err error

@@ -20,8 +20,8 @@ const (
 	keyRemoved keyState = "Removed"
 )
 
-// accepted is true if signatures of a key in this state are valid. The signatures of all keys that
-// the issuer publishes are valid.
+// accepted is true for the states in which a key's signatures are valid. Keys in these states
+// belong in the issuer's public document.
 func (s keyState) accepted() bool {
 	switch s {
 	case "Pending", "Published", keyActive, "Retiring":

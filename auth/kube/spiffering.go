@@ -24,8 +24,9 @@ type SPIFFERing struct {
 	ring    ring
 	synced  func() bool
 	signers atomic.Pointer[svid.Signers] // nil if there is no trust domain
-	// lost are the subscribers to notify when issued SVIDs must not be used any more, or when the
-	// ring begins to sign.
+	// The field lost holds the functions to call in two cases:
+	//   - issued SVIDs must no longer be used (see ringState.lost)
+	//   - the ring can sign other SVIDs than before (see ability)
 	lost subscribers[*svid.Signers]
 }
 
@@ -67,9 +68,10 @@ func (r *SPIFFERing) Signers() (svid.Signers, error) {
 	return svid.Signers{}, failed
 }
 
-// change updates the signers after each change of the ring. It does not notify subscribers of a
-// rotation: the new signer is part of the tokens' keys, so the next request gets a new SVID.
-// Signatures of the former signer stay valid.
+// change updates the signers after each change of the ring. It notifies subscribers only in the two
+// cases that the field lost lists. A rotation, which replaces the signer, is not among them:
+// signatures of the former signer stay valid. The [auth.Key] of an SVID names the signer. So after
+// a rotation, the next request has another Key and gets a new SVID.
 func (r *SPIFFERing) change(last, next ringState) {
 	before, now := signersOf(last), signersOf(next)
 	r.signers.Store(now)
@@ -91,9 +93,9 @@ func able(s *svid.Signers) ability {
 	return ability{s.TrustDomain.Name(), s.Issuer, s.Key != "", s.Authority != ""}
 }
 
-// signersOf returns the signers in a ring's state, or nil without a valid trust domain. Each
-// algorithm may have an active key, and the token server chooses one of them. So all active keys
-// together count as the signer.
+// signersOf returns the signers in a ring's state, or nil without a valid trust domain. The ring
+// may have an active key for each signature algorithm, and only the token server knows which one
+// signs. So the field Key of the result joins the IDs of all active keys.
 func signersOf(state ringState) *svid.Signers {
 	domain, err := svid.ParseTrustDomain(state.trustDomain)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 type tokenServer struct {
 	client client.Client
 	caller caller
-	// value names the setting of the Helm chart that installs the token server, such as
-	// "issuer.url".
+	// value names a Helm value, such as "issuer.url". If it is set, the chart installs the token
+	// server.
 	value string
 	// invalid returns the error for a request that the token server found invalid.
 	invalid func(metav1.Status, auth.Subject) *auth.Error

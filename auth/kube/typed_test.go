@@ -50,8 +50,9 @@ func (l *typedIdentityList) DeepCopyObject() runtime.Object {
 }
 
 // TestWorkloadIdentitiesOfTheProgramsType checks a program that has its own Go type for identities.
-// The program and WorkloadIdentities must share one informer. A notified subscriber must therefore
-// find the change in the program's cache.
+// The program and WorkloadIdentities must share one informer. The informer stores a change in the
+// program's cache before it notifies WorkloadIdentities. So a subscriber must find the change in
+// the program's cache.
 func TestWorkloadIdentitiesOfTheProgramsType(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", map[string]any{"iamRoleARN": roleA})

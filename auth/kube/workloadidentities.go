@@ -31,19 +31,21 @@ const MaxProviderConfig = MaxAnnotation
 
 // WorkloadIdentityOptions configure [WorkloadIdentities].
 type WorkloadIdentityOptions struct {
-	// Informers watch WorkloadIdentities in every namespace with subjects, and the KeyRing.
+	// Informers watch the KeyRing, and the WorkloadIdentities in every namespace that has subjects.
 	// Required; [WorkloadIdentitiesFromManager] uses the manager's cache.
 	Informers Informers
-	// Watched is an empty WorkloadIdentity of the program's own Go type, if the program itself
-	// reads identities of this type from Informers. Memory then has each identity only once, and a
-	// notified subscriber finds the change in the program's own cache. Optional: without Watched,
-	// Informers store unstructured objects, whose size [WorkloadIdentitiesByObject] limits.
+	// Watched is an empty WorkloadIdentity of the program's own Go type. Set Watched if the program
+	// itself reads identities of this type from Informers. Memory then has each identity only once,
+	// and a notified subscriber finds the change in the program's own cache. Optional: without
+	// Watched, Informers store unstructured objects, whose size [WorkloadIdentitiesByObject]
+	// limits.
 	Watched client.Object
 	// APIReader reads identities live, never from a cache. Required;
 	// [WorkloadIdentitiesFromManager] makes one.
 	APIReader client.Reader
-	// Client creates token requests. It must work without the Go types of Lanyard's API. Required;
-	// [WorkloadIdentitiesFromManager] makes one.
+	// Client creates token requests. The requests are unstructured objects, so the client's scheme
+	// need not have the Go types of Lanyard's API. Required; [WorkloadIdentitiesFromManager] makes
+	// one.
 	Client client.Client
 	// KeyRing is the namespace and name of the issuer's KeyRing, whose keys may sign proofs.
 	// Required.
@@ -51,11 +53,16 @@ type WorkloadIdentityOptions struct {
 }
 
 // WorkloadIdentities reads the WorkloadIdentities of a cluster. Lanyard's token server makes their
-// proofs. It is safe for concurrent use.
+// proofs. A WorkloadIdentities is safe for concurrent use.
 //
-// The attributes of an account are "targetSystem.type", the fields of the identity's providerConfig
-// that the provider of this type reads, and the annotation lanyard.dev/registry-username. Fields of
-// other providers are left out. So a provider never accepts an identity of another type.
+// Each WorkloadIdentity is an [auth.Account] with these attributes:
+//
+//   - the identity's targetSystem.type, under the name "targetSystem.type";
+//   - the fields of providerConfig that the provider for targetSystem.type reads;
+//   - the annotation lanyard.dev/registry-username.
+//
+// The fields of providerConfig for other providers are left out. So a provider never accepts a
+// WorkloadIdentity with another targetSystem.type.
 type WorkloadIdentities struct {
 	index  *index
 	ring   *ring
@@ -120,11 +127,11 @@ func (w *WorkloadIdentities) Lookup(_ context.Context, subject auth.Subject) (au
 	return w.index.lookup(subject)
 }
 
-// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls the given
-// function when an identity is created or deleted, and when its UID or its spec changes. When a key
-// of the issuer is revoked or leaves the ring, it calls the function for every identity: no token
-// may be used any more if its proof was signed with that key. Two goroutines watch the identities
-// and the ring, and may call the function at the same time.
+// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. The given function is
+// called when an identity is created or deleted, and when its UID or its spec changes. It is called
+// for every identity when a key of the issuer is revoked, or leaves the ring while it is valid.
+// Tokens whose proof was signed with that key must not be used any more. Two goroutines watch the
+// identities and the ring, and may call the function at the same time.
 func (w *WorkloadIdentities) Subscribe(changed func(auth.Subject)) { w.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET. An identity that is being deleted counts as
@@ -143,8 +150,8 @@ func (w *WorkloadIdentities) Revoked(kid string) bool {
 }
 
 // Prove implements [auth.Prover] with a token request to Lanyard's token server, through the API
-// server. It compares the token's claims with the request. It refuses a token that was signed with
-// a key that is not in the ring.
+// server. It compares the token's claims with the request. It refuses a token if the ring lacks the
+// key that signed it, or has revoked this key.
 func (w *WorkloadIdentities) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := cmp.Or(checkKind(subject, auth.KindWorkloadIdentity), checkProofRequest(account, request)); err != nil {
@@ -251,7 +258,9 @@ func identityKind(kind string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": identityGroup().String(), "kind": kind}}
 }
 
-// identityFields returns the fields of a providerConfig that the provider of the target reads.
+// identityFields returns names of fields in spec.targetSystem.providerConfig of a WorkloadIdentity.
+// The target is the type of its target system, such as "aws". The [auth.Provider] for this target
+// reads only these fields.
 func identityFields(target string) []string {
 	switch target {
 	case "aws":
@@ -312,7 +321,8 @@ func untyped(object any) (*unstructured.Unstructured, bool) {
 	return &unstructured.Unstructured{Object: fields}, err == nil
 }
 
-// config yields the fields of an identity's providerConfig that the provider of its target reads.
+// config yields names and values of fields in an identity's providerConfig. It yields only the
+// fields that identityFields names for the identity's target.
 func config(identity *unstructured.Unstructured) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, name := range identityFields(target(identity)) {
@@ -338,9 +348,9 @@ func configRefused(subject auth.Subject, field string) error {
 	}
 }
 
-// trimIdentity reduces a WorkloadIdentity to the parts that [identitySource] reads. The result has
-// a bounded size: a value that is too long is cut to a length that is still too long, so that the
-// identity is refused.
+// trimIdentity reduces a WorkloadIdentity to the parts that [identitySource] reads. To bound the
+// size, it cuts a value that is too long. The cut value is still too long, so the identity is
+// refused.
 func trimIdentity(object any) (any, error) {
 	full, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -388,8 +398,8 @@ func (c claims) checkIdentity(account auth.Account, request auth.ProofRequest) e
 	return c.checkReceivers(subject, request.Audiences)
 }
 
-// identityClaims are the claims with which Lanyard's issuer describes a token's identity, and the
-// object that the token is for.
+// identityClaims are claims that Lanyard's issuer puts in a token. They name the token's identity
+// and the object that the token is for.
 type identityClaims struct {
 	WorkloadIdentity objectClaim `json:"workloadIdentity"`
 	Context          objectClaim `json:"context"`

@@ -223,7 +223,8 @@ func knows(t *testing.T, identities *kube.WorkloadIdentities, want map[string]st
 	})
 }
 
-// prove waits for the ring and proves the identity.
+// prove waits until the issuer's KeyRing is in memory, and then asks for a proof of the
+// WorkloadIdentity puller.
 func prove(t *testing.T, identities *kube.WorkloadIdentities, request auth.ProofRequest) (auth.Proof, error) {
 	t.Helper()
 	var proof auth.Proof
@@ -314,8 +315,8 @@ func TestWorkloadIdentitiesInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityChanges checks which changes subscribers are notified of. They must be
-// notified only of changes that affect tokens.
+// TestWorkloadIdentityChanges checks that subscribers are notified of every change that affects
+// tokens, and of no other change.
 func TestWorkloadIdentityChanges(t *testing.T) {
 	s := newIssuerServer(t)
 	a, b := map[string]any{"iamRoleARN": roleA}, map[string]any{"iamRoleARN": roleB}
@@ -480,8 +481,8 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestNoProofWithoutRing checks that without a ring no token is accepted as a proof. The ring may
-// have revoked the token's key.
+// TestNoProofWithoutRing checks that no token is accepted as a proof while the KeyRing is not in
+// memory. Without the KeyRing, Prove cannot know whether the key that signed the token is revoked.
 func TestNoProofWithoutRing(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", nil)
@@ -621,8 +622,8 @@ func TestReadWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// TestOnlyWorkloadIdentitiesAreProven checks that Prove accepts only accounts of WorkloadIdentities
-// with a UID, and only requests for JWTs with audiences.
+// TestOnlyWorkloadIdentitiesAreProven checks what Prove requires. The account must belong to a
+// WorkloadIdentity and have a UID. The request must ask for a JWT and name its audiences.
 func TestOnlyWorkloadIdentitiesAreProven(t *testing.T) {
 	s := newIssuerServer(t)
 	identities, _ := newIdentities(t, s)

@@ -49,8 +49,8 @@ func (k *numbers) derived() bool {
 	return k.DP != nil && k.DQ != nil && k.Coefficient != nil && k.D != nil && k.D.Cmp(k.N) < 0
 }
 
-// panicking returns a key of 2048 bits that crypto/x509 of Go 1.26 accepts, but that makes
-// crypto/rsa panic: one "prime" is even, and the product of both "primes" is twice the modulus.
+// panicking returns a key of 2048 bits that makes crypto/rsa panic, although crypto/x509 of Go 1.26
+// accepts the key. One "prime" is even, and the product of both "primes" is twice the modulus.
 func panicking(tb testing.TB) numbers {
 	tb.Helper()
 	for {
@@ -101,7 +101,7 @@ func newECDSA(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// works reports whether the public key verifies a signature of the private key.
+// works reports whether the public key verifies a signature made with the private key.
 func works(t *testing.T, key crypto.Signer) bool {
 	t.Helper()
 	digest := sha256.Sum256([]byte("x"))

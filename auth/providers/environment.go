@@ -45,9 +45,12 @@ func newAzure(config Config) (*azure.Provider, error) {
 	})
 }
 
-// azureCloud returns the cloud that the file at AZURE_ENVIRONMENT_FILEPATH describes. If the file
-// has no authority, AZURE_AUTHORITY_HOST is the authority. Without a file, azureCloud returns the
-// cloud of AZURE_AUTHORITY_HOST. Without either variable, it returns the public cloud.
+// azureCloud returns the cloud that the environment variables describe:
+//
+//   - If AZURE_ENVIRONMENT_FILEPATH is set, it is the cloud in this file. If the file has no
+//     authority, AZURE_AUTHORITY_HOST is the authority.
+//   - If only AZURE_AUTHORITY_HOST is set, it is the cloud of this authority.
+//   - If neither is set, it is the public cloud.
 func azureCloud(config Config) (endpoint.AzureCloud, error) {
 	file, authority := config.env("AZURE_ENVIRONMENT_FILEPATH"), config.env("AZURE_AUTHORITY_HOST")
 	switch {

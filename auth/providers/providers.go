@@ -1,4 +1,4 @@
-// Package providers makes the providers of all clouds, for a program whose objects choose a
+// Package providers makes the providers of all clouds. It is for a program whose objects choose a
 // provider by its name:
 //
 //	clouds, err := providers.New(providers.Config{Env: os.Getenv})
@@ -20,9 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 )
 
-// Config configures the providers. The zero value is right for the public clouds, provided that
-// each call to AWS has a region or an image repository, and each account for Azure names an Azure
-// tenant.
+// Config configures the providers. The zero value is for the public clouds. Each call to AWS must
+// then have a region or an image repository. Each account for Azure must then name an Azure tenant.
 type Config struct {
 	// Env looks up environment variables, as os.Getenv does; nil for no variables. The providers
 	// read the variables that the clouds' own programs read:
@@ -33,9 +32,9 @@ type Config struct {
 	Env func(name string) string
 	// AWSRegion replaces AWS_REGION. Optional.
 	AWSRegion string
-	// AllowedEndpointHosts are hosts that tenants may use in addition to the clouds' own, such as
-	// an STS or a proxy. They may have any address, even a loopback address or the address of a
-	// metadata service. The zero value has no hosts.
+	// AllowedEndpointHosts are hosts that tenants may use besides the clouds' own. Examples are an
+	// STS and a proxy. These hosts may have any address, even a loopback address or the address of
+	// a metadata service. The zero value has no hosts.
 	AllowedEndpointHosts endpoint.Allowed
 	// AzureWholeRegistry is the value of azure.Config.WholeRegistry.
 	AzureWholeRegistry bool

@@ -168,7 +168,8 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 	}
 }
 
-// tenant is an account that never changes. No server sees its proofs.
+// tenant is an [auth.Accounts] with one account, which never changes. No server receives its
+// proofs, so they need no valid signature.
 type tenant auth.Account
 
 func (a tenant) Lookup(context.Context, auth.Subject) (auth.Account, error) {

@@ -5,5 +5,6 @@
 //		providertest.Run(t, func(t *testing.T) *providertest.Harness { … })
 //	}
 //
-// Run it once for each kind of subject, because a provider must work with every [auth.Prover].
+// Run it once for each kind of subject. The [auth.Prover] depends on the kind, and a provider must
+// work with every Prover.
 package providertest

@@ -40,22 +40,23 @@ type Harness struct {
 	// Whose asks the cloud which principal the token is for. It returns the principal's name, in
 	// the form in which Principal returns it.
 	Whose func(ctx context.Context, token auth.Token) (string, error)
-	// Principal returns the name that Whose must return for a token of the account. Nil means
-	// Provider.GetIdentity.
+	// Principal returns the name of the account's principal. For a token of this account, Whose
+	// must return the same name. If Principal is nil, the suite calls Provider.GetIdentity instead.
 	Principal func(account auth.Account) (string, error)
 	// TrustStage is the stage at which a call fails if the cloud does not let the subject use the
 	// identity. Empty means [auth.StageExchange].
 	TrustStage auth.Stage
 	// IdentityOptional is true if an account needs no identity to get a token.
 	IdentityOptional bool
-	// Direct is true if A and B are themselves principals of the cloud. Neither of them has an
-	// identity that the other could claim.
+	// Direct is true if A and B are themselves principals of the cloud. Then neither can claim the
+	// other's identity, and the suite does not test such claims.
 	Direct bool
-	// Credential is true if the proof itself is the credential. Then there is no exchange in which
-	// a cloud could refuse the proof, so the suite leaves out the tests of failing exchanges.
+	// Credential is true if the proof itself is the credential. Then there is no exchange, and the
+	// suite leaves out the tests of failing exchanges.
 	Credential bool
-	// Secrets returns the secret parts of a token of the provider's own type, or of a proof that is
-	// neither a JWT nor a certificate.
+	// Secrets returns the secret parts of a token. The suite calls it for tokens of Provider,
+	// except registry credentials. It also calls it for proofs that are neither JWTs nor
+	// certificates.
 	Secrets func(token auth.Token) []string
 	// ImageRepository is a repository for which both tenants can get registry credentials. It is
 	// empty if the provider does not support registries.
@@ -63,8 +64,8 @@ type Harness struct {
 	// Unsupported has the options that the provider must refuse. Its keys name the test cases.
 	// Optional.
 	Unsupported map[string]auth.Option
-	// Variations has lists of options. Its keys name the test cases. The token of each variation
-	// must differ from the tokens of the other variations and of a call without options. Optional.
+	// Variations has lists of options. Its keys name the test cases. Each list must give a
+	// different token, which also differs from the token of a call without options. Optional.
 	Variations map[string][]auth.Option
 }
 
@@ -78,8 +79,8 @@ type Cache interface {
 
 // Cloud is the part of a local cloud that the suite controls.
 type Cloud interface {
-	// Exchanges returns how many exchanges of a proof the cloud was asked for. If the proof itself
-	// is the credential, it returns how many proofs were made.
+	// Exchanges returns how often the cloud was asked to exchange a proof for a token. If the proof
+	// itself is the credential, Exchanges returns how many proofs were made.
 	Exchanges() int
 	// Trouble injects the given fault into every exchange, until the suite calls the returned
 	// function.
@@ -238,19 +239,19 @@ func (b *bench) secretsOf(proof auth.Proof) []string {
 	}
 }
 
-// directory stores the suite's accounts, for Lookup and for Read. It makes proofs with the
-// harness's Prove.
+// directory is the [auth.Accounts] of the suite. Its Lookup and its Read return the accounts in
+// live. Its Prove calls the harness's function Prove.
 type directory struct {
 	bench *bench
 
 	mu       sync.Mutex
 	live     map[auth.Subject]auth.Account
 	defect   Defect
-	instead  auth.Account // replaces the requested account, unless the UID is empty
+	instead  auth.Account // replaces the requested account, unless instead.UID is empty
 	audience string       // replaces the requested audience, unless empty
-	other    bool         // if true, Prove returns the next field and makes no proof
+	other    bool         // if true, Prove returns the value of the next field, not a new proof
 	proof    auth.Proof
-	asked    auth.Form // the form of the last request
+	asked    auth.Form // the form of proof that the last call of Prove requested, such as a JWT
 	proving  chan struct{}
 }
 
@@ -318,8 +319,8 @@ func (d *directory) Prove(ctx context.Context, account auth.Account, request aut
 	}
 	d.mu.Unlock()
 	select {
-	// Tell the test before the proof is made. A proof that is itself the credential may take long
-	// to make, and the test must not wait for it.
+	// Tell the test that a proof is requested, before the proof is made. If the proof itself is the
+	// credential, it may take long to make, and the test must not wait for it.
 	case d.proving <- struct{}{}:
 	default: // the test waits only for the first proof
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// TestSomethingSetsEveryFieldOfTheKey checks that each field of the key is set by some provider. A
-// field that is never set would be a waste of memory.
+// TestSomethingSetsEveryFieldOfTheKey checks that each field of [auth.Key] is set by some
+// provider. A field that is never set would be a waste of memory.
 func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 	amazon, err := aws.NewProvider(aws.Config{})
 	must.Succeed(t, err)
@@ -56,8 +56,9 @@ func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 	}
 }
 
-// proofs records the key fields that are set by the providers whose token is a proof: bearer and
-// svid.
+// proofs makes an [auth.Key] with each provider of the packages bearer and svid. It passes each key
+// to the function fields, which records the key's fields in the maps set and all. The tokens of
+// these providers are proofs, so the providers set Key fields that other providers leave empty.
 func proofs(t *testing.T, set, all map[string]bool) {
 	t.Helper()
 	tokens, err := bearer.NewProvider(bearer.Config{})
@@ -112,7 +113,8 @@ func fields(key reflect.Value, set, all map[string]bool) {
 	}
 }
 
-// known has one account. Its Prove must not be called.
+// known is an [auth.Accounts] that returns the same account for every subject. The tests only
+// resolve keys, which needs no proof. So the method Prove panics.
 type known struct{ account auth.Account }
 
 func (k known) Lookup(context.Context, auth.Subject) (auth.Account, error) { return k.account, nil }

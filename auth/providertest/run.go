@@ -264,7 +264,8 @@ func explains(t *testing.T, err error, stage auth.Stage, code auth.Code) {
 }
 
 func badProofs(t *testing.T, b *bench) {
-	b.mustGet(t, b.with(b.A)...) // afterwards b.accounts knows the proof's form
+	// After this call, b.accounts.form returns the form of proof that the provider requests.
+	b.mustGet(t, b.with(b.A)...)
 	for _, test := range []struct {
 		name  string
 		spoil func(d *directory)

@@ -45,7 +45,7 @@ type toy struct {
 	ca      *x509.Certificate
 	foreign ed25519.PrivateKey // of an unknown authority
 	leaf    *ecdsa.PrivateKey
-	tokens  *cache.Cache // stores the token of the first link of a chain
+	tokens  *cache.Cache // stores the tokens of source identities
 
 	mu        sync.Mutex
 	trust     map[string]auth.Subject // the trusted subject of each identity
@@ -253,8 +253,9 @@ func (c *toy) certificate(account auth.Account, signer ed25519.PrivateKey, expir
 	return auth.NewCertificate([][]byte{der}, c.leaf, expires), nil
 }
 
-// source returns the first link of the account's chain: a token of the identity that the account
-// borrows. It gets the token from GetToken with a cache.
+// source returns the proof of an account that borrows another identity, the source identity. The
+// two identities form a chain: the proof is a token of the source identity. source gets this token
+// from GetToken, with the cache c.tokens.
 func (c *toy) source(ctx context.Context, account auth.Account, defect providertest.Defect) (auth.Proof, error) {
 	if defect != providertest.None {
 		return &session{auth.NewSecret("a session that nobody gave: " + string(defect)), time.Now().Add(time.Hour)}, nil
@@ -263,14 +264,16 @@ func (c *toy) source(ctx context.Context, account auth.Account, defect providert
 	if err != nil {
 		return nil, err
 	}
-	// The source's subject is lent, so the cache must charge its token to the tenant that asks.
+	// The source identity is lent. Its token must count towards the cache limits of the tenant that
+	// borrows the identity.
 	accounts := auth.AccountsByKind{link.Kind(): links{c, account.Subject}}
 	return auth.GetToken(ctx, &exchanger{cloud: c, form: auth.FormJWT, uncounted: true},
 		auth.WithSubject(link, accounts), auth.WithTenant(account.Subject.Namespace()),
 		auth.WithCache(c.tokens, auth.InvolvedObject{}))
 }
 
-// links is an [auth.Accounts] with one account: the source identity that the consumer borrows.
+// links is an [auth.Accounts] for a chain of two identities; see toy.source. Its only account is
+// that of the source identity. The field consumer is the subject that borrows this identity.
 type links struct {
 	toy      *toy
 	consumer auth.Subject
@@ -325,7 +328,7 @@ func (s *session) GetDuration() time.Duration { return time.Until(s.ends) }
 type exchanger struct {
 	cloud     *toy
 	form      auth.Form
-	uncounted bool // true for the first link of a chain, whose exchanges the suite does not count
+	uncounted bool // true for a source identity; toy.Exchanges does not count its exchanges
 }
 
 func (*exchanger) GetName() string { return "toy" }

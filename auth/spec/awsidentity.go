@@ -15,12 +15,12 @@ const (
 	fieldAWSIdentityName = fieldAWSIdentity + ".name"
 )
 
-// awsControllerIdentity is the name of the only AWSClusterControllerIdentity. It lends the
-// controller's own identity at AWS.
+// awsControllerIdentity is the name of the only AWSClusterControllerIdentity. This object says
+// which namespaces may use the controller's own identity at AWS.
 const awsControllerIdentity = "default"
 
 // AWSIdentityKinds returns the kinds of objects that are AWS identities. All kinds except the last
-// are cluster-scoped, and are lent to namespaces.
+// are cluster-scoped: an administrator owns these objects and says which namespaces may use them.
 func AWSIdentityKinds() []auth.Kind {
 	return []auth.Kind{auth.KindAWSClusterControllerIdentity, auth.KindAWSClusterStaticIdentity, auth.KindAWSClusterRoleIdentity, auth.KindAWSServiceAccountIdentity}
 }
@@ -38,9 +38,9 @@ func (r *IdentityRef) lent() bool {
 	return r != nil && auth.Kind(r.Kind) != auth.KindAWSServiceAccountIdentity
 }
 
-// AWSIdentity returns an AWS identity as a subject. The namespace is that of the object that names
-// the identity. Only an AWSServiceAccountIdentity is in this namespace; all other kinds are
-// cluster-scoped. The error is an [*auth.Error].
+// AWSIdentity returns an AWS identity as a subject. The argument namespace is the namespace of the
+// object that names the identity. It is used only for an AWSServiceAccountIdentity, because all
+// other kinds are cluster-scoped. The error is an [*auth.Error].
 func AWSIdentity(kind, namespace, name string) (auth.Subject, error) {
 	switch k := auth.Kind(kind); k {
 	case auth.KindAWSServiceAccountIdentity:

@@ -108,9 +108,10 @@ func listed[T ~string](names []T) string {
 }
 
 // audiencesOf returns the audiences of the object's token. The tenant chooses the server that gets
-// the token, and that server could send the token to a token service. So no token service may
-// accept these audiences. The provers know the audiences of the cluster's API server, and refuse
-// those.
+// the token. This server must not be able to exchange the token at a cloud, for example at AWS STS.
+// So audiencesOf refuses an audience that a cloud's token service accepts. An audience of the
+// cluster's API server must be refused too, but audiencesOf does not know these audiences. When the
+// token is requested, the [auth.Prover] or Lanyard's token server refuses them.
 func audiencesOf(fields Fields) (auth.List, error) {
 	if fields.Credential.Type == SpiffeCertificate {
 		return auth.List{}, nil
@@ -130,7 +131,8 @@ func audiencesOf(fields Fields) (auth.List, error) {
 	return list, nil
 }
 
-// refuseExchanges refuses audiences that a token service accepts.
+// refuseExchanges refuses audiences that a cloud's token service accepts. A server that gets a
+// token for such an audience could exchange the token there.
 func refuseExchanges(field string, audiences []string) error {
 	for _, audience := range audiences {
 		if service := endpoint.ExchangeOf(audience); service != "" {
@@ -143,10 +145,10 @@ func refuseExchanges(field string, audiences []string) error {
 	return nil
 }
 
-// CheckAudiences checks the audiences of a token that is shown to a server without an exchange. The
-// rules are those of spec.credential.audiences: each audience is well formed, and no token service
-// accepts it. Errors name the given field, which may be a command-line flag. The error is an
-// [*auth.Error] with a [*Refusal].
+// CheckAudiences checks the audiences of a token that a server gets without an exchange. As in
+// spec.credential.audiences, each audience must be well formed. An audience that a cloud's token
+// service accepts is refused, because the server could exchange the token there. The error is an
+// [*auth.Error] with a [*Refusal] of the given field. The field may be a command-line flag.
 func CheckAudiences(field string, audiences []string) error {
 	if err := checkAudiences(field, audiences); err != nil {
 		return err

@@ -42,7 +42,8 @@ func ExampleResolve() {
 	// refused: spec.secretRef
 }
 
-// Print whose credential an object gets at the clouds that its encrypted files name.
+// An object has encrypted files, and each file names its cloud. Print the subject of the object's
+// credential at each cloud.
 func ExampleResolveAt() {
 	fields := spec.Fields{Namespace: "tenant-a", Path: "spec.decryption", ProviderLater: true, ServiceAccountName: "decryptor"}
 	rules := spec.Rules{Providers: []string{"aws", "azure"}}

@@ -16,9 +16,9 @@ type exclusion struct {
 	broken  func(Fields) bool
 }
 
-// exclusions returns the exclusions in the order of their checks. An object is refused because of
-// the first exclusion that applies. Fields.Provider must not be empty: callers first replace an
-// empty provider by Generic or, with ProviderLater, by a cloud.
+// exclusions returns the exclusions in the order in which they are checked. The error of the first
+// that applies is reported. Before the check, callers replace an empty Fields.Provider: by a cloud
+// if Fields.ProviderLater is true, and by [Generic] otherwise.
 func exclusions() []exclusion {
 	return []exclusion{
 		{

@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// ResolveAt decides whose credential the object gets at a cloud, for fields with ProviderLater. The
-// decision and the refusals are those of [Resolve] for an object that names this cloud in
-// spec.provider, except that spec.secretRef is ignored.
+// ResolveAt decides whose credential the object gets at the given cloud. It is for objects whose
+// kind has no spec.provider: fields.ProviderLater must be true. ResolveAt decides and refuses as
+// [Resolve] does for an object whose spec.provider is this cloud. But it ignores spec.secretRef.
 func ResolveAt(ctx context.Context, cloud string, fields Fields, rules Rules) (Identity, error) {
 	if !fields.ProviderLater {
 		return Identity{}, fields.place(refuse(auth.CodeOptionInvalid, fields.providerField(),
@@ -20,14 +20,15 @@ func ResolveAt(ctx context.Context, cloud string, fields Fields, rules Rules) (I
 	return Resolve(ctx, fields.at(cloud), rules)
 }
 
-// at completes the fields of an object that has ProviderLater. It sets Provider to the given cloud,
-// and removes the reference to the Secret.
+// at returns the fields of an object without spec.provider (ProviderLater), completed for one
+// cloud. It sets Provider to this cloud, and removes SecretRef.
 func (f Fields) at(cloud string) Fields {
 	f.Provider, f.SecretRef, f.decided = cloud, nil, true
 	return f
 }
 
-// providerField returns the path of the field that an error about the provider names.
+// providerField returns the path of the refused field, for errors about the provider. It returns
+// "spec" if the object's kind has no spec.provider.
 func (f Fields) providerField() string {
 	if f.ProviderLater {
 		return pathSpec
@@ -45,7 +46,8 @@ type Reference struct {
 	Field string
 	// From is the namespace of the object that has the field. Required.
 	From string
-	// Kind, Namespace and Name are those of the object that the field names. Required.
+	// Kind, Namespace and Name identify the object whose identity is used. For spec.sourceRef of an
+	// image automation, it is the Git repository. Required.
 	Kind            auth.Kind
 	Namespace, Name string
 }
@@ -65,7 +67,7 @@ func (r Reference) Check() error {
 	return nil
 }
 
-// String returns kind and name of the object that the field names.
+// String returns the kind and name of the object whose identity is used.
 func (r Reference) String() string { return fmt.Sprintf("%s %s", r.Kind, r.Name) }
 
 // check returns an error if r is malformed, or if the fields do not belong to the object that r
@@ -84,16 +86,19 @@ func (r *Reference) check(fields Fields) error {
 	return nil
 }
 
-// place changes an error of [resolve], so that people find the refused field. If Path is set, it
-// replaces "spec" at the start of the field's path. If Via is set, Via.Field becomes the refused
-// field, and the message begins with the object that Via names and the field of that object.
+// place changes an error of [resolve], so that people find the refused field:
+//
+//   - If Path is set, it replaces "spec" at the start of the field's path.
+//   - If Via is set, another object uses the identity of this object. The error is then
+//     about Via.Field, the other object's reference to this object. The message begins with the
+//     kind and name of this object, and the path of its refused field.
 func (f Fields) place(err error) error {
 	typed, ok := errors.AsType[*auth.Error](err)
 	refused, refusal := errors.AsType[*Refusal](err)
 	switch {
 	case f.Path == "" && f.Via == nil:
 		return err
-	case !ok || !refusal: // no field is refused
+	case !ok || !refusal: // the error is not about a field
 		if f.Via != nil {
 			return fmt.Errorf("%s: %s: %w", f.Via.Field, f.Via, err)
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// TestResolveAt checks whose credential an object gets at a cloud that only its content names.
+// TestResolveAt checks whose credential an object gets at a cloud if the object's kind has no
+// spec.provider.
 func TestResolveAt(t *testing.T) {
 	const path = "spec.decryption"
 	name := func(s string) *string { return &s }
@@ -160,14 +161,15 @@ func TestResolveAt(t *testing.T) {
 		})
 	}
 
-	// Without ProviderLater, the object's kind has spec.provider, which alone names its cloud. So
-	// ResolveAt refuses the fields.
+	// If ProviderLater is false, only spec.provider may name the object's cloud. So ResolveAt,
+	// whose argument names a cloud, fails for such an object.
 	identity, err := spec.ResolveAt(t.Context(), "aws", spec.Fields{Namespace: "tenant-a", ServiceAccountName: "kms"}, everything)
 	if refused := checkRefusal(t, identity, err); refused.Field != "spec.provider" || !spec.Terminal(err) {
 		t.Errorf("%v", err)
 	}
-	// With ProviderLater, Provider is ignored, because the tenant wrote it. So ResolveAt refuses an
-	// empty cloud, and Resolve still returns Later.
+	// If ProviderLater is true, the field Provider must have no effect. So ResolveAt must refuse an
+	// empty cloud, although Provider is "aws". Resolve must return the source Later, which means
+	// that no cloud is decided yet.
 	later := spec.Fields{Namespace: "tenant-a", Provider: "aws", ProviderLater: true}
 	identity, err = spec.ResolveAt(t.Context(), "", later, everything)
 	checkRefusal(t, identity, err)

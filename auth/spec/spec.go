@@ -33,17 +33,20 @@ type Fields struct {
 	// Path is the path of the identity fields, such as spec.decryption. Refusals name the fields by
 	// this path. Default: spec.
 	Path string
-	// Via is set if another object uses this object's identity. It is the field of the other object
-	// that names this one. With Via, Kind and Name are required.
+	// Via is nil if the object uses its own identity. Otherwise another object uses this identity,
+	// and Via is the reference from the other object to this object. Example: an image automation
+	// uses the identity of the Git repository that its spec.sourceRef names. These Fields are then
+	// those of the Git repository, and Via is the automation's spec.sourceRef. With Via, the fields
+	// Kind and Name above are required.
 	Via *Reference
-	// Address is the server's address in the spec, such as spec.url. Required with a Credential:
-	// the address is the default audience, and the credential goes to its host.
+	// Address is the server's address in the spec, such as spec.url. Required with a Credential.
+	// The credential goes to the address's host. The address is also the default audience.
 	Address string
 	// Provider is spec.provider; empty means [Generic].
 	Provider string
-	// ProviderLater is true if the object's kind has no spec.provider, because the content that the
-	// object reads names the cloud. An encrypted file, for example, names the key service that
-	// decrypts it. The Source is then [Later], and [ResolveAt] decides for each cloud.
+	// ProviderLater is true if the object's kind has no spec.provider. The content that the object
+	// reads then names the cloud. An encrypted file, for example, names the key service that
+	// decrypts it. [Resolve] returns the source [Later], and [ResolveAt] decides for each cloud.
 	ProviderLater bool
 	// ServiceAccountName is spec.serviceAccountName; empty if the field is absent.
 	ServiceAccountName string
@@ -51,9 +54,9 @@ type Fields struct {
 	WorkloadIdentityName string
 	// IdentityRef is spec.identityRef; nil when the field is absent.
 	IdentityRef *IdentityRef
-	// PullSecrets is true if the object's kind pulls images. Such an object with [Generic] uses the
-	// image pull secrets of ServiceAccountName. If PullSecrets is false, an object with Generic and
-	// an account must also have STS.
+	// PullSecrets is true if the object's kind pulls images. With provider [Generic], such an
+	// object can use the image pull secrets of its ServiceAccount. If PullSecrets is false, an
+	// object with provider Generic and a ServiceAccount must also have STS.
 	PullSecrets bool
 	// STS is spec.sts; nil when the field is absent.
 	STS *TokenService
@@ -86,9 +89,9 @@ type Rules struct {
 	// Providers are the names of the clouds that this controller can ask for tokens.
 	Providers []string
 	// DefaultServiceAccount is the ServiceAccount of an object that needs an account's token but
-	// names no account (--default-service-account). The token is for a cloud, or is itself the
-	// credential. The account is in the object's own namespace, and its pull secrets are never
-	// used. Empty means no default.
+	// names no account (--default-service-account). It is used if the provider is a cloud, or if
+	// the credential has the type [ServiceAccountToken]. The account is in the object's own
+	// namespace. The pull secrets of the default account are never used. Empty means no default.
 	DefaultServiceAccount string
 	// RequireServiceAccount refuses an object that needs an account's token but names no account,
 	// if there is no default (--require-service-account-for-provider-auth). If it is true,
@@ -104,10 +107,10 @@ type Rules struct {
 	// object with a SPIFFE credential is refused if there is neither a broker nor a token server.
 	SPIFFEBroker bool
 	// AWSIdentities returns an [*auth.Error] if the namespace may not use an AWS identity. It
-	// checks the grants of all identities in the chain of the AWS identity. If an object with
-	// provider aws names no identity, the AWSClusterControllerIdentity named default is checked. If
-	// AWSIdentities is nil, the controller does not support AWS identities, and refuses an object
-	// that names one (--aws-identities).
+	// checks the grants of all identities in the chain of the AWS identity. The controller's own
+	// identity at AWS is checked as the AWSClusterControllerIdentity named default. If the field
+	// AWSIdentities is nil, the controller does not support AWS identities (--aws-identities), and
+	// refuses an object that names one.
 	AWSIdentities func(ctx context.Context, namespace string, identity auth.Subject) error
 	// IdentitiesAtHub refuses objects that name a WorkloadIdentity, because the WorkloadIdentities
 	// are in another cluster, the hub of this cluster (--identities-at-hub).
@@ -131,10 +134,10 @@ type Source string
 const (
 	// Anonymous: there is no credential.
 	Anonymous Source = "anonymous"
-	// StaticSecret: the credential is in the Secret SecretName.
+	// StaticSecret: the credential is in the Secret that the field SecretName names.
 	StaticSecret Source = "static-secret"
-	// PullSecrets: the credentials are the imagePullSecrets of the ServiceAccount
-	// ServiceAccountName.
+	// PullSecrets: the credentials are the imagePullSecrets of the ServiceAccount that the field
+	// ServiceAccountName names.
 	PullSecrets Source = "pull-secrets"
 	// Cloud: Provider issues a short-lived token for Subject.
 	Cloud Source = "cloud"
@@ -143,14 +146,15 @@ const (
 	STS Source = "sts"
 	// Proof: a proof of Subject is itself the credential. Its type is in Credential.
 	Proof Source = "proof"
-	// Later: whose credential the object gets is not decided yet. [ResolveAt] decides it for each
-	// cloud. SecretName may name a Secret with credentials that are not for a cloud.
+	// Later: the clouds are not known yet. [ResolveAt] decides for each cloud whose credential the
+	// object gets. If the object also needs credentials that are not for a cloud, it names a Secret
+	// with them, and SecretName is set.
 	Later Source = "later"
 )
 
-// Identity says whose credential an object gets, and which Secrets configure its connections. All
-// names are those of objects in the object's own namespace, and are checked to be DNS subdomains.
-// The zero Identity is not valid: its Source is empty.
+// Identity says whose credential an object gets, and which Secrets configure its connections. The
+// Secrets and the ServiceAccount are in the object's own namespace. Their names are checked to be
+// DNS subdomains. The zero Identity is not valid: its Source is empty.
 type Identity struct {
 	// Source is where the credential comes from.
 	Source Source
@@ -177,9 +181,9 @@ type Identity struct {
 	// CertSecretName is the Secret with certificates and keys for TLS with the object's resource,
 	// such as a registry. An exchange never uses this Secret. Empty means no Secret.
 	CertSecretName string
-	// ProxySecretName is the Secret with the proxy that connections to the resource and to the
-	// token service use. Empty means no proxy. It is always empty with an identity that is not the
-	// tenant's own: the controller's identity, or one that an administrator lends.
+	// ProxySecretName is the Secret with the proxy for connections to the resource and to the token
+	// service. Empty means no proxy. It is always empty with the controller's identity, and with an
+	// identity that an administrator lends.
 	ProxySecretName string
 	// Insecure allows plain HTTP. It is always false if Minted returns true.
 	Insecure bool
@@ -188,9 +192,9 @@ type Identity struct {
 // Minted reports whether the credential is short-lived and issued to Subject.
 func (i Identity) Minted() bool { return !i.Subject.IsZero() }
 
-// Option returns an option of [auth.GetToken] with the subject, the chosen token service and the
-// audiences. GetToken reads the subject from the given accounts, which also make its proofs. Use
-// Option only if Minted returns true: without a subject, GetToken fails.
+// Option returns an option of [auth.GetToken]. The option sets the subject, the chosen token
+// service and the audiences. GetToken uses the argument accounts to read the subject and to prove
+// it. Use Option only if Minted returns true: without a subject, GetToken fails.
 func (i Identity) Option(accounts auth.Accounts) auth.Option {
 	subject := auth.WithController()
 	if i.Subject != auth.Controller() {
@@ -208,8 +212,8 @@ func (i Identity) Option(accounts auth.Accounts) auth.Option {
 }
 
 // Resolve decides whose credential the object gets. Every error contains an [*auth.Error]. An error
-// about the object's fields contains a [*Refusal] too. An error of Rules.AWSIdentities, or from
-// reading the labels of the namespace, has no [*Refusal]. [Terminal] says whether to try again.
+// about the object's fields contains a [*Refusal] too. Errors of Rules.AWSIdentities and of
+// Rules.NamespaceLabels have no [*Refusal]. [Terminal] says whether to try again.
 func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) {
 	if err := fields.Via.check(fields); err != nil {
 		return Identity{}, err
@@ -230,7 +234,8 @@ func resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	}
 	checked := fields
 	if later {
-		fields.Provider, checked = "", fields.at(aws) // checked as for AWS, which allows every field that another cloud allows
+		// Check the fields as for AWS. AWS allows every field that any other cloud allows.
+		fields.Provider, checked = "", fields.at(aws)
 	}
 	if err := cmp.Or(
 		checkProvider(checked), checkSTS(fields.STS), checkCredential(fields.Credential), checkIdentityRef(fields.IdentityRef),
@@ -329,10 +334,14 @@ func whose(
 	return subject, false, err
 }
 
-// Named returns the subject that an object depends on: when the subject changes, the object must be
-// reconciled again. It returns the zero subject if the object depends on none, or if the name is
-// invalid. For a SPIFFE credential, it returns the object itself; a new issuer of the object's
-// SVIDs counts as a change of this subject.
+// Named returns the subject that an object depends on. When this subject changes, the object must
+// be reconciled again. Named returns the zero subject in two cases:
+//
+//   - The object depends on no subject.
+//   - The subject's name or the field Via is invalid.
+//
+// With a SPIFFE credential, the subject is the object itself. It then also counts as changed in
+// other cases, for example when Lanyard's token server issues its SVIDs under a new issuer.
 func (r Rules) Named(fields Fields) auth.Subject {
 	if fields.Via.check(fields) != nil {
 		return auth.Subject{}
@@ -362,8 +371,8 @@ func (r Rules) Named(fields Fields) auth.Subject {
 	return subject
 }
 
-// subject returns the subject that a field of the object names, or the zero subject if the field is
-// absent. It makes the subject with the given function.
+// subject returns the subject that a field of the object names. It makes the subject with the given
+// function. If the field is absent, it returns the zero subject.
 func (f Fields) subject(
 	field, name string, kind auth.Kind, of func(namespace, name string) (auth.Subject, error),
 ) (auth.Subject, error) {
@@ -412,11 +421,15 @@ func checkIssuer(rules Rules) error {
 	return nil
 }
 
-// subjectOf returns the subject to which a short-lived credential is issued: the account that the
-// object names, or else the default account, or else the controller. Only this function replaces an
-// absent serviceAccountName by another identity. The default account is in the object's own
-// namespace. The controller's identity needs a grant that admits the namespace, and is never used
-// over a connection that the tenant chose.
+// subjectOf returns the subject to which a short-lived credential is issued:
+//
+//   - the account that the object names
+//   - or else the default account, in the object's own namespace
+//   - or else the controller
+//
+// Only this function replaces an absent serviceAccountName by another identity. The controller's
+// identity needs a grant that admits the namespace. It is never used over a connection that the
+// tenant chose.
 func subjectOf(
 	ctx context.Context, fields Fields, rules Rules, account auth.Subject,
 ) (subject auth.Subject, defaulted bool, err error) {
@@ -525,15 +538,15 @@ func refuse(code auth.Code, field, message, fix string) error {
 }
 
 // Terminal reports whether an error of [Resolve] or [auth.GetToken] stalls the object. A retry then
-// cannot succeed until somebody changes the object, the subject that it names, or the controller's
-// flags. A refusal by a cloud is not terminal, because the controller is not notified when a trust
-// policy is corrected. The same is true for every other cause that can change without notice.
+// cannot succeed until somebody changes the object, its subject or the controller's flags. If the
+// cause can end without notice to the controller, the error is not terminal. An example is a
+// refusal by a cloud: somebody may correct the trust policy there.
 func Terminal(err error) bool {
 	if refused, ok := errors.AsType[*Refusal](err); ok && refused.passing {
 		return false
 	}
 	if _, resolved := errors.AsType[*endpoint.AddressError](err); resolved {
-		return false // the host name may soon resolve to another address
+		return false // a retry may succeed: the host name may soon resolve to another address
 	}
 	return slices.Contains([]auth.Code{
 		auth.CodeSubjectInvalid, auth.CodeSubjectNotFound, auth.CodeIdentityMissing, auth.CodeIdentityInvalid,

@@ -34,8 +34,8 @@ func hosts(entries ...string) endpoint.Allowed {
 	return list
 }
 
-// TestExclusions checks the truth table. The schemas of all kinds follow the same table
-// (config/crd).
+// TestExclusions checks Resolve against the truth table testdata/exclusions.yaml. The schemas of
+// all kinds (config/crd) follow the same table.
 func TestExclusions(t *testing.T) {
 	data, err := os.ReadFile("testdata/exclusions.yaml")
 	must.Succeed(t, err)
@@ -249,7 +249,7 @@ func withProxy(f spec.Fields) spec.Fields {
 }
 
 // TestAudiences checks that an audience is refused if a token service accepts it. The tenant
-// chooses the server that gets the token, and the server could send the token to a token service.
+// chooses the server that gets the token. That server could send the token to a token service.
 func TestAudiences(t *testing.T) {
 	for _, form := range []spec.CredentialType{spec.ServiceAccountToken, spec.WorkloadIdentityToken, spec.SpiffeJWT} {
 		for audience, refused := range map[string]bool{
@@ -273,8 +273,8 @@ func TestAudiences(t *testing.T) {
 			}
 		}
 	}
-	// The default audience is the address. This audience is refused, too, if a token service
-	// accepts it.
+	// If the object names no audience, its address is the audience. Resolve must accept the address
+	// of an ordinary server, and must refuse that of a token service.
 	brokered, err := spec.Resolve(t.Context(), credential(spec.SpiffeJWT, "oci://a/b"), spec.Rules{SPIFFEBroker: true})
 	if err != nil || brokered.Credential != spec.SpiffeJWT {
 		t.Errorf("with a broker and without token server: %+v, %v", brokered, err)
@@ -514,8 +514,8 @@ func TestWhoseIdentity(t *testing.T) {
 			return value
 		}
 		fields := spec.Fields{Namespace: "tenant-a", Provider: "aws", ServiceAccountName: or(cells[0], "puller")}
-		// A credential of the type ServiceAccountToken must have the same subject as a cloud's
-		// token.
+		// With a credential of the type ServiceAccountToken, Resolve must choose the same subject
+		// as with provider aws.
 		token := credential(spec.ServiceAccountToken, "oci://registry.example.com/app")
 		token.ServiceAccountName = fields.ServiceAccountName
 		rules := spec.Rules{
@@ -583,7 +583,10 @@ func TestNamed(t *testing.T) {
 		{"nobody", rules, spec.Fields{Provider: "aws", ServiceAccountName: "b/puller"}},
 		{"lanyard.dev:awsclusterroleidentity:role", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSClusterRoleIdentity", Name: "role"}}},
 		{"lanyard.dev:awsserviceaccountidentity:a:own", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSServiceAccountIdentity", Name: "own"}}},
-		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // the object needs the grant of this AWS identity
+		// Without a named or default identity, an object at AWS uses the controller's identity. The
+		// AWSClusterControllerIdentity must admit the object's namespace, so the object depends on
+		// it.
+		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}},
 		{"nobody", lending, spec.Fields{Provider: "gcp"}},
 		{"system:serviceaccount:a:kms", rules, spec.Fields{ProviderLater: true, ServiceAccountName: "kms"}},
 		{"system:serviceaccount:a:default", rules, spec.Fields{ProviderLater: true}},
@@ -598,8 +601,9 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestAWSIdentities checks that an AWS identity is the subject of an object that names it, if the
-// object's namespace may use the identity. The rules for ServiceAccounts do not apply.
+// TestAWSIdentities checks that the AWS identity that an object names is the object's subject. The
+// object is refused if its namespace may not use the identity. DefaultServiceAccount and
+// RequireServiceAccount must have no effect.
 func TestAWSIdentities(t *testing.T) {
 	var asked []string
 	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
@@ -639,10 +643,10 @@ func TestAWSIdentities(t *testing.T) {
 	}
 }
 
-// TestTheControllersIdentityAtAWSNeedsTwoGrants checks a controller that supports AWS identities. A
-// namespace may use the controller's own identity at AWS only with two grants:
-// Rules.ControllerNamespaces, and the grant of the AWSClusterControllerIdentity. Other clouds need
-// only the first grant.
+// TestTheControllersIdentityAtAWSNeedsTwoGrants checks a controller that supports AWS identities.
+// To use the controller's own identity at AWS, a namespace needs two grants. The first is
+// Rules.ControllerNamespaces. The second is that of the AWSClusterControllerIdentity. Other clouds
+// need only the first.
 func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
 	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
 	for _, first := range []bool{false, true} {
@@ -667,8 +671,12 @@ func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
 }
 
 // TestWorkloadIdentities checks that an object can use a WorkloadIdentity of its own namespace as
-// subject. The rules for ServiceAccounts do not apply. The WorkloadIdentity needs an issuer and the
-// feature gate ObjectLevelWorkloadIdentity.
+// subject. DefaultServiceAccount and RequireServiceAccount must have no effect. The object must be
+// refused if
+//
+//   - the controller has no token server
+//   - the feature gate ObjectLevelWorkloadIdentity is off
+//   - the WorkloadIdentities are at a hub
 func TestWorkloadIdentities(t *testing.T) {
 	named := spec.Fields{Namespace: "tenant-a", Provider: "aws", WorkloadIdentityName: "puller"}
 	subject, err := auth.WorkloadIdentity("tenant-a", "puller")
@@ -795,8 +803,8 @@ func TestOptionNamesTheTokenService(t *testing.T) {
 	}
 }
 
-// FuzzResolve checks, for any input, that a tenant gets only accounts of its own namespace, or the
-// controller's identity if this identity is lent to the namespace.
+// FuzzResolve checks that, for any input, a tenant gets only accounts of its own namespace. The
+// tenant gets the controller's identity only if this identity is lent to the namespace.
 func FuzzResolve(f *testing.F) {
 	f.Add("tenant-a", "aws", "puller", "", "", "", "", "", uint16(0))
 	f.Add("tenant-a", "aws", "", "", "", "", "", "", uint16(16))
@@ -876,7 +884,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// TestCheckAudiences checks the rules of spec.credential.audiences for audiences from a
+// TestCheckAudiences checks that CheckAudiences applies the rules of spec.credential.audiences to a
 // command-line flag. Errors must contain the flag's name.
 func TestCheckAudiences(t *testing.T) {
 	for audience, want := range map[string]auth.Code{

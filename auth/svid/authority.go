@@ -45,9 +45,9 @@ func NewAuthority(domain spiffeid.TrustDomain, key crypto.Signer, life time.Dura
 	return create(template, template, key.Public(), key)
 }
 
-// NewIntermediate returns a CA of the trust domain for the holder of the public key, signed by an
-// authority. Its validity begins [Backdate] before now and ends at now plus life, or with the
-// authority if that is earlier.
+// NewIntermediate returns a CA of the trust domain for the holder of the public key. The authority
+// signs the CA. The CA's validity begins [Backdate] before now and ends at now plus life. If the
+// authority expires earlier, the validity ends with the authority.
 func NewIntermediate(
 	domain spiffeid.TrustDomain, authority *x509.Certificate, key crypto.Signer, public crypto.PublicKey, life time.Duration, now time.Time,
 ) (*x509.Certificate, error) {
@@ -95,9 +95,8 @@ func create(template, parent *x509.Certificate, public crypto.PublicKey, key cry
 const maxKeyPEM = 16 << 10
 
 // ParseAuthority returns the CA in a Secret of the type kubernetes.io/tls: the first certificate in
-// tls.crt, and the key in tls.key. The key must belong to the certificate, and the CA must be able
-// to sign intermediates of the trust domain now. Errors say what to change, and do not quote the
-// key.
+// tls.crt, and the key in tls.key. The key must belong to the certificate. The CA must be able to
+// sign intermediates of the trust domain now. Errors say what to change, and do not quote the key.
 func ParseAuthority(certificate, key []byte, domain spiffeid.TrustDomain, now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	authority, err := firstCertificate(certificate)
 	if err != nil {
@@ -113,8 +112,8 @@ func ParseAuthority(certificate, key []byte, domain spiffeid.TrustDomain, now ti
 	return authority, private, nil
 }
 
-// ParseAuthorityOf is like ParseAuthority, for a CA whose key is not in the Secret. In errors, the
-// argument name stands for the key.
+// ParseAuthorityOf is like ParseAuthority, for a CA whose key is not in the Secret. Errors refer to
+// the key by the given name.
 func ParseAuthorityOf(
 	certificate []byte, key crypto.Signer, name string, domain spiffeid.TrustDomain, now time.Time,
 ) (*x509.Certificate, error) {

@@ -15,8 +15,8 @@ const (
 )
 
 // ParseTrustDomain parses the name of a trust domain, such as "example.com". SPIFFE limits the
-// characters. A name with an empty label is refused too, because verifiers refuse it as the host of
-// a URI in a certificate.
+// characters. ParseTrustDomain also refuses an empty label, as in "a..b". Verifiers refuse it in
+// the host of a URI in a certificate.
 func ParseTrustDomain(name string) (spiffeid.TrustDomain, error) {
 	switch {
 	case strings.Contains(name, "/"):

@@ -33,8 +33,9 @@ const (
 // Bounds of audiences. An audience becomes part of a token, which must fit into a header.
 const (
 	maxAudiences = 16
-	// maxAudience is more than the limit for audiences that an object names. The default audience
-	// is the object's address, which may be longer.
+	// maxAudience is more than 255 bytes, the limit for an entry of spec.credential.audiences.
+	// Without such an entry, the audience is the object's address, such as spec.url, which may be
+	// longer.
 	maxAudience = 1024 // bytes
 )
 
@@ -68,7 +69,7 @@ func NewClaims(issuer string, id spiffeid.ID, audiences []string, jti string, no
 
 // CheckAudiences returns an error that says why a JWT-SVID cannot have these audiences. The list
 // must not be empty or too long, and must have no duplicates. An audience must not be empty or too
-// long, and must have only printable ASCII characters.
+// long. It must have only printable ASCII characters and no space.
 func CheckAudiences(audiences []string) error {
 	if len(audiences) == 0 {
 		return errors.New("a JWT-SVID needs an audience")
@@ -93,8 +94,13 @@ func CheckAudiences(audiences []string) error {
 
 // SignJWT returns a signed token with the claims, in compact form; source: RFC 7515 §3.1. Its
 // header has only the members alg, kid and typ; source: JWT-SVID §2. The algorithm depends on the
-// key: RS256 for RSA of at least 2048 bits, ES256 for P-256, ES384 for P-384. Other keys are an
-// error: JWT-SVID §2.1 does not allow EdDSA.
+// key:
+//
+//   - RS256 for RSA of at least 2048 bits
+//   - ES256 for P-256
+//   - ES384 for P-384
+//
+// Other keys are an error: JWT-SVID §2.1 does not allow EdDSA.
 func SignJWT(claims any, kid string, key crypto.Signer) (string, error) {
 	alg, err := algorithmOf(key.Public())
 	if err != nil {
@@ -186,9 +192,10 @@ func readNumber(from *cryptobyte.String, out []byte) bool {
 	return true
 }
 
-// CheckJWT checks that a received token is the JWT-SVID that was requested, for this ID and these
-// audiences, and is valid now. It returns the expiry, UTC. It does not verify the signature: a
-// program that requests a token has no key to verify it, and trusts the server that answers.
+// CheckJWT checks that a received token is the requested JWT-SVID, with this ID and these
+// audiences. It also checks that the token is valid now. It returns the expiry, UTC. It does not
+// verify the signature: a program that requests a token has no key to verify it, and trusts the
+// server that answers.
 func CheckJWT(token string, id spiffeid.ID, audiences []string, now time.Time) (expires time.Time, err error) {
 	var head header
 	var claims Claims

@@ -13,10 +13,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// Name is the provider's name in keys and metrics.
+// Name is the provider's name in an [auth.Key] and in metrics.
 const Name = "svid"
 
-// Type is the type of an SVID. Its values are those of spec.credential.type of an object.
+// Type is the type of an SVID. An object names the type by the same value in spec.credential.type.
 type Type string
 
 // The types of SVIDs.
@@ -58,8 +58,7 @@ type Signers struct {
 	// yet.
 	Authority string
 	// Broker is the address of the SPIFFE broker that issues the SVIDs; empty for Lanyard's token
-	// server. A broker's signers are unknown, so if Broker is set, all other fields except
-	// TrustDomain are empty.
+	// server. With a broker, only Broker and TrustDomain are set: the broker's signers are unknown.
 	Broker string
 }
 
@@ -121,9 +120,9 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return auth.Target{Audiences: options.Audiences, Issuance: auth.NewIssuance(terms)}, signers.unready(signers.Key, "key")
 }
 
-// unready returns an error if signer is empty, unless a broker issues the SVIDs. A new trust domain
-// has no active key or authority until the first one has been published. The argument what, "key"
-// or "authority", names the missing signer in the error.
+// unready returns an error if signer is empty, unless a broker issues the SVIDs. In a new trust
+// domain, signer is empty until the first key or authority has been published. The argument what,
+// "key" or "authority", names the missing signer in the error.
 func (s Signers) unready(signer, what string) error {
 	if signer != "" || s.Broker != "" {
 		return nil

@@ -145,7 +145,8 @@ func harness(t *testing.T, form svid.Type) *providertest.Harness {
 			if jwt, ok := token.(*auth.JWT); ok {
 				return []string{jwt.Token.Reveal()}
 			}
-			return nil // package providertest itself reads the private key of a certificate
+			// The token is a certificate. Package providertest reads its private key itself.
+			return nil
 		},
 		Whose: func(_ context.Context, token auth.Token) (string, error) { return holder(token) },
 		Unsupported: map[string]auth.Option{
@@ -174,15 +175,18 @@ func key(t *testing.T, form svid.Type, r *ring, subject auth.Subject) (auth.Key,
 }
 
 // TestKeys checks that another signer, issuer or trust domain changes the [auth.Key] of an SVID. A
-// change that concerns only JWT-SVIDs does not change the key of an X.509-SVID, and vice versa.
+// change that concerns only JWT-SVIDs must not change the auth.Key of an X.509-SVID, and vice
+// versa.
 func TestKeys(t *testing.T) {
 	subject, err := auth.Object("ImageRepository", "tenant-a", "app")
 	rig.Must(t, err)
 	other, err := svid.ParseTrustDomain("other.example.com")
 	rig.Must(t, err)
 	for name, test := range map[string]struct {
-		change    func(*svid.Signers)
-		jwt, x509 bool // whether the auth.Key changes
+		change func(*svid.Signers)
+		// jwt is true if the auth.Key of a JWT-SVID must differ after the change, and false if it
+		// must stay the same. x509 says the same about the auth.Key of an X.509-SVID.
+		jwt, x509 bool
 	}{
 		"key":          {func(s *svid.Signers) { s.Key = "kid-2" }, true, false},
 		"issuer":       {func(s *svid.Signers) { s.Issuer = "https://other.example.com" }, true, false},

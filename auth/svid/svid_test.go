@@ -129,10 +129,11 @@ func TestJWT(t *testing.T) {
 		header, payload, _ := strings.Cut(token, ".")
 		payload, _, _ = strings.Cut(payload, ".")
 		head, body := text(t, header), text(t, payload)
-		// §2: only alg, kid and typ. §3: aud is a list, even with one value.
+		// The header has only alg, kid and typ. Source: JWT-SVID §2.
 		if head != `{"alg":"`+alg+`","kid":"the-kid","typ":"JWT"}` {
 			t.Errorf("%s: header %s", alg, head)
 		}
+		// The claim aud is a list, even with one value. Source: JWT-SVID §3.
 		want := `{"iss":"https://spiffe.example.com","sub":"spiffe://example.com/ocirepositories/production/my-app","aud":["registry.example.com"],"exp":` +
 			unix(now.Add(time.Hour)) + `,"nbf":` + unix(now.Add(-time.Minute)) + `,"iat":` + unix(now) + `,"jti":"one"}`
 		if body != want {
@@ -222,8 +223,8 @@ func TestCheckJWT(t *testing.T) {
 	}
 }
 
-// world has Lanyard's own authority, and an intermediate that a foreign authority signed. The two
-// authorities have the same key.
+// world has Lanyard's own authority, and an intermediate that a foreign authority signed. The
+// foreign authority has the same key as Lanyard's own.
 type world struct {
 	domain       spiffeid.TrustDomain
 	authority    *x509.Certificate

@@ -40,9 +40,9 @@ type Issuer struct {
 	extensions []byte // all extensions except subjectAltName
 }
 
-// NewIssuer returns an Issuer that signs with the given key. The key must be that of the
-// intermediate, which the authority must have signed. If intermediate is nil, the key must be that
-// of the authority.
+// NewIssuer returns an Issuer that signs with the given key. The key must belong to the
+// intermediate, and the authority must have signed the intermediate. If intermediate is nil, the
+// key must belong to the authority.
 func NewIssuer(domain spiffeid.TrustDomain, key crypto.Signer, authority, intermediate *x509.Certificate) (*Issuer, error) {
 	signer, notAfter, chain := authority, authority.NotAfter, []byte(nil)
 	if intermediate != nil {
@@ -98,16 +98,22 @@ func (c Certificate) Chain() string {
 	return string(append(pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: c.DER}), c.intermediates...))
 }
 
-// Certificate returns an X.509-SVID with this ID for the holder of the public key, which must be on
-// P-256. The X.509-SVID is valid for [Lifetime], but not longer than the authority and the
-// intermediate. If one of them has expired, the error is [ErrExpired].
+// Certificate returns an X.509-SVID with this ID for the holder of the public key. The public key
+// must be on P-256. The X.509-SVID is valid for [Lifetime], but not longer than the authority and
+// the intermediate. If one of them has expired, the error is [ErrExpired].
 //
-// The certificate has an empty Subject, exactly one URI as critical subjectAltName, CA false, the
-// critical key usage digitalSignature, and the extended usages serverAuth and clientAuth. Source:
-// X509-SVID §2 to §4; RFC 5280 §4.1.2.6 for subjectAltName.
+// The certificate has
 //
-// Certificate does not call [x509.CreateCertificate], because that function verifies each signature
-// that it makes. This takes longer than signing.
+//   - an empty Subject
+//   - exactly one URI as critical subjectAltName
+//   - CA false
+//   - the critical key usage digitalSignature
+//   - the extended usages serverAuth and clientAuth
+//
+// Source: X509-SVID §2 to §4; RFC 5280 §4.1.2.6 for subjectAltName.
+//
+// Certificate does not call [x509.CreateCertificate]. That function verifies each signature that it
+// makes, which takes longer than signing.
 func (i *Issuer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey, now time.Time) (Certificate, error) {
 	if !id.MemberOf(i.domain) || id.Path() == "" {
 		return Certificate{}, fmt.Errorf("%q is not a SPIFFE ID of an object in the trust domain %s", id, i.domain)
@@ -186,7 +192,7 @@ func element(tag byte, parts ...[]byte) []byte {
 		der = append(der, byte(n))
 	case n < 0x100:
 		der = append(der, 0x81, byte(n))
-	default: // below 64 KiB: the longest part of a certificate is a SPIFFE ID of 2 KiB
+	default: // n < 64 KiB: the longest part of a certificate is a SPIFFE ID, of at most 2 KiB
 		der = append(der, 0x82, byte(n>>8), byte(n))
 	}
 	for _, part := range parts {
@@ -314,10 +320,10 @@ func ParseChain(text string) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// CheckChain checks that a received chain is the X.509-SVID that was requested, for this ID and
-// this public key, and is valid now. The chain is the SVID and its intermediates, each signed by
-// the next certificate. CheckChain does not check the authority: a program that requests a
-// certificate trusts the server that answers.
+// CheckChain checks that a received chain is the requested X.509-SVID, with this ID and this public
+// key. It also checks that the X.509-SVID is valid now. The chain is the SVID and its
+// intermediates, each signed by the next certificate. CheckChain does not check the authority: a
+// program that requests a certificate trusts the server that answers.
 func CheckChain(chain []*x509.Certificate, id spiffeid.ID, public *ecdsa.PublicKey, now time.Time) error {
 	if len(chain) == 0 {
 		return errors.New("there is no certificate")

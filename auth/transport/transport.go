@@ -1,5 +1,5 @@
 // Package transport manages the HTTP connections of exchanges. It has one pool of connections per
-// proxy, and uses a separate dial function for hosts and proxies that a tenant chose.
+// proxy. A separate dial function connects to hosts and proxies that a tenant chose.
 //
 // A new connection makes an exchange slow, so connections stay open. Tenants choose proxies, so the
 // number of transports is bounded. An evicted transport finishes its requests and then closes its
@@ -65,7 +65,8 @@ type Options struct {
 	Size int
 }
 
-// Pool has the transports of a provider. It is safe for concurrent use.
+// Pool has the transports for connections with and without a tenant's proxy. It is safe for
+// concurrent use.
 type Pool struct {
 	base   *http.Transport
 	direct *http.Transport // to hosts that tenants choose, without a proxy
@@ -83,8 +84,8 @@ type entry struct {
 	transport *http.Transport
 }
 
-// NewPool makes a pool. It refuses a base that does not verify certificates: the wrong server could
-// get a proof, and use it.
+// NewPool makes a pool. It refuses a base that does not verify certificates. With such a base, a
+// false server could receive a proof of identity, such as a JWT, and use it.
 func NewPool(options Options) (*Pool, error) {
 	base, size := cmp.Or(options.Base, Default()), cmp.Or(options.Size, DefaultSize)
 	switch {
@@ -131,8 +132,9 @@ func clone(t *http.Transport) *http.Transport {
 	return c
 }
 
-// proxyRefusal is an [http.Transport.OnProxyConnectResponse] that returns the status of a refusal.
-// Without this function, the error of net/http has only the proxy's words.
+// proxyRefusal is for [http.Transport.OnProxyConnectResponse]. It returns an error with the
+// response's status code if the proxy refuses to connect. Without this function, the error of
+// net/http has only the response's reason phrase. The status code would be lost.
 func proxyRefusal(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
 	if response.StatusCode == http.StatusOK {
 		return nil
@@ -156,8 +158,8 @@ func authority(u *url.URL) string {
 }
 
 // Host returns the transport to a host that a tenant chose. Without a proxy, the pool's dial
-// function checks the host's address. If the administrator's proxy is used, CheckTarget checks only
-// the host's name, and the proxy must check the address.
+// function checks the host's address. With the administrator's proxy, CheckTarget checks the host
+// without resolving its name. So the proxy must check the address.
 func (p *Pool) Host(target *url.URL) *http.Transport {
 	if p.Proxied(target) {
 		return p.behind
@@ -174,8 +176,8 @@ func (p *Pool) Proxied(target *url.URL) bool {
 	return err != nil || proxy != nil
 }
 
-// Via returns the transport to hosts that no tenant chose, such as the cloud's own. It uses the
-// given proxy, which a tenant chose, or the administrator's proxy if the argument is nil.
+// Via returns the transport to hosts that no tenant chose, such as the cloud's own. The argument is
+// a proxy that a tenant chose. If it is nil, the transport uses the administrator's proxy.
 func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	if proxy == nil {
 		return p.base
@@ -183,10 +185,10 @@ func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	return p.Proxy(proxy)
 }
 
-// Environment returns a new transport for one call to a service that the program's own environment
-// names. It leaves no connection open. Only HTTPS requests use the administrator's proxy. Plain
-// HTTP is for the machine's own metadata services, whose answers contain credentials that no proxy
-// may see.
+// Environment returns a new transport for one call to a service that the program's environment
+// configures. It leaves no connection open. Only HTTPS requests use the administrator's proxy.
+// Plain HTTP is for the machine's own metadata services. Their answers contain credentials, which
+// no proxy may see.
 func (p *Pool) Environment() *http.Transport {
 	t := clone(p.base)
 	t.DisableKeepAlives = true

@@ -142,7 +142,8 @@ func TestWhoDials(t *testing.T) {
 }
 
 // TestOwnProxyIsNotAskedForWhatIsRefused checks that the administrator's proxy gets no request for
-// a host that tenants may not reach. Otherwise the proxy could reach the host for a tenant.
+// a host that tenants may not reach. With such a request, the proxy could reach the host for a
+// tenant.
 func TestOwnProxyIsNotAskedForWhatIsRefused(t *testing.T) {
 	var asked atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))

@@ -22,15 +22,16 @@ type Attribute struct {
 	Spec string
 }
 
-// Of returns the value that the account has for the attribute. It also reports whether the account
-// has the attribute at all, even with an empty value.
+// Of returns the account's value of the attribute, and reports whether the account has the
+// attribute. An attribute with an empty value counts too.
 func (a Attribute) Of(account auth.Account) (value string, named bool) {
 	_, name := a.place(account.Subject)
 	value, named = account.Attributes[name]
 	return value, named
 }
 
-// place returns the attribute's name for the subject's kind, and a prefix for the name in errors.
+// place returns the attribute's name for subjects of the given subject's kind. Its first result is
+// the prefix of the name in errors, such as "annotation ".
 func (a Attribute) place(subject auth.Subject) (before, name string) {
 	switch subject.Kind() {
 	case auth.KindServiceAccount:
@@ -61,11 +62,11 @@ func keyOf(subject auth.Subject) string {
 }
 
 // Missing returns the error for a subject without the attribute. The error says what the attribute
-// should name, such as "IAM role", and which value to set.
+// should name, such as "IAM role". Its Fix says which value to set.
 //
 // The account of a WorkloadIdentity has the attributes of only one provider: that of its
-// targetSystem.type. If an attribute is missing, this type may be wrong, so the fix also says to
-// check it.
+// targetSystem.type. So an attribute may also be missing because targetSystem.type is wrong. For a
+// WorkloadIdentity, Fix also says to check targetSystem.type.
 func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	missing := &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
@@ -78,9 +79,9 @@ func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	return missing
 }
 
-// Invalid returns the error for a value that was refused with err. If err is an error of package
-// endpoint, the returned error has the same fix. If the identity has several attributes, an
-// [*Error] in err's chain says which one is invalid.
+// Invalid returns the error for a value of the attribute that was refused with err. If err is or
+// wraps an [*Error], the invalid attribute is the one in that Error. If err is or wraps an
+// [*endpoint.Error], the result has the Fix of that error.
 func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		a, err = e.Attribute, e.Err
@@ -94,7 +95,7 @@ func Empty(what string) error {
 	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }
 
-// Error says which attribute of an identity is invalid, if the identity has several attributes.
+// Error says which of the several attributes of an identity is invalid.
 type Error struct {
 	Attribute Attribute
 	Err       error

@@ -10,8 +10,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Of turns a refusal of package endpoint into an [*auth.Error]. The error begins with the name of
-// the refused input. The name may be empty if the refusal itself contains it.
+// Of turns err, the reason why an input was refused, into an [*auth.Error]. If err is or wraps an
+// [*endpoint.Error], the result has the Fix of that error. The argument where is the name of the
+// input, with which the result's text begins. It may be empty if err already contains the name.
 func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	fix := ""
 	if e, ok := errors.AsType[*endpoint.Error](err); ok {
@@ -32,9 +33,9 @@ func Unsupported(provider, what, fix string) error {
 	}
 }
 
-// Detour returns the error for a call that combines an identity lent to a tenant, such as the
-// controller's, with an STS endpoint or a proxy of the tenant's choice. Pass "STS endpoint" or
-// "proxy".
+// Detour returns the error for an STS endpoint or a proxy that a tenant chose for a lent identity.
+// A lent identity, such as the controller's, does not belong to the tenant. The argument way is
+// "STS endpoint" or "proxy".
 func Detour(way string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,

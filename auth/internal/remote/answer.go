@@ -17,9 +17,9 @@ const (
 	maxRetryAfter = 15 * time.Minute
 )
 
-// errBrokenOff is the error if a connection ended in the middle of an answer, and errTooLong if an
-// answer is longer than maxBody. Neither error leads to a second attempt, because the called
-// service has already done the operation.
+// errBrokenOff means that the connection ended in the middle of an answer. errTooLong means that
+// the answer is longer than maxBody. There is no second attempt after these errors, because the
+// called service has already done the operation.
 var (
 	errBrokenOff = errors.New("the answer broke off")
 	errTooLong   = errors.New("the answer is too long")

@@ -23,9 +23,12 @@ func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	}
 }
 
-// whole is a transport that reads whole answers. A request fails if its answer breaks off, never
-// ends or takes too long. The timeout of [http.Client] is no substitute: every transport other than
-// http.Transport sees that timeout as a cancellation by the caller.
+// whole is a transport that reads each answer to its end. A request fails if its answer breaks off,
+// is longer than maxBody or takes longer than timeout.
+//
+// whole does not rely on the timeout of [http.Client]. At that timeout, http.Client closes the
+// channel Request.Cancel of a request to a transport that it does not know, such as whole. The
+// request could then fail as if the caller had cancelled it.
 type whole struct {
 	next    http.RoundTripper
 	timeout time.Duration
@@ -45,8 +48,9 @@ func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Call sends the request that build makes. It sends the request a second time if package attempt
-// says so. Call does not repeat a throttled request, because the cache waits before the next call.
+// Call sends the request that build makes. If package attempt expects a failure to pass, Call sends
+// the request a second time. It does not repeat a throttled request (429), because package
+// auth/cache waits before the next exchange.
 func Call(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (got Answer, err error) {
 	_ = attempt.Do(ctx, Attempts, func() (again bool) {
 		if got, err = Try(ctx, client, build); err != nil {

@@ -23,18 +23,18 @@ const (
 
 // Failure describes why a call gave no result.
 type Failure struct {
-	// Where is the name of the called service, for people.
+	// Where names the called service for people, for example as "the metadata server".
 	Where string
 	// Code classifies the failure.
 	Code auth.Code
-	// What describes what happened, and Fix describes how to correct it.
+	// What and Fix tell people what happened and how to correct it.
 	What, Fix string
 	// RetryAfter is how long the called service asked us to wait.
 	RetryAfter time.Duration
 	// Cause is the reason why the context ended, or nil if the context did not end.
 	Cause error
 
-	// refused is set if the server's address is not allowed. Its text is in What.
+	// refused is the refusal to connect to an address, or nil. The field What describes it.
 	refused *endpoint.AddressError
 }
 
@@ -50,8 +50,8 @@ func (f Failure) Error(stage auth.Stage, operation string) *auth.Error {
 	return &auth.Error{Stage: stage, Code: f.Code, Fix: f.Fix, RetryAfter: f.RetryAfter, Err: err}
 }
 
-// refusedError makes the AddressError available to errors.As. The embedded error already has its
-// text.
+// refusedError lets errors.As find the AddressError. Error returns only the text of the embedded
+// error, which already describes the refused address.
 type refusedError struct {
 	error
 
@@ -95,8 +95,8 @@ func (a Answer) Refusal(where, health string) Failure {
 	return f
 }
 
-// Invalid returns the failure for an answer of the named service that lacks the wanted thing, such
-// as "a token". The reason is err.
+// Invalid returns the failure for an answer of the named service that lacks the wanted content,
+// such as "a token". The failure's text includes that of err.
 func Invalid(where, wanted string, err error) Failure {
 	return Failure{
 		Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where),
@@ -113,7 +113,7 @@ func checkReach(where string) string {
 }
 
 // Printable returns s as one line of printable ASCII. A line that is longer than the given number
-// of bytes is cut there, and "..." is appended.
+// of bytes is cut to that number, and "..." is appended.
 func Printable(s string, most int) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }), " ")
 	if len(s) > most {

@@ -16,8 +16,9 @@ type Exchange struct {
 	Err error
 }
 
-// Recorder is a transport that records the last exchange of an SDK. Failures describe this
-// exchange, because the SDKs' errors repeat whole answers. A Recorder is safe for concurrent use.
+// Recorder is a transport that records the last exchange of an SDK. Failures describe this exchange
+// instead of the SDK's error. The SDKs' errors repeat whole answers, which may contain secrets. A
+// Recorder is safe for concurrent use.
 type Recorder struct {
 	ctx  context.Context //nolint:containedctx // SDKs do not all pass theirs on
 	next http.RoundTripper
@@ -42,7 +43,7 @@ func (r *Recorder) Last() Exchange {
 // RoundTrip implements [http.RoundTripper].
 func (r *Recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	// This runs after read(), which needs ctx.
+	// Cancel ctx only on return: read(response) below still reads the response with ctx.
 	defer cancel(nil)
 	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) }) //nolint:contextcheck // both contexts count
 	defer stop()

@@ -85,9 +85,9 @@ func Attempts(t *testing.T, ask func(t *testing.T, handler http.HandlerFunc), at
 	}
 }
 
-// DoesNotPrint checks that neither fmt nor JSON prints the secrets of a token. It looks in the
-// output for a marker, the argument secret. Every secret of the token must contain this marker. %v,
-// %#v and JSON must print the given text.
+// DoesNotPrint checks that neither fmt nor JSON prints the secrets of a token. Each secret of the
+// token must contain the argument secret, so that DoesNotPrint can find it in the output. %v, %#v
+// and JSON must print the argument text.
 func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 	t.Helper()
 	for _, value := range []any{token, *token, struct{ T *T }{token}, []T{*token}, map[string]any{"t": token}} {
@@ -112,8 +112,8 @@ func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 type Asker func(t *testing.T, allow endpoint.Allowed, deny endpoint.CIDRs, opts ...auth.Option) error
 
 // TenantProxies checks which addresses a tenant's proxy may have. It also checks that a proxy which
-// pretends to be the cloud gets no proof. TenantProxies removes the proxy of the provider's own
-// transport, so that only the tenant's proxy can reach the local cloud.
+// pretends to be the cloud gets no proof. TenantProxies sets r.Base.Proxy to nil. Then the provider
+// reaches the local cloud only through the tenant's proxy.
 func (r *Rig) TenantProxies(t *testing.T, ask Asker) {
 	t.Helper()
 	r.Base.Proxy = nil

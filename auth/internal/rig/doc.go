@@ -1,4 +1,9 @@
-// Package rig has the parts that the providers' tests share: the local cloud and a transport to it,
-// servers that give a chosen answer, subjects with a chosen proof, and checks. Only tests import
-// it.
+// Package rig has the parts that the providers' tests share:
+//
+//   - the local cloud and a transport to it
+//   - servers that give a chosen answer
+//   - subjects with a chosen proof
+//   - checks
+//
+// Only tests import it.
 package rig

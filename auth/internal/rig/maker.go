@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// Maker makes proofs that are themselves the credential, and counts them. It is also the Cloud of a
-// [providertest.Harness] for such proofs.
+// Maker makes proofs that serve as credentials without an exchange, and counts them. It provides
+// Prove and Cloud of a [providertest.Harness].
 type Maker struct {
 	// Make makes a proof without defects.
 	Make func(auth.Account, auth.ProofRequest) (auth.Proof, error)

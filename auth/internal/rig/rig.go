@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// Rig is a local cloud, an issuer whose keys the cloud can fetch, and a transport that reaches the
-// local cloud under the host names of the real clouds.
+// Rig is a local cloud, an issuer and a transport. The cloud can fetch the issuer's keys. The
+// transport reaches the local cloud under the host names of the real clouds.
 type Rig struct {
 	Cloud  *cloudtest.Cloud
 	Issuer *oidc.Issuer
@@ -95,8 +95,8 @@ func (r *Rig) Sign(account auth.Account, request auth.ProofRequest) (string, err
 	return r.Issuer.Mint(claims)
 }
 
-// claimsOf returns the claims of every proof of the account. The proof of a WorkloadIdentity has
-// the claim that Lanyard's token server adds.
+// claimsOf returns the claims that every proof of the account has, with or without a defect. For a
+// WorkloadIdentity they include lanyard.dev, the claim that Lanyard's token server adds.
 func claimsOf(account auth.Account, request auth.ProofRequest) oidc.Claims {
 	claims := oidc.Claims{"sub": SubjectClaim(account), "aud": request.Audiences, "jti": account.UID}
 	if account.Subject.Kind() == auth.KindWorkloadIdentity {
@@ -131,8 +131,8 @@ func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	return func() { r.Cloud.Faults().Remove(id) }
 }
 
-// Trouble injects trouble into an operation of a service or, if it is [providertest.Unreachable],
-// into all connections to the host.
+// Trouble injects the given trouble into an operation of a service. For [providertest.Unreachable]
+// it refuses all connections to the host instead.
 func (r *Rig) Trouble(tb testing.TB, trouble providertest.Trouble, service, operation, host string) (end func()) {
 	tb.Helper()
 	f := fault.Fault{Service: service, Operation: operation}

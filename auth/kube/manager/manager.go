@@ -1,6 +1,10 @@
-// Package manager sets up a controller with one call. [New] makes a controller-runtime manager, the
-// accounts of its cluster (package auth/kube) and the cache of their tokens (package auth/cache),
-// and connects them:
+// Package manager sets up a controller with one call. [New] makes and connects
+//
+//   - a controller-runtime manager;
+//   - the accounts of its cluster (package auth/kube);
+//   - the cache of their tokens (package auth/cache).
+//
+// For example:
 //
 //	mgr, err := manager.New(ctx, ctrl.GetConfigOrDie(), manager.Options{})
 //
@@ -36,21 +40,22 @@ import (
 // Options configure a [Manager]. The zero value is right for a program that runs in a cluster.
 type Options struct {
 	// Manager are the options of controller-runtime's manager. Its Cache.ByObject must not have an
-	// entry for ServiceAccounts, because [New] adds this entry. If KeyRing is set, the same is true
-	// for WorkloadIdentities and KeyRings.
+	// entry for ServiceAccounts, because [New] adds this entry. If Options.KeyRing is set, the same
+	// is true for WorkloadIdentities and KeyRings.
 	Manager ctrlmanager.Options
 	// Accounts are the options of the accounts. A program outside the cluster sets APIAudiences.
 	// Informers, APIReader and Client come from the manager unless they are set.
 	Accounts kube.Options
-	// KeyRing is the namespace and name of the KeyRing of Lanyard's issuer in this cluster. If
-	// KeyRing is set, WorkloadIdentities can be subjects too. It is zero for a cluster without an
-	// issuer.
+	// KeyRing names the KeyRing of Lanyard's issuer in this cluster. If KeyRing is set,
+	// WorkloadIdentities can be subjects too. It is zero for a cluster without an issuer.
 	KeyRing types.NamespacedName
-	// Objects has the kinds of objects that can be subjects themselves. The value of a kind is an
-	// empty object of the type that the manager's cache stores, or nil if the cache stores only
-	// metadata. If Objects is set, Broker or KeyRing is required. Without Broker, SVIDs come from
-	// the SPIFFE trust domain whose KeyRing is named "spiffe" and is in the same namespace as the
-	// issuer's KeyRing.
+	// Objects has an entry for each kind of objects that can be subjects themselves. The entry's
+	// value is an empty object of the Go type that the manager's cache stores for this kind. The
+	// value is nil if the cache stores only metadata.
+	//
+	// If Objects is set, Broker or KeyRing is required. Without Broker, Lanyard's token server
+	// issues the SVIDs of these objects. Their SPIFFE trust domain has a KeyRing of its own. This
+	// KeyRing is named "spiffe", and is in the same namespace as the issuer's KeyRing.
 	Objects map[auth.Kind]client.Object
 	// Broker issues the SVIDs of Objects in place of Lanyard's token server. Default: the token
 	// server.
@@ -78,18 +83,20 @@ type Manager struct {
 	Tokens *cache.Cache
 }
 
-// New makes a manager and the parts around it:
+// New makes a controller-runtime manager and the parts of [Manager] around it:
 //
 //   - The manager's cache stores only what [kube.Accounts] needs of each ServiceAccount
 //     ([kube.ByObject]), and what [kube.WorkloadIdentities] needs
 //     ([kube.WorkloadIdentitiesByObject]).
-//   - Accounts watches that cache ([kube.FromManager], [kube.WorkloadIdentitiesFromManager],
-//     [kube.ObjectsFromManager]).
-//   - Tokens is the first subscriber of Accounts ([cache.Cache.Invalidate]).
-//   - Start also runs Tokens ([cache.Cache.Run]), with or without leader election.
+//   - The field Accounts watches subjects through the manager's cache ([kube.FromManager],
+//     [kube.WorkloadIdentitiesFromManager], [kube.ObjectsFromManager]).
+//   - The field Tokens is a new token cache. It is the first subscriber of Accounts, and drops the
+//     tokens of subjects that change ([cache.Cache.Invalidate]).
+//   - The manager's Start also runs the token cache ([cache.Cache.Run]), with or without leader
+//     election.
 //
-// Unless Options.Accounts.APIAudiences is set, New makes two calls to the API server with ctx. The
-// manager does not run before its Start is called.
+// If Options.Accounts.APIAudiences is not set, New learns the audiences from the API server, with
+// two calls that use ctx. New does not start the manager.
 func New(ctx context.Context, config *rest.Config, options Options) (*Manager, error) {
 	if options.Accounts.Annotations == nil {
 		options.Accounts.Annotations = kube.DefaultAnnotations()

@@ -1,14 +1,17 @@
-// Package attempt judges attempts to send a request: why an attempt had no answer, whether another
-// attempt may follow, and when.
+// Package attempt decides whether another attempt to send a request may follow, and when. It also
+// says why an attempt had no answer.
 //
-// Exchanges of credentials and requests for artifacts share the package, so both retry equally
-// often and report failures in the same words.
+// Exchanges of credentials and requests for artifacts share the package. So both retry equally
+// often, and report failures in the same words.
 //
-// Another attempt is made only after a failure that may pass within a second. Such failures are a
-// connection that was refused or closed, and a resolver that failed. The HTTP statuses of an
-// overload or a fault (408, 500, 502, 503, 504) are such failures too. Amazon S3 ("Best practices
-// design patterns"), Azure Blob Storage (503 Server Busy) and Google Cloud Storage ("Retry
-// strategy") ask clients for such retries. There is no other attempt after
+// Another attempt is made only after a failure that may pass within a second:
+//
+//   - a connection that was refused or closed, or an address without a route
+//   - a resolver that failed
+//   - the HTTP status of an overload or a fault: 408, 500, 502, 503 or 504
+//
+// Amazon S3 ("Best practices design patterns"), Azure Blob Storage (503 Server Busy) and Google
+// Cloud Storage ("Retry strategy") ask clients for such retries. There is no other attempt after
 //
 //   - a refusal by TLS, the dial guard or DNS: another attempt would be refused too;
 //   - a time-out, which has already used the available time;
@@ -70,9 +73,9 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// RoundTrip sends a request through next. It sends a reading request up to [Reads] times, and any
-// other request once. It returns the result of the last attempt. If the request's context ends
-// during a pause, it returns the context's cause.
+// RoundTrip sends a request through next. It makes up to [Reads] attempts for a GET or HEAD without
+// a body, and one attempt for any other request. It returns the result of the last attempt. If the
+// request's context ends during a pause, it returns the context's cause.
 func RoundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	var resp *http.Response
 	var err error

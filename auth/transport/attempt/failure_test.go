@@ -23,8 +23,8 @@ import (
 // inside matches addresses and names inside the cluster, which no text may show.
 var inside = regexp.MustCompile(`10\.|kubernetes|svc|in-addr|secret|\n`)
 
-// TestExplain checks errors that a test with a real connection cannot cause on every machine. For
-// all other errors see attempttest.
+// TestExplain checks constructed errors. A real connection does not cause them on every machine.
+// For all other errors see attempttest.
 func TestExplain(t *testing.T) {
 	address := &net.TCPAddr{IP: net.IPv4(10, 96, 0, 1), Port: 443}
 	dial := func(err error) error {

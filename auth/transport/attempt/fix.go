@@ -11,14 +11,16 @@ type Side struct {
 	// "sts.eu-west-1.amazonaws.com".
 	Name string
 	// Certificates is the setting for the other side's certificate authority and for a client
-	// certificate, such as "spec.certSecretRef". Without such a setting it is empty, and the
+	// certificate, such as "spec.certSecretRef". It is empty if there is no such setting. Then the
 	// connection uses the certificate authorities that the controller trusts.
 	Certificates string
 	// Insecure is the setting that allows a connection without TLS; empty if there is no such
 	// setting.
 	Insecure string
-	// ClientCertificate is the setting for a client certificate. It is empty if Certificates is
-	// also the setting for a client certificate.
+	// ClientCertificate names the setting for a client certificate, such as
+	// "--creds=SpiffeCertificate". It is empty in two cases:
+	//   - There is no such setting.
+	//   - The setting that Certificates names is also for the client certificate.
 	ClientCertificate string
 	// Here names the sender in a sentence, such as "this machine"; empty means "the controller".
 	Here string
@@ -29,8 +31,9 @@ type Side struct {
 
 func (s Side) here() string { return cmp.Or(s.Here, "the controller") }
 
-// Fix returns what people can do about the failure. It is one clause. It mentions a setting only if
-// the side has this setting.
+// Fix returns what people can do about the failure, as the last part of an error message. The
+// argument side describes the other side of the connection, such as a registry. Fix mentions a
+// setting of side, such as Certificates, only if that field is set.
 func (f *Failure) Fix(side Side) string {
 	switch {
 	case f.Cause == AddressNotAllowed:

@@ -20,7 +20,7 @@ import (
 
 // Sender is the code under test, which sends requests.
 type Sender struct {
-	// Side has the names that the sender's error texts use for the server.
+	// Side says how the sender's error texts name the server and the settings of the connection.
 	Side attempt.Side
 	// Attempts is the sender's maximum number of attempts for one request.
 	Attempts int

@@ -24,8 +24,9 @@ type testCase struct {
 	name  string
 	spoil func(t *testing.T, base *http.Transport)
 	says  string
-	// fix is the expected fix, and fixByField is the expected fix if an object's spec has the
-	// settings for the server. The test replaces NAME by the server's name.
+	// fix is the advice that the error must contain. If the sender has a field for certificates
+	// (Side.Certificates), fixByField is the advice instead. If fixByField is empty, fix is the
+	// advice for all senders. In both texts, the test replaces NAME by the server's name.
 	fix, fixByField string
 	again           bool
 }
@@ -91,8 +92,8 @@ func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
 	}
 }
 
-// serving starts a server with TLS that answers with the given handler. It changes the client's TLS
-// settings by calling config.
+// serving returns a function that starts a server with TLS, and makes a transport connect to it.
+// The function then lets config change the transport's TLS settings.
 func serving(config func(*tls.Config), handler http.HandlerFunc) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
@@ -134,8 +135,8 @@ func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	serve(t, base, noAnswer, config)
 }
 
-// guarded sets a dial function that dials localhost for every host, through a zero
-// [endpoint.Guard]. The guard refuses loopback addresses.
+// guarded makes base dial localhost for every host, through a zero [endpoint.Guard]. The guard
+// refuses loopback addresses, so every dial fails.
 func guarded(t *testing.T, base *http.Transport) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(listen(t).Addr().String())

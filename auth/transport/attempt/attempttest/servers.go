@@ -66,13 +66,14 @@ func accept(t *testing.T, do func(net.Conn)) string {
 // hang reads until the client closes the connection.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// plain gives the answer of a web server without TLS.
+// plain answers a TLS handshake as a web server without TLS does: with an HTTP error in plain text.
 func plain(conn net.Conn) {
 	hangUp(conn)
 	_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
 }
 
-// hangUp reads the client's message, because closing with unread data would reset the connection.
+// hangUp reads the client's message before the server closes the connection. Closing with unread
+// data would reset the connection.
 func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) }
 
 func reset(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) }
